@@ -23,7 +23,6 @@ import (
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/envelope"
-	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -35,7 +34,6 @@ type workerFlags struct {
 	concurrency, queue, contextTokens                  int
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls, workQueues, accept        []string
-	review                                             string
 	refuseUnknown, content, deprecated, register       bool
 	requireTools                                       bool
 	quotas                                             mesh.Quotas
@@ -72,7 +70,6 @@ keys are read again by themselves, other settings take a new worker. The exit
 status is 1 if work was lost.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
-  aeemesh worker examples/code-reviewer/agent.yaml --review-root .
   aeemesh worker echo.yaml --exec 'python3 echo.py'
   aeemesh worker --as agent.echo --exec ./echo           # no document at all
   aeemesh worker reviewer.yaml --sign reviewer-1 --signatures required
@@ -91,7 +88,6 @@ status is 1 if work was lost.`,
 	flags.BoolVar(&f.requireTools, "require-tools", false, "refuse an agent of which a tool is not there; without, its health is degraded as long (a function tool without a program or function refuses it in any case)")
 	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
 	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default what the catalogue knows of each)")
-	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once in this worker (default the document's, else 1 in the whole mesh; what a document declares can be lowered, not raised)")
 	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
 	flags.DurationVar(&f.drain, "drain", mesh.DefaultDrain, "how long to finish what has begun when stopped")
@@ -311,11 +307,6 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	}
 	if opts.Tools, err = a.programTools(cmd, f.tools, set.ProgramEnv()); err != nil {
 		return nil, err
-	}
-	if f.review != "" {
-		if err := opts.Tools.Add(reviewer.Tools(f.review).Tools()...); err != nil {
-			return nil, usagef(cmd, "--review-root: %w", err)
-		}
 	}
 	if f.command != "" {
 		if opts.Program, err = a.program(cmd, f.command, set.ProgramEnv()); err != nil {

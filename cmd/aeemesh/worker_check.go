@@ -83,7 +83,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 }
 
 // documentFlags are about what documents name, and do nothing without one.
-var documentFlags = []string{"tool", "require-tools", "lost-call", "context-tokens", "review-root", "api-key-env", "work-queue", "allow-deprecated", "accept-unhonoured", "register"}
+var documentFlags = []string{"tool", "require-tools", "lost-call", "context-tokens", "api-key-env", "work-queue", "allow-deprecated", "accept-unhonoured", "register"}
 
 // ofDocuments are those of documentFlags that the command line gives.
 func ofDocuments(cmd *cobra.Command) (out []string) {
