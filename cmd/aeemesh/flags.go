@@ -16,6 +16,7 @@ import (
 const (
 	annotEnv   = "aeemesh.env"   // the environment variable that is the default
 	annotGroup = "aeemesh.group" // the section of --help
+	annotBrief = "aeemesh.brief" // of --help-all: the common flags, each followed by its short text
 )
 
 // Groups of flags in --help, beside a command's own.

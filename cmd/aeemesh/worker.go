@@ -57,17 +57,8 @@ that is its entity id: agent. and its name, unless --as says otherwise. Several
 workers of one agent share its tasks.
 
 An agent's work is done by the model that its document names, or by any program
-with --exec: it is started once, reads one task envelope a line on standard
-input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
-"reply_to": "<task id>", "payload": {…}}.
-
-A server that is away is waited for; with --timeout the worker fails when that is
-over. So are JetStream and its streams, for durable tasks (--durable).
-
-The first SIGTERM, SIGHUP or Ctrl-C drains: what has begun is finished, the rest
-is handed back. A second SIGTERM or Ctrl-C ends at once. SIGHUP reloads nothing:
-keys are read again by themselves, other settings take a new worker. The exit
-status is 1 if work was lost.`,
+with --exec. SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
+handed back; a second one ends at once.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
   aeemesh worker echo.yaml --exec 'python3 echo.py'
@@ -77,8 +68,9 @@ status is 1 if work was lost.`,
   # then, with the nats CLI:
   nats micro ls
   nats req aee.ask.agent.echo hello`,
-		Args: cobra.ArbitraryArgs,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
+		Args:        cobra.ArbitraryArgs,
+		Annotations: map[string]string{annotMore: workerMore},
+		RunE:        a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -116,7 +108,8 @@ status is 1 if work was lost.`,
 	f.vitals.add(a, flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
-	return c
+	groupWorkerFlags(flags)
+	return a.brief(c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
