@@ -74,11 +74,11 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 	return bad
 }
 
-// isSet reports whether a flag has a value from the command line or the
-// environment.
+// isSet reports whether a flag has a value from the command line, the environment
+// or the configuration file.
 func (a *app) isSet(cmd *cobra.Command, name string) bool {
 	f := cmd.Flags().Lookup(name)
-	return f != nil && (f.Changed || a.byEnv[name])
+	return f != nil && (f.Changed || a.byEnv[name] || a.byFile[name] != "")
 }
 
 // logFlags say what the log holds.

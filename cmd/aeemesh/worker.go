@@ -47,8 +47,10 @@ type workerFlags struct {
 	tree                                               mesh.TreeLimits
 }
 
-func (a *app) workerCommand() *cobra.Command {
-	f := &workerFlags{}
+func (a *app) workerCommand() *cobra.Command { return a.workerWith(&workerFlags{}) }
+
+// workerWith is the command with its flags in f.
+func (a *app) workerWith(f *workerFlags) *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "worker FILE...",
 		Short: "Host agents",
@@ -69,7 +71,7 @@ handed back; a second one ends at once.`,
   nats micro ls
   nats req aee.ask.agent.echo hello`,
 		Args:        cobra.ArbitraryArgs,
-		Annotations: map[string]string{annotMore: workerMore},
+		Annotations: map[string]string{annotMore: workerMore, annotSettings: "yes"},
 		RunE:        a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
 	})
 	flags := c.Flags()
@@ -109,10 +111,14 @@ handed back; a second one ends at once.`,
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
 	groupWorkerFlags(flags)
+	bindEnv(flags, "config", "AEEMESH_CONFIG")
 	return a.brief(c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
+	if len(args) == 0 {
+		args = a.documents
+	}
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ var workerCommon = []commonFlag{
 	{"tool", "`NAME=COMMAND` behind a function tool; repeatable"},
 	{"mcp", "`NAME=COMMAND` (or URL) of an MCP server"},
 	{"allow", "`HOST` that documents' tools may reach; repeatable"},
-	{"config", "`FILE` (YAML) of settings"},
+	{"config", "`FILE` (YAML) of flags, and what agents may have"},
 	{"concurrency", "tasks at once (default the document's, else 1)"},
 	{"durable", "durable tasks: on, off or auto"},
 	{"drain", "time to finish what has begun"},
