@@ -39,3 +39,15 @@ func YAMLToJSON(text []byte, maxDepth int) ([]byte, error) {
 	}
 	return out, nil
 }
+
+// YAMLPlaces is [YAMLToJSON] that also says where each value stands: place returns
+// the line and column, from 1, of the value that a JSON pointer names, and 0, 0 where
+// there is none.
+func YAMLPlaces(text []byte, maxDepth int) (out []byte, place func(pointer string) (line, column int), err error) {
+	at := make(map[string]position)
+	out, problem := decodeYAML(text, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth, at)
+	if problem != nil {
+		return nil, nil, &Error{Problems: []Problem{*problem}}
+	}
+	return out, func(pointer string) (line, column int) { return at[pointer].line, at[pointer].column }, nil
+}

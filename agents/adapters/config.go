@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -44,10 +45,16 @@ type Config struct {
 	Directory Directory `json:"directory,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.
 	Vaults map[aaif.VaultProvider]Vault `json:"vaults,omitzero"`
+	// Worker is the settings of the process that reads the file. They are not
+	// looked at here.
+	Worker jsontext.Value `json:"worker,omitzero"`
 }
 
-// Directory says how references to subagents are resolved. Section outbound
-// says which files and URLs definitions may be read from.
+// Sections returns the names of the sections of a configuration.
+func Sections() []string { return membersAt(reflect.TypeFor[Config](), "") }
+
+// Directory is how the agents are found that documents name as their subagents.
+// Which files and URLs definitions may be read from is in section outbound.
 type Directory struct {
 	// RegisteredSkills restricts a reference skill:NAME to agents whose
 	// registered definition has the skill. Default: agents that publish the
@@ -62,17 +69,19 @@ const MaxConfig = 1 << 20
 // comment. An empty file is the zero Config.
 func Read(data []byte) (Config, error) {
 	var c Config
-	switch data = bytes.TrimSpace(data); {
-	case len(data) > MaxConfig:
+	switch trimmed := bytes.TrimSpace(data); {
+	case len(trimmed) > MaxConfig:
 		return c, fmt.Errorf("configuration: it is larger than %d bytes", MaxConfig)
-	case len(data) == 0:
+	case len(trimmed) == 0:
 		return c, nil
+	case trimmed[0] == '{':
+		data = trimmed
 	}
-	text := data
+	text, place := data, func(string) (line, column int) { return 0, 0 }
 	if data[0] != '{' {
 		var err error
-		if text, err = aaif.YAMLToJSON(data, 0); err != nil {
-			var e *aaif.Error // its text is about an AAIF document
+		if text, place, err = aaif.YAMLPlaces(data, 0); err != nil {
+			var e *aaif.Error // which speaks of an AAIF document
 			if errors.As(err, &e) && len(e.Problems) == 1 {
 				return c, fmt.Errorf("configuration: %s", e.Problems[0])
 			}
@@ -80,18 +89,22 @@ func Read(data []byte) (Config, error) {
 		}
 	}
 	if err := jsonv2.Unmarshal(text, &c, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", explain(err))
+		return Config{}, fmt.Errorf("configuration: %w", explain(err, place))
 	}
 	return c, nil
 }
 
-// explain describes what is wrong with a configuration file.
-func explain(err error) error {
+// explain says in the file's words what is wrong with it, and where where that is
+// known.
+func explain(err error, place func(pointer string) (line, column int)) error {
 	var semantic *jsonv2.SemanticError
 	if !errors.As(err, &semantic) {
 		return err
 	}
 	at := pointer(semantic.JSONPointer)
+	if line, column := place(string(semantic.JSONPointer)); line > 0 && semantic.JSONPointer != "" {
+		at = fmt.Sprintf("%d:%d: %s", line, column, at)
+	}
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
 		return fmt.Errorf("%s is not known%s", at, didYouMean(semantic.JSONPointer))

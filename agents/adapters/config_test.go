@@ -22,6 +22,7 @@ func TestConfigIsStrict(t *testing.T) {
 		"tree: {depth: 8}":                     "/tree/depth is not known",
 		"tree: {tokens: 8}":                    "/tree/tokens is not known",
 		"x: &a 1\ny: *a":                       "alias",
+		"\n\nmodles: {}":                       "3:1: /modles is not known",
 		"modles: {}":                           "/modles is not known (did you mean models?)",
 		"models: {providers: {lab: {baseurl: x}}}":                "/models/providers/lab/baseurl is not known (did you mean base_url?)",
 		"mcp_servers: {a: {comand: [x]}}":                         "(did you mean command?)",

@@ -96,9 +96,9 @@ func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	return out, nil
 }
 
-// credentials takes the credentials of the command line, or, if it has none,
-// those of the environment: a variable of another kind does not conflict with a
-// flag.
+// credentials takes the kinds of credentials that the command line gives, and
+// where it gives none those of the environment, and else of the configuration file:
+// a flag is not spoiled by a variable of another kind.
 func (a *app) credentials(cmd *cobra.Command, out *natsconn.Config) {
 	take := func(level func(*pflag.Flag) bool) bool {
 		found := false
@@ -113,8 +113,8 @@ func (a *app) credentials(cmd *cobra.Command, out *natsconn.Config) {
 		}
 		return found
 	}
-	if !take(func(f *pflag.Flag) bool { return f.Changed }) {
-		take(func(f *pflag.Flag) bool { return a.byEnv[f.Name] })
+	if !take(func(f *pflag.Flag) bool { return f.Changed }) && !take(func(f *pflag.Flag) bool { return a.byEnv[f.Name] }) {
+		take(func(f *pflag.Flag) bool { return a.byFile[f.Name] != "" })
 	}
 	if out.User != "" || out.Creds == "" && out.NKey == "" && out.Token == "" {
 		out.Password = a.conn.password

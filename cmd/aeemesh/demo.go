@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
-	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -76,6 +76,7 @@ Nothing is changed, and nothing is left behind.`,
 	c.Flags().StringVar(&d.path, "path", "", "review the Go code in this `directory`")
 	c.Flags().BoolVar(&d.keep, "keep", false, "keep the server and the agents running until Ctrl-C")
 	c.Flags().IntVar(&d.port, "port", 0, "port of the server (default a free one)")
+	c.AddCommand(a.demoToolCommand())
 	return c
 }
 
@@ -131,7 +132,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 func (d *demo) prepare() error {
 	if d.path == "" {
 		d.root = filepath.Join(d.scratch, "sample")
-		return reviewer.WriteSample(d.root)
+		return review.WriteSample(d.root)
 	}
 	info, err := os.Stat(d.path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -122,7 +122,7 @@ func (w *demoWatch) end() {
 
 // demoReview is the team's result with what the swarm says of itself.
 type demoReview struct {
-	reviewer.TeamReview
+	review.TeamReview
 	Swarm struct {
 		Votes []struct {
 			Aliases []string `json:"aliases"`

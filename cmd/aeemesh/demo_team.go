@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // demoWorker is one agent of the demo, in a process of its own.
@@ -25,6 +25,7 @@ type demoWorker struct {
 	file   string // its document
 	entity string
 	about  string
+	tools  []string // names of its function tools
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	words  strings.Builder // what it said on stderr; complete once it has ended
@@ -39,7 +40,7 @@ func (d *demo) gather(ctx context.Context) error {
 		return err
 	}
 	keys := map[string]bool{}
-	for name, text := range reviewer.Team() {
+	for name, text := range review.Team() {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, text, 0o644); err != nil {
 			return err
@@ -55,7 +56,10 @@ func (d *demo) gather(ctx context.Context) error {
 		}
 		keys[entity] = true
 		w := &demoWorker{file: file, entity: entity, about: agent.Description}
-		if name == reviewer.TeamLead {
+		for _, t := range agent.Tools {
+			w.tools = append(w.tools, t.Name)
+		}
+		if name == review.TeamLead {
 			d.team = append([]*demoWorker{w}, d.team...)
 		} else {
 			d.team = append(d.team, w)
@@ -105,8 +109,12 @@ func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.sign.dir,
-		"--durable", "on", "--lease", "1s", "--drain", "1s", "--review-root", d.root)
+	args := []string{"worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.sign.dir,
+		"--durable", "on", "--lease", "1s", "--drain", "1s", "--lost-call", "*=repeat"} // its tools only read
+	for _, name := range w.tools {
+		args = append(args, "--tool", name+"="+shellWord(self)+" demo tool "+shellWord(name)+" "+shellWord(d.root))
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(demoEnv(), "AEEMESH_LOG_LEVEL=error")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -156,7 +164,7 @@ func (d *demo) kill(ctx context.Context, entity string) error {
 		}
 		<-w.ended
 		d.app.term.say("   %s", d.app.term.words.paint(styleError, fmt.Sprintf("kill -9 %d: the only worker of %s is gone, in the middle of its task", d.killed, entity)))
-		next := &demoWorker{file: w.file, entity: w.entity, about: w.about}
+		next := &demoWorker{file: w.file, entity: w.entity, about: w.about, tools: w.tools}
 		if err := d.start(ctx, next); err != nil {
 			return err
 		}

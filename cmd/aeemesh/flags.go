@@ -16,6 +16,7 @@ import (
 const (
 	annotEnv   = "aeemesh.env"   // the environment variable that is the default
 	annotGroup = "aeemesh.group" // the section of --help
+	annotBrief = "aeemesh.brief" // of --help-all: the common flags, each followed by its short text
 )
 
 // Groups of flags in --help, beside a command's own.
@@ -73,11 +74,11 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 	return bad
 }
 
-// isSet reports whether a flag has a value from the command line or the
-// environment.
+// isSet reports whether a flag has a value from the command line, the environment
+// or the configuration file.
 func (a *app) isSet(cmd *cobra.Command, name string) bool {
 	f := cmd.Flags().Lookup(name)
-	return f != nil && (f.Changed || a.byEnv[name])
+	return f != nil && (f.Changed || a.byEnv[name] || a.byFile[name] != "")
 }
 
 // logFlags set the level and the format of the log.

@@ -2,21 +2,29 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// help prints a command's --help. With --help it is data; an error does not
-// print it at all (see usageError).
-func (a *app) help(cmd *cobra.Command, _ []string) {
+// help prints a command's --help. Asked for, it is data; as part of an error
+// it is not printed at all (see usageError).
+func (a *app) help(cmd *cobra.Command, _ []string) { a.printHelp(cmd, false) }
+
+// printHelp prints a command's help. Of a command with common flags (see brief) it
+// prints only these, unless all are asked for.
+func (a *app) printHelp(cmd *cobra.Command, all bool) {
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" {
 		about = cmd.Short
 	}
 	b.WriteString(strings.TrimSpace(about) + "\n")
+	if more := cmd.Annotations[annotMore]; all && more != "" {
+		b.WriteString("\n" + strings.TrimSpace(more) + "\n")
+	}
 	heading := func(s string) { b.WriteString("\n" + string(a.term.data.paint(styleStrong, s)) + "\n") }
 
 	heading("Usage:")
@@ -30,7 +38,9 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		b.WriteString(strings.Trim(cmd.Example, "\n") + "\n")
 	}
 	a.helpCommands(&b, cmd, heading)
-	a.helpFlags(&b, cmd, heading)
+	if all || !helpBriefly(&b, cmd, heading) {
+		a.helpFlags(&b, cmd, heading)
+	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" tells more about a command.\n", cmd.CommandPath())
 	}
@@ -64,8 +74,12 @@ func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(
 // command connects.
 func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	sections := map[string]*pflag.FlagSet{}
+	order := []string{""} // of the command's own sections
 	add := func(section string, f *pflag.Flag) {
 		if sections[section] == nil {
+			if !slices.Contains([]string{"", groupSign, groupConnect, groupGlobal}, section) {
+				order = append(order, section)
+			}
 			sections[section] = pflag.NewFlagSet(section, pflag.ContinueOnError)
 			sections[section].SortFlags = false
 		}
@@ -73,7 +87,7 @@ func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(str
 	}
 	root := cmd.Root()
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "help" || root.PersistentFlags().Lookup(f.Name) == f {
+		if f.Hidden || f.Name == "help" || f.Name == "help-all" || root.PersistentFlags().Lookup(f.Name) == f {
 			return
 		}
 		section := ""
@@ -92,7 +106,7 @@ func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(str
 		}
 		add(section, f)
 	})
-	for _, section := range []string{"", groupSign, groupConnect, groupGlobal} {
+	for _, section := range append(order, groupSign, groupConnect, groupGlobal) {
 		if set := sections[section]; set != nil {
 			title := "Flags:"
 			if section != "" {

@@ -24,9 +24,13 @@ func runForTest(args ...string) (code int, stdout, stderr string) {
 
 func TestHelpIsGolden(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "send", "worker", "envelope", "keys new"} {
+	for _, command := range []string{"", "send", "worker", "worker --help-all", "envelope", "keys new"} {
 		name := filepath.Join("testdata", "help", strings.ReplaceAll("aeemesh "+command, " ", "_")+".txt")
-		code, got, words := runForTest(append(strings.Fields(command), "--help")...)
+		args := strings.Fields(command)
+		if !strings.HasSuffix(command, "--help-all") {
+			args = append(args, "--help")
+		}
+		code, got, words := runForTest(args...)
 		if code != exitOK || words != "" {
 			t.Errorf("%s --help: exit %d, stderr %q", command, code, words)
 		}
@@ -73,4 +77,30 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 	}
 	walk(a.root())
+}
+
+// The help of a command with many flags fits a screen, shows flags that there are,
+// and --help-all has every flag, each in a named group.
+func TestBriefHelpFitsAScreen(t *testing.T) {
+	t.Parallel()
+	_, help, _ := runForTest("worker", "--help")
+	if n := strings.Count(help, "\n"); n > 50 {
+		t.Errorf("worker --help has %d lines", n)
+	}
+	for line := range strings.Lines(help) {
+		if len([]rune(strings.TrimRight(line, "\n"))) > 80 {
+			t.Errorf("worker --help has a line that is too wide: %s", line)
+		}
+	}
+	_, all, _ := runForTest("worker", "--help-all")
+	if strings.Contains(all, "\nFlags:\n") {
+		t.Error("a flag of worker is in no group of --help-all")
+	}
+	for _, f := range workerCommon {
+		for name, text := range map[string]string{"help": help, "help-all": all} {
+			if !strings.Contains(text, "--"+f.name+" ") {
+				t.Errorf("worker --%s lacks --%s", name, f.name)
+			}
+		}
+	}
 }

@@ -23,7 +23,7 @@ type operatorFlags struct {
 }
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.file, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets")
+	flags.StringVar(&f.file, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets; and, in section worker, of the worker's own flags")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`HOST` that documents' tools may reach, and definitions of subagents be fetched from: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
 	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that they may connect to; repeatable")
 	flags.StringArrayVar(&f.mcp, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server, which documents name as mcp://NAME/TOOL; repeatable")

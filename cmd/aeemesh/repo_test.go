@@ -110,7 +110,7 @@ var floors = []struct {
 	{"handlers", []string{"agents/program"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
-	{"examples", []string{"examples/*"}},
+	{"examples", []string{"examples/*", "examples/*/*"}},
 	{"proof", []string{"jetstream/soak"}},
 	{"parts", []string{"cmd/aeemesh/internal/*"}},
 	{"command", []string{"cmd/*"}},
@@ -138,6 +138,7 @@ var beside = map[string][]string{
 	"agents/memory/*test":    {"agents/memory"},
 	"agents/condition/*":     {"agents/condition/limit"}, // the languages: each knows its budget and nothing else
 	"state/statetest":        {"state"},
+	"examples/*":             {"examples/code-reviewer/review"},
 }
 
 // forTests may be imported by the tests of every floor: a real server, and what its
@@ -291,7 +292,7 @@ var heavy = []struct {
 	{"github.com/spf13", []string{"cmd/*"}, nil},
 	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
-	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp"}, []string{"agents/adapters", "cmd/*"}},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp", "examples/code-reviewer"}, []string{"agents/adapters", "cmd/*"}},
 	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, []string{"agents/adapters"}},
 	{"google.golang.org/genai", []string{"agents/model/google"}, nil},
 	{"cloud.google.com/go/auth", []string{"agents/model/google"}, nil},

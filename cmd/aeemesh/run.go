@@ -26,12 +26,14 @@ type app struct {
 	env    func(string) string
 	term   *terminal
 	log    *slog.Logger
-	began  bool            // the command's own work has begun: errors are not usage errors any more
-	byEnv  map[string]bool // flags whose value comes from the environment
+	began  bool              // a command's own work has begun: errors are no longer of usage
+	byEnv  map[string]bool   // flags whose value is from the environment
+	byFile map[string]string // flags whose value is from the configuration file, and its place there
 	conn   connectFlags
 	sign   signFlags
 	levels logFlags
 
+	documents   []string // a worker's, that its configuration file names
 	stateKeys   []string // references to the keys of checkpoints
 	as          string   // the sender, for commands that make their own envelopes
 	speaker     string   // the entity of the connection, if known
@@ -114,7 +116,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
-		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
+		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.configCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.healthcheckCommand(), a.versionCommand(), a.completionCommand()}},
 	} {
 		for _, c := range group.commands {
@@ -132,6 +134,11 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err := a.fromEnvironment(cmd); err != nil {
 		return err
+	}
+	if cmd.Annotations[annotSettings] != "" {
+		if err := a.fromFile(cmd); err != nil {
+			return err
+		}
 	}
 	var err error
 	if a.log, err = a.logger(); err == nil {

@@ -247,7 +247,7 @@ func (a *app) replayConfig(cfg *mesh.Config) {
 	}
 	cfg.Skew = off(f.skew)
 	cfg.ReplayWindow = mesh.ReplayWindow(0, cfg.Skew)
-	if f.windowFlag.Changed {
+	if f.windowFlag.Changed || a.byFile[f.windowFlag.Name] != "" {
 		cfg.ReplayWindow = off(f.window)
 	}
 }

@@ -23,7 +23,6 @@ import (
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/envelope"
-	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -35,7 +34,6 @@ type workerFlags struct {
 	concurrency, queue, contextTokens                  int
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls, workQueues, accept        []string
-	review                                             string
 	refuseUnknown, content, deprecated, register       bool
 	requireTools                                       bool
 	quotas                                             mesh.Quotas
@@ -49,8 +47,10 @@ type workerFlags struct {
 	tree                                               mesh.TreeLimits
 }
 
-func (a *app) workerCommand() *cobra.Command {
-	f := &workerFlags{}
+func (a *app) workerCommand() *cobra.Command { return a.workerWith(&workerFlags{}) }
+
+// workerWith is the command with its flags in f.
+func (a *app) workerWith(f *workerFlags) *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "worker FILE...",
 		Short: "Host agents",
@@ -59,20 +59,10 @@ that is its entity id: agent. and its name, unless --as says otherwise. Several
 workers of one agent share its tasks.
 
 An agent's work is done by the model that its document names, or by any program
-with --exec: it is started once, reads one task envelope a line on standard
-input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
-"reply_to": "<task id>", "payload": {…}}.
-
-A server that is away is waited for; with --timeout the worker fails when that is
-over. So are JetStream and its streams, for durable tasks (--durable).
-
-The first SIGTERM, SIGHUP or Ctrl-C drains: what has begun is finished, the rest
-is handed back. A second SIGTERM or Ctrl-C ends at once. SIGHUP reloads nothing:
-keys are read again by themselves, other settings take a new worker. The exit
-status is 1 if work was lost.`,
+with --exec. SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
+handed back; a second one ends at once.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
-  aeemesh worker examples/code-reviewer/agent.yaml --review-root .
   aeemesh worker echo.yaml --exec 'python3 echo.py'
   aeemesh worker --as agent.echo --exec ./echo           # no document at all
   aeemesh worker reviewer.yaml --sign reviewer-1 --signatures required
@@ -80,8 +70,9 @@ status is 1 if work was lost.`,
   # then, with the nats CLI:
   nats micro ls
   nats req aee.ask.agent.echo hello`,
-		Args: cobra.ArbitraryArgs,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
+		Args:        cobra.ArbitraryArgs,
+		Annotations: map[string]string{annotMore: workerMore, annotSettings: "yes"},
+		RunE:        a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -91,7 +82,6 @@ status is 1 if work was lost.`,
 	flags.BoolVar(&f.requireTools, "require-tools", false, "refuse an agent of which a tool is not there; without, its health is degraded as long (a function tool without a program or function refuses it in any case)")
 	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
 	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default what the catalogue knows of each)")
-	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once in this worker (default the document's, else 1 in the whole mesh; what a document declares can be lowered, not raised)")
 	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
 	flags.DurationVar(&f.drain, "drain", mesh.DefaultDrain, "how long to finish what has begun when stopped")
@@ -120,10 +110,15 @@ status is 1 if work was lost.`,
 	f.vitals.add(a, flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
-	return c
+	groupWorkerFlags(flags)
+	bindEnv(flags, "config", "AEEMESH_CONFIG")
+	return a.brief(c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
+	if len(args) == 0 {
+		args = a.documents
+	}
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}
@@ -311,11 +306,6 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	}
 	if opts.Tools, err = a.programTools(cmd, f.tools, set.ProgramEnv()); err != nil {
 		return nil, err
-	}
-	if f.review != "" {
-		if err := opts.Tools.Add(reviewer.Tools(f.review).Tools()...); err != nil {
-			return nil, usagef(cmd, "--review-root: %w", err)
-		}
 	}
 	if f.command != "" {
 		if opts.Program, err = a.program(cmd, f.command, set.ProgramEnv()); err != nil {

@@ -71,8 +71,8 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	} {
 		note(!n.negative, "--%s %s: it cannot be negative", n.flag, cmd.Flags().Lookup(n.flag).Value)
 	}
-	note(f.concurrency > 0 || !cmd.Flags().Changed("concurrency"), "--concurrency %d: it must be above 0", f.concurrency)
-	note(a.sign.replayScope != "mesh" || !a.sign.windowFlag.Changed || a.sign.window != 0, "--replay-scope mesh needs a --replay-window above 0")
+	note(f.concurrency > 0 || !a.isSet(cmd, "concurrency"), "--concurrency %d: it must be above 0", f.concurrency)
+	note(a.sign.replayScope != "mesh" || !a.isSet(cmd, "replay-window") || a.sign.window != 0, "--replay-scope mesh needs a --replay-window above 0")
 	if _, err := sign.ParseMode(a.sign.mode); err != nil {
 		bad = append(bad, fmt.Errorf("--signatures: %w", err))
 	}
@@ -83,7 +83,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 }
 
 // documentFlags are about what documents name, and do nothing without one.
-var documentFlags = []string{"tool", "require-tools", "lost-call", "context-tokens", "review-root", "api-key-env", "work-queue", "allow-deprecated", "accept-unhonoured", "register"}
+var documentFlags = []string{"tool", "require-tools", "lost-call", "context-tokens", "api-key-env", "work-queue", "allow-deprecated", "accept-unhonoured", "register"}
 
 // ofDocuments are those of documentFlags that the command line gives.
 func ofDocuments(cmd *cobra.Command) (out []string) {

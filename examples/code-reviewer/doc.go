@@ -1,26 +1,22 @@
-// Package reviewer is the code reviewer of the demo: an AAIF agent on the
-// offline model, in agent.yaml, and the function tools that it calls, which
-// really inspect the Go files they are given.
+// Command code-reviewer has the tools of an agent that reviews Go code, agent.yaml:
+// an MCP server on standard input and output, or one call of one tool.
 //
-//	tools := reviewer.Tools("/srv/checkout") // what the agent may read, and nothing else
-//	t, err := tools.Lookup("check_code")
-//	result, err := t.Call(ctx, json.RawMessage(`{"path": "."}`))
+//	aeemesh worker examples/code-reviewer/agent.yaml --mcp reviewer='go run ./examples/code-reviewer --root .'
 //
-// [Document] is agent.yaml, and [WriteSample] writes a small package with
-// planted faults, so that the demo works from any folder.
+// An operator who serves it for long builds it first:
 //
-// # Tools
+//	go build -o code-reviewer ./examples/code-reviewer
+//	aeemesh worker agent.yaml --mcp reviewer='./code-reviewer --root /srv/checkout'
 //
-//	check_format  what gofmt would change, and syntax errors
-//	check_code    mistakes that compile: see the table of rules below
-//	find_secrets  shapes of credentials in Go and configuration files
-//	summarize     sorts findings, counts them, and puts them into words
+// With --tool NAME it reads the arguments of one call from standard input, writes
+// the result and ends, which is the contract of a program behind a function tool:
 //
-// A finding is {file, line, column, rule, severity, message}. Messages quote
-// names, never literals or lines: no tool repeats a secret it came upon.
-// find_secrets shows a few leading characters of each.
+//	aeemesh worker logic.yaml --tool check_code='./code-reviewer --root . --tool check_code' \
+//	  --tool grade='./code-reviewer --tool grade'
 //
-// The rules of check_code:
+// The tools, their limits and what they may read are those of package review. This
+// program puts gofmt behind check_format, and behind check_code rules that know
+// types:
 //
 //	ignored-error     a call's error is dropped without a word
 //	printf            a format and its arguments do not agree
@@ -39,15 +35,4 @@
 // They need no Go installation and no network. Types of the standard library
 // come from a built-in excerpt (stubs.txtar), and a rule is silent about types
 // that it cannot know.
-//
-// # Confinement and limits
-//
-// Paths are relative to the root that the operator gave; neither ".." nor a
-// symbolic link leads out of it, and links found on the way are not followed.
-// Below the given path, vendor, testdata, node_modules and names that begin
-// with a dot or an underscore are skipped. At most 2000 files of 1 MiB each and
-// 32 MiB together are read a call, and 500 findings reported; the result says
-// when there was more.
-//
-// Tools are safe for concurrent use, and safe to repeat: they only read.
-package reviewer
+package main

@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 import (
 	"bytes"
@@ -10,53 +10,55 @@ import (
 	"go/scanner"
 	"go/token"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-func checkFormat(ctx context.Context, root, at string) (*Report, error) {
-	files, skipped, err := readFiles(ctx, root, at, isGo)
+func checkFormat(ctx context.Context, root, at string) (*review.Report, error) {
+	files, skipped, err := review.ReadFiles(ctx, root, at, review.IsGo)
 	if err != nil {
 		return nil, err
 	}
-	var found []Finding
+	var found []review.Finding
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		// format.Source alone would take a fragment for a file.
-		_, err := parser.ParseFile(token.NewFileSet(), f.name, f.data, parser.SkipObjectResolution)
+		_, err := parser.ParseFile(token.NewFileSet(), f.Name, f.Data, parser.SkipObjectResolution)
 		if err != nil {
-			found = append(found, syntaxErrors(f.name, err)...)
+			found = append(found, syntaxErrors(f.Name, err)...)
 			continue
 		}
-		formatted, err := format.Source(f.data)
+		formatted, err := format.Source(f.Data)
 		if err != nil {
-			found = append(found, syntaxErrors(f.name, err)...)
+			found = append(found, syntaxErrors(f.Name, err)...)
 			continue
 		}
-		for _, h := range changed(f.data, formatted) {
+		for _, h := range changed(f.Data, formatted) {
 			lines := fmt.Sprintf("line %d is", h.first)
 			if h.last > h.first {
 				lines = fmt.Sprintf("lines %d to %d are", h.first, h.last)
 			}
-			found = append(found, Finding{f.name, h.first, 1, "gofmt", SeverityInfo, lines + " not as gofmt writes it"})
+			found = append(found, review.Finding{File: f.Name, Line: h.first, Column: 1, Rule: "gofmt", Severity: review.SeverityInfo, Message: lines + " not as gofmt writes it"})
 		}
 	}
-	return newReport(len(files), skipped, found), nil
+	return review.NewReport(len(files), skipped, found), nil
 }
 
 // syntaxErrors lists up to three errors of a file, without what was found
 // instead, since that may be a literal.
-func syntaxErrors(file string, err error) (found []Finding) {
+func syntaxErrors(file string, err error) (found []review.Finding) {
 	var list scanner.ErrorList
 	if !errors.As(err, &list) {
-		return []Finding{{file, 1, 1, "syntax", SeverityError, "the file is not Go"}}
+		return []review.Finding{{File: file, Line: 1, Column: 1, Rule: "syntax", Severity: review.SeverityError, Message: "the file is not Go"}}
 	}
 	for _, e := range list[:min(len(list), 3)] {
 		message, _, _ := strings.Cut(e.Msg, ", found")
 		if strings.ContainsAny(message, "\"`") {
 			message = "the file is not Go"
 		}
-		found = append(found, Finding{file, max(e.Pos.Line, 1), max(e.Pos.Column, 1), "syntax", SeverityError, message})
+		found = append(found, review.Finding{File: file, Line: max(e.Pos.Line, 1), Column: max(e.Pos.Column, 1), Rule: "syntax", Severity: review.SeverityError, Message: message})
 	}
 	return found
 }

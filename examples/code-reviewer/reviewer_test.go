@@ -1,11 +1,10 @@
-package reviewer
+package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // planted are the faults of testdata/faulty, as "file:line rule".
@@ -43,7 +43,16 @@ var planted = []string{
 	"upload.go:9 hardcoded-secret",
 }
 
-func places(findings []Finding) []string {
+func document(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func places(findings []review.Finding) []string {
 	out := []string{}
 	for _, f := range findings {
 		out = append(out, fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Rule))
@@ -52,16 +61,16 @@ func places(findings []Finding) []string {
 	return out
 }
 
-// review runs the agent as a runtime would: the model's script decides, the
+// ask runs the agent as a runtime would: the model's script decides, the
 // tools work behind guards with the schemas of the document.
-func review(t *testing.T, root, path string) (*Review, []model.Message) {
+func ask(t *testing.T, root, path string) (*review.Review, []model.Message) {
 	t.Helper()
-	doc, err := aaif.Parse(Document(), aaif.Options{Kind: aaif.KindAgent})
+	doc, err := aaif.Parse(document(t), aaif.Options{Kind: aaif.KindAgent})
 	if err != nil {
 		t.Fatal(err)
 	}
 	agent := doc.Definition().Agent
-	registry := Tools(root)
+	registry := reviewTools(root)
 	tools := make(map[string]*tool.Guarded)
 	req := &model.Request{Model: agent.Model.Preferred, Params: model.Params{Extended: agent.Model.Params.Extended}}
 	for _, d := range agent.Tools {
@@ -99,7 +108,7 @@ func review(t *testing.T, root, path string) (*Review, []model.Message) {
 			if err := out.Validate(json.RawMessage(res.Message.Content)); err != nil {
 				t.Errorf("the answer breaks io.output_schema: %v", err)
 			}
-			var r Review
+			var r review.Review
 			if err := json.Unmarshal([]byte(res.Message.Content), &r); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +129,7 @@ func review(t *testing.T, root, path string) (*Review, []model.Message) {
 func writeSample(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "orders")
-	if err := WriteSample(dir); err != nil {
+	if err := review.WriteSample(dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -128,7 +137,7 @@ func writeSample(t *testing.T) string {
 
 func TestAgentFindsEveryPlantedFaultAndNothingElse(t *testing.T) {
 	t.Parallel()
-	got, conversation := review(t, writeSample(t), ".")
+	got, conversation := ask(t, writeSample(t), ".")
 	if p := places(got.Findings); !slices.Equal(p, planted) {
 		t.Errorf("findings\n got %s\nwant %s", strings.Join(p, "\n     "), strings.Join(planted, "\n     "))
 	}
@@ -144,18 +153,18 @@ func TestAgentFindsEveryPlantedFaultAndNothingElse(t *testing.T) {
 	all, _ := json.Marshal(conversation)
 	for _, secret := range []string{"AKIAIOSFODNN7EXAMPLE", "0rders-Go-H3re", "q7Zp-41fLx9-vT2kW8", "kettle-91-Harbour-4"} {
 		if strings.Contains(string(all), secret) {
-			t.Errorf("the conversation repeats a secret: %s", mask(secret))
+			t.Errorf("the conversation repeats a secret: %s", secret[:4])
 		}
 	}
 }
 
-func rank(s Severity) int {
-	return slices.Index([]Severity{SeverityError, SeverityWarning, SeverityInfo}, s)
+func rank(s review.Severity) int {
+	return slices.Index([]review.Severity{review.SeverityError, review.SeverityWarning, review.SeverityInfo}, s)
 }
 
 func TestAgentHasNothingToSayAboutCleanCode(t *testing.T) {
 	t.Parallel()
-	got, _ := review(t, writeSample(t), "clean.go")
+	got, _ := ask(t, writeSample(t), "clean.go")
 	if len(got.Findings) != 0 || got.Summary != "No findings (1 Go file read)." || got.Counts["total"] != 0 {
 		t.Errorf("review %+v", got)
 	}
@@ -169,7 +178,7 @@ func TestToolsHaveNothingToSayAboutTheirOwnCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"examples", "agents/model", "agents/tool"} {
-		got, _ := review(t, root, path)
+		got, _ := ask(t, root, path)
 		for _, f := range got.Findings {
 			if strings.HasSuffix(f.File, "_test.go") && (f.Rule == "ignored-error" || strings.HasPrefix(f.Message, "this looks like")) {
 				continue // tests may: their secrets are made up, their failures show
@@ -185,7 +194,7 @@ func TestDocumentIsCleanAAIF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{"code-reviewer": Document(), "echo": echo} {
+	for name, text := range map[string][]byte{"code-reviewer": document(t), "echo": echo} {
 		doc, err := aaif.Parse(text, aaif.Options{Kind: aaif.KindAgent})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -199,17 +208,9 @@ func TestDocumentIsCleanAAIF(t *testing.T) {
 	}
 }
 
-func TestWriteSampleOverwritesNothing(t *testing.T) {
-	t.Parallel()
-	dir := writeSample(t)
-	if err := WriteSample(dir); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("error %v, want %v", err, fs.ErrExist)
-	}
-}
-
-func call(t *testing.T, root, name, path string) (*Report, error) {
+func call(t *testing.T, root, name, path string) (*review.Report, error) {
 	t.Helper()
-	tl, err := Tools(root).Lookup(name)
+	tl, err := reviewTools(root).Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func call(t *testing.T, root, name, path string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r Report
+	var r review.Report
 	if err := json.Unmarshal(raw, &r); err != nil {
 		t.Fatal(err)
 	}
@@ -307,18 +308,18 @@ func TestFoldersThatAreNotTheAuthorsAreSkipped(t *testing.T) {
 
 func TestReadingIsBounded(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{"large.go": "package a\n" + strings.Repeat("\n", maxFileSize)}
-	for i := range maxFiles + 5 {
+	files := map[string]string{"large.go": "package a\n" + strings.Repeat("\n", 1<<20)}
+	for i := range 2000 + 5 {
 		files[fmt.Sprintf("f%d.go", i)] = "package a\n"
 	}
 	r, err := call(t, write(t, files), "check_format", ".")
-	if err != nil || r.Files != maxFiles || r.Skipped != 6 {
-		t.Errorf("%d files and %d skipped, want %d and 6; error %v", r.Files, r.Skipped, maxFiles, err)
+	if err != nil || r.Files != 2000 || r.Skipped != 6 {
+		t.Errorf("%d files and %d skipped, want %d and 6; error %v", r.Files, r.Skipped, 2000, err)
 	}
-	many := "package a\n" + strings.Repeat("var token = \"q7Zp-41fLx9-vT2kW8\"\n", maxFindings+1)
+	many := "package a\n" + strings.Repeat("var token = \"q7Zp-41fLx9-vT2kW8\"\n", 500+1)
 	r, err = call(t, write(t, map[string]string{"a.go": many}), "find_secrets", ".")
-	if err != nil || len(r.Findings) != maxFindings || !r.Truncated {
-		t.Errorf("%d findings, truncated %v, want %d and true; error %v", len(r.Findings), r.Truncated, maxFindings, err)
+	if err != nil || len(r.Findings) != 500 || !r.Truncated {
+		t.Errorf("%d findings, truncated %v, want %d and true; error %v", len(r.Findings), r.Truncated, 500, err)
 	}
 }
 
@@ -327,7 +328,7 @@ func TestToolsObeyTheirContext(t *testing.T) {
 	root := writeSample(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, check := range []func(context.Context, string, string) (*Report, error){checkFormat, checkCode, findSecrets} {
+	for _, check := range []func(context.Context, string, string) (*review.Report, error){checkFormat, checkCode, review.FindSecrets} {
 		if _, err := check(ctx, root, "."); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want %v", err, context.Canceled)
 		}

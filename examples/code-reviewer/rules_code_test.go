@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 // Each rule has code that breaks it, at the lines marked "// want RULE", and
 // code that looks alike and does not.

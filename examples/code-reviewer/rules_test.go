@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 func TestRules(t *testing.T) {
@@ -104,69 +106,6 @@ func TestSyntaxErrorsQuoteNoLiterals(t *testing.T) {
 
 // The secrets here are put together at run time, so that no scanner, ours
 // included, takes this file for a leak.
-func TestSecrets(t *testing.T) {
-	t.Parallel()
-	long := "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"
-	for line, want := range map[string]string{
-		`key := "AK` + `IAIOSFODNN7EXAMPLE"`:                                     "aws-key 9 AKIA… (20 characters)",
-		`-----BEGIN RSA PRIV` + `ATE KEY-----`:                                   "private-key 1 ----… (31 characters)",
-		`-----BEGIN PRIV` + `ATE KEY-----`:                                       "private-key 1 ----… (27 characters)",
-		`x := "gh` + `p_` + long + `"`:                                           "github-token 7 ghp_… (44 characters)",
-		`x := "xox` + `b-1234567890-abc"`:                                        "slack-token 7 xoxb… (19 characters)",
-		`x := "AIz` + `a` + long[:35] + `"`:                                      "google-key 7 AIza… (39 characters)",
-		`x := "sk_li` + `ve_` + long[:24] + `"`:                                  "stripe-key 7 sk_l… (32 characters)",
-		`x := "s` + `k-` + long[:30] + `"`:                                       "api-key 7 sk-a… (33 characters)",
-		`seed = "SU` + strings.ToUpper(strings.Repeat("AB3D", 14)) + `"`:         "nats-seed 9 SUAB… (58 characters)",
-		`x := "eyJ` + `hbGciOiJIUzI1NiJ9.eyJ` + `zdWIiOiIxMjM0In0.` + long + `"`: "jwt 7 eyJh… (81 characters)",
-		`u := "https://bob:hunt` + `er2x@example.com/"`:                          "url-password 19 hu… (8 characters)",
-		"password := `c0rrect-" + "horse`":                                       "hardcoded-secret 14 c0r… (13 characters)",
-		`{"api_` + `key": "c0rrect-horse9"}`:                                     "hardcoded-secret 14 c0r… (14 characters)",
-		`password := os.Getenv("DB_PASSWORD")`:                                   "",
-		`password := "changeme1"`:                                                "",
-		`token := "identifier"`:                                                  "",
-		`tokenKind := "some-long-word"`:                                          "",
-		`secret: "${VAULT_SECRET_1}"`:                                            "",
-		`apiKey := "your-api-key-1"`:                                             "",
-		`token = "aaaaaaaa1"`:                                                    "",
-		`url := "https://example.com:8080/a@b"`:                                  "",
-		`url := "postgres://user:$PASS@h/db"`:                                    "",
-		`re := "-----BEGIN (RSA )?PRIVATE KEY-----"`:                             "",
-	} {
-		got := ""
-		for _, f := range secretsIn(source{"a.go", []byte("\n" + line)}) {
-			_, shown, _ := strings.Cut(f.Message, ": ")
-			got += fmt.Sprintf("%s %d %s", f.Rule, f.Column, shown)
-		}
-		if got != want {
-			t.Errorf("%s\n got %q\nwant %q", line, got, want)
-		}
-	}
-	for line, want := range map[string]int{
-		"export DB_PASSWORD=c0rrect-" + "horse9":  1,
-		"db_password: c0rrect-" + "horse9":        1,
-		"db_password: ${DB_PASSWORD1}":            0,
-		"password_file: /run/secrets/db1password": 0,
-		"# password: see the wiki, page 12":       0,
-	} {
-		if got := len(secretsIn(source{"a.yaml", []byte(line)})); got != want {
-			t.Errorf("%s: %d findings, want %d", line, got, want)
-		}
-	}
-}
-
-func TestSummaryOfNothing(t *testing.T) {
-	t.Parallel()
-	r, err := summarize(context.Background(), summarizeArgs{})
-	if err != nil || r.Summary != "No findings." || r.Findings == nil || r.Counts["total"] != 0 {
-		t.Errorf("review %+v, error %v", r, err)
-	}
-	one := Finding{"a.go", 1, 1, "syntax", SeverityError, "x"}
-	r, _ = summarize(context.Background(), summarizeArgs{Files: 1, Findings: []Finding{one, one}})
-	if want := "1 finding in 1 file (1 Go file read): 1 error, 0 warnings, 0 info."; r.Summary != want {
-		t.Errorf("summary %q, want %q", r.Summary, want)
-	}
-}
-
 func TestStubsAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newStubs()
@@ -189,7 +128,7 @@ func FuzzCheckers(f *testing.F) {
 	f.Add(leaky)
 	f.Fuzz(func(t *testing.T, src string) {
 		root := write(t, map[string]string{"a.go": src})
-		for _, check := range []func(context.Context, string, string) (*Report, error){checkFormat, checkCode, findSecrets} {
+		for _, check := range []func(context.Context, string, string) (*review.Report, error){checkFormat, checkCode, review.FindSecrets} {
 			r, err := check(t.Context(), root, ".")
 			if err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"go/types"
 	"path"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // pkg is a package under review, type-checked as far as that goes.
@@ -15,7 +17,7 @@ type pkg struct {
 	fset  *token.FileSet
 	files []*ast.File
 	info  *types.Info
-	found []Finding
+	found []review.Finding
 }
 
 // checks look at one file of a package each.
@@ -34,12 +36,12 @@ var checks = []func(*pkg, *ast.File){
 	selfOperations,
 }
 
-func checkCode(ctx context.Context, root, at string) (*Report, error) {
-	files, skipped, err := readFiles(ctx, root, at, isGo)
+func checkCode(ctx context.Context, root, at string) (*review.Report, error) {
+	files, skipped, err := review.ReadFiles(ctx, root, at, review.IsGo)
 	if err != nil {
 		return nil, err
 	}
-	var found []Finding
+	var found []review.Finding
 	// Files that belong together: one folder, one package clause.
 	type key struct{ dir, name string }
 	packages := make(map[key]*pkg)
@@ -49,12 +51,12 @@ func checkCode(ctx context.Context, root, at string) (*Report, error) {
 			return nil, err
 		}
 		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, f.name, f.data, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fset, f.Name, f.Data, parser.SkipObjectResolution)
 		if err != nil {
-			found = append(found, syntaxErrors(f.name, err)...)
+			found = append(found, syntaxErrors(f.Name, err)...)
 			continue
 		}
-		k := key{path.Dir(f.name), file.Name.Name}
+		k := key{path.Dir(f.Name), file.Name.Name}
 		p := packages[k]
 		if p == nil {
 			p = &pkg{fset: token.NewFileSet()}
@@ -62,7 +64,7 @@ func checkCode(ctx context.Context, root, at string) (*Report, error) {
 			order = append(order, k)
 		}
 		// Parsed again into the package's own set of positions.
-		if file, err = parser.ParseFile(p.fset, f.name, f.data, parser.SkipObjectResolution); err == nil {
+		if file, err = parser.ParseFile(p.fset, f.Name, f.Data, parser.SkipObjectResolution); err == nil {
 			p.files = append(p.files, file)
 		}
 	}
@@ -74,7 +76,7 @@ func checkCode(ctx context.Context, root, at string) (*Report, error) {
 		p.check(path.Join("under/review", k.dir, k.name))
 		found = append(found, p.found...)
 	}
-	return newReport(len(files), skipped, found), nil
+	return review.NewReport(len(files), skipped, found), nil
 }
 
 // check type-checks the package and runs all checks. Type errors are expected:
@@ -96,9 +98,9 @@ func (p *pkg) check(importPath string) {
 	}
 }
 
-func (p *pkg) report(at ast.Node, rule string, severity Severity, message string) {
+func (p *pkg) report(at ast.Node, rule string, severity review.Severity, message string) {
 	pos := p.fset.Position(at.Pos())
-	p.found = append(p.found, Finding{pos.Filename, pos.Line, pos.Column, rule, severity, message})
+	p.found = append(p.found, review.Finding{File: pos.Filename, Line: pos.Line, Column: pos.Column, Rule: rule, Severity: severity, Message: message})
 }
 
 // typeOf returns the type of an expression, or nil if it is not known.

@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"go/types"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // ignoredErrors finds calls whose error nobody looks at. Writing "_ =" in front
@@ -31,9 +33,9 @@ func ignoredErrors(p *pkg, file *ast.File) {
 		if name == "" {
 			name = "the call"
 		}
-		severity := SeverityWarning
+		severity := review.SeverityWarning
 		if strings.HasSuffix(name, ".Close") { // often there is nothing left to do
-			severity = SeverityInfo
+			severity = review.SeverityInfo
 		}
 		p.report(call, "ignored-error", severity, fmt.Sprintf("the error of %s is ignored", name))
 		return true
@@ -126,7 +128,7 @@ func shadowedErrors(p *pkg, file *ast.File) {
 						}
 					}
 					if read {
-						p.report(id, "shadowed-error", SeverityWarning, fmt.Sprintf("%s hides the one declared at line %d, which is read later and knows nothing of this error",
+						p.report(id, "shadowed-error", review.SeverityWarning, fmt.Sprintf("%s hides the one declared at line %d, which is read later and knows nothing of this error",
 							id.Name, p.fset.Position(v.Pos()).Line))
 					}
 				}
@@ -164,7 +166,7 @@ func typedNils(p *pkg, file *ast.File) {
 			}
 			for i, r := range ret.Results {
 				if o := p.object(r); unset[o] && types.IsInterface(sig.Results().At(i).Type()) {
-					p.report(r, "typed-nil", SeverityError, fmt.Sprintf("%s may be a nil pointer here, but as %s it is never equal to nil; return a plain nil",
+					p.report(r, "typed-nil", review.SeverityError, fmt.Sprintf("%s may be a nil pointer here, but as %s it is never equal to nil; return a plain nil",
 						o.Name(), types.TypeString(sig.Results().At(i).Type(), (*types.Package).Name)))
 				}
 			}

@@ -1,10 +1,12 @@
-package reviewer
+package main
 
 import (
 	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // deferInLoops finds deferred calls that wait for the function's end, once for
@@ -29,7 +31,7 @@ func deferInLoops(p *pkg, file *ast.File) {
 				}
 			case *ast.DeferStmt:
 				if inLoop {
-					p.report(m, "defer-in-loop", SeverityWarning, "deferred in a loop: it runs when the function returns, not when the loop turns")
+					p.report(m, "defer-in-loop", review.SeverityWarning, "deferred in a loop: it runs when the function returns, not when the loop turns")
 				}
 			}
 			return true
@@ -54,10 +56,10 @@ func unreachableCode(p *pkg, file *ast.File) {
 			case *ast.DeclStmt: // declares, and does nothing
 			case *ast.ExprStmt:
 				if !p.isPanic(next) { // panic("unreachable") says so itself
-					p.report(next, "unreachable", SeverityWarning, "this can never run")
+					p.report(next, "unreachable", review.SeverityWarning, "this can never run")
 				}
 			default:
-				p.report(next, "unreachable", SeverityWarning, "this can never run")
+				p.report(next, "unreachable", review.SeverityWarning, "this can never run")
 			}
 			return
 		}
@@ -193,7 +195,7 @@ func lostCancels(p *pkg, file *ast.File) {
 			return true
 		}
 		if f := p.callee(call); calls(f, "context.WithCancel", "context.WithTimeout", "context.WithDeadline", "context.WithCancelCause") {
-			p.report(s.Lhs[1], "lost-cancel", SeverityWarning, fmt.Sprintf("the cancel function of %s is thrown away, so the context leaks", f.Name()))
+			p.report(s.Lhs[1], "lost-cancel", review.SeverityWarning, fmt.Sprintf("the cancel function of %s is thrown away, so the context leaks", f.Name()))
 		}
 		return true
 	})
@@ -210,7 +212,7 @@ func selfOperations(p *pkg, file *ast.File) {
 			}
 			for i := range n.Lhs {
 				if x := text(n.Lhs[i]); x != "" && x != "_" && x == plain(n.Rhs[i]) && plain(n.Lhs[i]) == x {
-					p.report(n.Lhs[i], "self-assignment", SeverityWarning, fmt.Sprintf("%s is assigned to itself", x))
+					p.report(n.Lhs[i], "self-assignment", review.SeverityWarning, fmt.Sprintf("%s is assigned to itself", x))
 				}
 			}
 		case *ast.BinaryExpr:
@@ -229,7 +231,7 @@ func selfOperations(p *pkg, file *ast.File) {
 			if id, ok := ast.Unparen(n.X).(*ast.Ident); ok && p.info.Types[id].Value != nil {
 				return true // constants
 			}
-			p.report(n, "self-comparison", SeverityWarning, fmt.Sprintf("both sides of %s are %s", n.Op, x))
+			p.report(n, "self-comparison", review.SeverityWarning, fmt.Sprintf("both sides of %s are %s", n.Op, x))
 		}
 		return true
 	})

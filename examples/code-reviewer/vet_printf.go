@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"go/constant"
 	"go/types"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // formatArg says, for each function with a format, which argument that is.
@@ -42,15 +44,15 @@ func printfCalls(p *pkg, file *ast.File) {
 		args := call.Args[at+1:]
 		for i, v := range verbs {
 			if i >= len(args) {
-				p.report(call, "printf", SeverityError, fmt.Sprintf("%s wants %d arguments and has %d", f.Name(), len(verbs), len(args)))
+				p.report(call, "printf", review.SeverityError, fmt.Sprintf("%s wants %d arguments and has %d", f.Name(), len(verbs), len(args)))
 				return true
 			}
 			if problem := p.fits(v, args[i], f.Name()); problem != "" {
-				p.report(args[i], "printf", SeverityError, problem)
+				p.report(args[i], "printf", review.SeverityError, problem)
 			}
 		}
 		if len(args) > len(verbs) {
-			p.report(call, "printf", SeverityError, fmt.Sprintf("%s wants %d arguments and has %d", f.Name(), len(verbs), len(args)))
+			p.report(call, "printf", review.SeverityError, fmt.Sprintf("%s wants %d arguments and has %d", f.Name(), len(verbs), len(args)))
 		}
 		return true
 	})

@@ -1,4 +1,4 @@
-package reviewer
+package main
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+
+	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
 // copiedLocks finds locks that are copied along with the value that holds them.
@@ -13,7 +15,7 @@ func copiedLocks(p *pkg, file *ast.File) {
 	field := func(f *ast.Field, what string) {
 		t := p.typeOf(f.Type)
 		if lock := lockIn(t, 0); lock != "" {
-			p.report(f, "copied-lock", SeverityError, fmt.Sprintf("this %s is a copy of a %s; use a pointer", what, lock))
+			p.report(f, "copied-lock", review.SeverityError, fmt.Sprintf("this %s is a copy of a %s; use a pointer", what, lock))
 		}
 	}
 	value := func(e ast.Expr) {
@@ -26,7 +28,7 @@ func copiedLocks(p *pkg, file *ast.File) {
 			return
 		}
 		if lock := lockIn(p.typeOf(e), 0); lock != "" {
-			p.report(e, "copied-lock", SeverityError, fmt.Sprintf("this copies a %s; use a pointer", lock))
+			p.report(e, "copied-lock", review.SeverityError, fmt.Sprintf("this copies a %s; use a pointer", lock))
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -74,7 +76,7 @@ func copiedLocks(p *pkg, file *ast.File) {
 			if id, ok := n.Value.(*ast.Ident); ok && id.Name != "_" {
 				if o := p.object(id); o != nil {
 					if lock := lockIn(o.Type(), 0); lock != "" {
-						p.report(id, "copied-lock", SeverityError, fmt.Sprintf("each turn of the loop copies a %s; range over the index", lock))
+						p.report(id, "copied-lock", review.SeverityError, fmt.Sprintf("each turn of the loop copies a %s; range over the index", lock))
 					}
 				}
 			}
@@ -152,7 +154,7 @@ func nilMaps(p *pkg, file *ast.File) {
 			}
 			for _, l := range targets {
 				if ix, ok := ast.Unparen(l).(*ast.IndexExpr); ok && unset[p.object(ix.X)] {
-					p.report(l, "nil-map", SeverityError, fmt.Sprintf("%s was never made, so writing to it panics", text(ix.X)))
+					p.report(l, "nil-map", review.SeverityError, fmt.Sprintf("%s was never made, so writing to it panics", text(ix.X)))
 				}
 			}
 			return true
@@ -177,7 +179,7 @@ func stringInts(p *pkg, file *ast.File) {
 		}
 		from, ok := t.Underlying().(*types.Basic)
 		if ok && from.Info()&types.IsInteger != 0 && from.Kind() != types.Rune && from.Kind() != types.Byte && from.Kind() != types.UntypedRune {
-			p.report(call, "string-int", SeverityWarning, "this makes a string of one rune, not of digits; use strconv.Itoa")
+			p.report(call, "string-int", review.SeverityWarning, "this makes a string of one rune, not of digits; use strconv.Itoa")
 		}
 		return true
 	})
@@ -203,7 +205,7 @@ func unmarshalValues(p *pkg, file *ast.File) {
 		case *types.Pointer, *types.Interface:
 			return true
 		}
-		p.report(target, "unmarshal-value", SeverityError, fmt.Sprintf("%s needs a pointer, and fails with this", f.Name()))
+		p.report(target, "unmarshal-value", review.SeverityError, fmt.Sprintf("%s needs a pointer, and fails with this", f.Name()))
 		return true
 	})
 }

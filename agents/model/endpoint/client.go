@@ -60,7 +60,7 @@ func (c *Client) Post(ctx context.Context, target string, header http.Header, bo
 			return res, err
 		}
 		if res != nil {
-			res.Body.Close()
+			_ = res.Body.Close() // the answer is not read
 		}
 		timer := time.NewTimer(delay)
 		select {

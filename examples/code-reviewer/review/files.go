@@ -1,4 +1,4 @@
-package reviewer
+package review
 
 import (
 	"context"
@@ -21,17 +21,18 @@ const (
 	maxEntries   = 100_000 // of folders, looked at
 )
 
-// source is a file that was read.
-type source struct {
-	name string // relative to the root, with slashes
-	data []byte
+// Source is a file that was read.
+type Source struct {
+	Name string // relative to the root, with slashes
+	Data []byte
 }
 
-func isGo(name string) bool { return strings.HasSuffix(name, ".go") }
+// IsGo reports whether a file of this name holds Go code.
+func IsGo(name string) bool { return strings.HasSuffix(name, ".go") }
 
-// readFiles reads the wanted files at or below at. The root confines it: the
+// ReadFiles reads the wanted files at or below at. The root confines it: the
 // system resolves names within, and refuses those that lead out.
-func readFiles(ctx context.Context, root, at string, want func(name string) bool) (files []source, skipped int, err error) {
+func ReadFiles(ctx context.Context, root, at string, want func(name string) bool) (files []Source, skipped int, err error) {
 	at = path.Clean(at)
 	if !fs.ValidPath(at) || strings.ContainsAny(at, "\\\x00") {
 		return nil, 0, refuse("path: must be relative, with slashes, and stay below the folder under review")
@@ -71,7 +72,7 @@ func readFiles(ctx context.Context, root, at string, want func(name string) bool
 			return nil
 		}
 		total += len(data)
-		files = append(files, source{name, data})
+		files = append(files, Source{Name: name, Data: data})
 		return nil
 	})
 	switch {

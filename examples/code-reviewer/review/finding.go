@@ -1,4 +1,4 @@
-package reviewer
+package review
 
 import (
 	"cmp"
@@ -44,7 +44,9 @@ type Review struct {
 
 const maxFindings = 500 // a report
 
-func newReport(files, skipped int, findings []Finding) *Report {
+// NewReport makes a report of findings, in order of place and each once. It drops
+// those beyond the limit and says so.
+func NewReport(files, skipped int, findings []Finding) *Report {
 	findings = append([]Finding{}, findings...)
 	slices.SortFunc(findings, byPlace)
 	r := &Report{Files: files, Skipped: skipped, Findings: slices.Compact(findings)}

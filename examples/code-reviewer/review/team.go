@@ -1,4 +1,4 @@
-package reviewer
+package review
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func Team() map[string][]byte {
 		}
 	}
 	if err != nil {
-		panic("reviewer: " + err.Error()) // they are in the binary
+		panic("review: " + err.Error()) // they are in the binary
 	}
 	return docs
 }

@@ -1,4 +1,4 @@
-package reviewer
+package review
 
 import (
 	"context"
@@ -9,29 +9,40 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
-
-//go:embed agent.yaml
-var document []byte
 
 //go:embed testdata/faulty
 var sample embed.FS
 
 const sampleDir = "testdata/faulty"
 
-// Document returns the agent's AAIF document, agent.yaml.
-func Document() []byte { return slices.Clone(document) }
+// A Check looks at the files at or below a path, which is relative to root, and
+// reads nothing outside root.
+type Check func(ctx context.Context, root, at string) (*Report, error)
 
-// Tools returns the agent's tools, which read below root and nowhere else. A
-// root that does not exist shows when a tool is called.
-func Tools(root string) *tool.Registry {
+// Checks are the checks behind the tools check_format and check_code.
+type Checks struct {
+	// Format looks at how the code is laid out. Default: [CheckLayout].
+	Format Check
+	// Code looks for mistakes that compile. Default: [CheckTokens].
+	Code Check
+}
+
+// Tools returns the tools, which read below root and nowhere else. A root that
+// does not exist shows when a tool is called.
+func Tools(root string, checks Checks) *tool.Registry {
+	if checks.Format == nil {
+		checks.Format = CheckLayout
+	}
+	if checks.Code == nil {
+		checks.Code = CheckTokens
+	}
 	type at struct {
 		Path string `json:"path"`
 	}
-	scan := func(def tool.Definition, check func(context.Context, string, string) (*Report, error)) tool.Tool {
+	scan := func(def tool.Definition, check Check) tool.Tool {
 		def.Parameters, def.Output = json.RawMessage(pathSchema), json.RawMessage(reportSchema)
 		return tool.RepeatSafe(tool.Func(def, func(ctx context.Context, in at) (*Report, error) {
 			report, err := check(ctx, root, in.Path)
@@ -44,9 +55,9 @@ func Tools(root string) *tool.Registry {
 	}
 	var r tool.Registry
 	err := r.Add(
-		scan(tool.Definition{Name: "check_format", Description: "Reports syntax errors and what gofmt would change in the Go files below a path."}, checkFormat),
-		scan(tool.Definition{Name: "check_code", Description: "Reports mistakes that compile, such as ignored errors or copied locks, in the Go files below a path."}, checkCode),
-		scan(tool.Definition{Name: "find_secrets", Description: "Reports shapes of credentials in the Go and configuration files below a path."}, findSecrets),
+		scan(tool.Definition{Name: "check_format", Description: "Reports syntax errors and what gofmt would change in the Go files below a path."}, checks.Format),
+		scan(tool.Definition{Name: "check_code", Description: "Reports mistakes that compile, such as ignored errors or copied locks, in the Go files below a path."}, checks.Code),
+		scan(tool.Definition{Name: "find_secrets", Description: "Reports shapes of credentials in the Go and configuration files below a path."}, FindSecrets),
 		tool.RepeatSafe(tool.Func(tool.Definition{Name: "summarize", Description: "Sorts and counts findings, and puts them into words.",
 			Parameters: json.RawMessage(summarizeSchema), Output: json.RawMessage(reviewSchema)}, summarize)),
 	)
@@ -54,9 +65,23 @@ func Tools(root string) *tool.Registry {
 		err = r.Add(teamTools()...)
 	}
 	if err != nil {
-		panic("reviewer: " + err.Error()) // the definitions above are at fault
+		panic("review: " + err.Error()) // the definitions above are at fault
 	}
 	return &r
+}
+
+// Call is one call of a tool: it checks the arguments against the tool's schema, and
+// the result against that of the result.
+func Call(ctx context.Context, tools *tool.Registry, name string, args json.RawMessage) (json.RawMessage, error) {
+	t, err := tools.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	guarded, err := tool.Guard(t, tool.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return guarded.Call(ctx, args)
 }
 
 // WriteSample writes the package with planted faults into dir, which it makes

@@ -1,4 +1,4 @@
-package reviewer
+package review
 
 import (
 	"bytes"
@@ -46,8 +46,9 @@ func mayHoldSecrets(name string) bool {
 	return strings.HasPrefix(path.Base(name), ".env")
 }
 
-func findSecrets(ctx context.Context, root, at string) (*Report, error) {
-	files, skipped, err := readFiles(ctx, root, at, mayHoldSecrets)
+// FindSecrets reports shapes of credentials in Go and configuration files.
+func FindSecrets(ctx context.Context, root, at string) (*Report, error) {
+	files, skipped, err := ReadFiles(ctx, root, at, mayHoldSecrets)
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +59,15 @@ func findSecrets(ctx context.Context, root, at string) (*Report, error) {
 		}
 		found = append(found, secretsIn(f)...)
 	}
-	return newReport(len(files), skipped, found), nil
+	return NewReport(len(files), skipped, found), nil
 }
 
-func secretsIn(f source) (found []Finding) {
+func secretsIn(f Source) (found []Finding) {
 	kinds := shapes
-	if !isGo(f.name) {
+	if !IsGo(f.Name) {
 		kinds = append(kinds[:len(kinds):len(kinds)], bare)
 	}
-	for i, line := range bytes.Split(f.data, []byte("\n")) {
+	for i, line := range bytes.Split(f.Data, []byte("\n")) {
 		for _, s := range kinds {
 			m := s.re.FindSubmatchIndex(line)
 			if m == nil {
@@ -80,7 +81,7 @@ func secretsIn(f source) (found []Finding) {
 			if s.mayGuess && !looksRandom(secret) {
 				continue
 			}
-			found = append(found, Finding{f.name, i + 1, from + 1, s.rule, SeverityError,
+			found = append(found, Finding{f.Name, i + 1, from + 1, s.rule, SeverityError,
 				fmt.Sprintf("this looks like %s: %s", s.what, mask(secret))})
 			break // the most telling shape of a line is enough
 		}

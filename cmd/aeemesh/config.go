@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	check := &cobra.Command{
+		Use:     "check FILE...",
+		Short:   "Say all that is wrong with configuration files of workers",
+		Long:    "Reads files for \"worker --config\", and says all that is wrong with them, with\nlines. Nothing is started or connected.",
+		Example: "  aeemesh config check worker.yaml",
+		Args:    arguments("FILE..."),
+		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			for _, name := range args {
+				n, err := a.checkConfig(name)
+				if err != nil {
+					return err
+				}
+				if a.term.json {
+					if err := a.term.object(map[string]any{"file": name, "ok": true, "settings": n}); err != nil {
+						return err
+					}
+					continue
+				}
+				a.term.good("%s: ok, %s", name, counted(n, "setting", "settings"))
+			}
+			return nil
+		}),
+	}
+	show := &cobra.Command{
+		Use:   "show [WORKER FLAGS]",
+		Short: "Show a worker's settings, and where each comes from",
+		Long: `Shows the settings that "worker" would have with the same flags, environment and
+configuration file, and where each comes from: a flag, a variable, a line of the
+file, or the default. Secrets are not shown.`,
+		Example: `  aeemesh config show --config worker.yaml
+  aeemesh config show --config worker.yaml --lease 5s --json | jq .lease`,
+		DisableFlagParsing: true,
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			return a.showConfig(cmd, args)
+		}),
+	}
+	schema := &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of a worker's configuration file",
+		Long:    "Prints the JSON Schema of the file of \"worker --config\", for editors.",
+		Example: "  aeemesh config schema > worker.schema.json",
+		Args:    arguments(),
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+			w, _ := a.detachedWorker(cmd)
+			return a.term.object(config.Schema(settings(w), adapters.Sections()))
+		}),
+	}
+	return a.holder(&cobra.Command{
+		Use:   "config",
+		Short: "Configuration files of workers",
+		Long: `The file of "worker --config" (or $AEEMESH_CONFIG) says what agents may have, and
+in its section worker what the worker's flags say: --max-timeout is max_timeout.
+A flag counts more than the environment, the environment more than the file.`,
+		Example: "  aeemesh config check worker.yaml",
+	}, check, show, schema)
+}
+
+// detachedWorker is a worker's command with the flags of all commands, to look at
+// flags: it is not run.
+func (a *app) detachedWorker(cmd *cobra.Command) (*cobra.Command, *workerFlags) {
+	f := &workerFlags{}
+	w := a.workerWith(f)
+	w.Flags().AddFlagSet(cmd.Root().PersistentFlags())
+	return w, f
+}
+
+// checkConfig says all that is wrong with a file, and how many settings it has.
+func (a *app) checkConfig(name string) (int, error) {
+	// An app of its own, so that the file's settings change nothing here.
+	env := func(string) string { return "" }
+	b := &app{env: env, term: newTerminal(io.Discard, io.Discard, env), byEnv: map[string]bool{}, byFile: map[string]string{}}
+	w, f := b.detachedWorker(b.root())
+	data, err := a.readFile(name, config.MaxFile+1)
+	if err != nil {
+		return 0, err
+	}
+	values, err := config.Read(name, data, settings(w))
+	if err == nil {
+		if _, err = adapters.Read(data); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range values {
+		if v.Secret { // the file may not be here
+			continue
+		}
+		if err := b.applySetting(w, name, v); err != nil {
+			return 0, err
+		}
+	}
+	documents := b.documents
+	if len(documents) == 0 && f.command == "" {
+		documents = []string{"FILE"} // the command line names it
+	}
+	if err := b.checkWorker(w, f, documents); err != nil {
+		return 0, fmt.Errorf("%s: %v", name, err) // no wrong usage of this command
+	}
+	return len(values), nil
+}
+
+// shownSetting is a setting as "config show" tells it.
+type shownSetting struct {
+	Name   string `json:"name"` // in the file
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// showConfig shows the settings of a worker with these arguments.
+func (a *app) showConfig(cmd *cobra.Command, args []string) error {
+	w, _ := a.detachedWorker(cmd)
+	if err := w.ParseFlags(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			a.help(cmd, nil)
+			return nil
+		}
+		return &usageError{err: err, cmd: cmd}
+	}
+	if help := w.Flags().Lookup("help"); help != nil && help.Changed {
+		a.help(cmd, nil)
+		return nil
+	}
+	if err := a.fromEnvironment(w); err != nil {
+		return err
+	}
+	if err := a.fromFile(w); err != nil {
+		return err
+	}
+	if files := w.Flags().Args(); len(files) > 0 {
+		a.documents = files
+		delete(a.byFile, settingDocuments)
+	}
+	var out []shownSetting
+	for _, s := range settings(w) {
+		out = append(out, a.shown(w, s))
+	}
+	if a.term.json {
+		byName := make(map[string]any, len(out))
+		for _, s := range out {
+			byName[s.Name] = map[string]string{"value": s.Value, "source": s.Source}
+		}
+		return a.term.object(byName)
+	}
+	rows := make([][]string, len(out))
+	for i, s := range out {
+		rows[i] = []string{s.Name, s.Value, s.Source}
+	}
+	a.term.table([]string{"setting", "value", "from"}, rows)
+	return nil
+}
+
+// shown is one setting of a worker.
+func (a *app) shown(w *cobra.Command, s config.Setting) shownSetting {
+	out := shownSetting{Name: s.Key(), Source: "default"}
+	if place := a.byFile[s.Flag]; place != "" {
+		out.Source = place
+	}
+	if s.Flag == settingDocuments {
+		if out.Value = strings.Join(a.documents, " "); out.Source == "default" && out.Value != "" {
+			out.Source = "arguments"
+		}
+		return out
+	}
+	f := w.Flag(s.Flag)
+	out.Value = f.Value.String()
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		out.Value = strings.Join(list.GetSlice(), ", ")
+	}
+	switch {
+	case f.Changed:
+		out.Source = "flag --" + f.Name
+	case a.byEnv[f.Name]:
+		out.Source = "environment " + f.Annotations[annotEnv][0]
+	}
+	switch {
+	case s.Secret && out.Value != "":
+		out.Value = "(not shown)"
+	case s.Flag == "nats" && out.Value != "":
+		out.Value = redactedURL(out.Value)
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+)
+
+// annotSettings is the annotation of a command whose flags may stand in the file of
+// --config.
+const annotSettings = "aeemesh.settings"
+
+// settingDocuments is the setting that is no flag: the FILEs of a worker.
+const settingDocuments = "documents"
+
+// notInFile are flags that make no sense in the file.
+var notInFile = []string{"config", "help", "help-all"}
+
+// secretFlags are flags whose value is a secret. The file names a file that holds it.
+var secretFlags = []string{"password", "token"}
+
+// maxSecret is the size of the largest secret that is read from a file, in bytes.
+const maxSecret = 64 << 10
+
+// settings are what a file may say of a command's flags.
+func settings(cmd *cobra.Command) []config.Setting {
+	out := []config.Setting{{Flag: settingDocuments, Kind: config.List, Usage: "The documents to host, where the command line names none."}}
+	flagsOf(cmd, func(f *pflag.Flag) {
+		if slices.Contains(notInFile, f.Name) {
+			return
+		}
+		_, usage := pflag.UnquoteUsage(f)
+		s := config.Setting{Flag: f.Name, Usage: usage, Kind: config.Text, Secret: slices.Contains(secretFlags, f.Name)}
+		switch f.Value.Type() {
+		case "bool":
+			s.Kind = config.Bool
+		case "int":
+			s.Kind = config.Int
+		case "float64":
+			s.Kind = config.Float
+		case "duration":
+			s.Kind = config.Duration
+		case "stringArray":
+			s.Kind = config.List
+		}
+		out = append(out, s)
+	})
+	return out
+}
+
+// flagsOf calls f for the flags of a command, those of all commands included.
+func flagsOf(cmd *cobra.Command, f func(*pflag.Flag)) {
+	seen := map[string]bool{}
+	visit := func(flag *pflag.Flag) {
+		if !seen[flag.Name] {
+			seen[flag.Name] = true
+			f(flag)
+		}
+	}
+	cmd.Flags().VisitAll(visit)
+	cmd.InheritedFlags().VisitAll(visit)
+}
+
+// fromFile gives flags that neither the command line nor the environment sets the
+// values of the file of --config.
+func (a *app) fromFile(cmd *cobra.Command) error {
+	name := cmd.Flags().Lookup("config").Value.String()
+	if name == "" {
+		return nil
+	}
+	if name == "-" {
+		return usagef(cmd, "--config: it cannot be standard input, since it is read more than once")
+	}
+	data, err := a.readFile(name, config.MaxFile+1)
+	if err != nil {
+		return err
+	}
+	values, err := config.Read(name, data, settings(cmd))
+	if err != nil {
+		return &usageError{err: err, cmd: cmd, hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
+	}
+	a.byFile = map[string]string{}
+	var bad []error
+	for _, v := range values {
+		if err := a.applySetting(cmd, name, v); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return &usageError{err: err, cmd: cmd}
+	}
+	return nil
+}
+
+// applySetting gives a flag the value of the file, unless it is set already.
+func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) error {
+	place := file
+	if v.Line > 0 {
+		place = fmt.Sprintf("%s:%d", file, v.Line)
+	}
+	if v.Flag == settingDocuments {
+		a.documents, a.byFile[v.Flag] = v.Values, place
+		return nil
+	}
+	if a.isSet(cmd, v.Flag) {
+		return nil
+	}
+	values := v.Values
+	if v.Secret {
+		text, err := a.readFile(values[0], maxSecret)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", place, v.Key(), err)
+		}
+		values = []string{strings.TrimRight(string(text), "\r\n")}
+	}
+	for _, text := range values {
+		if err := cmd.Flag(v.Flag).Value.Set(text); err != nil {
+			return fmt.Errorf("%s: %s.%s: %w", place, config.Section, v.Key(), err)
+		}
+	}
+	a.byFile[v.Flag] = place
+	return nil
+}
