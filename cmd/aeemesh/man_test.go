@@ -62,7 +62,7 @@ func TestManPages(t *testing.T) {
 			}
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden && f.Name != "help" && !strings.Contains(page, roff("--"+f.Name)) {
+			if !f.Hidden && f.Name != "help" && f.Name != "help-all" && !strings.Contains(page, roff("--"+f.Name)) {
 				t.Errorf("%s: nothing about --%s", c.CommandPath(), f.Name)
 			}
 		})
@@ -95,6 +95,9 @@ func (a *app) manPage(c *cobra.Command) string {
 	about := c.Long
 	if about == "" {
 		about = c.Short + "."
+	}
+	if more := c.Annotations[annotMore]; more != "" {
+		about += "\n\n" + strings.TrimSpace(more)
 	}
 	manText(&b, about)
 	b.WriteString(".SH EXAMPLES\n")
