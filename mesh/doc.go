@@ -39,16 +39,16 @@
 // (claim_late.go): until then two workers may have begun it, and one of them
 // goes on.
 //
-// # Hand-overs
+// # Delegation
 //
-// A handler may end its task by handing it on ([Task.HandOff]): the receiver
-// answers the sender in its place, and proves by a chain of signed links that it
-// may (handoff.go is how one begins, handoff_chain.go the chain and who believes
-// it, handoff_state.go what goes along, handoff_end.go how the task ends here and
-// how commands follow it). The reply takes the short way: whoever would wait in
-// the middle is one more that may die. A task is with one agent or with the next,
-// because the hand-over is the last checkpoint of the run, and the receiver's task
-// is queued from it.
+// A handler may delegate its task to another agent ([Task.HandOff]; AAIF calls it a
+// handoff). The receiver answers the sender itself, and proves by a chain of signed
+// links that it may: handoff.go begins a delegation, handoff_chain.go makes and checks
+// the chain, handoff_state.go has what goes along, handoff_end.go ends the task here and
+// passes commands on. The receiver replies straight to the sender: a process in the
+// middle would be one more whose crash loses the reply. A task is with one agent or with
+// the next, because the delegation is the last checkpoint of the run, and the receiver's
+// task is queued from it.
 //
 // # People, and runs that wait
 //
@@ -68,6 +68,26 @@
 // agents tell of them ([Task.Turn], call_turns.go), and a live task that would wait
 // for itself is refused (call_circle.go). What a durable run has others do is in its
 // checkpoint, so that whoever ends the run stops it.
+//
+// # Words
+//
+// Each word has one meaning, the field's. docs/concepts.md explains them to newcomers.
+//
+//   - Claim a run: become its owner by compare-and-swap. Renew: keep its lease. Release:
+//     give it up on purpose. Lose: find out that another worker owns it.
+//   - Lease: how long a silent worker keeps a message. Epoch: the number of a claim.
+//     Fence: what refuses the writes of a former owner.
+//   - Park a run: record that it waits, and release it. Wake: go on with it.
+//   - Complete, fail, cancel, dead-letter: the ends of a run.
+//   - Redeliver: the server delivers a message again. Requeue: a worker puts a run's
+//     message into the queue again. Ack and nak: the worker's answers to a delivery.
+//   - Retry: try a failed task again. Drain: finish what has begun, and begin nothing.
+//   - Delegate a task to another agent (AAIF: handoff). Transfer a run to another worker or
+//     platform (migration). The names of AAIF and of the wire keep "handoff".
+//   - Step: the part of a run between two checkpoints. Turn: one call of a model.
+//   - Settle: state the outcome of a tool call that was lost. Receipt: its recorded outcome.
+//   - Stream: text that is sent while it is made. Replay: the same text after a crash.
+//   - Lane: live or durable. Hop: a task that an agent sends for its own task.
 //
 // # Guarantees and limits
 //

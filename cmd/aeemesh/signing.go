@@ -161,7 +161,7 @@ func (a *app) signer(from string) (*sign.Signer, error) {
 // signs the server's nonce with that key.
 func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
 	own := cmd.Flags().Lookup("keys") != nil
-	if !own {
+	if !own && a.sign.dir == "" { // the demo sets its own
 		a.sign.dir = a.env("AEEMESH_KEYS")
 	}
 	keys, err := a.keys()
