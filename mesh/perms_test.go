@@ -263,7 +263,7 @@ func clientWorks(t *testing.T, p perms.Permissions) error {
 			g.entered <- task
 			select {
 			case <-ctx.Done():
-			case <-t.Context().Done(): // nobody may cancel the task: the worker is not to wait for it
+			case <-t.Context().Done(): // no user here may cancel the task: the worker must not wait for it
 			}
 			return nil, ctx.Err()
 		}

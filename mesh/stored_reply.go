@@ -23,7 +23,7 @@ type storedReply struct {
 	entity, taskID string // what is answered
 	msgID          string
 	task           *envelope.Envelope // whose digest is told; nil: no digest
-	handed         *handed            // by whom the task was handed on; nil: by nobody
+	handed         *handed            // the chain of agents that delegated the task; nil: none did
 
 	seq    int         // its number; 0: it has none
 	epoch  string      // "": it is of no run

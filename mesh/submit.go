@@ -286,7 +286,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 }
 
 // another reports whether a reply is to a command, or to a task that was refused, under
-// the id of this task: whoever knows the id may send one. It has no epoch, for it is of no
+// the id of this task: any sender that knows the id may send one. It has no epoch, for it is of no
 // run, and no number, so that it takes that of none of the run's replies.
 func (r *replyReader) another(h nats.Header) bool {
 	was := h.Get(HeaderTaskDigest)

@@ -99,7 +99,7 @@ type Task struct {
 
 	host   *host
 	run    *Run   // on the durable lane; else nil
-	reply  string // the NATS reply subject; "" where nobody waits
+	reply  string // the NATS reply subject; "" if the sender waits for no answer
 	cbor   bool   // the sender speaks CBOR
 	ask    bool   // plain text in, plain text out
 	tree   *tree  // what its requires say of its tree; nil: nothing
@@ -109,7 +109,7 @@ type Task struct {
 	done   atomic.Bool // the terminal envelope has been sent
 	placed atomic.Bool // it has one of the agent's places
 
-	handed  *handed   // by whom the task was handed on; nil: by nobody
+	handed  *handed   // the chain of agents that delegated the task; nil: none did
 	ownWord bool      // the sender takes no answer but from the entity that it asked
 	over    *handover // to whom it was handed on; nil: to nobody
 

@@ -52,7 +52,7 @@ func (r *rig) waits(task *envelope.Envelope) {
 const jury = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"human.eve","alias":"eve"}],"consensus":{"strategy":"majority_vote"}}`
 
 // People vote like other members. While they think, the run is parked, and
-// another worker resumes it when they have answered; nobody gets two tasks.
+// another worker resumes it when they have answered; no person gets two tasks.
 func TestPeopleVoteInASwarm(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

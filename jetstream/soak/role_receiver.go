@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -50,12 +49,8 @@ func takePoint(phase state.Phase, done bool) Point {
 
 // receive runs the second system's receiver of runs, as `aeemesh handoff serve` does.
 func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
-	text, err := os.ReadFile(file)
+	cfg, err := readConfig(file)
 	if err != nil {
-		return err
-	}
-	var cfg workerConfig
-	if err := json.Unmarshal(text, &cfg); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -37,14 +37,19 @@ var Points = []Point{
 // "ready".
 const readyEarly = "early"
 
-// work runs a worker of the soak's agents.
-func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
+// readConfig reads what the soak tells a worker or a receiver.
+func readConfig(file string) (cfg workerConfig, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return cfg, err
 	}
-	var cfg workerConfig
-	if err := json.Unmarshal(text, &cfg); err != nil {
+	return cfg, json.Unmarshal(text, &cfg)
+}
+
+// work runs a worker of the soak's agents.
+func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
+	cfg, err := readConfig(file)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

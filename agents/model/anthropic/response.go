@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,17 +115,13 @@ func (t *turn) whole(m *answer) error {
 // without it once the message has said why it stopped.
 func (t *turn) stream(events *endpoint.Events) error {
 	for {
-		data, err := events.Next()
-		switch {
-		case err == nil:
-		case t.stop != "":
+		data, err := events.Data(t.stop != "")
+		if err == io.EOF {
 			return nil
-		case err == io.EOF:
-			return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
-		default:
-			return fmt.Errorf("the stream broke off: %w", err)
 		}
-		data = bytes.TrimSpace(data)
+		if err != nil {
+			return err
+		}
 		if len(data) == 0 {
 			continue
 		}

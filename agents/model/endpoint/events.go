@@ -3,6 +3,7 @@ package endpoint
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"math"
 
@@ -31,6 +32,22 @@ func NewEvents(r io.Reader, most int64) *Events {
 	e.lines.Buffer(nil, int(min(most, math.MaxInt32-2))+2)
 	e.lines.Split(e.split)
 	return e
+}
+
+// Data is [Events.Next] for a reader that knows whether the answer is complete. A stream
+// that ends when it is, however it ends, is io.EOF; another one has broken off. White
+// space around the data is cut.
+func (e *Events) Data(complete bool) ([]byte, error) {
+	data, err := e.Next()
+	switch {
+	case err == nil:
+		return bytes.TrimSpace(data), nil
+	case complete:
+		return nil, io.EOF
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, fmt.Errorf("the stream broke off: %w", err)
 }
 
 // Next returns the data of the next event that has any, its lines joined by LF.

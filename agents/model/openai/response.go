@@ -102,17 +102,13 @@ func (t *turn) said(raw json.RawMessage, whole bool) error {
 // once the turn has said why it finished.
 func (t *turn) stream(events *endpoint.Events) error {
 	for {
-		data, err := events.Next()
-		switch {
-		case err == nil:
-		case t.finish != "":
+		data, err := events.Data(t.finish != "")
+		if err == io.EOF {
 			return nil
-		case err == io.EOF:
-			return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
-		default:
-			return fmt.Errorf("the stream broke off: %w", err)
 		}
-		data = bytes.TrimSpace(data)
+		if err != nil {
+			return err
+		}
 		if bytes.Equal(data, []byte("[DONE]")) {
 			return nil
 		}
