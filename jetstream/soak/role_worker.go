@@ -43,7 +43,8 @@ func readConfig(file string) (cfg workerConfig, err error) {
 	if err != nil {
 		return cfg, err
 	}
-	return cfg, json.Unmarshal(text, &cfg)
+	err = json.Unmarshal(text, &cfg)
+	return cfg, err
 }
 
 // work runs a worker of the soak's agents.
