@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // askPerson is [Task.Call] to a person: the task goes into the inbox, and the
@@ -81,7 +82,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 		}
 		a.Began = w.Asked
 		r.note(w)
-	case over(w, l.clock.now()):
+	case run.Expired(w, l.clock.now()):
 		r.void(w.TaskID)
 		l.host.withdraw(ctx, t.Envelope, w, outOfTime(c))
 		return noAnswer(w.Entity)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // callDurable sends a call over the durable lane, or finds the one that was sent
@@ -117,7 +118,7 @@ func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
 		for asked := t.run.Asked(); ; asked = nil {
 			select {
 			case <-asked:
-				if c := t.run.cp.Load(); c != nil && leaves(c) {
+				if c := t.run.cp.Load(); c != nil && run.Leaving(c) {
 					continue
 				}
 				cancel(ErrInterrupted)

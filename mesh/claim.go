@@ -5,107 +5,67 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// verdict is what a claim comes to.
-type verdict int
+// errCrowded says that a new run may not begin now: the agent's runs take more than their
+// share of the store.
+var errCrowded = errors.New("the agent's runs take more than their share of the store")
 
-const (
-	runs    verdict = iota // the run is ours: the handler begins
-	ended                  // the run has ended, now or before: reply and acknowledge
-	parked                 // the run waits for somebody: acknowledge
-	moving                 // the run is to be moved, or is elsewhere: see lane.move
-	foreign                // another message has the run: acknowledge this one
-	later                  // another message may have the run: give this one back
-	crowded                // the agent's runs take more than their share: give this one back
-	older                  // a newer delivery of this message has the run: say nothing
-	reused                 // the task's id belongs to another task
-)
-
-// claim takes the run for this worker: it makes its record, or writes itself
-// into the one that is there, with the next epoch. Of all who try, the swap lets
-// one. With ending the run is not to begin: it ends with that error at once.
+// claim claims the run for this worker: it makes the run's record, or writes itself into
+// the record that is there, with the next epoch. Of all workers that try, the swap lets
+// one succeed. ending, if not nil, ends the run at once with that error.
 // r.mu is held.
-func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error) {
+func (r *Run) claim(ctx context.Context, ending *envelope.Error) (run.Verdict, error) {
 	return r.claimOver(ctx, nil, ending)
 }
 
-// claimOver is claim over a record that was read; nil: it is to be looked for.
-func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (verdict, error) {
-	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.retryID() == "" // most likely nobody knows it
+// claimOver is claim over a record that was read; nil: it has to be read.
+func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (run.Verdict, error) {
+	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.retryID() == "" // most likely it has no record
 	for tries := 0; ; tries++ {
-		r.dead, r.recovered = "", false
 		if !fresh && rec == nil {
 			var err error
 			if rec, err = r.read(ctx); err != nil {
 				return 0, err
 			}
 		}
-		var next *state.Checkpoint
-		var end *envelope.Error
-		v, begins := runs, rec == nil
-		if rec == nil {
-			c, err := r.first()
-			if err != nil {
-				return 0, err
-			}
-			if end, err = r.judgeFirst(ctx); err != nil {
-				return 0, err
-			}
-			next = c
-		} else {
-			c, err := r.lane.codec.Read(*rec)
-			if err != nil {
-				return 0, err
-			}
-			begins = c.Mesh.Task == nil
-			v, err = r.judge(ctx, rec, c)
-			if err != nil || v != runs && v != moving {
-				return v, err
-			}
-			if r.task.Streaming() && c.Mesh.Task != nil && v == runs {
-				if err := r.remind(ctx, c); err != nil {
-					return 0, err
-				}
-			}
-			if next = c; v == runs {
-				if end, err = r.judgeAgain(ctx, c); err != nil {
-					return 0, err
-				}
-			}
-		}
-		if v == moving {
-			r.enterMoving(next)
-		} else {
-			var err error
-			if v, err = r.enter(next, firstError(ending, end)); err != nil {
-				return 0, err
-			}
-		}
-		if v == runs && begins && r.cp.Load() == nil && !r.lane.share.admit(ctx, r) {
-			return crowded, nil
-		}
-		if v == runs && rec == nil && fresh && r.mayWait(ctx) {
-			r.keep(next, 0)
-			return v, nil
-		}
-		if v == ended {
-			r.observe(PointBeforeTerminal)
-		}
-		var prev uint64
+		c, prev := state.New(r.lane.host.Entity, r.task.Envelope.ID, r.lane.host.AgentID), uint64(0)
 		if rec != nil {
+			var err error
+			if c, err = r.lane.codec.Read(*rec); err != nil {
+				return 0, err
+			}
 			prev = rec.Revision
 		}
-		rev, now, err := r.lane.put(ctx, r.id, prev, next)
+		v, m, err := r.judge(ctx, rec, c)
+		if err != nil || v != run.Mine && v != run.Moving {
+			if v == run.Ended || v == run.Parked {
+				r.cp.Store(c)
+			}
+			return v, err
+		}
+		change, err := r.change(ctx, c, v, m, ending)
+		if err != nil {
+			return 0, err
+		}
+		if v = change.Verdict; v == run.Mine && change.Began && r.cp.Load() == nil && !r.lane.share.admit(ctx, r) {
+			return 0, errCrowded
+		}
+		if v == run.Mine && rec == nil && fresh && r.mayWait(ctx) {
+			r.keep(c, 0)
+			return v, nil
+		}
+		if v == run.Ended {
+			r.observe(PointBeforeTerminal)
+		}
+		rev, now, err := r.lane.put(ctx, r.id, prev, c)
 		if errors.Is(err, state.ErrChanged) && tries < 20 {
 			fresh, rec = false, now
 			continue
@@ -113,25 +73,107 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if err != nil {
 			return 0, fmt.Errorf("claim run %s: %w", r.id.Run, err)
 		}
-		r.keep(next, rev)
+		r.keep(c, rev)
 		switch v {
-		case ended:
+		case run.Ended:
 			r.wrote = true
 			r.observe(PointAfterTerminal)
-		case parked:
-			r.parked = next.Doc.Status
+		case run.Parked:
+			r.parked = c.Doc.Status
 		}
 		return v, nil
 	}
 }
 
-func firstError(errs ...*envelope.Error) *envelope.Error {
-	for _, err := range errs {
-		if err != nil {
-			return err
+// judge says what the message means for the run's record c; rec is nil for a run that has
+// none. It gets the facts that the verdict depends on.
+func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint) (run.Verdict, run.Message, error) {
+	l := r.lane
+	m := run.Message{Worker: l.host.id, Seq: r.hold.Seq, Retry: r.retryID()}
+	if rec == nil {
+		return run.Mine, m, nil
+	}
+	m.Taken = l.clock.at(r.hold.taken)
+	var err error
+	if c.Mesh.Task != nil {
+		if m.Same, err = r.sameTask(c); err != nil {
+			return 0, m, err
 		}
 	}
-	return nil
+	for {
+		v := run.Judge(c, rec.Time, m)
+		switch v {
+		case run.AskQueue:
+			m.Carrier, err = l.carried(ctx, rec.Time, c.Mesh.Work)
+		case run.AskRetry:
+			m.Retried = run.No
+			var yes bool
+			if yes, err = r.retried(ctx); yes {
+				m.Retried = run.Yes
+			}
+		default:
+			return v, m, nil
+		}
+		if err != nil {
+			return 0, m, err
+		}
+	}
+}
+
+// change makes of the checkpoint c the one that the claim stores: with this worker as the
+// owner, or with the run's end.
+func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m run.Message, ending *envelope.Error) (run.Claimed, error) {
+	l, begins := r.lane, c.Mesh.Task == nil
+	streaming := r.task.Streaming() && !begins && v == run.Mine
+	if streaming {
+		if err := r.remind(ctx, c); err != nil {
+			return run.Claimed{}, err
+		}
+	}
+	terms := run.Terms{
+		Now: l.clock.now(), Version: l.host.Version, Stored: r.hold.Stored, Deadline: r.hold.Stored.Add(r.task.Requires.Timeout), Limit: r.overdue,
+		Ending: ending, Refused: r.refusal, MaxClaims: l.cfg.MaxClaims,
+		MayCommand: func(n state.Noted) bool { return l.mayCommand(n.From, n.KeyID != "", r.task) },
+	}
+	if begins {
+		var err error
+		if terms.Task, err = r.described(); err != nil {
+			return run.Claimed{}, err
+		}
+		retried, err := r.retried(ctx)
+		if err != nil {
+			return run.Claimed{}, err
+		}
+		if stale := l.stale(r, retried); stale != nil {
+			terms.Refused = stale
+		}
+	}
+	out := run.Claim(c, v, m, terms)
+	r.dead, r.recovered = out.Dead, out.Recovered
+	r.ran, r.begun = c.Mesh.Ran, time.Now()
+	if v == run.Moving {
+		r.told.resume(c)
+		return out, nil
+	}
+	r.restored = out.Restored
+	r.task.turns.restore(c)
+	if out.Was != "" {
+		l.host.log.Warn("a run goes on under another version of its agent", "run", r.id.Run, "was", clip.Text(out.Was, 128), "is", l.host.Version)
+	}
+	for _, n := range out.Refused {
+		l.host.log.Warn("command refused", "command", n.Intent, "id", r.task.Envelope.ID, "from", n.From)
+	}
+	switch {
+	case out.Verdict == run.Ended:
+		if err := r.told.finish(true); err != nil {
+			return out, err
+		}
+		r.told.keep(c)
+		return out, r.conclude(c, nil, out.End)
+	case out.Capture:
+		return out, r.captured(c)
+	}
+	return out, nil
 }
 
 // read returns the run's record, nil where there is none.
@@ -146,31 +188,19 @@ func (r *Run) read(ctx context.Context) (*state.Record, error) {
 	return &rec, nil
 }
 
-// first is the checkpoint of a run that begins.
-func (r *Run) first() (*state.Checkpoint, error) {
-	h, t := r.lane.host, r.task
+// described is what the message says of its task.
+func (r *Run) described() (run.Task, error) {
 	raw, err := r.taskJSON()
-	if err != nil {
-		return nil, err
-	}
-	c := state.New(h.Entity, t.Envelope.ID, h.AgentID)
-	c.Doc.AgentVersion = h.Version
-	r.describe(c, raw)
-	return c, nil
-}
-
-// describe writes into a checkpoint what the message says of its task.
-func (r *Run) describe(c *state.Checkpoint, raw []byte) {
-	m, t := &c.Mesh, r.task
-	m.Task, m.KeyID, m.CBOR, m.Priority = raw, t.KeyID, t.cbor, string(t.Envelope.Priority)
+	t := r.task
+	out := run.Task{Envelope: raw, KeyID: t.KeyID, CBOR: t.cbor, Priority: t.Envelope.Priority, Stored: r.hold.Stored, Deadline: r.deadline}
 	if t.handed != nil {
-		m.Stream = t.handed.Stream
+		out.Stream = t.handed.Stream
 	}
-	m.StoredAt, m.Deadline, m.StartedAt = r.hold.Stored, r.deadline, r.lane.clock.now()
+	return out, err
 }
 
-// taskJSON is the task's envelope as it came; one in CBOR as the JSON that it
-// stands for.
+// taskJSON is the task's envelope as it was received; of an envelope in CBOR, the JSON
+// that it stands for.
 func (r *Run) taskJSON() ([]byte, error) {
 	if r.stored != nil {
 		return r.stored.Mesh.Task, nil
@@ -181,58 +211,7 @@ func (r *Run) taskJSON() ([]byte, error) {
 	return r.task.Envelope.AppendJSON(nil)
 }
 
-// judge decides what a record that is there means for this message.
-func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint) (verdict, error) {
-	m := &c.Mesh
-	if m.Task == nil {
-		return runs, nil // a command was noted, and nobody has begun the task
-	}
-	if same, err := r.sameTask(c); err != nil || !same {
-		return reused, err
-	}
-	switch {
-	case c.Terminal() && c.Mesh.Dead != "" && r.retryID() != "":
-		again, err := r.retried(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if again && !slices.Contains(m.Commands, r.retryID()) {
-			return runs, nil
-		}
-		r.cp.Store(c)
-		return ended, nil
-	case c.Terminal():
-		r.cp.Store(c)
-		return ended, nil
-	case c.Doc.Status == aaif.RunMigrating:
-		r.cp.Store(c)
-		return r.judgeMoving(c), nil
-	case state.Parked(c.Doc.Status):
-		r.cp.Store(c)
-		return parked, nil
-	case m.Work != 0 && m.Work != r.hold.Seq:
-		// Another message carries the run. While it is there, this one is one
-		// too many.
-		switch there, err := r.lane.carried(ctx, rec.Time, m.Work); {
-		case err != nil:
-			return 0, err
-		case there == maybe:
-			return later, nil
-		case there == yes:
-			return foreign, nil
-		}
-	case m.Owner != "" && m.Owner != r.lane.host.id && rec.Time.After(r.lane.clock.at(r.hold.taken).Add(clockSlack)):
-		// It was claimed after this worker had got the message: by one that
-		// the server gave it to later, because ours had expired.
-		return older, nil
-	}
-	return runs, nil
-}
-
-// clockSlack is by how much the two clocks may seem to differ.
-const clockSlack = 50 * time.Millisecond
-
-// sameTask reports whether the record is about the envelope that came.
+// sameTask reports whether the record is about the task of the message.
 func (r *Run) sameTask(c *state.Checkpoint) (bool, error) {
 	if r.stored != nil {
 		return true, nil
@@ -271,127 +250,10 @@ func (r *Run) retried(ctx context.Context) (bool, error) {
 	return r.lane.cfg.Dead.Retrying(ctx, r.lane.host.Entity, r.task.Envelope.ID, header, r.hold.Data)
 }
 
-// retryID is a retry's among the commands of the run.
+// retryID identifies a retry among the commands of the run.
 func (r *Run) retryID() string {
 	if seq := r.hold.Header.Get(jetstream.HeaderRetry); seq != "" {
 		return "retry." + seq
 	}
 	return ""
-}
-
-// judgeFirst decides whether a task that nobody has seen may begin.
-func (r *Run) judgeFirst(ctx context.Context) (*envelope.Error, error) {
-	retried, err := r.retried(ctx)
-	return firstError(r.lane.stale(r, retried), r.refusal), err
-}
-
-// judgeAgain decides whether a run may go on, and brings c up to date.
-func (r *Run) judgeAgain(ctx context.Context, c *state.Checkpoint) (*envelope.Error, error) {
-	m := &c.Mesh
-	if m.Task == nil {
-		raw, err := r.taskJSON()
-		if err != nil {
-			return border(err), nil
-		}
-		r.describe(c, raw)
-		c.Doc.Status = aaif.RunRunning
-		if problem, err := r.judgeFirst(ctx); problem != nil || err != nil {
-			return problem, err
-		}
-		return r.noted(c), nil
-	}
-	if c.Terminal() { // reopened
-		m.Commands = append(m.Commands, r.retryID())
-		m.Dead, m.Reply, m.Claims, m.Attempt = "", nil, 0, 0
-		c.Doc.Error = nil
-		m.StoredAt, m.Deadline = r.hold.Stored, r.hold.Stored.Add(r.task.Requires.Timeout)
-	}
-	if m.Owner != "" {
-		r.recovered = true
-	}
-	if r.refusal != nil {
-		return r.refusal, nil
-	}
-	if m.Claims >= r.lane.cfg.MaxClaims {
-		r.dead = fmt.Sprintf("claimed %s without completing a step", times(m.Claims))
-		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", times(m.Claims)), nil
-	}
-	return nil, nil
-}
-
-// noted applies the commands that came before the task, where their senders may
-// command it. It returns how the task ends if one of them was a cancel.
-func (r *Run) noted(c *state.Checkpoint) (end *envelope.Error) {
-	m := &c.Mesh
-	for _, n := range m.Noted {
-		if !r.lane.mayCommand(n.From, n.KeyID != "", r.task) {
-			r.lane.host.log.Warn("command refused", "command", n.Intent, "id", r.task.Envelope.ID, "from", n.From)
-			continue
-		}
-		m.Commands = append(m.Commands, n.ID)
-		switch n.Intent {
-		case intents.TaskCancel:
-			end = cancelled(n.From, n.Reason)
-		case intents.TaskPause:
-			m.Want = string(aaif.RunPaused)
-		case intents.TaskSteer:
-			m.Steering = append(m.Steering, state.Steer{ID: n.ID, From: n.From, Text: n.Text, At: n.At})
-		}
-	}
-	m.Noted = nil
-	return end
-}
-
-// enter makes of a checkpoint the one that the claim stores: with us as the
-// owner, or with the run's end.
-func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
-	m := &c.Mesh
-	r.restored = progressed(c)
-	r.ran, r.begun = m.Ran, time.Now()
-	r.task.turns.restore(c)
-	m.Epoch++
-	m.Claims++
-	m.Owner, m.Work = r.lane.host.id, r.hold.Seq
-	m.Step = state.Step{Kind: state.StepClaim, Detail: r.otherVersion(c)}
-	backFrom(c, r.lane.clock.now())
-	c.Doc.Status = aaif.RunRunning
-	if end == nil && !m.Deadline.IsZero() && !m.Deadline.After(r.lane.clock.now()) {
-		end = r.overdue()
-	}
-	if end != nil {
-		if err := r.told.finish(true); err != nil {
-			return 0, err
-		}
-		r.told.keep(c)
-		return ended, r.conclude(c, nil, end)
-	}
-	if m.Want != "" && !midCall(c) {
-		c.Doc.Status, m.Want, m.Owner, m.Claims = aaif.RunStatus(m.Want), "", "", 0
-		m.Step = state.Step{Kind: state.StepPause}
-		if c.Doc.Status == aaif.RunMigrating {
-			return moving, r.captured(c)
-		}
-		return parked, nil
-	}
-	return runs, nil
-}
-
-// otherVersion says in a few words that a run was begun, or went on last, under
-// another version of the agent than this worker's: it goes on under this one, which
-// the next checkpoints say (AAIF, Agent State, agent_version).
-func (r *Run) otherVersion(c *state.Checkpoint) string {
-	h, was := r.lane.host, c.Doc.AgentVersion
-	c.Doc.AgentVersion = h.Version
-	if was == "" || was == h.Version {
-		return ""
-	}
-	h.log.Warn("a run goes on under another version of its agent", "run", r.id.Run, "was", clip.Text(was, 128), "is", h.Version)
-	return "of version " + clip.Text(was, 128) + ", goes on under " + h.Version
-}
-
-// progressed reports whether there is more in a checkpoint than claims.
-func progressed(c *state.Checkpoint) bool {
-	d, m := &c.Doc, &c.Mesh
-	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration.Int64() > 0 ||
-		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0 || m.Attempt > 0 || m.Step.Kind != state.StepClaim && m.Epoch > 0
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // The claim of a new task is not written when it begins, but as part of its
@@ -88,18 +89,18 @@ func (r *Run) changed(ctx context.Context, rec *state.Record) error {
 	if slices.Contains(r.tried, c.Doc.StateID) { // it was stored, and nobody told us
 		return r.adopt(rec)
 	}
-	v := runs
+	v := run.Mine
 	if c.Mesh.Task != nil {
-		v, err = r.judge(ctx, rec, c)
+		v, _, err = r.judge(ctx, rec, c)
 		switch {
 		case err != nil:
 			return err
-		case v == runs, v == older, v == moving:
+		case v == run.Mine, v == run.Older, v == run.Moving:
 			// Somebody else's, or this worker's own under a later delivery.
 			r.lose()
 			return ErrLost
 		}
-	} else if v, err = r.claimOver(ctx, rec, nil); err != nil || v == runs {
+	} else if v, err = r.claimOver(ctx, rec, nil); err != nil || v == run.Mine {
 		return err // commands were noted before the first record
 	}
 	r.task.claim()

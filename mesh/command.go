@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -15,39 +15,24 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// order is a command as it came, verified.
+// order is a command that was received and verified.
 type order struct {
-	id     string // of its envelope
-	intent string
-	from   string
-	keyID  string // "" if nobody signed it
+	run.Order
+	keyID  string // "" if it is unsigned
 	signed bool
-	// unbound: it is for this mesh only where its run came from another platform.
+	// unbound: it does not name its mesh, and applies only to a run that came from
+	// another platform.
 	unbound bool
 
-	problem *envelope.Error // with which a cancel ends the run; nil: as cancelled by from
-
-	ID       string          `json:"id,omitempty"`
-	Run      string          `json:"run,omitempty"`
-	Corr     string          `json:"corr,omitempty"`
-	Reason   string          `json:"reason,omitempty"`
-	Durable  bool            `json:"durable,omitempty"`
-	Text     string          `json:"text,omitempty"`
-	Call     string          `json:"call,omitempty"`
-	Outcome  intents.Outcome `json:"outcome,omitempty"`
-	Result   json.RawMessage `json:"result,omitempty"`
-	Error    string          `json:"error,omitempty"`
-	To       string          `json:"to,omitempty"`
-	Platform string          `json:"platform,omitempty"`
-	WaitMS   int64           `json:"wait_ms,omitempty"`
-	Abort    bool            `json:"abort,omitempty"`
+	problem *envelope.Error // with which a cancel ends the run; nil: run.Cancelled
 }
 
 func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error) {
-	o := &order{id: env.ID, intent: env.Intent, from: env.From, keyID: keyID, signed: signed}
-	if err := json.Unmarshal(env.Payload, o); err != nil {
+	o := &order{Order: run.Order{Envelope: env.ID, Intent: env.Intent, From: env.From}, keyID: keyID, signed: signed}
+	if err := json.Unmarshal(env.Payload, &o.Order); err != nil {
 		return nil, misfit(err)
 	}
 	if len(o.Text) > maxSteerText {
@@ -56,17 +41,18 @@ func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error)
 	return o, nil
 }
 
+// orderFor returns the order as package run applies it to the run of t.
+func (l *lane) orderFor(o *order, t *Task) *run.Order {
+	one := o.Order
+	if o.Intent == intents.TaskMigrate {
+		one.MoveID, one.Denied = uuid.NewString(), l.mayMove(o, t)
+	}
+	return &one
+}
+
 // names reports whether the order is about a task.
 func (o *order) names(id, corr, run string) bool {
 	return o.ID != "" && id == o.ID || o.Corr != "" && corr == o.Corr || o.Run != "" && run == o.Run
-}
-
-// who says who gave the order and, where that was said, why.
-func (o *order) who() string {
-	if o.Reason == "" {
-		return clip.Text(o.from, 128)
-	}
-	return clip.Text(o.from, 128) + ": " + clip.Text(o.Reason, 128)
 }
 
 // runID is the run that the order names, "" where it names a correlation.
@@ -118,7 +104,7 @@ func (o *order) result(out outcome) json.RawMessage {
 	word := map[string]string{
 		intents.TaskCancel: "cancelled", intents.TaskPause: "paused", intents.TaskResume: "resumed",
 		intents.TaskSteer: "steered", intents.TaskSettle: "settled", intents.TaskMigrate: "migrating",
-	}[o.intent]
+	}[o.Intent]
 	members := map[string]any{word: out.done}
 	if len(out.runs) > 0 {
 		members["runs"] = out.runs
@@ -134,7 +120,7 @@ func (l *lane) here(o *order) (out outcome) {
 	for _, t := range l.host.running.matching(func(t *Task) bool {
 		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
-		if !l.mayCommand(o.from, o.signed, t) {
+		if !l.mayCommand(o.From, o.signed, t) {
 			out.refused = denied(o)
 			continue
 		}
@@ -142,24 +128,21 @@ func (l *lane) here(o *order) (out outcome) {
 			out.refused = unboundOrder()
 			continue
 		}
-		if t.run.cp.Load() == nil && o.intent != intents.TaskCancel {
+		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
 		}
-		if err := l.mayMove(o, t); err != nil {
-			out.found, out.refused = true, border(err)
-			continue
-		}
-		done, status, err := t.run.obey(l.ctx, o)
+		done, err := t.run.obey(l.ctx, o)
+		var problem *envelope.Error
 		switch {
-		case err == nil && done:
-			out.did(t.run.id.Run, status)
+		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
+			out.did(t.run.id.Run, done.Status)
 		case err == nil:
-			out.found, out.status = true, status
+			out.found, out.status = true, done.Status
 		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
-		case errors.Is(err, errSteered):
-			out.found, out.refused = true, errSteered
+		case errors.As(err, &problem):
+			out.found, out.refused = true, problem
 		default:
-			l.host.log.Warn("command not applied", "command", o.intent, "run", t.run.id.Run, "err", err)
+			l.host.log.Warn("command not applied", "command", o.Intent, "run", t.run.id.Run, "err", err)
 		}
 	}
 	return out
@@ -174,77 +157,46 @@ func unboundOrder() *envelope.Error {
 }
 
 func denied(o *order) *envelope.Error {
-	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.from, 128))
+	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.From, 128))
 }
 
-// obey applies an order to a run of this worker's.
-func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err error) {
-	if o.intent == intents.TaskCancel {
+// errUnchanged ends a write that has nothing to write.
+var errUnchanged = errors.New("nothing has changed")
+
+// obey applies an order to a run of this worker.
+func (r *Run) obey(ctx context.Context, o *order) (out run.Commanded, err error) {
+	if o.Intent == intents.TaskCancel {
 		if !r.task.claim() {
-			return false, "", ErrLost // it ends or stops by itself: its record will tell
+			return out, ErrLost // it ends or stops by itself: its record will tell
 		}
-		cause := cancelled(o.from, o.Reason)
+		cause := run.Cancelled(o.From, o.Reason)
 		r.task.stop(cause)
 		r.lane.host.failed(r.task, cause)
-		return true, string(aaif.RunFailed), nil
+		return run.Commanded{Do: run.Applied, Status: string(aaif.RunFailed)}, nil
 	}
+	one := r.lane.orderFor(o, r.task)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {
-		return false, "", r.end
+		return out, r.end
 	}
-	asked := false
-	err = r.write(ctx, func(c *state.Checkpoint) error {
-		m := &c.Mesh
-		done, status, asked = true, string(c.Doc.Status), false
-		if slices.Contains(m.Commands, o.id) {
-			return nil
+	err = r.write(ctx, func(c *state.Checkpoint) (err error) {
+		if out, err = run.Command(c, one, run.Here, r.lane.clock.now()); err == nil && out.Do != run.Applied {
+			err = errUnchanged
 		}
-		switch o.intent {
-		case intents.TaskPause:
-			wishPause(c)
-			status = "pausing"
-			m.Step = state.Step{Kind: state.StepPause, Detail: state.AskedBy + o.who()}
-		case intents.TaskResume:
-			done = unwishPause(c)
-			m.Step = state.Step{Kind: state.StepResume, Detail: state.AskedBy + o.who()}
-		case intents.TaskSteer:
-			if err := steer(c, o, r.lane.clock.now()); err != nil {
-				return err
-			}
-		case intents.TaskMigrate:
-			done, status = r.obeyMove(c, o)
-			asked = done && !o.Abort
-		default:
-			done = false
-		}
-		m.Commands = append(m.Commands, o.id)
-		return nil
+		return err
 	})
-	if err == nil && asked && o.WaitMS > 0 {
+	if errors.Is(err, errUnchanged) {
+		return out, nil
+	}
+	if err == nil && out.Asked && o.WaitMS > 0 {
 		r.captureAfter(time.Duration(o.WaitMS) * time.Millisecond)
 	}
-	return done, status, err
+	return out, err
 }
 
-// Limits of the messages for a run's next turn.
-const (
-	maxSteerText = 32 << 10
-	maxSteering  = 64
-)
-
-var errSteered = envelope.Errorf(envelope.CodeBusy, "%d messages wait already for the run's next turn", maxSteering).WithBackoff(notePause)
-
-// steer puts a message in for the next turn.
-func steer(c *state.Checkpoint, o *order, at time.Time) error {
-	m := &c.Mesh
-	if len(m.Steering) >= maxSteering {
-		return errSteered
-	}
-	m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: at})
-	m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
-	return nil
-}
+// maxSteerText bounds a message for a run's next turn.
+const maxSteerText = 32 << 10
 
 // command applies an order that came over the work queue, and acknowledges it
 // once its answer is stored.

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // stored applies an order to runs that no worker has, or whose worker does not
@@ -55,7 +55,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 				out.refused = unboundOrder()
 				return out
 			}
-			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
+			if !o.Durable || o.Intent == intents.TaskResume || o.Intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
 				return out
 			}
 			if status, ended := l.answered(ctx, o); ended {
@@ -105,7 +105,7 @@ func (l *lane) answered(ctx context.Context, o *order) (status string, ended boo
 	switch {
 	case err != nil || reply.From != l.host.Entity:
 		return "", false
-	case intents.IsCommand(reply.Intent), msg.Header.Get(HeaderEpoch) == "" && reply.To != o.from:
+	case intents.IsCommand(reply.Intent), msg.Header.Get(HeaderEpoch) == "" && reply.To != o.From:
 		return "", false // of no run, and not to this sender: see replyReader.another
 	case reply.Type == envelope.TypeResult:
 		return string(aaif.RunCompleted), true
@@ -142,98 +142,41 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		return out, false, err
 	}
 	t := &Task{Envelope: env, KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
-	if !l.mayCommand(o.from, o.signed, t) {
+	if !l.mayCommand(o.From, o.signed, t) {
 		out.refused = denied(o)
 		return out, false, nil
 	}
-	out.found, out.status = true, string(c.Doc.Status)
-	if slices.Contains(m.Commands, o.id) {
-		out.did(rec.ID.Run, string(c.Doc.Status))
-		return out, false, nil
+	at := run.Stored
+	if alone {
+		at = run.Silent
 	}
-	if c.Terminal() {
-		if m.Handed != nil {
-			out = l.follow(ctx, c, o)
-		}
-		return out, false, nil
-	}
-	if err := l.mayMove(o, t); err != nil {
+	done, err := run.Command(c, l.orderFor(o, t), at, l.clock.now())
+	out.found, out.status = true, done.Status
+	switch {
+	case err != nil:
 		out.refused = border(err)
 		return out, false, nil
-	}
-	if c.Doc.Status == aaif.RunMigrating && m.Migration.Away() && !o.Abort {
-		return l.elsewhere(ctx, c, o), false, nil
-	}
-	owned := !state.Parked(c.Doc.Status) && m.Owner != ""
-	if owned && !alone {
-		out.silent = m.Owner != l.host.id // its owner answers
+	case done.Do == run.Already:
+		out.did(rec.ID.Run, done.Status)
 		return out, false, nil
-	}
-	m.Commands = append(m.Commands, o.id)
-	kick := false
-	switch o.intent {
-	case intents.TaskCancel:
+	case done.Do == run.AskOwner:
+		out.silent = m.Owner != l.host.id
+		return out, false, nil
+	case done.Do == run.Forward:
+		return l.follow(ctx, c, o), false, nil
+	case done.Do == run.ForwardOut:
+		return l.elsewhere(ctx, c, o), false, nil
+	case done.Do == run.EndRun:
 		return l.cancelStored(ctx, rec, c, t, o)
-	case intents.TaskPause:
-		switch {
-		case c.Doc.Status == aaif.RunPaused:
-			out.did(rec.ID.Run, string(c.Doc.Status))
-			return out, false, nil
-		case c.Doc.Status == aaif.RunMigrating:
-			return out, false, nil // whoever gets it may be asked
-		case c.Doc.Status == aaif.RunAwaitingApproval, owned, midCall(c):
-			wishPause(c) // it is to stay where it is when it goes on
-			out.status = "pausing"
-		default:
-			c.Doc.Status, out.status = aaif.RunPaused, string(aaif.RunPaused)
-		}
-		m.Step = state.Step{Kind: state.StepPause, Detail: state.AskedBy + o.who()}
-	case intents.TaskSteer:
-		if err := steer(c, o, l.clock.now()); err != nil {
-			return out, false, err
-		}
-	case intents.TaskResume:
-		if c.Doc.Status != aaif.RunPaused && !approvable(c) {
-			if c.Doc.Status == aaif.RunMigrating || !unwishPause(c) {
-				return out, false, nil
-			}
-		} else {
-			if c.Doc.Status == aaif.RunAwaitingApproval {
-				c.Doc.ApprovalRequest = nil
-				unwishPause(c)
-			}
-			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
-			m.Epoch++
-			resumeMoves(c)
-		}
-		m.Step = state.Step{Kind: state.StepResume, Detail: state.AskedBy + o.who()}
-		out.status = string(c.Doc.Status)
-	case intents.TaskMigrate:
-		if out.status, kick, err = l.moveStored(c, o); err != nil {
-			out.refused = border(err)
-			return out, false, nil
-		}
-	case intents.TaskSettle:
-		left, err := settle(c, o)
-		if err != nil {
-			out.refused = envelope.Errorf(envelope.CodeNotFound, "%s", err.Error())
-			return out, false, nil
-		}
-		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + o.who()}
-		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval { // one that is being moved goes on there, or when it is back
-			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
-			c.Doc.ApprovalRequest = nil
-			m.Epoch++
-			resumeMoves(c)
-		}
-		out.status = string(c.Doc.Status)
+	case done.Do != run.Applied:
+		return out, false, nil
 	}
 	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
-	out.did(rec.ID.Run, out.status)
-	if kick {
+	out.did(rec.ID.Run, done.Status)
+	if done.Requeue {
 		if _, err := l.kick(ctx, c, rev); err != nil {
 			l.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
 		}
@@ -241,17 +184,11 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	return out, false, nil
 }
 
-// approvable reports whether a run is awaiting_approval for nothing but an approval,
-// which to resume it is: no call's outcome is unknown, and no answer is to come.
-func approvable(c *state.Checkpoint) bool {
-	return c.Doc.Status == aaif.RunAwaitingApproval && len(c.Unknown()) == 0 && !waiting(c)
-}
-
 // cancelScheduled ends a task that waits for its time with a record that says so: its
 // sender need not wait for that to be told. Nothing is done where it is no such order, or no
 // such task, or one that will be refused when it comes.
 func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out outcome, done, again bool) {
-	if o.intent != intents.TaskCancel || o.ID == "" {
+	if o.Intent != intents.TaskCancel || o.ID == "" {
 		return out, false, false
 	}
 	s, err := l.cfg.Queue.FindScheduled(ctx, l.host.Entity, o.ID)
@@ -267,17 +204,17 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	if l.admit(r) != nil {
 		return out, false, false
 	}
-	if !l.mayCommand(o.from, o.signed, t) {
-		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.from, 128))
+	if !l.mayCommand(o.From, o.signed, t) {
+		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.From, 128))
 		return out, true, false
 	}
-	raw, err := r.taskJSON()
+	task, err := r.described()
 	if err != nil {
 		return out, false, false
 	}
 	c := state.New(l.host.Entity, o.ID, l.host.AgentID)
-	r.describe(c, raw)
-	c.Mesh.Commands = []string{o.id}
+	run.Describe(c, task, l.clock.now())
+	c.Mesh.Commands = []string{o.Envelope}
 	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o); err != nil || again {
 		return out, false, again
 	}
@@ -316,7 +253,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	c.Mesh.Owner = l.host.id
 	problem := o.problem
 	if problem == nil {
-		problem = cancelled(o.from, o.Reason)
+		problem = run.Cancelled(o.From, o.Reason)
 	}
 	if err := r.conclude(c, nil, problem); err != nil {
 		return out, false, err
@@ -324,7 +261,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	// If this process dies between the record and the reply, it takes a message
 	// to bring the reply about.
 	there, err := l.carried(ctx, rec.Time, c.Mesh.Work)
-	if err == nil && there != yes {
+	if err == nil && there != run.Yes {
 		_, err = l.kick(ctx, c, 0) // the record that names it is to be written yet
 	}
 	if err != nil {
@@ -361,24 +298,6 @@ func (l *lane) kick(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh
 		l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
 	}
 	return !stored.Duplicate, nil
-}
-
-// settle says what became of a call whose outcome is unknown, or of all of
-// those where the order names none, and returns how many are left.
-func settle(c *state.Checkpoint, o *order) (left int, err error) {
-	calls := []string{o.Call}
-	if all := c.Unknown(); o.Call == "" && len(all) > 0 {
-		calls = nil
-		for _, e := range all {
-			calls = append(calls, e.ID)
-		}
-	}
-	for _, call := range calls {
-		if left, err = c.Settle(call, string(o.Outcome), o.Result, firstOf(o.Error, o.Reason), o.from, time.Now()); err != nil {
-			return left, err
-		}
-	}
-	return left, nil
 }
 
 func firstOf(a, b string) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // ExportOptions say how [Node.Export] writes a run down for another platform.
@@ -90,16 +91,15 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 			return false, err
 		}
 		rev = rec.Revision
-		m := c.Mesh.Migration
-		switch {
-		case c.Terminal():
+		switch run.Stands(c) {
+		case run.Over:
 			return false, ErrEnded
-		case c.Doc.Status != aaif.RunMigrating:
-			return false, nil
-		case m.To != intents.MigrateFile:
-			return false, fmt.Errorf("%w: to %s", ErrMoving, m.To)
+		case run.Elsewhere:
+			return false, fmt.Errorf("%w: to %s", ErrMoving, c.Mesh.Migration.To)
+		case run.Still:
+			return true, nil
 		}
-		return m.Phase == state.PhaseCaptured || m.Phase == state.PhaseCommitted, nil
+		return false, nil
 	}
 	rec, err := n.cfg.Durable.States.Get(ctx, id)
 	if err != nil {
@@ -249,7 +249,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "says " + clip.Text(v.Target, 128)}
 		out.write = true
 	}
-	moving := c.Doc.Status == aaif.RunMigrating && m.To == intents.MigrateFile
+	moving := run.Exported(c)
 	switch v.Outcome {
 	case state.OutcomeAccepted:
 		if moving && m.Phase == state.PhaseCommitted {
@@ -260,9 +260,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 	case state.OutcomeRefused:
 		if moving && m.Phase == state.PhaseCommitted {
 			step(state.PhaseAborted)
-			m.Detail = clip.Text(v.Reason, 128)
-			back(c)
-			out.kick = !state.Parked(c.Doc.Status)
+			out.kick = run.Back(c, "", n.serverTime(ctx), clip.Text(v.Reason, 128))
 		} else if moving {
 			out.err = fmt.Errorf("%w: it has accepted the run before", state.ErrTokenState)
 		}
@@ -279,17 +277,15 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 		if reply, out.err = n.fromReceipt(c, reply, signer, n.serverTime(ctx)); out.err != nil {
 			return out
 		}
-		if c.Mesh.Reply, out.err = reply.AppendJSON(nil); out.err != nil {
+		ending := run.Ending{Target: clip.Text(v.Target, 128), Stream: c.Mesh.Stream}
+		if ending.Reply, out.err = reply.AppendJSON(nil); out.err != nil {
 			return out
 		}
-		step(state.PhaseRelaying)
-		c.Mesh.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip.Text(v.Target, 128)}
-		c.Mesh.Told = ""
-		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
 		if problem := envelope.ErrorOf(reply); reply.Type == envelope.TypeError {
-			c.Doc.Status = aaif.RunFailed
-			c.Doc.Error = &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(n.serverTime(ctx))}
+			ending.Error = &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(n.serverTime(ctx))}
 		}
+		step(state.PhaseRelaying)
+		run.End(c, ending)
 		out.tell = true
 	}
 	return out
@@ -323,13 +319,6 @@ func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer
 		return nil, fmt.Errorf("%w: the reply in the receipt: %w", state.ErrTokenState, err)
 	}
 	return out, nil
-}
-
-// back makes a run ours again.
-func back(c *state.Checkpoint) {
-	c.Doc.Status = c.After()
-	c.Mesh.Epoch++
-	c.Mesh.Owner, c.Mesh.Work, c.Mesh.Claims = "", 0, 0
 }
 
 // afterwards does what follows from a record that is written. It does no harm
@@ -373,17 +362,16 @@ func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Chec
 	if err != nil {
 		return nil, err
 	}
-	m := c.Mesh.Migration
-	if c.Doc.Status != aaif.RunMigrating || m == nil || m.To != intents.MigrateFile {
+	if !run.Exported(c) {
 		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), ErrNotMoving)
 	}
-	m.Phase, m.Since, m.Detail = state.PhaseAborted, n.serverTime(ctx), clip.Text(why, 128)
-	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: clip.Text(why, 128)}
-	back(c)
+	why = clip.Text(why, 128)
+	kick := run.Back(c, "", n.serverTime(ctx), why)
+	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: why}
 	if _, err := n.store(ctx, id, rec.Revision, c); err != nil {
 		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), err)
 	}
-	return c, n.afterwards(ctx, c, confirmation{kick: !state.Parked(c.Doc.Status)})
+	return c, n.afterwards(ctx, c, confirmation{kick: kick})
 }
 
 // store writes a checkpoint over a revision.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // perform runs one durable task in one of the agent's places. What follows when
@@ -61,8 +61,8 @@ func (l *lane) begin(r *Run) bool {
 	}
 	if !r.entered {
 		v, err := r.claim(l.ctx, nil)
-		if err != nil || v != runs {
-			if v == ended {
+		if err != nil || v != run.Mine {
+			if v == run.Ended {
 				r.finish(ErrLost) // a cancel that comes now has nothing to end
 			}
 			r.gone = true
@@ -164,7 +164,7 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 		}
 		return
 	}
-	l.settled(r, ended, err)
+	l.settled(r, run.Ended, err)
 }
 
 // cancelParked ends a run that stopped here for now at the moment at which it was
@@ -172,7 +172,7 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
-	o := &order{id: envelope.NewID(), intent: intents.TaskCancel, from: l.host.Entity, signed: true, Run: r.id.Run, problem: problem}
+	o := &order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, signed: true, problem: problem}
 	if out := l.stored(ctx, o, false); out.refused != nil {
 		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.refused)
 	}
@@ -182,7 +182,7 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 // that tells it to the sender. So the reply is the same whoever sends it, and
 // however often.
 func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
-	m, t := &c.Mesh, r.task
+	t := r.task
 	if o := r.over; o != nil && problem == nil {
 		if err := r.concludeHanded(c, o); err != nil {
 			return r.conclude(c, nil, border(err)) // the sender must hear of it
@@ -208,43 +208,27 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 		// The result cannot be sent as it is; the sender must hear of it.
 		return r.conclude(c, nil, border(err))
 	}
-	m.Reply, m.Want, m.Told, m.Step = raw, "", "", state.Step{Kind: state.StepTerminal}
-	if problem == nil {
-		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
-		return nil
-	}
-	c.Doc.Status = aaif.RunFailed
-	c.Doc.Error = r.runError(problem, 0)
-	m.Step.Detail = string(problem.Code)
-	m.Dead = r.dead
-	if m.Dead == "" && r.exhausted(problem) {
-		m.Dead = "failed: " + problem.Message
-		if m.Attempt > 0 {
-			m.Dead = fmt.Sprintf("failed %d times, at last: %s", m.Attempt+1, problem.Message)
+	ending := run.Ending{Reply: raw}
+	if problem != nil {
+		ending.Error, ending.Dead = r.runError(problem, 0), r.dead
+		if ending.Dead == "" && r.exhausted(problem) {
+			ending.Dead = "failed: " + problem.Message
+			if attempts := c.Mesh.Attempt; attempts > 0 {
+				ending.Dead = fmt.Sprintf("failed %d times, at last: %s", attempts+1, problem.Message)
+			}
 		}
 	}
+	run.End(c, ending)
 	return nil
 }
 
 func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
 	out := &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(r.lane.clock.now())}
 	if c := r.cp.Load(); c != nil {
-		out.Step = errorStep(c, problem)
+		out.Step = run.ErrorStep(c, problem.Code)
 	}
 	out.RetriesRemaining = aaif.Int(int64(left))
 	return out
-}
-
-// errorStep is the pipeline step or the tool in which a run failed (AAIF, Agent State,
-// error.step), as far as its last checkpoint tells; "" where it was in neither.
-func errorStep(c *state.Checkpoint, problem *envelope.Error) string {
-	switch step := c.Mesh.Step; {
-	case step.Kind == state.StepTeam, step.Kind == state.StepIntent, step.Kind == state.StepReceipt && problem.Code == envelope.CodeTool:
-		return step.Name
-	case c.Doc.PipelinePosition != nil:
-		return c.Doc.PipelinePosition.CurrentStep
-	}
-	return ""
 }
 
 // encodeReply signs the terminal envelope and writes it as JSON, and makes sure
@@ -286,15 +270,20 @@ func (n *Node) sendable(raw []byte, more int) error {
 const headerRoom = 4 << 10
 
 // settled lets the world know what a run has come to.
-func (l *lane) settled(r *Run, v verdict, err error) {
+func (l *lane) settled(r *Run, v run.Verdict, err error) {
 	h := l.host
-	if err != nil {
+	switch {
+	case errors.Is(err, errCrowded):
+		l.forget(r)
+		l.putOffCrowded(r)
+		return
+	case err != nil:
 		l.stuck(r, err)
 		return
 	}
 	l.forget(r)
 	switch v {
-	case ended:
+	case run.Ended:
 		if err := l.tell(r); err != nil {
 			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
 			h.counts.replyFailed.Add(1)
@@ -305,7 +294,7 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 		l.stopCalls(r.cp.Load())
 		l.ack(r.hold)
 		r.observe(PointAcked)
-	case parked:
+	case run.Parked:
 		if r.parked == "" && r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedKick {
 			// It is to go on, and waits: the record is about to be changed.
 			l.nak(r.hold, time.Second)
@@ -313,17 +302,15 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 		}
 		l.ack(r.hold)
 		r.observe(PointAcked)
-	case moving:
+	case run.Moving:
 		l.handOver(r)
-	case foreign:
+	case run.Foreign:
 		l.ack(r.hold)
-	case crowded:
-		l.putOffCrowded(r)
-	case later:
+	case run.Later:
 		l.nak(r.hold, laterPause)
-	case older:
+	case run.Older:
 		l.release(r.hold)
-	case reused:
+	case run.Reused:
 		l.poison(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
 	}
 }
@@ -459,12 +446,4 @@ func (r *Run) overdue() *envelope.Error {
 		limit = r.lane.host.Timeout
 	}
 	return notDone(limit).WithCause(errOverdue)
-}
-
-func cancelled(by, reason string) *envelope.Error {
-	text := "cancelled by " + clip.Text(by, 128)
-	if reason != "" {
-		text += ": " + clip.Text(reason, 128)
-	}
-	return envelope.Errorf(envelope.CodeCancelled, "%s", text)
 }

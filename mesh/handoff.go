@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // DefaultMaxHandoffs is how often a task may be handed on, from one agent to the
@@ -137,7 +138,7 @@ func (t *Task) mayHandOff(o *handover) error {
 		return envelope.Errorf(envelope.CodeTreeLimit, "the task would come back to %s, which has handed it on already (%s)", o.To, chainText(chain))
 	}
 	if limit := t.host.node.cfg.MaxHandoffs; len(chain) > limit {
-		return envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, which is the limit (%s)", times(limit), chainText(chain))
+		return envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, which is the limit (%s)", run.Times(limit), chainText(chain))
 	}
 	return nil
 }

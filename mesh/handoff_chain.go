@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // A task that is handed on is a task of its own, from the agent that hands it on.
@@ -211,7 +212,7 @@ func (n *Node) checkHanded(t *Task) (h *handed, forbidden bool, err error) {
 		return nil, false, err
 	}
 	if len(h.links) > n.cfg.MaxHandoffs {
-		return h, false, envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, the limit is %d", times(len(h.links)), n.cfg.MaxHandoffs)
+		return h, false, envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, the limit is %d", run.Times(len(h.links)), n.cfg.MaxHandoffs)
 	}
 	return h, false, nil
 }

@@ -10,12 +10,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // handOn ends a task here whose handler has handed it on.
@@ -78,10 +78,7 @@ func (r *Run) concludeHanded(c *state.Checkpoint, o *handover) error {
 	if err != nil {
 		return err
 	}
-	m.Handed = &state.Handed{To: o.To, TaskID: e.ID, Task: raw, Reason: clip.Text(o.Reason, 128)}
-	m.Reply, m.Want, m.Told = nil, "", ""
-	m.Step = state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip.Text(o.Reason, 128)}
-	c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
+	run.End(c, run.Ending{Handed: &state.Handed{To: o.To, TaskID: e.ID, Task: raw, Reason: clip.Text(o.Reason, 128)}})
 	return nil
 }
 
@@ -210,7 +207,7 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 	}
 	var cmd intents.Command
 	target := intents.Target{ID: m.Handed.TaskID, Durable: true}
-	switch o.intent {
+	switch o.Intent {
 	case intents.TaskCancel:
 		cmd = intents.CancelTask{ID: target.ID, Reason: o.Reason, Durable: true}
 	case intents.TaskPause:

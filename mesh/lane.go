@@ -198,7 +198,7 @@ func (l *lane) giveUp(t *Task, cause error) {
 		if r.cp.Load() != nil && r.rev > 0 {
 			ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
 			defer cancel()
-			if err := r.handOn(ctx); err != nil && !errors.Is(err, ErrLost) {
+			if err := r.release(ctx); err != nil && !errors.Is(err, ErrLost) {
 				l.host.log.Warn("run not handed on", "run", r.id.Run, "err", err)
 			}
 		}

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // The move of a run (docs/migration.md). It begins as a pause does: the handler
@@ -32,16 +30,6 @@ type Remotes func(url string) (*handoff.Client, error)
 // stands still.
 const moveTimeout = 2 * time.Minute
 
-// remoteTo reports whether a run is to go to another platform directly.
-func remoteTo(to string) bool { return strings.Contains(to, "://") }
-
-// asked notes in a checkpoint where the run is to go.
-func (l *lane) askMove(c *state.Checkpoint, o *order) {
-	c.Mesh.Migration = &state.Migration{
-		ID: uuid.NewString(), Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.from, Since: l.clock.now(),
-	}
-}
-
 // captured makes of a checkpoint the state that moves: the run stands still, and
 // all that its sender was told is in it. Nothing more is told here. r.mu is held.
 func (r *Run) captured(c *state.Checkpoint) error {
@@ -51,18 +39,7 @@ func (r *Run) captured(c *state.Checkpoint) error {
 		}
 		r.told.keep(c)
 	}
-	m := c.Mesh.Migration
-	if m == nil { // parked by the handler itself
-		m = &state.Migration{ID: uuid.NewString(), To: intents.MigrateFile}
-		c.Mesh.Migration = m
-	}
-	m.Phase, m.Since, m.Source = state.PhaseCaptured, r.lane.clock.now(), r.lane.host.id
-	if m.Status == "" || m.Status == aaif.RunMigrating {
-		m.Status = aaif.RunRunning
-	}
-	c.Doc.Status = aaif.RunMigrating
-	c.Mesh.Owner = r.lane.host.id // until the target has claimed it
-	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCaptured), Detail: "to " + clip.Text(m.To, 128)}
+	run.Capture(c, r.lane.host.id, uuid.NewString(), r.lane.clock.now())
 	return nil
 }
 
@@ -88,8 +65,8 @@ func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) 
 	r.id.Run, r.stored = c.Doc.RunID, c
 	t.queued = l.clock.past(m.StoredAt)
 	r.refusal = l.prepare(t)
-	r.ran, r.begun, r.restored = m.Ran, time.Now(), progressed(c)
-	r.told.seq, r.told.text = m.Stream, m.Told
+	r.ran, r.begun, r.restored = m.Ran, time.Now(), run.Progressed(c)
+	r.told.resume(c)
 	r.keep(c, rev)
 	return r, nil
 }
@@ -110,21 +87,20 @@ func (l *lane) move(r *Run) {
 	l.mu.Lock()
 	l.runs[r.id.Run] = r
 	l.mu.Unlock()
-	m := r.cp.Load().Mesh.Migration
 	ctx, cancel := l.whileHere(r)
 	defer cancel()
-	switch {
-	case m.To == intents.MigrateFile:
+	switch run.Next(r.cp.Load().Mesh.Migration) {
+	case run.MoveToFile:
 		l.forget(r)
 		l.ack(r.hold)
 		r.observe(PointAcked)
-	case m.Phase == state.PhaseCommitted:
+	case run.MoveDecide:
 		l.decide(ctx, r)
-	case m.Phase == state.PhaseRelaying:
+	case run.MoveRelay:
 		l.relay(ctx, r)
-	case remoteTo(m.To):
+	case run.MoveToRemote:
 		l.send(ctx, r)
-	default:
+	case run.MoveToWorker:
 		l.offer(ctx, r)
 	}
 }
@@ -155,9 +131,7 @@ func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) er
 	r.observe(PointBeforeMove + Point(phase))
 	r.begun = time.Now() // standing still is not running
 	err := r.write(l.ctx, func(c *state.Checkpoint) error {
-		m := c.Mesh.Migration
-		m.Phase, m.Since, m.Detail = phase, l.clock.now(), ""
-		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "to " + clip.Text(m.To, 128)}
+		run.Advance(c, phase, l.clock.now())
 		if change != nil {
 			return change(c)
 		}
@@ -178,14 +152,9 @@ func (l *lane) takeBack(r *Run, why error) {
 	if e := new(state.HandoffError); errors.As(why, &e) {
 		reason = clip.Text(e.Error(), 128)
 	}
+	var runs bool
 	err := l.pass(r, state.PhaseAborted, func(c *state.Checkpoint) error {
-		m := &c.Mesh
-		m.Epoch++
-		m.Migration.Detail = reason
-		c.Doc.Status, m.Owner = c.After(), l.host.id
-		if state.Parked(c.Doc.Status) {
-			m.Owner, m.Work = "", 0
-		}
+		runs = run.Back(c, l.host.id, l.clock.now(), reason)
 		return nil
 	})
 	switch {
@@ -196,7 +165,7 @@ func (l *lane) takeBack(r *Run, why error) {
 		return
 	}
 	l.host.log.Warn("run did not move", "run", r.id.Run, "err", why)
-	if state.Parked(r.cp.Load().Doc.Status) {
+	if !runs {
 		l.forget(r)
 		l.ack(r.hold)
 		l.waits.call(r.id.Run) // what it waits for may have come meanwhile
@@ -235,7 +204,7 @@ func (l *lane) letGo(r *Run) {
 	defer r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
 	defer cancel()
-	if err := r.handOn(ctx); errors.Is(err, ErrLost) {
+	if err := r.release(ctx); errors.Is(err, ErrLost) {
 		return
 	} else if err != nil {
 		l.host.log.Warn("run not handed on", "run", r.id.Run, "err", err)

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // taskOffer is the intent with which a worker offers a run to another of the
@@ -220,13 +220,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	}
 	hold := l.hold(delivery)
 	_ = hold.InProgress()
-	m := &c.Mesh
-	m.Epoch++
-	m.Claims = 1
-	m.Owner, m.Work = l.host.id, hold.Seq
-	m.Migration.Phase, m.Migration.Target, m.Migration.Since, m.Migration.Key = state.PhaseMoved, l.host.id, l.clock.now(), ""
-	m.Step = state.Step{Kind: state.StepClaim, Name: string(state.PhaseMoved), Detail: "from " + clip.Text(m.Migration.Source, 128)}
-	c.Doc.Status = aaif.RunRunning
+	run.Accept(c, l.host.id, hold.Seq, l.clock.now())
 	rev, _, err := l.put(ctx, id, rec.Revision, c)
 	if err != nil {
 		l.release(hold)
@@ -244,7 +238,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 // checkpoint, and that its token is.
 func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
 	m := c.Mesh.Migration
-	if rec.Revision != p.Revision || m == nil || m.Phase != state.PhaseCaptured || c.Doc.Status != aaif.RunMigrating {
+	if rec.Revision != p.Revision || !run.Offered(c) {
 		return fmt.Errorf("%w: the run has changed meanwhile", state.ErrTokenState)
 	}
 	g, err := state.VerifyToken(l.moveKeys(m), p.Token, l.host.id, l.clock.now())

@@ -12,13 +12,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // relayGrace is how long after a task's deadline its source waits for the
@@ -207,13 +207,11 @@ func (l *lane) relayed(r *Run, last *relayedReply) {
 		return
 	}
 	l.endRelay(r, func(c *state.Checkpoint) error {
-		m := &c.Mesh
-		m.Reply, m.Stream, m.Told = raw, last.seq-1, ""
-		m.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip.Text(m.Migration.Target, 128)}
-		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
+		ending := run.Ending{Reply: raw, Target: clip.Text(c.Mesh.Migration.Target, 128), Stream: last.seq - 1}
 		if last.env.Type == envelope.TypeError {
-			c.Doc.Status, c.Doc.Error = aaif.RunFailed, r.runError(envelope.ErrorOf(last.env), 0)
+			ending.Error = r.runError(envelope.ErrorOf(last.env), 0)
 		}
+		run.End(c, ending)
 		return nil
 	})
 }
@@ -250,5 +248,5 @@ func (l *lane) afterTerminal(r *Run, err error) {
 		return
 	}
 	r.task.claim()
-	l.settled(r, ended, err)
+	l.settled(r, run.Ended, err)
 }

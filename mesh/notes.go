@@ -85,12 +85,12 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
 		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
 	}
-	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.id }) {
+	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.Envelope }) {
 		return nil
 	}
 	now, own := l.clock.now(), 0
 	for _, n := range c.Mesh.Noted {
-		if n.From == o.from && n.KeyID == o.keyID {
+		if n.From == o.From && n.KeyID == o.keyID {
 			own++
 		}
 	}
@@ -98,14 +98,14 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	case len(o.Text) > noteText:
 		return envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that nobody has begun %d are kept", len(o.Text), noteText)
 	case own >= maxNotedOf:
-		return envelope.Errorf(envelope.CodeDenied, "%d commands of %s wait for this task already", maxNotedOf, clip.Text(o.from, 128))
+		return envelope.Errorf(envelope.CodeDenied, "%d commands of %s wait for this task already", maxNotedOf, clip.Text(o.From, 128))
 	case len(c.Mesh.Noted) >= maxNoted:
 		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
 	case !l.notes.room(now):
 		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that nobody has begun", maxNotes, l.host.Entity).WithBackoff(notePause)
 	}
-	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, At: now})
-	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + o.who()}
+	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.Envelope, Intent: o.Intent, From: o.From, KeyID: o.keyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, At: now})
+	c.Mesh.Step = state.Step{Kind: noteKind[o.Intent], Detail: "noted for " + o.Who()}
 	life := noteTTL
 	if due, ok := l.scheduled(ctx, c.Mesh.TaskID); ok {
 		life += max(0, due.Sub(now))

@@ -2,12 +2,12 @@ package mesh
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // retries reports whether a failure is worth another attempt, and after which
@@ -38,25 +38,13 @@ func (r *Run) exhausted(problem *envelope.Error) bool {
 	return c != nil && r.mayPass(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
 }
 
-// times says how often something was done.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // retry commits a failure that is not the last one. r.mu is held.
 func (r *Run) retry(problem *envelope.Error) error {
 	return r.write(r.lane.ctx, func(c *state.Checkpoint) error {
 		if err := r.stagedOn(c); err != nil {
 			return err
 		}
-		m := &c.Mesh
-		m.Attempt++
-		m.Claims, m.Owner = 0, ""
-		m.Step = state.Step{Kind: state.StepRetry, Detail: string(problem.Code)}
-		c.Doc.Error = r.runError(problem, r.lane.host.Retry.Max-m.Attempt)
+		run.Retry(c, problem.Code, r.runError(problem, r.lane.host.Retry.Max-c.Mesh.Attempt-1))
 		return nil
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // Run is a durable task's run while this worker owns it: its checkpoints, one
@@ -204,8 +205,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 		return r.end
 	}
 	r.observe(PointBeforeCommit)
-	var stop bool
-	var status aaif.RunStatus
+	var done run.Stepped
 	err := r.write(ctx, func(c *state.Checkpoint) error {
 		if err := r.stagedOn(c); err != nil {
 			return err
@@ -215,37 +215,11 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 				return err
 			}
 		}
-		m := &c.Mesh
-		if c.Terminal() || state.Parked(c.Doc.Status) {
-			return fmt.Errorf("commit of run %s: status %s is the mesh's to set: return a result, or call Park", r.id.Run, c.Doc.Status)
+		var err error
+		if done, err = run.Step(c, step, park, r.lane.leaving.Load()); err != nil {
+			return fmt.Errorf("commit of run %s: %w", r.id.Run, err)
 		}
-		m.Step, m.Claims = step, 0
-		if step.Kind == state.StepHandler {
-			m.Told = ""
-		}
-		stop, status = false, ""
-		if c.Doc.Status = aaif.RunRunning; midCall(c) {
-			c.Doc.Status = aaif.RunAwaitingToolResult
-		}
-		switch {
-		case park != "":
-			status = park
-		case step.Kind == state.StepIntent || midCall(c):
-		case m.Want != "":
-			status = aaif.RunStatus(m.Want)
-		case r.lane.leaving.Load():
-			stop = true
-		}
-		if status != "" {
-			c.Doc.Status, stop = status, true
-			if status != park || park != aaif.RunAwaitingApproval {
-				m.Want = ""
-			}
-		}
-		if stop {
-			m.Owner = ""
-		}
-		if status == aaif.RunMigrating {
+		if done.Capture {
 			return r.captured(c)
 		}
 		return nil
@@ -256,30 +230,24 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 	r.staged = nil
 
 	r.observe(PointAfterCommit)
-	if stop {
-		r.parked = status
+	if done.Stop {
+		r.parked = done.Status
 		r.finish(ErrParked)
 		return ErrParked
 	}
 	return nil
 }
 
-// handOn lets go of a run in the middle of a step: the next owner need not
-// take it from us, and this claim does not count. r.mu is held.
-func (r *Run) handOn(ctx context.Context) error {
+// release gives a run up in the middle of a step: the next owner need not take it by
+// force, and this claim does not count. r.mu is held.
+func (r *Run) release(ctx context.Context) error {
 	return r.write(ctx, func(c *state.Checkpoint) error {
 		if err := r.stagedOn(c); err != nil {
 			return err
 		}
-		c.Mesh.Owner, c.Mesh.Claims = "", max(0, c.Mesh.Claims-1)
+		run.Release(c)
 		return nil
 	})
-}
-
-// midCall reports whether a tool call is under way whose outcome would be unknown
-// if the run stopped here.
-func midCall(c *state.Checkpoint) bool {
-	return slices.ContainsFunc(c.Mesh.Effects, func(e state.Effect) bool { return e.Status == state.EffectInFlight })
 }
 
 // finish ends the run for its handler. r.mu is held.
@@ -382,7 +350,7 @@ func (r *Run) adopt(rec *state.Record) error {
 		if err != nil {
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}
-		if c.Mesh.Epoch == r.Epoch() && c.Mesh.Owner == r.lane.host.id && !c.Terminal() {
+		if run.Owns(c, r.lane.host.id, r.Epoch()) {
 			r.keep(c, rec.Revision)
 			return nil
 		}

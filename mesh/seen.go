@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // A signature binds an envelope to its recipient and, by requires.lane, to a lane, and
@@ -102,7 +103,7 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 		// A sender that is not told whether its task is stored sends it again: the first
 		// one may wait for a place.
 		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
-		if there, err := l.carried(ctx, l.clock.now(), seq); err != nil || there != no {
+		if there, err := l.carried(ctx, l.clock.now(), seq); err != nil || there != run.No {
 			return errors.Join(errLater, err)
 		}
 	}

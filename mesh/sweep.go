@@ -9,10 +9,10 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // sweeps looks from time to time for runs that go on, but that no message
@@ -54,10 +54,10 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 		if h.Status == aaif.RunAwaitingApproval {
 			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
 		}
-		if h.Work != 0 && (!state.Parked(h.Status) || h.Status == aaif.RunMigrating) {
+		if h.Work != 0 && run.Carried(h.Status) {
 			if there, err := l.carried(ctx, rec.Time, h.Work); err != nil {
 				return queued, err
-			} else if there != no || l.alive(ctx, h.Owner) {
+			} else if there != run.No || l.alive(ctx, h.Owner) {
 				continue
 			}
 		}
@@ -98,22 +98,13 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	m := &c.Mesh
-	switch {
-	case m.Task == nil:
+	switch need, why := run.Needs(c, l.clock.now()); need {
+	case run.NeedsNothing:
+		return false, nil
+	case run.NeedsNotes:
 		return false, l.renewNotes(ctx, rec, c)
-	case c.Doc.Status == aaif.RunMigrating:
-		if m.Migration == nil || m.Migration.To == "" || m.Migration.To == intents.MigrateFile {
-			return false, nil // it stands still, here or elsewhere, until somebody says so
-		}
-	case state.Parked(c.Doc.Status):
-		if m.Deadline.IsZero() || m.Deadline.After(l.clock.now()) {
-			return false, nil
-		}
-		// It waits in vain: whoever claims it finds the deadline passed.
-		c.Doc.Status, m.Owner, m.Work = aaif.RunRunning, "", 0
-		m.Epoch++
-		m.Step = state.Step{Kind: state.StepResume, Detail: "its deadline has passed"}
+	case run.NeedsWake:
+		run.Wake(c, why)
 		rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
 		if err != nil {
 			return false, err

@@ -238,6 +238,9 @@ func (d *told) keep(c *state.Checkpoint) {
 	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
 }
 
+// resume takes over from a checkpoint how far the telling has come.
+func (d *told) resume(c *state.Checkpoint) { d.seq, d.text = c.Mesh.Stream, c.Mesh.Told }
+
 // kept hears what of that was stored: an empty Told means that the turn is
 // finished, and its text in the conversation.
 func (d *told) kept(before, after string) {

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // waits knows the runs of the entity that wait for others, and wakes them: those
@@ -148,7 +149,7 @@ func (w *waits) try(ctx context.Context, id state.ID) error {
 		return err
 	}
 	c, err := w.l.codec.Read(rec)
-	if err != nil || !waiting(c) {
+	if err != nil || !run.Waits(c) {
 		w.forget(id.Run)
 		return err
 	}
@@ -170,10 +171,10 @@ func (w *waits) try(ctx context.Context, id state.ID) error {
 
 // know listens for what may wake a run.
 func (w *waits) know(rec state.Record, c *state.Checkpoint) {
-	run := rec.ID.Run
+	id := rec.ID.Run
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.runs[run]
+	s := w.runs[id]
 	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= knownWaits {
 		return
 	}
@@ -183,7 +184,7 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 	}
 	s.end()
 	s = &dormant{rev: rec.Revision, pause: pause}
-	w.runs[run] = s
+	w.runs[id] = s
 	for _, wait := range c.Mesh.Waits {
 		if wait.Void {
 			continue
@@ -192,16 +193,16 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		if err != nil {
 			continue
 		}
-		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.heard(run) })
+		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.heard(id) })
 		if err != nil {
-			w.l.host.log.Debug("answers are not listened for", "run", run, "err", err)
+			w.l.host.log.Debug("answers are not listened for", "run", id, "err", err)
 			continue // the sweep looks
 		}
 		s.subs = append(s.subs, sub)
 	}
-	s.again = time.AfterFunc(s.pause, func() { w.lookAgain(run, s) })
-	if at := earliest(c, c.Mesh.WakeAt); !at.IsZero() {
-		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+clockSlack, func() { w.heard(run) })
+	s.again = time.AfterFunc(s.pause, func() { w.lookAgain(id, s) })
+	if at := run.Earliest(c, c.Mesh.WakeAt); !at.IsZero() {
+		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+run.ClockSlack, func() { w.heard(id) })
 	}
 }
 
@@ -260,14 +261,11 @@ func (w *waits) close() {
 
 // reasonToWake says why a waiting run goes on, "" where it waits on.
 func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, error) {
-	m, now := &c.Mesh, l.clock.now()
-	switch {
-	case !m.Deadline.IsZero() && !m.Deadline.After(now):
-		return "its deadline has passed", nil
-	case !m.WakeAt.IsZero() && !m.WakeAt.After(now):
-		return "its time has come", nil
+	now := l.clock.now()
+	if why := run.Due(c, now); why != "" {
+		return why, nil
 	}
-	for _, wait := range m.Waits {
+	for _, wait := range c.Mesh.Waits {
 		if wait.Void {
 			continue
 		}
@@ -278,27 +276,16 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 		if answer != nil {
 			return clip.Text(wait.Entity, 128) + " has answered", nil
 		}
-		if over(wait, now) {
+		if run.Expired(wait, now) {
 			return "no answer of " + clip.Text(wait.Entity, 128) + " in time", nil
 		}
 	}
 	return "", nil
 }
 
-// over reports whether no answer to a task can come in time any more. The clocks
-// of this process and of the server differ a little.
-func over(w state.Wait, now time.Time) bool {
-	return !w.Until.IsZero() && !w.Until.Add(clockSlack).After(now)
-}
-
 // wakeUp lets a run go on that waits.
 func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint, why string) error {
-	m := &c.Mesh
-	c.Doc.Status, c.Doc.ApprovalRequest = aaif.RunRunning, nil
-	m.Owner, m.Work, m.WakeAt = "", 0, time.Time{}
-	m.Epoch++
-	m.Step = state.Step{Kind: state.StepResume, Detail: why}
-	resumeMoves(c)
+	run.Wake(c, why)
 	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // ErrWaits is behind the error of a call that has been made, and whose answer
@@ -70,7 +71,7 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 		for _, w := range c.Mesh.Waits {
 			switch {
 			case slices.ContainsFunc(wake.On, func(o state.Wait) bool { return o.TaskID == w.TaskID }):
-			case w.Void || over(w, now): // so that a late answer stays one
+			case w.Void || run.Expired(w, now): // so that a late answer stays one
 				w.Void = true
 				waits = append(waits, w)
 			default:
@@ -78,7 +79,7 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 			}
 		}
 		c.Mesh.Waits, c.Mesh.WakeAt = waits, wake.At
-		r.lane.stays(c)
+		run.Stay(c, now)
 		c.Doc.ApprovalRequest = waitRequest(c, wake)
 		return nil
 	})
@@ -90,17 +91,6 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 		})
 	}
 	return err
-}
-
-// stays takes the wish back to move a run out of the mesh: it waits for answers
-// that come to this one.
-func (l *lane) stays(c *state.Checkpoint) {
-	m := &c.Mesh
-	if !leaves(c) {
-		return
-	}
-	unwishMove(c)
-	m.Migration.Phase, m.Migration.Since, m.Migration.Detail = state.PhaseAborted, l.clock.now(), "the run waits for others"
 }
 
 // waitsFor says in a few words for whom a run waits.
@@ -124,7 +114,7 @@ func waitsFor(wake Wake) string {
 // the first of the tasks, and all of them in our words.
 func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	req := &aaif.ApprovalRequest{TriggerDescription: "The run waits " + waitsFor(wake) + "."}
-	end := earliest(c, wake.At)
+	end := run.Earliest(c, wake.At)
 	if !end.IsZero() {
 		req.TimeoutAt = state.Time(end)
 	}
@@ -162,39 +152,6 @@ func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	}
 	req.PendingAction = json.RawMessage(mustJSON(action))
 	return req
-}
-
-// earliest is when a waiting run goes on at the latest; zero: never by itself.
-func earliest(c *state.Checkpoint, at time.Time) time.Time {
-	sooner := func(t time.Time) {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-	sooner(c.Mesh.Deadline)
-	for _, w := range c.Mesh.Waits {
-		if !w.Void {
-			sooner(w.Until)
-		}
-	}
-	return at
-}
-
-// waiting reports whether a run is parked until somebody answers, or a time.
-func waiting(c *state.Checkpoint) bool {
-	return c.Doc.Status == aaif.RunAwaitingApproval && (len(c.Mesh.Waits) > 0 || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
-}
-
-// asked is one of those whose answer a run waits for, "" where there is none.
-func asked(c *state.Checkpoint) string {
-	if waiting(c) {
-		for _, w := range c.Mesh.Waits {
-			if !w.Void {
-				return w.Entity
-			}
-		}
-	}
-	return ""
 }
 
 // asks are what a run has asked of others since it was claimed.

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // ErrBegun: a task cannot be withdrawn, for a worker has begun it, or may have.
@@ -38,7 +39,7 @@ func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) erro
 	if err != nil {
 		return err
 	}
-	problem := cancelled(n.cfg.Entity, reason)
+	problem := run.Cancelled(n.cfg.Entity, reason)
 	if !n.withdrawnBy(&envelope.Envelope{Type: envelope.TypeError, From: n.cfg.Entity, Payload: problem.Payload()}) {
 		return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and senders would not believe it that a task was withdrawn", n.cfg.Entity)
 	}

@@ -21,11 +21,10 @@ const Platform = "aeemesh"
 // are preserved. Mesh is what this mesh needs in addition. In the document it is the
 // extension member x-aeemesh; a document of another platform has none, and then
 // Mesh.Entity is empty.
-// Mesh.Entity is empty: that is how a document of another platform looks.
+//
 // Raw JSON in a Checkpoint is never modified in place, only replaced. A Checkpoint may be
 // used by one goroutine at a time, also for [Codec.Encode]; clones are independent of
 // each other.
-// included; clones are independent of one another.
 type Checkpoint struct {
 	Doc  aaif.State
 	Mesh Mesh

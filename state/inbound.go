@@ -31,11 +31,10 @@ const (
 // members chosen for the steps of the Plan, and members that this release does not know.
 // It also removes what belongs to an owner: Owner, Work, Claims, Trail, Reply, Dead, and
 // Want unless it is a pause.
-// for a pause.
+//
 // It fails with ErrInvalid if the run cannot be accepted: a count is negative or too
 // large, or an open tool call has the idempotency key of another run, so that repeating
 // the call would return that run's outcome.
-// repeat it would be to ask for that one's outcome.
 func (c *Checkpoint) Inbound(now time.Time) error {
 	m := &c.Mesh
 	if err := m.checkInbound(c.Doc.RunID); err != nil {

@@ -102,7 +102,7 @@ var floors = []struct {
 }{
 	{"ground", []string{"envelope", "envelope/clip", "envelope/sign", "intents/schema", "agents/aaif", "agents/subprocess", "mesh/subject", "agents/condition/*"}},
 	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
-	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
+	{"meaning", []string{"intents", "intents/template", "state", "state/run", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh's parts", []string{"mesh/internal/*"}},
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
@@ -122,6 +122,7 @@ var beside = map[string][]string{
 	"agents/aaif":            {"intents/schema"},
 	"intents/schema":         {"envelope"}, // its bounds of JSON
 	"intents/template":       {"intents"},
+	"state/run":              {"state", "intents"},
 	"mesh/perms":             {"mesh"},
 	"mesh/natsd/natstest":    {"mesh/natsd"},
 	"mesh/internal/rpc":      {"mesh/internal/sched"},

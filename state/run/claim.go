@@ -1,0 +1,195 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A Task is what a run's record keeps of the message that began it.
+type Task struct {
+	Envelope []byte // JSON
+	KeyID    string
+	CBOR     bool
+	Priority envelope.Priority
+	Stream   int // the number of the last stream envelope of those that delegated the task
+	Stored   time.Time
+	Deadline time.Time
+}
+
+// Describe writes a task into the record of a run that has none yet.
+func Describe(c *state.Checkpoint, t Task, now time.Time) {
+	m := &c.Mesh
+	m.Task, m.KeyID, m.CBOR, m.Priority, m.Stream = t.Envelope, t.KeyID, t.CBOR, string(t.Priority), t.Stream
+	m.StoredAt, m.Deadline, m.StartedAt = t.Stored, t.Deadline, now
+}
+
+// Terms are what a claim depends on beside the record and the message.
+type Terms struct {
+	Now     time.Time
+	Version string // of the agent that the worker serves
+
+	Task     Task                   // for a record that has none
+	Deadline time.Time              // of a dead letter that is tried again, by the server's clock
+	Stored   time.Time              // when the server stored the message
+	Limit    func() *envelope.Error // the error of a run whose deadline has passed
+
+	// Refused ends a run that begins, or goes on, with an error: the worker cannot do the
+	// task. Ending ends it in any case, before all other reasons.
+	Refused, Ending *envelope.Error
+
+	// MaxClaims is how often a run may be claimed without completing a step.
+	MaxClaims int
+	// MayCommand reports whether the sender of a noted command may command the task.
+	MayCommand func(state.Noted) bool
+}
+
+// A Claimed is what a claim has made of a run.
+type Claimed struct {
+	Verdict Verdict // Mine, Ended, Parked or Moving
+	// End is why the run ends with this claim, for Ended. The caller makes the reply, and
+	// writes it with [End].
+	End *envelope.Error
+	// Capture says, for Moving, that the caller must capture the run, see [Capture].
+	Capture bool
+
+	Began     bool   // the record had no task: this is the run's first claim
+	Recovered bool   // from an owner that did not release it
+	Restored  bool   // it has progressed before this claim
+	Dead      string // why the task becomes a dead letter, "" if it does not
+	Was       string // the other version of the agent that it was begun under, "" if there is none
+	Refused   []state.Noted
+}
+
+// Claim makes the worker that has the message the run's owner, after [Judge] said Mine or
+// Moving. The caller stores the checkpoint before the handler begins.
+func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
+	k := &c.Mesh
+	out.Restored = Progressed(c)
+	if v == Moving {
+		resumeMove(c, m, t.Now)
+		out.Verdict = Moving
+		return out
+	}
+	end := revive(c, m, t, &out)
+	k.Epoch++
+	k.Claims++
+	k.Owner, k.Work = m.Worker, m.Seq
+	k.Step = state.Step{Kind: state.StepClaim, Detail: version(c, t.Version, &out)}
+	moveFailed(c, t.Now)
+	c.Doc.Status = aaif.RunRunning
+	if t.Ending != nil {
+		end = t.Ending
+	}
+	if end == nil && !k.Deadline.IsZero() && !k.Deadline.After(t.Now) {
+		end = t.Limit()
+	}
+	switch want := aaif.RunStatus(k.Want); {
+	case end != nil:
+		out.Verdict, out.End = Ended, end
+	case want == "" || midCall(c):
+		out.Verdict = Mine
+	default:
+		c.Doc.Status, k.Want, k.Owner, k.Claims = want, "", "", 0
+		k.Step = state.Step{Kind: state.StepPause}
+		out.Verdict = Parked
+		if want == aaif.RunMigrating {
+			out.Verdict, out.Capture = Moving, true
+		}
+	}
+	return out
+}
+
+// revive brings the record of a run that begins, or goes on, up to date, and returns how
+// the run ends if it may not.
+func revive(c *state.Checkpoint, m Message, t Terms, out *Claimed) *envelope.Error {
+	k := &c.Mesh
+	if k.Task == nil {
+		out.Began = true
+		Describe(c, t.Task, t.Now)
+		c.Doc.Status = aaif.RunRunning
+		if t.Refused != nil {
+			return t.Refused
+		}
+		return applyNoted(c, t, out)
+	}
+	if c.Terminal() { // a dead letter that is tried again
+		k.Commands = append(k.Commands, m.Retry)
+		k.Dead, k.Reply, k.Claims, k.Attempt = "", nil, 0, 0
+		c.Doc.Error = nil
+		k.StoredAt, k.Deadline = t.Stored, t.Deadline
+	}
+	out.Recovered = k.Owner != ""
+	if t.Refused != nil {
+		return t.Refused
+	}
+	if k.Claims >= t.MaxClaims {
+		out.Dead = fmt.Sprintf("claimed %s without completing a step", Times(k.Claims))
+		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", Times(k.Claims))
+	}
+	return nil
+}
+
+// Times says in words how often something was done.
+func Times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// applyNoted applies the commands that came before the task, where their senders may
+// command it. It returns how the run ends if one of them is a cancel.
+func applyNoted(c *state.Checkpoint, t Terms, out *Claimed) (end *envelope.Error) {
+	k := &c.Mesh
+	for _, n := range k.Noted {
+		if !t.MayCommand(n) {
+			out.Refused = append(out.Refused, n)
+			continue
+		}
+		k.Commands = append(k.Commands, n.ID)
+		switch n.Intent {
+		case intents.TaskCancel:
+			end = Cancelled(n.From, n.Reason)
+		case intents.TaskPause:
+			k.Want = string(aaif.RunPaused)
+		case intents.TaskSteer:
+			k.Steering = append(k.Steering, state.Steer{ID: n.ID, From: n.From, Text: n.Text, At: n.At})
+		}
+	}
+	k.Noted = nil
+	return end
+}
+
+// Cancelled is the error of a task that was cancelled.
+func Cancelled(by, reason string) *envelope.Error {
+	text := "cancelled by " + clip.Text(by, 128)
+	if reason != "" {
+		text += ": " + clip.Text(reason, 128)
+	}
+	return envelope.Errorf(envelope.CodeCancelled, "%s", text)
+}
+
+// version notes the agent's version that the run goes on under, and says so in a few
+// words if it is another one than before (AAIF, Agent State, agent_version).
+func version(c *state.Checkpoint, is string, out *Claimed) string {
+	was := c.Doc.AgentVersion
+	c.Doc.AgentVersion = is
+	if was == "" || was == is {
+		return ""
+	}
+	out.Was = was
+	return "of version " + clip.Text(was, 128) + ", goes on under " + is
+}
+
+// Progressed reports whether a checkpoint holds more than claims.
+func Progressed(c *state.Checkpoint) bool {
+	d, m := &c.Doc, &c.Mesh
+	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration.Int64() > 0 ||
+		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0 || m.Attempt > 0 || m.Step.Kind != state.StepClaim && m.Epoch > 0
+}

@@ -1,0 +1,146 @@
+package run_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+func terms(change ...func(*run.Terms)) run.Terms {
+	t := run.Terms{
+		Now: noon, Version: "1.0.0", MaxClaims: 5, Stored: noon, Deadline: noon.Add(time.Minute),
+		Task:       run.Task{Envelope: []byte(task), KeyID: "k1", Priority: envelope.PriorityHigh, Stored: noon.Add(-time.Second), Deadline: noon.Add(time.Hour)},
+		Limit:      func() *envelope.Error { return envelope.Errorf(envelope.CodeTimeout, "not done within 1h") },
+		MayCommand: func(n state.Noted) bool { return n.From == "human.ann" },
+	}
+	for _, f := range change {
+		f(&t)
+	}
+	return t
+}
+
+func noted(intent, from string) func(*state.Checkpoint) {
+	return func(c *state.Checkpoint) {
+		c.Mesh.Task, c.Mesh.Owner, c.Mesh.Work, c.Mesh.Epoch, c.Mesh.Claims = nil, "", 0, 0, 0
+		c.Doc.Status = aaif.RunPaused
+		c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: intent, Intent: intent, From: from, Text: "faster"})
+	}
+}
+
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	message := run.Message{Worker: "b", Seq: 9, Retry: "retry.9"}
+	refused := envelope.Errorf(envelope.CodeRequires, "no")
+	type expect struct {
+		verdict run.Verdict
+		end     envelope.Code // of the error that ends the run
+		status  aaif.RunStatus
+		owner   string
+		claims  int
+	}
+	for name, c := range map[string]struct {
+		c     *state.Checkpoint
+		v     run.Verdict
+		terms run.Terms
+		want  expect
+		check func(t *testing.T, c *state.Checkpoint, out run.Claimed)
+	}{
+		"a new task": {state.New("agent.x", "t", ""), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
+			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
+				if !out.Began || out.Restored || out.Recovered || string(c.Mesh.Task) != task || c.Mesh.KeyID != "k1" || c.Mesh.Priority != "high" || !c.Mesh.StartedAt.Equal(noon) {
+					t.Errorf("%+v of %+v", out, c.Mesh)
+				}
+			}},
+		"a task that is refused":     {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Refused = refused }), expect{run.Ended, envelope.CodeRequires, aaif.RunRunning, "b", 1}, nil},
+		"a task that comes too late": {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Task.Deadline = noon }), expect{run.Ended, envelope.CodeTimeout, aaif.RunRunning, "b", 1}, nil},
+		"cancelled before it began":  {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Ending = run.Cancelled("human.ann", "") }), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
+		"a noted cancel":             {begun(noted(intents.TaskCancel, "human.ann")), run.Mine, terms(), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
+		"a noted pause":              {begun(noted(intents.TaskPause, "human.ann")), run.Mine, terms(), expect{run.Parked, "", aaif.RunPaused, "", 0}, nil},
+		"a noted cancel of a stranger": {begun(noted(intents.TaskCancel, "human.eve")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
+			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
+				if len(out.Refused) != 1 || c.Mesh.Noted != nil || len(c.Mesh.Commands) > 0 {
+					t.Errorf("%+v, commands %v", out.Refused, c.Mesh.Commands)
+				}
+			}},
+		"a noted message": {begun(noted(intents.TaskSteer, "human.ann")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				if len(c.Mesh.Steering) != 1 || c.Mesh.Steering[0].Text != "faster" || !slices.Equal(c.Mesh.Commands, []string{intents.TaskSteer}) {
+					t.Errorf("%+v", c.Mesh)
+				}
+			}},
+		"after a crash": {begun(), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
+				if !out.Recovered || out.Restored || c.Mesh.Epoch != 4 || c.Mesh.Work != 9 {
+					t.Errorf("%+v of %+v", out, c.Mesh)
+				}
+			}},
+		"after a release": {begun(noOwner, func(c *state.Checkpoint) { c.Mesh.Step.Kind = state.StepModel }), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, _ *state.Checkpoint, out run.Claimed) {
+				if out.Recovered || !out.Restored {
+					t.Errorf("%+v", out)
+				}
+			}},
+		"under another version": {begun(func(c *state.Checkpoint) { c.Doc.AgentVersion = "0.9.0" }), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
+				if out.Was != "0.9.0" || c.Doc.AgentVersion != "1.0.0" {
+					t.Errorf("%+v", out)
+				}
+			}},
+		"the one that kills its workers": {begun(func(c *state.Checkpoint) { c.Mesh.Claims = 5 }), run.Mine, terms(), expect{run.Ended, envelope.CodeInternal, aaif.RunRunning, "b", 6},
+			func(t *testing.T, _ *state.Checkpoint, out run.Claimed) {
+				if out.Dead != "claimed 5 times without completing a step" {
+					t.Errorf("%q", out.Dead)
+				}
+			}},
+		"a pause is pending":               {begun(pendingPause), run.Mine, terms(), expect{run.Parked, "", aaif.RunPaused, "", 0}, nil},
+		"a pause is pending amid a call":   {begun(pendingPause, inFlight), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2}, nil},
+		"a pause is pending, and too late": {begun(pendingPause, func(c *state.Checkpoint) { c.Mesh.Deadline = noon }), run.Mine, terms(), expect{run.Ended, envelope.CodeTimeout, aaif.RunRunning, "b", 2}, nil},
+		"a move is pending": {begun(pendingMove("c")), run.Mine, terms(), expect{run.Moving, "", aaif.RunMigrating, "", 0}, func(t *testing.T, _ *state.Checkpoint, out run.Claimed) {
+			if !out.Capture {
+				t.Error("not captured")
+			}
+		}},
+		"a captured run whose worker died": {begun(moving(state.PhaseCaptured, "c")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 2},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				if c.Mesh.Migration.Phase != state.PhaseAborted {
+					t.Errorf("phase %s", c.Mesh.Migration.Phase)
+				}
+			}},
+		"a committed move": {begun(moving(state.PhaseCommitted, paris)), run.Moving, terms(), expect{run.Moving, "", aaif.RunMigrating, "b", 1},
+			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
+				if out.Capture || c.Mesh.Epoch != 4 || c.Mesh.Migration.Phase != state.PhaseCommitted {
+					t.Errorf("%+v of %+v", out, c.Mesh.Migration)
+				}
+			}},
+		"a dead letter that is tried again": {begun(status(aaif.RunFailed), dead, func(c *state.Checkpoint) {
+			c.Mesh.Attempt, c.Mesh.Claims, c.Mesh.Reply, c.Doc.Error = 3, 5, []byte(`{}`), &aaif.RunError{Code: "E_AGENT"}
+			c.Mesh.Deadline = noon
+		}), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
+			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
+				m := &c.Mesh
+				if m.Dead != "" || m.Reply != nil || m.Attempt != 0 || c.Doc.Error != nil || !m.Deadline.Equal(noon.Add(time.Minute)) || !slices.Equal(m.Commands, []string{"retry.9"}) {
+					t.Errorf("%+v", m)
+				}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := run.Claim(c.c, c.v, message, c.terms)
+			got := expect{out.Verdict, "", c.c.Doc.Status, c.c.Mesh.Owner, c.c.Mesh.Claims}
+			if out.End != nil {
+				got.end = out.End.Code
+			}
+			if got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if c.check != nil {
+				c.check(t, c.c, out)
+			}
+		})
+	}
+}

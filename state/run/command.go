@@ -1,0 +1,209 @@
+package run
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// An Order is a command for a run. Its sender was verified, and may command the run.
+// The members with a JSON name are the command's payload.
+type Order struct {
+	Envelope string `json:"-"` // the id of the command's envelope
+	Intent   string `json:"-"`
+	From     string `json:"-"`
+	MoveID   string `json:"-"` // the id of the move that it begins
+	// Denied is why the sender may not move the run where the order says; nil if it may.
+	Denied error `json:"-"`
+
+	ID       string          `json:"id,omitempty"`
+	Run      string          `json:"run,omitempty"`
+	Corr     string          `json:"corr,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Durable  bool            `json:"durable,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Call     string          `json:"call,omitempty"`
+	Outcome  intents.Outcome `json:"outcome,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	To       string          `json:"to,omitempty"`
+	Platform string          `json:"platform,omitempty"`
+	WaitMS   int64           `json:"wait_ms,omitempty"`
+	Abort    bool            `json:"abort,omitempty"`
+}
+
+// Who says who gave the order and, where that was said, why.
+func (o *Order) Who() string {
+	if o.Reason == "" {
+		return clip.Text(o.From, 128)
+	}
+	return clip.Text(o.From, 128) + ": " + clip.Text(o.Reason, 128)
+}
+
+// A Position says where a run is, seen from the worker that applies a command.
+type Position int
+
+// The positions.
+const (
+	Here   Position = iota // this worker owns it, and its handler is at work
+	Stored                 // in its record: if a worker owns it, that one answers
+	Silent                 // in its record, and its owner, if it has one, has not answered
+)
+
+// A Do says what the worker does after [Command].
+type Do int
+
+// What the worker does.
+const (
+	Nothing    Do = iota // the command does not apply: the run is as it was
+	Already              // it was applied before
+	Applied              // store the checkpoint
+	EndRun               // end the run with [Cancelled]: the command is a cancel
+	Note                 // the task has not begun: note the command
+	AskOwner             // leave it to the run's owner
+	Forward              // send it to the agent that the task was delegated to
+	ForwardOut           // send it to the other platform that has the run
+)
+
+// A Commanded is what a command has made of a run.
+type Commanded struct {
+	Do      Do
+	Status  string // what its sender is told of the run
+	Requeue bool   // the run goes on, and needs a message
+	Asked   bool   // a move is pending now
+}
+
+// MaxSteering bounds the messages that may wait for a run's next turn.
+const MaxSteering = 64
+
+// ErrSteered refuses a message beyond [MaxSteering].
+var ErrSteered = envelope.Errorf(envelope.CodeBusy, "%d messages wait already for the run's next turn", MaxSteering).WithBackoff(15 * time.Second)
+
+// Command applies an order to a run at a position. It is the same whether the run is
+// under way or parked: a run that cannot stop now has the request pending. An error
+// refuses the order, and nothing has changed.
+func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded, error) {
+	m := &c.Mesh
+	out := Commanded{Status: string(c.Doc.Status)}
+	switch {
+	case m.Task == nil:
+		out.Do = Note
+		return out, nil
+	case slices.Contains(m.Commands, o.Envelope):
+		out.Do = Already
+		return out, nil
+	case c.Terminal():
+		if m.Handed != nil {
+			out.Do = Forward
+		}
+		return out, nil
+	case o.Denied != nil:
+		return out, o.Denied
+	case c.Doc.Status == aaif.RunMigrating && m.Migration.Away() && !o.Abort:
+		out.Do = ForwardOut
+		return out, nil
+	case owned(c) && at == Stored:
+		out.Do = AskOwner
+		return out, nil
+	}
+	out, err := apply(c, o, at, now)
+	if err == nil && (out.Do == Applied || out.Do == EndRun) {
+		m.Commands = append(m.Commands, o.Envelope)
+	}
+	return out, err
+}
+
+func apply(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded, error) {
+	m := &c.Mesh
+	out := Commanded{Status: string(c.Doc.Status)}
+	asked := state.AskedBy + o.Who()
+	switch o.Intent {
+	case intents.TaskCancel:
+		out.Do = EndRun
+	case intents.TaskPause:
+		switch {
+		case c.Doc.Status == aaif.RunPaused:
+			out.Do = Already
+			return out, nil
+		case c.Doc.Status == aaif.RunMigrating:
+			return out, nil // its target may be asked
+		case c.Doc.Status == aaif.RunAwaitingApproval, owned(c), midCall(c):
+			requestPause(c)
+			out.Status = "pausing"
+		default:
+			c.Doc.Status, out.Status = aaif.RunPaused, string(aaif.RunPaused)
+		}
+		m.Step = state.Step{Kind: state.StepPause, Detail: asked}
+		out.Do = Applied
+	case intents.TaskResume:
+		switch {
+		case c.Doc.Status == aaif.RunMigrating:
+			return out, nil
+		case c.Doc.Status == aaif.RunPaused, approvable(c):
+			if c.Doc.Status == aaif.RunAwaitingApproval {
+				withdrawPause(c)
+			}
+			goOn(c)
+			out.Requeue = true
+		case !withdrawPause(c):
+			return out, nil
+		}
+		m.Step = state.Step{Kind: state.StepResume, Detail: asked}
+		out.Do, out.Status = Applied, string(c.Doc.Status)
+	case intents.TaskSteer:
+		if len(m.Steering) >= MaxSteering {
+			return out, ErrSteered
+		}
+		m.Steering = append(m.Steering, state.Steer{ID: o.Envelope, From: o.From, Text: o.Text, At: now})
+		m.Step = state.Step{Kind: state.StepSteer, Detail: asked}
+		out.Do = Applied
+	case intents.TaskMigrate:
+		if o.Abort {
+			return commandAbort(c, o, now)
+		}
+		return commandMove(c, o, now)
+	case intents.TaskSettle:
+		if at == Here {
+			return out, nil // its handler has no call whose outcome is unknown
+		}
+		left, err := settle(c, o, now)
+		if err != nil {
+			return out, envelope.Errorf(envelope.CodeNotFound, "%s", err.Error())
+		}
+		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + o.Who()}
+		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval { // a run that moves goes on there, or when it is back
+			goOn(c)
+			out.Requeue = true
+		}
+		out.Do, out.Status = Applied, string(c.Doc.Status)
+	}
+	return out, nil
+}
+
+// settle states the outcome of a call whose outcome is unknown, or of all of those where
+// the order names none, and returns how many are left.
+func settle(c *state.Checkpoint, o *Order, now time.Time) (left int, err error) {
+	calls := []string{o.Call}
+	if all := c.Unknown(); o.Call == "" && len(all) > 0 {
+		calls = nil
+		for _, e := range all {
+			calls = append(calls, e.ID)
+		}
+	}
+	why := o.Error
+	if why == "" {
+		why = o.Reason
+	}
+	for _, call := range calls {
+		if left, err = c.Settle(call, string(o.Outcome), o.Result, why, o.From, now); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}

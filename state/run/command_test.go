@@ -1,0 +1,231 @@
+package run_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// The table has what each command does to a run in each state. A cell is the Do, the
+// status that the sender is told, the run's status where that differs, then "queue" where
+// it needs a message, and what is pending; or the code that refuses the command.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	approval := func(c *state.Checkpoint) { c.Doc.ApprovalRequest = &aaif.ApprovalRequest{} }
+	states := []struct {
+		name string
+		at   run.Position
+		c    func() *state.Checkpoint
+	}{
+		{"running here", run.Here, func() *state.Checkpoint { return begun() }},
+		{"running elsewhere", run.Stored, func() *state.Checkpoint { return begun() }},
+		{"owner silent", run.Silent, func() *state.Checkpoint { return begun() }},
+		{"queued", run.Stored, func() *state.Checkpoint { return begun(noOwner) }},
+		{"queued amid a call", run.Stored, func() *state.Checkpoint { return begun(noOwner, inFlight) }},
+		{"pause pending", run.Here, func() *state.Checkpoint { return begun(pendingPause) }},
+		{"move pending", run.Here, func() *state.Checkpoint { return begun(pendingMove("c")) }},
+		{"move out pending", run.Here, func() *state.Checkpoint { return begun(pendingMove(paris)) }},
+		{"paused", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunPaused)) }},
+		{"awaits approval", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), approval) }},
+		{"awaits an answer", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), waitsForBob) }},
+		{"awaits a settlement", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunAwaitingApproval), unknownCall) }},
+		{"captured", run.Silent, func() *state.Checkpoint { return begun(moving(state.PhaseCaptured, "c")) }},
+		{"at paris", run.Stored, func() *state.Checkpoint { return begun(moving(state.PhaseRelaying, paris)) }},
+		{"completed", run.Stored, func() *state.Checkpoint { return begun(status(aaif.RunCompleted)) }},
+		{"delegated", run.Stored, func() *state.Checkpoint {
+			return begun(status(aaif.RunCompleted), func(c *state.Checkpoint) { c.Mesh.Handed = &state.Handed{To: "agent.y"} })
+		}},
+		{"not begun", run.Stored, func() *state.Checkpoint { return begun(noted(intents.TaskPause, "human.ann")) }},
+	}
+	orders := []run.Order{
+		{Intent: intents.TaskCancel}, {Intent: intents.TaskPause}, {Intent: intents.TaskResume}, {Intent: intents.TaskSteer, Text: "faster"},
+		{Intent: intents.TaskSettle, Outcome: intents.OutcomeDone, Result: []byte(`{}`)}, {Intent: intents.TaskMigrate, To: "c"},
+		{Intent: intents.TaskMigrate, To: paris}, {Intent: intents.TaskMigrate, To: intents.MigrateFile}, {Intent: intents.TaskMigrate, Abort: true},
+	}
+	columns := "cancel | pause | resume | steer | settle | move | move out | export | abort"
+	want := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(commandTable), "\n") {
+		name, cells, _ := strings.Cut(line, ":")
+		want[strings.TrimSpace(name)] = strings.Join(strings.Fields(cells), " ")
+	}
+	do := map[run.Do]string{run.Nothing: "nothing", run.Already: "already", run.Applied: "", run.EndRun: "end", run.Note: "note",
+		run.AskOwner: "owner", run.Forward: "forward", run.ForwardOut: "forward out"}
+	for _, s := range states {
+		var cells []string
+		for i := range orders {
+			o := orders[i]
+			o.Envelope, o.From, o.MoveID = "command-1", "human.ann", "move-1"
+			c := s.c()
+			epoch, was := c.Mesh.Epoch, c.Clone()
+			out, err := run.Command(c, &o, s.at, noon)
+			var problem *envelope.Error
+			if errors.As(err, &problem) {
+				cells = append(cells, string(problem.Code))
+				continue
+			}
+			words := []string{do[out.Do]}
+			if out.Do == run.Applied {
+				words = append(words, out.Status)
+				if got := string(c.Doc.Status); got != out.Status {
+					words = append(words, "("+got+")")
+				}
+				if out.Requeue {
+					words = append(words, "queue")
+				}
+				if c.Mesh.Want != "" {
+					words = append(words, "want "+c.Mesh.Want)
+				}
+				if out.Requeue && (c.Mesh.Owner != "" || c.Mesh.Work != 0 || c.Mesh.Epoch != epoch+1) {
+					t.Errorf("%s, %s: owner %q, work %d, epoch %d: a later claim would not be recognised", s.name, o.Intent, c.Mesh.Owner, c.Mesh.Work, c.Mesh.Epoch)
+				}
+			}
+			if applied := slices.Contains(c.Mesh.Commands, "command-1"); applied != (out.Do == run.Applied || out.Do == run.EndRun) {
+				t.Errorf("%s, %s: noted as applied: %t", s.name, o.Intent, applied)
+			} else if applied {
+				again, err := run.Command(c, &o, s.at, noon)
+				if err != nil || again.Do != run.Already {
+					t.Errorf("%s, %s: a second time: %+v, %v", s.name, o.Intent, again, err)
+				}
+			} else if c.Doc.Status != was.Doc.Status || c.Mesh.Want != was.Mesh.Want || c.Mesh.Epoch != epoch {
+				t.Errorf("%s, %s: it changed the run", s.name, o.Intent)
+			}
+			cells = append(cells, strings.TrimSpace(strings.Join(words, " ")))
+		}
+		if got := strings.Join(cells, " | "); got != want[s.name] {
+			t.Errorf("%s (%s)\n got %s\nwant %s", s.name, columns, got, want[s.name])
+		}
+	}
+}
+
+const commandTable = `
+running here: end | pausing (running) want paused | nothing | running | nothing | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
+running elsewhere: owner | owner | owner | owner | owner | owner | owner | owner | owner
+owner silent: end | pausing (running) want paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
+queued: end | paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
+queued amid a call: end | pausing (running) want paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
+pause pending: end | pausing (running) want paused | running | running want paused | nothing | pausing (running) want paused | pausing (running) want migrating | pausing (running) want migrating | E_NOT_FOUND
+move pending: end | pausing (running) want paused | nothing | running want migrating | nothing | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | running
+move out pending: end | pausing (running) want migrating | nothing | running want migrating | nothing | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | running
+paused: end | already | running queue | paused | E_NOT_FOUND | paused | migrating queue | migrating | E_NOT_FOUND
+awaits approval: end | pausing (awaiting_approval) want paused | running queue | awaiting_approval | E_NOT_FOUND | awaiting_approval | migrating queue | migrating | E_NOT_FOUND
+awaits an answer: end | pausing (awaiting_approval) want paused | nothing | awaiting_approval | E_NOT_FOUND | awaiting_approval | E_DENIED | E_DENIED | E_NOT_FOUND
+awaits a settlement: end | pausing (awaiting_approval) want paused | nothing | awaiting_approval | running queue | awaiting_approval | migrating queue | migrating | E_NOT_FOUND
+captured: end | nothing | nothing | migrating | E_NOT_FOUND | E_DENIED | E_DENIED | E_DENIED | running queue
+at paris: forward out | forward out | forward out | forward out | forward out | forward out | forward out | forward out | E_DENIED
+completed: nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing | nothing
+delegated: forward | forward | forward | forward | forward | forward | forward | forward | forward
+not begun: note | note | note | note | note | note | note | note | note
+`
+
+func TestCommandRefusesBeyondLimits(t *testing.T) {
+	t.Parallel()
+	c := begun()
+	for i := range run.MaxSteering {
+		if _, err := run.Command(c, &run.Order{Envelope: fmt.Sprint(i), Intent: intents.TaskSteer}, run.Here, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := run.Command(c, &run.Order{Envelope: "last", Intent: intents.TaskSteer}, run.Here, noon); err != run.ErrSteered {
+		t.Errorf("one message too many: %v", err)
+	}
+	denied := errors.New("denied")
+	if _, err := run.Command(begun(), &run.Order{Envelope: "m", Intent: intents.TaskMigrate, To: paris, Denied: denied}, run.Here, noon); err != denied {
+		t.Errorf("a move that is denied: %v", err)
+	}
+	if out, err := run.Command(begun(status(aaif.RunCompleted)), &run.Order{Envelope: "m", Intent: intents.TaskMigrate, To: paris, Denied: denied}, run.Stored, noon); err != nil || out.Status != "completed" {
+		t.Errorf("of a run that has ended: %+v, %v", out, err)
+	}
+}
+
+// A pause and a move may both be pending: docs/durability.md says what becomes of them.
+func TestPauseAndMoveTogether(t *testing.T) {
+	t.Parallel()
+	command := func(c *state.Checkpoint, intent, to string) {
+		t.Helper()
+		if _, err := run.Command(c, &run.Order{Envelope: intent + to, Intent: intent, To: to, From: "human.ann"}, run.Here, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := begun()
+	command(c, intents.TaskPause, "")
+	command(c, intents.TaskMigrate, "c")
+	if c.Mesh.Want != "paused" {
+		t.Fatalf("a pause, then a move within the mesh: want %q", c.Mesh.Want)
+	}
+	if out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false); err != nil || out.Status != aaif.RunPaused || out.Capture {
+		t.Fatalf("the step: %+v, %v", out, err)
+	}
+	command(c, intents.TaskResume, "")
+	if c.Doc.Status != aaif.RunRunning || c.Mesh.Want != "migrating" {
+		t.Errorf("resumed: %s, want %q: it goes where it was asked to go", c.Doc.Status, c.Mesh.Want)
+	}
+
+	c = begun()
+	command(c, intents.TaskPause, "")
+	command(c, intents.TaskMigrate, paris)
+	if c.Mesh.Want != "migrating" || c.Mesh.Migration.Status != aaif.RunPaused {
+		t.Fatalf("a pause, then a move out of the mesh: want %q, %s there", c.Mesh.Want, c.Mesh.Migration.Status)
+	}
+	out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false)
+	if err != nil || !out.Capture {
+		t.Fatalf("the step: %+v, %v", out, err)
+	}
+	run.Capture(c, "a", "other", noon)
+	if run.Back(c, "a", noon, "no answer") || c.Doc.Status != aaif.RunPaused || c.Mesh.Owner != "" {
+		t.Errorf("a move that failed: %s, owner %q", c.Doc.Status, c.Mesh.Owner)
+	}
+}
+
+// A run that waits for a person to settle a call, and is asked to move to another platform
+// meanwhile, goes on when the call was settled and the move has failed.
+func TestSettledWhileItMoves(t *testing.T) {
+	t.Parallel()
+	c := begun(status(aaif.RunAwaitingApproval), unknownCall, func(c *state.Checkpoint) { c.Doc.ApprovalRequest = &aaif.ApprovalRequest{} })
+	for _, o := range []run.Order{{Envelope: "1", Intent: intents.TaskMigrate, To: paris}, {Envelope: "2", Intent: intents.TaskSettle, Outcome: intents.OutcomeDone}} {
+		if _, err := run.Command(c, &o, run.Stored, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !run.Back(c, "a", noon, "no answer") || c.Doc.Status != aaif.RunRunning {
+		t.Errorf("it stays %s, which nothing ends", c.Doc.Status)
+	}
+}
+
+// A run that waits for an approval and has a pause pending goes on when it is approved.
+func TestApprovalEndsAPendingPause(t *testing.T) {
+	t.Parallel()
+	c := begun(status(aaif.RunAwaitingApproval), pendingPause)
+	if _, err := run.Command(c, &run.Order{Envelope: "1", Intent: intents.TaskResume}, run.Stored, noon); err != nil || c.Mesh.Want != "" || c.Doc.Status != aaif.RunRunning {
+		t.Errorf("%v, %s, pending %q", err, c.Doc.Status, c.Mesh.Want)
+	}
+	// A pause that goes along to another platform is withdrawn where it is kept.
+	c = begun(pendingPause)
+	for i, o := range []run.Order{{Intent: intents.TaskMigrate, To: paris}, {Intent: intents.TaskResume}} {
+		o.Envelope = fmt.Sprint(i)
+		if _, err := run.Command(c, &o, run.Here, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Mesh.Want != "migrating" || c.Mesh.Migration.Status != "" {
+		t.Errorf("pending %q, and %q there", c.Mesh.Want, c.Mesh.Migration.Status)
+	}
+	// A pause that was pending before a move stays when the move is withdrawn.
+	c = begun(pendingPause)
+	for i, o := range []run.Order{{Intent: intents.TaskMigrate, To: paris}, {Intent: intents.TaskMigrate, Abort: true}} {
+		o.Envelope = fmt.Sprint(i)
+		if _, err := run.Command(c, &o, run.Here, noon); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Mesh.Want != "paused" {
+		t.Errorf("pending %q", c.Mesh.Want)
+	}
+}

@@ -1,0 +1,32 @@
+// Package run has the transitions of a durable run: what a message, a command, a step or
+// the time makes of its checkpoint. It is the only place that decides by a run's status.
+//
+// All of it is pure. A transition changes the checkpoint that it is given, which is the
+// caller's copy of the stored one, and reports what must follow. It asks no store, no
+// clock and no network: what it depends on are its arguments. So a worker does the same
+// with every run:
+//
+//	read      the run's record
+//	change    by one function of this package
+//	swap      the record, by compare-and-swap: of all who try, one succeeds
+//	effects   what the change asks for: reply, acknowledge, queue, forward
+//
+// A swap that fails has changed nothing; the worker reads again and asks again.
+//
+// # The life of a run
+//
+//	                 ┌──────────── Retry, Release ───────────┐
+//	                 ▼                                       │
+//	(no record) ─ Claim ─▶ running, owned ─ Step ─▶ running, owned ─ End ─▶ completed, failed
+//	                         │        ▲
+//	              Step, Claim│        │Claim
+//	                         ▼        │
+//	   paused, awaiting_approval ─ Wake, Command(resume, settle) ─▶ running, no owner
+//	   migrating ─ Back ─▶ running or parked;  Accept ─▶ running, the target's
+//
+// Ownership is the record: the worker in Mesh.Owner whose epoch is Mesh.Epoch owns the
+// run. Each claim, each wake and each return from a move increments the epoch, so that
+// what an earlier owner still writes is recognised as old. A run that is to go on and has
+// no owner needs a message in the work queue: the changes that make such a run say so
+// with Requeue.
+package run

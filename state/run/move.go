@@ -1,0 +1,230 @@
+package run
+
+import (
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Capture makes of a run the state that moves: it stands still. worker keeps it until the
+// target has claimed it; id names the move if nobody has asked for one.
+func Capture(c *state.Checkpoint, worker, id string, now time.Time) {
+	m := c.Mesh.Migration
+	if m == nil { // parked by the handler itself
+		m = &state.Migration{ID: id, To: intents.MigrateFile}
+		c.Mesh.Migration = m
+	}
+	m.Phase, m.Since, m.Source = state.PhaseCaptured, now, worker
+	if m.Status == "" || m.Status == aaif.RunMigrating {
+		m.Status = aaif.RunRunning
+	}
+	c.Doc.Status = aaif.RunMigrating
+	c.Mesh.Owner = worker
+	c.Mesh.Step = moveStep(m)
+}
+
+// moveStep is the step that says which phase a move has reached.
+func moveStep(m *state.Migration) state.Step {
+	return state.Step{Kind: state.StepMigrate, Name: string(m.Phase), Detail: "to " + clip.Text(m.To, 128)}
+}
+
+// CaptureNow reports whether a run that has not stopped for a pending move may be
+// captured as it stands, and withdraws the request: a tool call that is under way goes
+// along, and is settled at the target as after a crash.
+func CaptureNow(c *state.Checkpoint) bool {
+	if c.Mesh.Want != string(aaif.RunMigrating) {
+		return false
+	}
+	c.Mesh.Want = ""
+	return true
+}
+
+// resumeMove takes a run over that is to be moved, or whose replies are to be relayed.
+func resumeMove(c *state.Checkpoint, m Message, now time.Time) {
+	k := &c.Mesh
+	k.Epoch++
+	k.Owner, k.Work = m.Worker, m.Seq
+	if g := k.Migration; g.Phase == state.PhaseAsked {
+		g.Phase, g.Since, g.Source = state.PhaseCaptured, now, m.Worker
+	}
+	k.Step = moveStep(k.Migration)
+}
+
+// moveFailed notes in a run that goes on here that its move has failed.
+func moveFailed(c *state.Checkpoint, now time.Time) {
+	m := c.Mesh.Migration
+	if m == nil || m.Phase != state.PhaseCaptured && m.Phase != state.PhaseAsked || c.Mesh.Want != "" {
+		return
+	}
+	abort(c, now, "the worker that moved it was gone")
+}
+
+func abort(c *state.Checkpoint, now time.Time, why string) {
+	m := c.Mesh.Migration
+	m.Phase, m.Since, m.Detail = state.PhaseAborted, now, why
+}
+
+// Advance writes the next phase of a move.
+func Advance(c *state.Checkpoint, phase state.Phase, now time.Time) {
+	m := c.Mesh.Migration
+	m.Phase, m.Since, m.Detail = phase, now, ""
+	c.Mesh.Step = moveStep(m)
+}
+
+// A NextMove is what is to be done with a run that stands still.
+type NextMove int
+
+// The next moves.
+const (
+	MoveToFile   NextMove = iota // nothing: a person exports it
+	MoveDecide                   // ask the target for its verdict
+	MoveRelay                    // relay the target's replies
+	MoveToRemote                 // send it to another platform
+	MoveToWorker                 // offer it to another worker
+)
+
+// Next says what is to be done next to move a run.
+func Next(m *state.Migration) NextMove {
+	switch {
+	case m.To == intents.MigrateFile:
+		return MoveToFile
+	case m.Phase == state.PhaseCommitted:
+		return MoveDecide
+	case m.Phase == state.PhaseRelaying:
+		return MoveRelay
+	case Remote(m.To):
+		return MoveToRemote
+	}
+	return MoveToWorker
+}
+
+// Back makes a run this mesh's again after a move that failed: it goes on, or waits, with
+// the status that it had before. owner keeps it if it goes on; "" leaves it to any worker.
+// It reports whether it goes on; then a run without an owner needs a message.
+func Back(c *state.Checkpoint, owner string, now time.Time, why string) (runs bool) {
+	m := &c.Mesh
+	abort(c, now, why)
+	m.Epoch++
+	c.Doc.Status, m.Owner = c.After(), owner
+	runs = !state.Parked(c.Doc.Status)
+	if !runs || owner == "" {
+		m.Owner, m.Work = "", 0
+	}
+	if owner == "" {
+		m.Claims = 0
+	}
+	return runs
+}
+
+// Accept makes worker, which another one has offered a captured run, its owner. seq is
+// the sequence of the message that carries the run.
+func Accept(c *state.Checkpoint, worker string, seq uint64, now time.Time) {
+	m := &c.Mesh
+	m.Epoch++
+	m.Claims = 1
+	m.Owner, m.Work = worker, seq
+	m.Migration.Phase, m.Migration.Target, m.Migration.Since, m.Migration.Key = state.PhaseMoved, worker, now, ""
+	m.Step = state.Step{Kind: state.StepClaim, Name: string(state.PhaseMoved), Detail: "from " + clip.Text(m.Migration.Source, 128)}
+	c.Doc.Status = aaif.RunRunning
+}
+
+// Offered reports whether a run stands still, captured, so that it can be offered.
+func Offered(c *state.Checkpoint) bool {
+	m := c.Mesh.Migration
+	return m != nil && m.Phase == state.PhaseCaptured && c.Doc.Status == aaif.RunMigrating
+}
+
+// A Standing says how far a run has come that is to stand still for an export.
+type Standing int
+
+// The standings.
+const (
+	Going     Standing = iota // it has not stopped yet
+	Still                     // it stands still, for a file
+	Elsewhere                 // it is being moved to another destination
+	Over                      // it has ended
+)
+
+// Stands returns a run's standing.
+func Stands(c *state.Checkpoint) Standing {
+	switch m := c.Mesh.Migration; {
+	case c.Terminal():
+		return Over
+	case c.Doc.Status != aaif.RunMigrating:
+		return Going
+	case m.To != intents.MigrateFile:
+		return Elsewhere
+	case m.Phase == state.PhaseCaptured, m.Phase == state.PhaseCommitted:
+		return Still
+	}
+	return Going
+}
+
+// Exported reports whether a run stands still for a file, or was handed over as one.
+func Exported(c *state.Checkpoint) bool {
+	m := c.Mesh.Migration
+	return c.Doc.Status == aaif.RunMigrating && m != nil && m.To == intents.MigrateFile
+}
+
+// askMove makes the move of an order the one that the record describes.
+func askMove(c *state.Checkpoint, o *Order, now time.Time) {
+	c.Mesh.Migration = &state.Migration{
+		ID: o.MoveID, Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.From, Since: now,
+	}
+	c.Mesh.Step = moveStep(c.Mesh.Migration)
+	c.Mesh.Step.Detail += ", " + state.AskedBy + o.Who()
+}
+
+// commandMove applies an order to move a run.
+func commandMove(c *state.Checkpoint, o *Order, now time.Time) (Commanded, error) {
+	m := &c.Mesh
+	was := c.Doc.Status
+	if was == aaif.RunMigrating {
+		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip.Text(m.Migration.To, 128))
+	}
+	if who := awaited(c); who != "" && outOfMesh(o.To) {
+		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip.Text(who, 128))
+	}
+	paused := pausePending(c)
+	askMove(c, o, now)
+	if !state.Parked(was) {
+		return Commanded{Do: Applied, Status: requestMove(c, paused), Asked: true}, nil
+	}
+	m.Migration.Status = was
+	switch {
+	case Remote(o.To):
+		c.Doc.Status, m.Owner, m.Work = aaif.RunMigrating, "", 0
+		m.Epoch++
+		return Commanded{Do: Applied, Status: string(c.Doc.Status), Requeue: true}, nil
+	case o.To == intents.MigrateFile:
+		c.Doc.Status = aaif.RunMigrating
+		m.Migration.Phase = state.PhaseCaptured
+	}
+	// Within the mesh it goes there when it is resumed.
+	return Commanded{Do: Applied, Status: string(c.Doc.Status)}, nil
+}
+
+// commandAbort applies an order not to move a run.
+func commandAbort(c *state.Checkpoint, o *Order, now time.Time) (out Commanded, err error) {
+	m := &c.Mesh
+	moving := c.Doc.Status == aaif.RunMigrating
+	if m.Migration == nil || !moving && m.Migration.Phase != state.PhaseAsked {
+		return out, envelope.Errorf(envelope.CodeNotFound, "the run is not being moved")
+	}
+	if m.Migration.Away() {
+		return out, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip.Text(m.Migration.Target, 128))
+	}
+	why := "by " + o.Who()
+	if moving {
+		out.Requeue = Back(c, "", now, why)
+	}
+	withdrawMove(c)
+	abort(c, now, why)
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: why}
+	out.Do, out.Status = Applied, string(c.Doc.Status)
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package run
+
+import (
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Waits reports whether a run is parked until an answer, or a time: a worker wakes it
+// without a person's command.
+func Waits(c *state.Checkpoint) bool {
+	return c.Doc.Status == aaif.RunAwaitingApproval && (len(c.Mesh.Waits) > 0 || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
+}
+
+// awaited returns one of those whose answer a run waits for, "" where there is none.
+func awaited(c *state.Checkpoint) string {
+	if Waits(c) {
+		for _, w := range c.Mesh.Waits {
+			if !w.Void {
+				return w.Entity
+			}
+		}
+	}
+	return ""
+}
+
+// approvable reports whether a run is awaiting_approval for nothing but an approval, which
+// a resume gives: no call's outcome is unknown, and no answer is to come.
+func approvable(c *state.Checkpoint) bool {
+	return c.Doc.Status == aaif.RunAwaitingApproval && len(c.Unknown()) == 0 && !Waits(c)
+}
+
+// Earliest returns the first time at which a waiting run goes on without an answer, at
+// included; zero: never.
+func Earliest(c *state.Checkpoint, at time.Time) time.Time {
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	sooner(c.Mesh.Deadline)
+	for _, w := range c.Mesh.Waits {
+		if !w.Void {
+			sooner(w.Until)
+		}
+	}
+	return at
+}
+
+// Expired reports whether no answer to a task can come in time any more.
+func Expired(w state.Wait, now time.Time) bool {
+	return !w.Until.IsZero() && !w.Until.Add(ClockSlack).After(now)
+}
+
+// Due says why a waiting run goes on now, whatever the answers are; "" if it waits on.
+func Due(c *state.Checkpoint, now time.Time) string {
+	switch m := &c.Mesh; {
+	case pastDeadline(c, now):
+		return deadlinePassed
+	case !m.WakeAt.IsZero() && !m.WakeAt.After(now):
+		return "its time has come"
+	}
+	return ""
+}
+
+const deadlinePassed = "its deadline has passed"
+
+func pastDeadline(c *state.Checkpoint, now time.Time) bool {
+	return !c.Mesh.Deadline.IsZero() && !c.Mesh.Deadline.After(now)
+}
+
+// Wake lets a parked run go on. The caller queues it.
+func Wake(c *state.Checkpoint, why string) {
+	goOn(c)
+	c.Mesh.WakeAt = time.Time{}
+	c.Mesh.Step = state.Step{Kind: state.StepResume, Detail: why}
+}
+
+// goOn makes of a parked run one that any worker may claim.
+func goOn(c *state.Checkpoint) {
+	m := &c.Mesh
+	c.Doc.Status, c.Doc.ApprovalRequest = aaif.RunRunning, nil
+	m.Owner, m.Work = "", 0
+	m.Epoch++
+	resumePendingMove(c)
+}
+
+// A Need is what a run needs that no worker has, and that no message carries.
+type Need int
+
+// The needs.
+const (
+	NeedsNothing Need = iota // it waits for an event
+	NeedsNotes               // it has no task yet: only commands are noted
+	NeedsQueue               // a message
+	NeedsWake                // [Wake] with the reason, and a message
+)
+
+// Needs says what a run needs whose message is lost; why is the reason of a wake.
+func Needs(c *state.Checkpoint, now time.Time) (n Need, why string) {
+	m := &c.Mesh
+	switch {
+	case c.Terminal():
+		return NeedsNothing, ""
+	case m.Task == nil:
+		return NeedsNotes, ""
+	case c.Doc.Status == aaif.RunMigrating:
+		if m.Migration == nil || m.Migration.To == "" || m.Migration.To == intents.MigrateFile {
+			return NeedsNothing, "" // it stands still until a person decides
+		}
+		return NeedsQueue, ""
+	case !state.Parked(c.Doc.Status):
+		return NeedsQueue, ""
+	case pastDeadline(c, now):
+		return NeedsWake, deadlinePassed // so that a worker claims it, and ends it
+	}
+	return NeedsNothing, ""
+}
+
+// Carried reports whether a run with this status needs a message in the work queue.
+func Carried(s aaif.RunStatus) bool {
+	return !state.Terminal(s) && (!state.Parked(s) || s == aaif.RunMigrating)
+}
