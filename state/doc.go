@@ -85,9 +85,9 @@
 // Codec and a Keyring may be shared. Stores are safe for concurrent use.
 //
 // # Limits
+//
 // Documents are at most 16 MiB, or the codec's MaxBytes, and nest at most 128 deep.
 // Integers beyond 2^53 are refused where the schema requires an integer. The checksum
 // protects against damage, not against forgery: without sealing, a user who may write to
 // the store can write any checkpoint.
-// store may write any checkpoint.
 package state
