@@ -305,7 +305,7 @@ func (l *lane) overhear(after uint64) uint64 {
 		if err == nil && intents.IsCommand(env.Intent) && bounded(env) == nil {
 			t := &Task{Envelope: env, host: l.host, cbor: cbor}
 			r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
-			if l.admit(r) == nil && l.admitOverheard(r) {
+			if problem, _ := t.admit(); problem == nil && l.admitOverheard(r) {
 				if err := l.obeyQueued(t); err != nil {
 					return after
 				}

@@ -201,7 +201,7 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	}
 	t := &Task{Envelope: env, host: l.host, cbor: cbor}
 	r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: s.Priority, Data: s.Data, Header: s.Header, Stored: s.Stored}})
-	if l.admit(r) != nil {
+	if problem, _ := t.admit(); problem != nil {
 		return out, false, false
 	}
 	if !l.mayCommand(o.From, o.signed, t) {

@@ -230,44 +230,21 @@ func (h *host) check(a arrival) {
 	if a.env == nil && !h.decodeTask(&a) {
 		return
 	}
-	now := time.Now()
 	env := a.env
-	identity, err := h.node.cfg.Verifier.Verify(env, now)
-	if err != nil {
-		h.alert(env, border(err))
-		h.refuse(a, border(err))
-		return
-	}
-	if env.To != h.Entity {
-		h.refuse(a, envelope.Errorf(envelope.CodeWrongRecipient, "this is %s; the envelope is addressed to another entity", h.Entity))
-		return
-	}
-	if env.Type != envelope.TypeTask && env.Type != envelope.TypeEvent {
-		h.unexpected(a)
-		return
-	}
-	t := &Task{Envelope: env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
-	if env.Type == envelope.TypeTask {
-		if err := t.forHere(h.node.cfg.Prefix, false, identity.Signed); err != nil {
-			h.alert(env, err)
-			h.refuse(a, err)
+	t := &Task{Envelope: env, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: time.Now()}
+	if problem, alert := t.admit(); problem != nil {
+		if alert {
+			h.alert(env, problem)
+		}
+		switch problem.Code {
+		case envelope.CodeReplay:
+			h.counts.replayed.Add(1)
+		case envelope.CodeUnexpectedType:
+			h.unexpected(a)
 			return
 		}
-	}
-	if err := h.node.fresh(env, now); err != nil {
-		h.replayed(a, err)
-		return
-	}
-	priority, problem := h.node.quotas.Admit(env, identity.Signed, now)
-	if problem != nil {
 		h.refuse(a, problem)
 		return
-	}
-	if h.node.asksSeen(env, identity.Signed) {
-		if err := h.node.freshInMesh(h, env); err != nil {
-			h.replayed(a, err)
-			return
-		}
 	}
 	if env.Type == envelope.TypeEvent {
 		consumed(h.log, env)
@@ -275,7 +252,6 @@ func (h *host) check(a arrival) {
 		h.unexpected(a)
 		return
 	}
-	t.Envelope = capped(env, priority)
 	if h.stopping.Load() {
 		h.refuse(a, handBack(h.Entity))
 		return
@@ -309,15 +285,6 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 	return nil
 }
 
-// replayed refuses an arrival that came before, or too late.
-func (h *host) replayed(a arrival, err *envelope.Error) {
-	if err.Code == envelope.CodeReplay {
-		h.counts.replayed.Add(1)
-	}
-	h.alert(a.env, err)
-	h.refuse(a, err)
-}
-
 // timely refuses envelopes that are stale.
 func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 	if n.cfg.Skew > 0 {
@@ -339,7 +306,7 @@ func (h *host) unexpected(a arrival) {
 		}
 	}
 	if a.msg.Reply != "" {
-		h.refuse(a, envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", a.env.Type))
+		h.refuse(a, unexpectedType(a.env.Type))
 	}
 }
 

@@ -64,7 +64,7 @@ func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) 
 	r := newRun(l, t, hold)
 	r.id.Run, r.stored = c.Doc.RunID, c
 	t.queued = l.clock.past(m.StoredAt)
-	r.refusal = l.prepare(t)
+	r.refusal = t.refusal()
 	r.ran, r.begun, r.restored = m.Ran, time.Now(), run.Progressed(c)
 	r.told.resume(c)
 	r.keep(c, rev)

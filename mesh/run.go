@@ -20,7 +20,7 @@ import (
 // checks what the sender asks for, and queues the rest.
 func (h *host) accept(t *Task, header nats.Header) {
 	t.span = h.node.tel.startTask(t, header)
-	if err := h.prepare(t); err != nil {
+	if err := t.prepare(); err != nil {
 		h.fail(t, err)
 		return
 	}
@@ -66,48 +66,6 @@ func busy(entity string) *envelope.Error {
 
 // busyPause is how long a sender should wait before it asks a busy agent again.
 const busyPause = 250 * time.Millisecond
-
-// prepare reads the constraints and validates the payload.
-func (h *host) prepare(t *Task) error {
-	err := t.readRequires() // a refusal is sent as its sender wants it, too
-	if err == nil {
-		err = t.takeOver()
-	}
-	if err == nil {
-		err = t.checkCompany()
-	}
-	if err != nil {
-		return err
-	}
-	if t.Requires.HumanApproval {
-		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
-	}
-	if at, err := readNotBefore(t.required(requireNotBefore)); err != nil {
-		return err
-	} else if at.After(t.queued) && !h.later(t) {
-		return envelope.Errorf(envelope.CodeRequires, "requires.not_before: a live task begins at once; the durable lane keeps tasks until their time")
-	}
-	timeout := t.Requires.Timeout
-	if timeout == 0 {
-		timeout = h.node.cfg.DefaultTimeout
-	}
-	timeout = min(timeout, h.node.cfg.MaxTimeout)
-	if h.Timeout > 0 {
-		timeout = min(timeout, h.Timeout)
-	}
-	t.Requires.Timeout = timeout
-	t.Deadline = t.queued.Add(timeout)
-	if err := h.node.inTree(t); err != nil {
-		return err
-	}
-	if err := h.demandable(t); err != nil {
-		return err
-	}
-	if err := checkReferences(t.Envelope); err != nil {
-		return err
-	}
-	return h.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
-}
 
 // validate checks a payload against its intent's schema, or the agent's own
 // for intents that nobody has described.

@@ -90,7 +90,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	}
 	var problem *envelope.Error
 	if r.stored == nil {
-		problem = l.admit(r)
+		problem, _ = t.admit()
 	}
 	if problem != nil {
 		l.work.Go(func() { l.poison(hold, t.Envelope, cbor, problem) })
@@ -138,7 +138,7 @@ func (l *lane) enqueue(r *Run) {
 		l.work.Go(func() { l.command(hold, t) })
 		return
 	}
-	r.refusal = l.prepare(t)
+	r.refusal = t.refusal()
 	l.wait(r, 1)
 	h.running.add(t)
 	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
@@ -169,31 +169,6 @@ func (l *lane) early(r *Run) bool {
 // earlyPause is the longest time for which a task that is to begin later is given
 // back at once.
 const earlyPause = 10 * time.Minute
-
-// admit verifies who sent the task, and whether it may be served.
-func (l *lane) admit(r *Run) *envelope.Error {
-	n, env := l.host.node, r.task.Envelope
-	identity, err := n.cfg.Verifier.Verify(env, r.hold.Stored)
-	if err != nil {
-		return border(err)
-	}
-	r.task.KeyID = identity.KID
-	if env.To != l.host.Entity {
-		return envelope.Errorf(envelope.CodeWrongRecipient, "this is %s; the envelope is addressed to another entity", l.host.Entity)
-	}
-	if env.Type != envelope.TypeTask {
-		return envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", env.Type)
-	}
-	if err := r.task.forHere(n.cfg.Prefix, true, identity.Signed); err != nil {
-		return err
-	}
-	priority := envelope.Priority(r.hold.Priority)
-	if priority.Rank() < 0 {
-		priority = env.Priority
-	}
-	r.task.Envelope = capped(env, n.quotas.Cap(env, priority, identity.Signed))
-	return nil
-}
 
 // resumed looks up the run that the message says goes on. What it is about is
 // in the run's record, where it was verified; the message's body is not.
@@ -248,61 +223,6 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 		return nil
 	}
 	return border(err)
-}
-
-// prepare reads the constraints and validates the payload. What it refuses is
-// answered when the run is claimed, so that it is answered once.
-func (l *lane) prepare(t *Task) *envelope.Error {
-	r := t.run
-	illegible := t.readRequires()
-	t.Requires.Timeout = l.timeout(t.Requires)
-	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
-	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
-		r.deadline = r.stored.Mesh.Deadline
-	}
-	t.Deadline = l.clock.local(r.deadline)
-	// What is refused has a deadline, too, or it would be over before it is refused.
-	if illegible != nil {
-		return border(illegible)
-	}
-	if _, err := readNotBefore(t.required(requireNotBefore)); err != nil && r.stored == nil {
-		return err
-	}
-	if err := t.takeOver(); err != nil {
-		return border(err)
-	}
-	if h := t.handed; h != nil && r.stored == nil {
-		r.told.seq = h.Stream // the next envelope has the next number
-		if !h.Deadline.IsZero() {
-			r.deadline = earlier(r.deadline, h.Deadline)
-		}
-		t.Deadline = l.clock.local(r.deadline)
-	}
-	if err := l.host.node.inTree(t); err != nil {
-		return border(err)
-	}
-	if t.Requires.HumanApproval {
-		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
-	}
-	if intents.Reserved(t.Envelope.Intent) {
-		return envelope.Errorf(envelope.CodeIntentReserved, "intent %s is answered on the live lane only", t.Envelope.Intent)
-	}
-	if r.stored != nil {
-		return nil
-	}
-	if err := t.checkCompany(); err != nil {
-		return border(err)
-	}
-	if err := l.host.demandable(t); err != nil {
-		return border(err)
-	}
-	if err := checkReferences(t.Envelope); err != nil {
-		return border(err)
-	}
-	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
-		return border(err)
-	}
-	return nil
 }
 
 // again takes a message for a run that this worker has already, begun or not: its

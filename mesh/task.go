@@ -97,6 +97,9 @@ type Task struct {
 	illegible error            // what is wrong with requires
 	read      bool             // requires
 
+	signed   bool              // its signature was verified
+	priority envelope.Priority // as policy caps it
+
 	host   *host
 	run    *Run   // on the durable lane; else nil
 	reply  string // the NATS reply subject; "" if the sender waits for no answer

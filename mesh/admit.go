@@ -1,0 +1,242 @@
+package mesh
+
+import (
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// Admission decides whether an envelope becomes a task of the agent, and whether the
+// agent can do it. There is one list of checks for each of the two questions, and both
+// lanes go through them: a live task when it arrives, a durable task when it is drawn.
+// The first check that fails says why.
+
+// A check refuses a task with an error, or lets it pass.
+type check struct {
+	refuses func(*Task) *envelope.Error
+	alert   bool // operators are told on bus.mesh.alert
+}
+
+// admission are the checks of an envelope: who sent it, to whom, where and when. The last
+// ones remember it, so that it counts once.
+var admission = []check{
+	{refuses: (*Task).verified, alert: true},
+	{refuses: (*Task).addressed},
+	{refuses: (*Task).expected},
+	{refuses: (*Task).forThisLane, alert: true},
+	{refuses: (*Task).fresh, alert: true},
+	{refuses: (*Task).withinQuota},
+	{refuses: (*Task).firstInMesh, alert: true},
+}
+
+// admit makes the checks of admission. alert says that operators are told of the refusal.
+func (t *Task) admit() (problem *envelope.Error, alert bool) {
+	for _, check := range admission {
+		if problem := check.refuses(t); problem != nil {
+			return problem, check.alert
+		}
+	}
+	t.Envelope = capped(t.Envelope, t.priority)
+	return nil, false
+}
+
+// stored returns when the task came: now, and on the durable lane when the server stored
+// it.
+func (t *Task) stored() time.Time {
+	if t.run != nil {
+		return t.run.hold.Stored
+	}
+	return t.queued
+}
+
+func (t *Task) verified() *envelope.Error {
+	identity, err := t.host.node.cfg.Verifier.Verify(t.Envelope, t.stored())
+	if err != nil {
+		return border(err)
+	}
+	t.KeyID, t.signed = identity.KID, identity.Signed
+	return nil
+}
+
+func (t *Task) addressed() *envelope.Error {
+	if t.Envelope.To != t.host.Entity {
+		return envelope.Errorf(envelope.CodeWrongRecipient, "this is %s; the envelope is addressed to another entity", t.host.Entity)
+	}
+	return nil
+}
+
+// expected lets tasks pass, and events on the live lane, which an agent may be sent as
+// any other entity.
+func (t *Task) expected() *envelope.Error {
+	if kind := t.Envelope.Type; kind != envelope.TypeTask && (kind != envelope.TypeEvent || t.run != nil) {
+		return unexpectedType(kind)
+	}
+	return nil
+}
+
+func unexpectedType(t envelope.Type) *envelope.Error {
+	return envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", t)
+}
+
+// forThisLane refuses a task that was signed for another mesh, or for the other lane.
+func (t *Task) forThisLane() *envelope.Error {
+	if t.Envelope.Type != envelope.TypeTask {
+		return nil
+	}
+	return t.forHere(t.host.node.cfg.Prefix, t.run != nil, t.signed)
+}
+
+// fresh refuses what is stale or came before. A durable task may have been stored for
+// long: its time counts when its run begins, and the run's record says that it came
+// before.
+func (t *Task) fresh() *envelope.Error {
+	if t.run != nil {
+		return nil
+	}
+	return t.host.node.fresh(t.Envelope, t.stored())
+}
+
+// withinQuota caps the priority, and refuses a live task beyond its sender's quota. A
+// durable one is delayed, see lane.putOff.
+func (t *Task) withinQuota() (problem *envelope.Error) {
+	quotas, priority := t.host.node.quotas, t.Envelope.Priority
+	if t.run != nil {
+		if p := envelope.Priority(t.run.hold.Priority); p.Rank() >= 0 {
+			priority = p
+		}
+		priority = quotas.Cap(t.Envelope, priority, t.signed)
+	} else if priority, problem = quotas.Admit(t.Envelope, t.signed, t.stored()); problem != nil {
+		return problem
+	}
+	t.priority = priority
+	return nil
+}
+
+// firstInMesh asks the mesh's replay window about a live task. A durable one asks when its
+// run begins.
+func (t *Task) firstInMesh() *envelope.Error {
+	n := t.host.node
+	if t.run != nil || !n.asksSeen(t.Envelope, t.signed) {
+		return nil
+	}
+	return n.freshInMesh(t.host, t.Envelope)
+}
+
+// A constraint refuses a task that the agent cannot do as it is asked for.
+type constraint func(*Task) error
+
+var (
+	// constraints are what every task must meet, also one whose run goes on.
+	constraints = []constraint{(*Task).readRequires, (*Task).delegated, (*Task).inTree, (*Task).unapproved, (*Task).onItsLane}
+	// atBegin are what a task must meet that begins.
+	atBegin = []constraint{(*Task).mayBegin, (*Task).checkCompany, (*Task).demandable, (*Task).checkReferences, (*Task).checkPayload}
+)
+
+// prepare reads what the task requires, sets its deadline, and returns why the agent
+// cannot do it, nil if it can.
+func (t *Task) prepare() error {
+	_ = t.readRequires() // a refusal is sent as the sender requires it, and by a deadline
+	t.limit()
+	for _, meets := range constraints {
+		if err := meets(t); err != nil {
+			return err
+		}
+	}
+	if t.goesOn() {
+		return nil
+	}
+	for _, meets := range atBegin {
+		if err := meets(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal is what prepare says, as it is sent.
+func (t *Task) refusal() *envelope.Error {
+	if err := t.prepare(); err != nil {
+		return border(err)
+	}
+	return nil
+}
+
+// goesOn reports whether the task's run has begun before.
+func (t *Task) goesOn() bool { return t.run != nil && t.run.stored != nil }
+
+// limit sets the deadline: on the live lane from now, on the durable lane from the time at
+// which the server stored the task.
+func (t *Task) limit() {
+	h := t.host
+	r := t.run
+	if r == nil {
+		timeout := t.Requires.Timeout
+		if timeout == 0 {
+			timeout = h.node.cfg.DefaultTimeout
+		}
+		timeout = min(timeout, h.node.cfg.MaxTimeout)
+		if h.Timeout > 0 {
+			timeout = min(timeout, h.Timeout)
+		}
+		t.Requires.Timeout, t.Deadline = timeout, t.queued.Add(timeout)
+		return
+	}
+	t.Requires.Timeout = r.lane.timeout(t.Requires)
+	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
+	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
+		r.deadline = r.stored.Mesh.Deadline
+	}
+	t.Deadline = r.lane.clock.local(r.deadline)
+}
+
+// delegated takes a task over that another agent has delegated, or refuses it.
+func (t *Task) delegated() error {
+	if err := t.takeOver(); err != nil {
+		return err
+	}
+	r, h := t.run, t.handed
+	if h == nil || r == nil || r.stored != nil {
+		return nil
+	}
+	r.told.seq = h.Stream // the next stream envelope has the next number
+	if !h.Deadline.IsZero() {
+		r.deadline = earlier(r.deadline, h.Deadline)
+	}
+	t.Deadline = r.lane.clock.local(r.deadline)
+	return nil
+}
+
+func (t *Task) unapproved() error {
+	if t.Requires.HumanApproval {
+		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
+	}
+	return nil
+}
+
+// onItsLane refuses a reserved intent on the durable lane.
+func (t *Task) onItsLane() error {
+	if t.run != nil && intents.Reserved(t.Envelope.Intent) {
+		return envelope.Errorf(envelope.CodeIntentReserved, "intent %s is answered on the live lane only", t.Envelope.Intent)
+	}
+	return nil
+}
+
+// mayBegin refuses a live task that is to begin later.
+func (t *Task) mayBegin() error {
+	at, err := readNotBefore(t.required(requireNotBefore))
+	if err != nil {
+		return err
+	}
+	if t.run == nil && at.After(t.queued) && !t.host.later(t) {
+		return envelope.Errorf(envelope.CodeRequires, "requires.not_before: a live task begins at once; the durable lane keeps tasks until their time")
+	}
+	return nil
+}
+
+func (t *Task) inTree() error          { return t.host.node.inTree(t) }
+func (t *Task) demandable() error      { return t.host.demandable(t) }
+func (t *Task) checkReferences() error { return checkReferences(t.Envelope) }
+func (t *Task) checkPayload() error {
+	return t.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
+}
