@@ -26,7 +26,7 @@ func (l *lane) mayMove(o *order, t *Task) error {
 		return nil
 	}
 	if h, _, _ := t.readHanded(); h != nil {
-		return envelope.Errorf(envelope.CodeDenied, "the task was handed on to this agent, which answers for another one: such a run moves within the mesh only")
+		return envelope.Errorf(envelope.CodeDenied, "the task was delegated to this agent, which answers for another one: such a run moves within the mesh only")
 	}
 	if o.from == l.host.Entity || slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.from) }) {
 		if remoteTo(o.To) {
@@ -136,7 +136,7 @@ func (l *lane) abortStored(c *state.Checkpoint, o *order) (status string, kick b
 		return "", false, envelope.Errorf(envelope.CodeNotFound, "the run is not being moved")
 	}
 	if m.Migration.Away() {
-		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip.Text(m.Migration.Target, 128))
+		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's answer brings it back", clip.Text(m.Migration.Target, 128))
 	}
 	if c.Doc.Status == aaif.RunMigrating {
 		c.Doc.Status = c.After()

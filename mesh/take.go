@@ -282,7 +282,7 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 		return border(err)
 	}
 	if t.Requires.HumanApproval {
-		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
+		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: tasks cannot be approved on this worker")
 	}
 	if intents.Reserved(t.Envelope.Intent) {
 		return envelope.Errorf(envelope.CodeIntentReserved, "intent %s is answered on the live lane only", t.Envelope.Intent)
