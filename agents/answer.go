@@ -81,7 +81,7 @@ func (l *loop) answer(ctx context.Context, task *mesh.Task, r *run) error {
 	r.repaired = true
 	r.messages = append(r.messages, model.User("This answer cannot be used: "+problem+"\nAnswer again, with nothing but the JSON object."))
 	r.phase = phaseModel
-	return r.write(ctx, state.Step{Kind: state.StepAnswer, Detail: "cannot be used; asked to mend it"}, r.save)
+	return r.write(ctx, state.Step{Kind: state.StepAnswer, Detail: "cannot be used; asked to correct it"}, r.save)
 }
 
 // payload makes a model's answer a result's payload, or returns what is wrong

@@ -181,7 +181,7 @@ func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool
 	var missing *secret.Error
 	switch {
 	case errors.As(failure.Err, &missing): // for the operator to repair, not for the model
-		words, why = "a tool's credential could not be had", missing
+		words, why = "a tool's credential could not be read", missing
 	case failure.Kind == tool.ErrRefused: // for the operator, too
 		words, why = "a tool's call was refused", failure.Err
 	case failure.Kind == tool.ErrInvalidArguments: // the message may quote them

@@ -164,7 +164,7 @@ func (l *loop) takeOver(ctx context.Context, task *mesh.Task, r *run, system str
 	}
 	r.rewrite, r.taskFirst, r.phase = true, true, phaseModel
 	if err := (&model.Request{Messages: r.messages}).Validate(); err != nil {
-		return false, envelope.Errorf(envelope.CodeInputSchema, "the conversation that came along is none that a model can be asked: %v", err)
+		return false, envelope.Errorf(envelope.CodeInputSchema, "the conversation that came along is not valid for a model: %v", err)
 	}
 	return true, nil
 }

@@ -430,7 +430,7 @@ func TestAProgramHandsItsTaskOn(t *testing.T) {
 	}
 	// A member that is not read would be lost.
 	got := do(`{"to":"agent.billing","text":"mine","intend":"x"}`)
-	const want = `the agent's program handed the task on with "intend", "text", which nobody reads: there are to, reason, intent and payload, and what the receiver is to have belongs into the payload`
+	const want = `the agent's program delegated the task with "intend", "text", which is not read: the members are to, reason, intent and payload, and the receiver's data belongs into the payload`
 	if got.err == nil || got.err.Code != envelope.CodeAgent || got.err.Message != want {
 		t.Errorf("got %v, %s", got.err, got.payload)
 	}

@@ -42,7 +42,7 @@ func (a *Agent) Accept(node *mesh.Node) error {
 		err = a.acceptLive("")
 	case !d.There():
 		async, limit, negotiated := a.Async, a.MeshConcurrency, a.Negotiation
-		err = a.acceptLive(", until the durable lane is there")
+		err = a.acceptLive(", until the durable lane is available")
 		a.Async, a.MeshConcurrency, a.Negotiation = async, limit, negotiated
 	}
 	if err != nil {

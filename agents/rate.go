@@ -23,7 +23,7 @@ type Counters interface {
 
 // ErrNoCounters is the error of [Counters] whose mesh stores no counters; each
 // process then counts for itself.
-var ErrNoCounters = errors.New("nobody counts for the whole mesh")
+var ErrNoCounters = errors.New("there are no counters for the whole mesh")
 
 // localCounters are the counters of one process. The counter of a minute's rate
 // is not used again after the minute.

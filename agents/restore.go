@@ -28,7 +28,7 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 	// Reject a conversation that no provider accepts here, where the error can
 	// name the wrong message, and not at the provider.
 	if err := (&model.Request{Messages: r.messages}).Validate(); err != nil {
-		return fmt.Errorf("read the run from its checkpoint: its conversation is none that a model can be asked: %v", err)
+		return fmt.Errorf("read the run from its checkpoint: its conversation is not valid for a model: %v", err)
 	}
 	if r.phase == phaseTools {
 		r.loadCalls(task, cp)
@@ -43,7 +43,7 @@ func (r *run) load(cp *state.Checkpoint) error {
 		return fmt.Errorf("read the run from its checkpoint: %w", err)
 	}
 	if own.Format > loopFormat {
-		return envelope.Errorf(envelope.CodeUnavailable, "the run was written down by a newer release than this worker's")
+		return envelope.Errorf(envelope.CodeUnavailable, "the run was stored by a newer release than this worker's")
 	}
 	r.phase, r.cut, r.repaired, r.toolsUsed = own.Phase, own.Cut, own.Repaired, own.ToolsUsed
 	r.learned, r.taskFirst, r.payload = own.Window, own.TaskFirst, own.Payload

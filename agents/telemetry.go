@@ -154,7 +154,7 @@ func handedTrace(ctx context.Context, e *envelope.Envelope) context.Context {
 // collector returns the providers for the collector that a document names. If
 // the operator does not permit it, collector adds a notice and reports false.
 func (a *Agent) collector(endpoint string, opts *Options) (trace.TracerProvider, metric.MeterProvider, bool) {
-	err := errors.New("the operator has allowed no collector but their own")
+	err := errors.New("the operator has allowed no collector but its own")
 	if opts.Telemetry.Endpoint != nil {
 		var tracer trace.TracerProvider
 		var meter metric.MeterProvider

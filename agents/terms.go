@@ -27,12 +27,12 @@ var delegated = []struct {
 	used    func(*aaif.Agent) bool
 	message string
 }{
-	{"/agent/constraints", func(a *aaif.Agent) bool { return len(a.Constraints) > 0 }, "what does the agent's work has to keep the constraints; this runtime cannot"},
+	{"/agent/constraints", func(a *aaif.Agent) bool { return len(a.Constraints) > 0 }, "the program or handler has to keep the constraints; this runtime cannot"},
 	{"/agent/model", func(a *aaif.Agent) bool { return a.Model != nil }, "the model is not used: something else does the agent's work"},
 	{"/agent/tools", func(a *aaif.Agent) bool { return len(a.Tools) > 0 }, "the tools are not offered: something else does the agent's work"},
-	{"/agent/io/format", func(a *aaif.Agent) bool { return a.IO != nil && a.IO.Format == aaif.IOMarkdown }, "what does the agent's work has to answer in Markdown; this runtime cannot"},
-	{"/agent/orchestration", leads, "the team is not led by this runtime: what does the agent's work has to call the others itself"},
-	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "what does the agent's work has to count its iterations; this runtime cannot"},
+	{"/agent/io/format", func(a *aaif.Agent) bool { return a.IO != nil && a.IO.Format == aaif.IOMarkdown }, "the program or handler has to answer in Markdown; this runtime cannot"},
+	{"/agent/orchestration", leads, "the team is not led by this runtime: the program or handler has to call the others itself"},
+	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "the program or handler has to count its iterations; this runtime cannot"},
 }
 
 // leads reports whether an agent has a team or delegates its work.

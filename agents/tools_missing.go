@@ -38,7 +38,7 @@ func (e *toolEntry) lacking(offered int, listed []listedTool, failed error) {
 	switch {
 	case offered > 0 || e.team: // the directory reports missing members of a team
 	case errors.Is(failed, outbound.ErrRefused), errors.Is(failed, outbound.ErrCredential), errors.Is(failed, tool.ErrRefused):
-		why = "its operator has not allowed it, or its credential cannot be had"
+		why = "its operator has not allowed it, or its credential cannot be read"
 	case errors.Is(failed, tool.ErrNotFound):
 		why = "its server has no such tool"
 	case failed != nil && mayPass(failed):

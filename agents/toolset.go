@@ -281,11 +281,11 @@ func (s *toolset) offer(ctx context.Context) (*offered, error) {
 		switch err := failed[i]; {
 		case err == nil, len(lists[i]) > 0:
 		case !mayPass(err):
-			e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
+			e.tell(s.log, "a tool is not available, and is not offered to the model", err)
 		case s.optional:
-			s.log.Warn("a run goes on without a tool that cannot be had", "tool", e.Name, "err", err)
+			s.log.Warn("a run goes on without a tool that is not available", "tool", e.Name, "err", err)
 		default:
-			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's tool %s cannot be had now: %w", e.Name, err)
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's tool %s is not available now: %w", e.Name, err)
 		}
 	}
 	return s.compose(lists, failed), nil
@@ -389,11 +389,11 @@ func (s *toolset) warm(ctx context.Context) error {
 		switch err := failed[i]; {
 		case err == nil || errors.Is(err, context.Canceled):
 		case mayPass(err):
-			e.tell(s.log, "a tool cannot be had yet", err)
+			e.tell(s.log, "a tool is not available yet", err)
 		case s.strict:
 			bad = append(bad, fmt.Errorf("%s: tool %s: %w", e.pointer, e.Name, err))
 		default:
-			e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
+			e.tell(s.log, "a tool is not available, and is not offered to the model", err)
 		}
 	}
 	s.compose(lists, failed)

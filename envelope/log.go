@@ -18,7 +18,7 @@ type LogRecord struct {
 	Others []Member
 }
 
-const mve5Message = "this is an MVE-5 log envelope (v, id, type, from, intent only); a full envelope is due here, and needs at least ts, to, corr, priority and payload too"
+const mve5Message = "this is an MVE-5 log envelope (v, id, type, from, intent only); a full envelope is required here, with at least ts, to, corr, priority and payload too"
 
 // logEnvelope reports whether the message has the five fields of MVE-5 and no other
 // required field: then it is a log record that was sent to an agent.
@@ -42,7 +42,7 @@ func ParseLog(data []byte) (*LogRecord, error) {
 	var bad problems
 	for _, f := range [...]field{fieldV, fieldID, fieldType, fieldFrom, fieldIntent} {
 		if p.seen&(1<<f) == 0 {
-			bad.add(f, RuleRequired, "is missing, and MVE-5 needs it")
+			bad.add(f, RuleRequired, "is missing and required by MVE-5")
 		}
 	}
 	const five = 1<<fieldV | 1<<fieldID | 1<<fieldType | 1<<fieldFrom | 1<<fieldIntent

@@ -427,12 +427,12 @@ func TestOptionsReportAllErrors(t *testing.T) {
 		Limits: map[string]jetstream.Limits{"aee_nothing": {}, "AEE_WORK": {MaxAge: time.Hour}, "AEE_SCHEDULE": {MaxBytes: 1}},
 	})
 	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT, aee_agents"
-	want := `"AEE_BUSS" is none of the mesh's streams and buckets: ` + names + `
+	want := `"AEE_BUSS" is not a stream or bucket of the mesh: ` + names + `
 entity "x": has no type: it must be <type>.<name>, like "agent.x"
 lease 1ms: must be a second or more
-limits of "aee_nothing": it is none of the mesh's streams and buckets: ` + names + `
-max_age of AEE_WORK: tasks that wait for longer would be dropped, and nobody would hear of it
-max_bytes of AEE_SCHEDULE: beyond it the oldest tasks would be dropped, and nobody would hear of it
+limits of "aee_nothing": it is not a stream or bucket of the mesh: ` + names + `
+max_age of AEE_WORK: tasks that wait for longer would be dropped without notice
+max_bytes of AEE_SCHEDULE: beyond it the oldest tasks would be dropped without notice
 replicas 2: must be 1, 3 or 5`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -459,8 +459,8 @@ func TestPlanTellsOfLimitsThatDropTasks(t *testing.T) {
 		}
 	}
 	want := []string{
-		"update AEE_WORK: duplicate_window 1m0s, should be 2m0s; max_age 1h0m0s, should be no limit (its operator's: tasks beyond it are dropped, and nobody hears of it)",
-		"none AEE_SCHEDULE: max_bytes 1048576, should be no limit (its operator's: tasks beyond it are dropped, and nobody hears of it); max_msgs 10, should be no limit (its operator's: tasks beyond it are dropped, and nobody hears of it)",
+		"update AEE_WORK: duplicate_window 1m0s, should be 2m0s; max_age 1h0m0s, should be no limit (its operator's: tasks beyond it are dropped without notice)",
+		"none AEE_SCHEDULE: max_bytes 1048576, should be no limit (its operator's: tasks beyond it are dropped without notice); max_msgs 10, should be no limit (its operator's: tasks beyond it are dropped without notice)",
 	}
 	if got := words(apply(t, js, jetstream.Options{Only: only})); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

@@ -48,7 +48,7 @@ func NewClock(js natsjs.JetStream, m subject.Map) *Clock {
 				return time.Time{}, explain(js.Conn(), err, "ask the server's time")
 			}
 			if answer.Time.IsZero() {
-				return time.Time{}, fmt.Errorf("ask the server's time: %s tells none: %w", name, ErrUnavailable)
+				return time.Time{}, fmt.Errorf("ask the server's time: %s has none: %w", name, ErrUnavailable)
 			}
 			return answer.Time, nil
 		},

@@ -218,7 +218,7 @@ func (c *Change) dropping(have, want natsjs.StreamConfig) {
 	if want.Retention != natsjs.WorkQueuePolicy {
 		return
 	}
-	const kept = "its operator's: tasks beyond it are dropped, and nobody hears of it"
+	const kept = "its operator's: tasks beyond it are dropped without notice"
 	if have.MaxAge > 0 {
 		c.differ("max_age", have.MaxAge.String(), "no limit", kept)
 	}

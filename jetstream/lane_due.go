@@ -75,11 +75,11 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 		from := d.Header.Get(headerScheduler)
 		switch err := q.endSchedule(ctx, from); {
 		case errors.Is(err, ErrDenied): // it is dropped each time it comes
-			return fmt.Errorf("%w: its schedule repeats, and an operator has to take it away: nats stream purge %s --subject %s", errNotDue, q.waiting(), from)
+			return fmt.Errorf("%w: its schedule repeats, and an operator has to remove it: nats stream purge %s --subject %s", errNotDue, q.waiting(), from)
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("%w: its schedule repeats, and was taken away", errNotDue)
+		return fmt.Errorf("%w: its schedule repeats, and was removed", errNotDue)
 	}
 	// The subject of the schedule contains the entity and the id. The server sets this
 	// header, and refuses it from publishers. A schedule may target any subject of the

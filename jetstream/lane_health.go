@@ -96,7 +96,7 @@ func (l *Lane) Health() LaneHealth {
 		h.Parts = append(h.Parts, p)
 	}
 	if len(missing) > 0 {
-		h.Reason += "; not there either: " + strings.Join(missing, ", ")
+		h.Reason += "; also missing: " + strings.Join(missing, ", ")
 	}
 	switch all := len(l.sources); {
 	case states[LaneWorking] == all:

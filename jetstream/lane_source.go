@@ -129,7 +129,7 @@ func (r *laneRun) ask(s *source, n int, waits bool) {
 
 // errNoResponders: no server handles requests. The consumer or its stream is gone, or has
 // no leader, or JetStream is off.
-var errNoResponders = fmt.Errorf("nobody serves requests for tasks: %w", nats.ErrNoResponders)
+var errNoResponders = fmt.Errorf("no server answers requests for tasks: %w", nats.ErrNoResponders)
 
 // status handles the server's status messages about a request.
 func (r *laneRun) status(msg *nats.Msg) {

@@ -83,20 +83,20 @@ func (o Options) Validate() error {
 	}
 	for _, name := range o.Only {
 		if _, known := specs[name]; !known {
-			bad("%q is none of the mesh's streams and buckets: %s", name, strings.Join(names, ", "))
+			bad("%q is not a stream or bucket of the mesh: %s", name, strings.Join(names, ", "))
 		}
 	}
 	for name, l := range o.Limits {
 		spec, known := specs[name]
 		if !known {
-			bad("limits of %q: it is none of the mesh's streams and buckets: %s", name, strings.Join(names, ", "))
+			bad("limits of %q: it is not a stream or bucket of the mesh: %s", name, strings.Join(names, ", "))
 			continue
 		}
 		if spec.Config.Retention == natsjs.WorkQueuePolicy && l.MaxAge > 0 {
-			bad("max_age of %s: tasks that wait for longer would be dropped, and nobody would hear of it", name)
+			bad("max_age of %s: tasks that wait for longer would be dropped without notice", name)
 		}
 		if spec.Config.Retention == natsjs.WorkQueuePolicy && spec.Config.Discard == natsjs.DiscardOld && l.MaxBytes > 0 {
-			bad("max_bytes of %s: beyond it the oldest tasks would be dropped, and nobody would hear of it", name)
+			bad("max_bytes of %s: beyond it the oldest tasks would be dropped without notice", name)
 		}
 	}
 	for _, e := range o.Entities {

@@ -114,7 +114,7 @@ func leaveNewer(changes []Change) {
 	for i := range changes {
 		if a := changes[i].Action; a == ActionCreate || a == ActionUpdate {
 			changes[i].Action = ActionNewer
-			changes[i].Differences = []Difference{{Field: "topology", Have: "newer", Want: strconv.Itoa(TopologyVersion), Kept: "a newer aeemesh looks after this mesh"}}
+			changes[i].Differences = []Difference{{Field: "topology", Have: "newer", Want: strconv.Itoa(TopologyVersion), Kept: "a newer aeemesh manages this mesh"}}
 		}
 	}
 }

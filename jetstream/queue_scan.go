@@ -161,7 +161,7 @@ func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Mess
 	return Message{}, refusal(answer)
 }
 
-var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)
+var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` corrects that", ErrUnavailable)
 
 // noDirect returns why no server answers a direct get.
 func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {

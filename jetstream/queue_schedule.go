@@ -164,7 +164,7 @@ func (q *Queue) readScheduled(msg Message) (Scheduled, error) {
 	}
 	to, err := q.m.Parse(msg.Header.Get(headerScheduleTarget))
 	if err != nil || to.Kind != subject.Due {
-		return Scheduled{}, fmt.Errorf("delayed task %s: its target %q is none of ours", msg.Subject, msg.Header.Get(headerScheduleTarget))
+		return Scheduled{}, fmt.Errorf("delayed task %s: its target %q is no subject of this mesh", msg.Subject, msg.Header.Get(headerScheduleTarget))
 	}
 	due, err := time.Parse(time.RFC3339, strings.TrimPrefix(msg.Header.Get(headerSchedule), "@at "))
 	if err != nil {

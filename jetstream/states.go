@@ -205,7 +205,7 @@ func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []b
 				return 0, fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
 			}
 		case errors.Is(err, state.ErrNotFound) && prev > 0:
-			return 0, fmt.Errorf("put run %s over revision %d: %w: it is gone", id.Run, prev, state.ErrChanged)
+			return 0, fmt.Errorf("put run %s over revision %d: %w: it was deleted", id.Run, prev, state.ErrChanged)
 		case err == nil, errors.Is(err, state.ErrNotFound):
 			// The first message may still be under way. Both expect the same revision, so
 			// only one of them can be stored.

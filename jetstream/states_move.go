@@ -35,7 +35,7 @@ func (s *States) moveObjects(ctx context.Context) error {
 		}
 		for _, filter := range []string{m.Subject, s.chunks() + o.Name[strings.LastIndexByte(o.Name, '/')+1:]} {
 			if err := request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": filter}, nil); err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-				return explain(s.js.Conn(), err, "take the old object %s away", o.Name)
+				return explain(s.js.Conn(), err, "delete the old object %s", o.Name)
 			}
 		}
 	}

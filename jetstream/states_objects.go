@@ -31,7 +31,7 @@ func (s *States) inline() int {
 }
 
 // errObjectGone: a record refers to an object that does not exist.
-var errObjectGone = errors.New("its object is gone")
+var errObjectGone = errors.New("its object was not found")
 
 // putObject stores the document of a message as an object, and replaces it in the message
 // by a reference. Each object has a random name, so writers cannot overwrite each

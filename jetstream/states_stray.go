@@ -18,7 +18,7 @@ import (
 // then it fails with [ErrUnavailable] until another user has restored the record.
 func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message, error) {
 	fail := func(err error) (Message, error) {
-		return Message{}, fmt.Errorf("%w: %w; `aeemesh janitor` puts back what was there", ErrUnavailable, err)
+		return Message{}, fmt.Errorf("%w: %w; `aeemesh janitor` restores it", ErrUnavailable, err)
 	}
 	if s.fenced.Load() {
 		return fail(errStray)
@@ -56,7 +56,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message,
 		}
 		seq = now.Seq
 	}
-	return fail(errors.New("something writes to it again and again"))
+	return fail(errors.New("another client keeps writing to it"))
 }
 
 // Restore restores all records that strays cover, and returns how many there were. It

@@ -216,7 +216,7 @@ func (s *States) purge(ctx context.Context, runs []stateMessage) error {
 				err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": m.Subject, "seq": m.Seq + 1}, nil)
 				if err != nil {
 					mu.Lock()
-					failed = explain(s.js.Conn(), err, "take run %s of %s away", m.id.Run, m.id.Entity)
+					failed = explain(s.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
 					mu.Unlock()
 				}
 			}
@@ -282,7 +282,7 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 		return fmt.Errorf("compact run: %w", err)
 	}
 	err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
-	return explain(s.js.Conn(), err, "forget older revisions of run %s of %s", id.Run, id.Entity)
+	return explain(s.js.Conn(), err, "delete older revisions of run %s of %s", id.Run, id.Entity)
 }
 
 // collect deletes objects that no stored revision refers to, and returns how many.

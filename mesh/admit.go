@@ -209,7 +209,7 @@ func (t *Task) delegated() error {
 
 func (t *Task) unapproved() error {
 	if t.Requires.HumanApproval {
-		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
+		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: tasks cannot be approved on this worker")
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (h *host) join() (end func()) {
 
 // awaited is what is told of a lane that is not there yet.
 func (l *lane) awaited() laneStatus {
-	s := laneStatus{State: string(LaneWaiting), Reason: "its streams are not there yet"}
+	s := laneStatus{State: string(LaneWaiting), Reason: "its streams do not exist yet"}
 	if l.cfg.Lacks != nil {
 		if err := l.cfg.Lacks(); err != nil {
 			s.Reason = err.Error()

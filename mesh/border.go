@@ -22,7 +22,7 @@ func begun(err error) error {
 		if !errors.Is(err, nats.ErrNoResponders) {
 			return err
 		}
-		e = envelope.Errorf(envelope.CodeNoResponders, "something that the agent needs does not answer")
+		e = envelope.Errorf(envelope.CodeNoResponders, "a service that the agent needs does not answer")
 	case e.Code == envelope.CodeNoResponders:
 	case e.FromPeer() && (e.Code == envelope.CodeBusy || e.Code == envelope.CodeRateLimited || e.Code == envelope.CodeDraining):
 	default:
@@ -55,7 +55,7 @@ func border(err error) *envelope.Error {
 	case errors.As(err, &payload):
 		return envelope.Errorf(envelope.CodeInputSchema, "%s", payload.Error()).WithCause(err)
 	case errors.Is(err, intents.ErrUnknownIntent):
-		return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know the intent; aee.capability.list tells which it knows").WithCause(err)
+		return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know the intent; aee.capability.list lists those that it knows").WithCause(err)
 	case errors.Is(err, jetstream.ErrTooLarge):
 		return envelope.Errorf(envelope.CodeTooLarge, "what is to be stored is larger than a message may be").WithCause(err)
 	case away(err): // before the timeouts and missing responders that may be in it

@@ -70,7 +70,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	}
 	err = sendError(task, err)
 	if isCode(err, envelope.CodeTimeout) && !t.callBegun(task) {
-		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task when its time was over: no worker is there, or all places are taken, maybe by those that wait for this one", task.To).WithCause(err)
+		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task when its time was over: it has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
 	t.giveUp(state.Call{ID: task.ID, To: task.To})
 	return err

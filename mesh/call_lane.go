@@ -39,7 +39,7 @@ func (t *Task) hasLane(ctx context.Context, c *Call) bool {
 	}
 	durable, err := t.lookForLane(ctx, c.To)
 	if err != nil {
-		t.host.log.Warn("lane not known, the live one is taken", "to", c.To, "err", err)
+		t.host.log.Warn("lane not known, the live lane is used", "to", c.To, "err", err)
 	}
 	return durable
 }

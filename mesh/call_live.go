@@ -24,7 +24,7 @@ const warnWaiting = 6
 
 // errLane ends a live call that waited for a worker and found that the other has
 // a durable lane now.
-var errLane = errors.New("the other one takes tasks over the durable lane")
+var errLane = errors.New("the other agent takes tasks over the durable lane")
 
 // callLive sends a call over the live lane, again where nothing was done.
 func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
@@ -72,7 +72,7 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 			return err
 		case problem.Code == envelope.CodeNoResponders && t.run != nil && !c.Impatient:
 			if try == warnWaiting {
-				t.host.log.Warn("a durable task waits: nobody serves whom it calls", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", c.To)
+				t.host.log.Warn("a durable task waits: the agent that it calls has no worker", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", c.To)
 			}
 			switch stop := t.awaitWorker(ctx, c, pause); {
 			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):

@@ -12,7 +12,7 @@ import (
 
 // errCalleeWaits ends the waiting for a call whose callee itself waits for
 // somebody, maybe for days.
-var errCalleeWaits = errors.New("the run of the call waits for somebody")
+var errCalleeWaits = errors.New("the run of the call waits for an answer")
 
 // calleeLooks are the pauses between two looks at the run of a call, in leases:
 // the first, and the longest.

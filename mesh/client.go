@@ -278,7 +278,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 				nameless = answer
 				n.replies.Hasten(x, time.Now().Add(doubt))
 			}
-			n.log.Debug("stray answer passed over", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
+			n.log.Debug("stray answer ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
 			seen--
 			continue
 		}

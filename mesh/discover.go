@@ -140,7 +140,7 @@ func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping,
 		return pong, took, err
 	}
 	if err := json.Unmarshal(msg.Data, &pong); err != nil || pong.Metadata[MetaEntity] != entity || pong.ID != id {
-		return pong, took, envelope.Errorf(envelope.CodeInvalidEnvelope, "what answers is not instance %s of %s", id, entity)
+		return pong, took, envelope.Errorf(envelope.CodeInvalidEnvelope, "another process answers than instance %s of %s", id, entity)
 	}
 	return pong, took, nil
 }

@@ -220,7 +220,7 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 func confirms(v state.Verdict, c *state.Checkpoint, issuers []string) error {
 	m := c.Mesh.Migration
 	if m == nil || m.ID != v.Handoff || m.Target != v.Target {
-		return fmt.Errorf("%w: the word is about another move than this run's", state.ErrTokenState)
+		return fmt.Errorf("%w: the verdict is about another move than this run's", state.ErrTokenState)
 	}
 	if v.Issuer == c.Mesh.Entity {
 		return nil

@@ -41,7 +41,7 @@ type HandOff struct {
 
 // errHandedOff is in the chain of what [Task.HandOff] returns when the task ends
 // here and somebody else answers it.
-var errHandedOff = errors.New("the task is handed on")
+var errHandedOff = errors.New("the task is delegated")
 
 // handover is a hand-over that was prepared: it happens when the handler returns it.
 type handover struct {
@@ -52,7 +52,7 @@ type handover struct {
 	id     string    // of the receiver's task
 }
 
-func (o *handover) Error() string { return "the task is handed on to " + o.To }
+func (o *handover) Error() string { return "the task is delegated to " + o.To }
 func (o *handover) Unwrap() error { return errHandedOff }
 
 // IsHandedOff reports whether an error is that of a task that ends here because
@@ -115,10 +115,10 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 // mayHandOff refuses what leads nowhere, or in a circle.
 func (t *Task) mayHandOff(o *handover) error {
 	if err := subject.ValidateEntity(o.To); err != nil {
-		return envelope.Errorf(envelope.CodeInternal, "hand-over: %w", err)
+		return envelope.Errorf(envelope.CodeInternal, "delegation: %w", err)
 	}
 	if subject.EntityType(o.To) == subject.TypeBus {
-		return envelope.Errorf(envelope.CodeInternal, "hand-over to %s: nobody answers there", o.To)
+		return envelope.Errorf(envelope.CodeInternal, "delegation to %s: no worker answers there", o.To)
 	}
 	if o.Payload == nil {
 		o.Payload = t.Envelope.Payload
@@ -135,10 +135,10 @@ func (t *Task) mayHandOff(o *handover) error {
 	}
 	chain := append(t.Chain(), t.host.Entity)
 	if slices.Contains(chain, o.To) {
-		return envelope.Errorf(envelope.CodeTreeLimit, "the task would come back to %s, which has handed it on already (%s)", o.To, chainText(chain))
+		return envelope.Errorf(envelope.CodeTreeLimit, "the task would come back to %s, which has delegated it already (%s)", o.To, chainText(chain))
 	}
 	if limit := t.host.node.cfg.MaxHandoffs; len(chain) > limit {
-		return envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, which is the limit (%s)", run.Times(limit), chainText(chain))
+		return envelope.Errorf(envelope.CodeTreeLimit, "the task was delegated %s, which is the limit (%s)", run.Times(limit), chainText(chain))
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 	case t.ask || t.ownWord:
 		return false, speaks, nil
 	case t.run == nil && !there:
-		return false, false, envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
+		return false, false, envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
 	case t.run == nil || there && !silent && !speaks || slices.Contains(says, intents.ExtDurable):
 		return speaks, speaks, nil
 	}
@@ -186,7 +186,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 	// may be handed on while none of its workers is there.
 	durable, err := t.lookForLane(ctx, o.To)
 	if err == nil && !durable && !there {
-		err = envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
+		err = envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
 	}
 	return durable, durable || speaks, err
 }
@@ -399,7 +399,7 @@ func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header,
 		return nil, nil, outputError(err)
 	}
 	if limit := int(t.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(body) > limit {
-		return nil, nil, envelope.Errorf(envelope.CodeTooLarge, "hand-over: the task has %d bytes, a message takes %d", len(body), limit)
+		return nil, nil, envelope.Errorf(envelope.CodeTooLarge, "delegation: the task has %d bytes, a message takes %d", len(body), limit)
 	}
 	return body, header, nil
 }

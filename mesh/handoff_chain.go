@@ -138,7 +138,7 @@ func readChain(chain []string) ([]*envelope.Envelope, error) {
 			return nil, badHanded("link %d is from %s, and %s had the task", i+1, clip.Text(e.From, 128), clip.Text(links[before].To, 128))
 		}
 		if slices.ContainsFunc(links[:i], func(l *envelope.Envelope) bool { return l.From == e.To }) || e.From == e.To {
-			return nil, envelope.Errorf(envelope.CodeTreeLimit, "the task has come back to %s, which had handed it on", clip.Text(e.To, 128))
+			return nil, envelope.Errorf(envelope.CodeTreeLimit, "the task has come back to %s, which had delegated it", clip.Text(e.To, 128))
 		}
 		links[i] = e
 	}
@@ -162,7 +162,7 @@ func readLink(text string) (*envelope.Envelope, link, error) {
 		return nil, l, fmt.Errorf("it is no event of intent %s", intents.TaskHanded)
 	}
 	if err := json.Unmarshal(e.Payload, &l); err != nil || l.Task == "" || l.Caller == "" || e.ReplyTo != l.Task {
-		return nil, l, errors.New("it does not say which task was handed on")
+		return nil, l, errors.New("it does not say which task was delegated")
 	}
 	return e, l, nil
 }
@@ -212,7 +212,7 @@ func (n *Node) checkHanded(t *Task) (h *handed, forbidden bool, err error) {
 		return nil, false, err
 	}
 	if len(h.links) > n.cfg.MaxHandoffs {
-		return h, false, envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, the limit is %d", run.Times(len(h.links)), n.cfg.MaxHandoffs)
+		return h, false, envelope.Errorf(envelope.CodeTreeLimit, "the task was delegated %s, the limit is %d", run.Times(len(h.links)), n.cfg.MaxHandoffs)
 	}
 	return h, false, nil
 }

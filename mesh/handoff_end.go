@@ -88,7 +88,7 @@ func (l *lane) queueHanded(r *Run) error {
 	c := r.cp.Load()
 	e, err := envelope.Parse(c.Mesh.Handed.Task)
 	if err != nil {
-		return fmt.Errorf("the task that was handed on, in the run's record: %w", err)
+		return fmt.Errorf("the delegated task, in the run's record: %w", err)
 	}
 	t := r.task
 	body, header, err := t.encodeFor(e)
@@ -177,7 +177,7 @@ func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, sig
 			(t.from == env.From || env.From == h.Entity) && (signed || t.keyID == "")
 	}) {
 		if err := h.sendCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
-			h.log.Warn("cancel not sent on", "to", one.to, "id", one.id, "err", err)
+			h.log.Warn("cancel not passed on", "to", one.to, "id", one.id, "err", err)
 			continue
 		}
 		found = true

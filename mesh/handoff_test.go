@@ -172,7 +172,7 @@ func TestPingPongIsRefused(t *testing.T) {
 				_, _, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
 			}
 			var problem *envelope.Error
-			if !errors.As(err, &problem) || problem.Code != envelope.CodeTreeLimit || problem.Message != "the task would come back to agent.a, which has handed it on already (agent.a → agent.b)" {
+			if !errors.As(err, &problem) || problem.Code != envelope.CodeTreeLimit || problem.Message != "the task would come back to agent.a, which has delegated it already (agent.a → agent.b)" {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -187,7 +187,7 @@ func TestAChainHasALimit(t *testing.T) {
 	}
 	_, err := r.node(mesh.Config{}).Send(ctxFor(t), newTask("agent.n0", "x.y.z", `{}`), mesh.SendOptions{})
 	equal(t, "code", codeOf(err), envelope.CodeTreeLimit)
-	if err == nil || !strings.Contains(err.Error(), "handed on 2 times") {
+	if err == nil || !strings.Contains(err.Error(), "delegated 2 times") {
 		t.Error(err)
 	}
 }

@@ -116,7 +116,7 @@ func (l *lane) hear() {
 	ctx, cancel := context.WithTimeout(l.ctx, openPatience)
 	defer cancel()
 	if err := l.queue.Open(ctx); err != nil {
-		l.host.log.Info("the durable lane is not there yet", "err", err)
+		l.host.log.Info("the durable lane is not available yet", "err", err)
 	}
 }
 
@@ -199,7 +199,7 @@ func (l *lane) giveUp(t *Task, cause error) {
 			ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
 			defer cancel()
 			if err := r.release(ctx); err != nil && !errors.Is(err, ErrLost) {
-				l.host.log.Warn("run not handed on", "run", r.id.Run, "err", err)
+				l.host.log.Warn("run not released", "run", r.id.Run, "err", err)
 			}
 		}
 		if r.end == nil {
@@ -306,7 +306,7 @@ func (l *lane) ack(h *hold) {
 // nak gives a message back.
 func (l *lane) nak(h *hold, delay time.Duration) {
 	if err := h.Nak(delay); err != nil {
-		l.host.log.Debug("task not given back", "seq", h.Seq, "err", err)
+		l.host.log.Debug("task not requeued", "seq", h.Seq, "err", err)
 	}
 	l.release(h)
 }

@@ -331,9 +331,9 @@ func TestTypedHandler(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{"n":21}`)
 	same(t, r.request(task), task.Reply(envelope.TypeResult, json.RawMessage(`{"double":42}`)))
 	for payload, want := range map[string]string{
-		`{"n":"x"}`:        "the payload does not fit what the agent takes: n cannot be a string",
-		`{"n":1.5}`:        "the payload does not fit what the agent takes: n cannot be number 1.5",
-		`{"list":{"a":1}}`: "the payload does not fit what the agent takes: list cannot be an object",
+		`{"n":"x"}`:        "the payload does not fit the agent's input: n cannot be a string",
+		`{"n":1.5}`:        "the payload does not fit the agent's input: n cannot be number 1.5",
+		`{"list":{"a":1}}`: "the payload does not fit the agent's input: list cannot be an object",
 	} {
 		task := newTask(reviewer, "code.review", payload)
 		same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeInputSchema, "%s", want)))

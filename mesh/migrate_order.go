@@ -27,7 +27,7 @@ func (l *lane) mayMove(o *order, t *Task) error {
 		return nil
 	}
 	if h, _, _ := t.readHanded(); h != nil {
-		return envelope.Errorf(envelope.CodeDenied, "the task was handed on to this agent, which answers for another one: such a run moves within the mesh only")
+		return envelope.Errorf(envelope.CodeDenied, "the task was delegated to this agent, which answers for another one: such a run moves within the mesh only")
 	}
 	if o.From == l.host.Entity || slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.From) }) {
 		if run.Remote(o.To) {

@@ -96,13 +96,13 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	}
 	switch {
 	case len(o.Text) > noteText:
-		return envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that nobody has begun %d are kept", len(o.Text), noteText)
+		return envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that has not begun at most %d are kept", len(o.Text), noteText)
 	case own >= maxNotedOf:
 		return envelope.Errorf(envelope.CodeDenied, "%d commands of %s wait for this task already", maxNotedOf, clip.Text(o.From, 128))
 	case len(c.Mesh.Noted) >= maxNoted:
 		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
 	case !l.notes.room(now):
-		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that nobody has begun", maxNotes, l.host.Entity).WithBackoff(notePause)
+		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that have not begun", maxNotes, l.host.Entity).WithBackoff(notePause)
 	}
 	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.Envelope, Intent: o.Intent, From: o.From, KeyID: o.keyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, At: now})
 	c.Mesh.Step = state.Step{Kind: noteKind[o.Intent], Detail: "noted for " + o.Who()}

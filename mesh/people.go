@@ -20,7 +20,7 @@ type stored struct {
 	at  time.Time
 }
 
-var errNoInbox = envelope.Errorf(envelope.CodeUnavailable, "people's inboxes are not kept here: that needs JetStream and stream AEE_HUMAN")
+var errNoInbox = envelope.Errorf(envelope.CodeUnavailable, "there are no inboxes for people here: they need JetStream and stream AEE_HUMAN")
 
 // post puts an envelope of the agent's into a person's inbox, signed, and returns
 // when it was stored.

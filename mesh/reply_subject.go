@@ -32,7 +32,7 @@ func (h *host) fromInboxes(handle nats.MsgHandler) nats.MsgHandler {
 		h.counts.dropped.Add(1)
 		h.node.tel.refused(h, "reply_subject")
 		h.counts.noInbox.Do(func() {
-			h.log.Warn("messages dropped that are to be answered on no inbox; this is the first", "subject", clip.Text(msg.Subject, 128), "reply", clip.Text(msg.Reply, 128))
+			h.log.Warn("messages dropped whose reply subject is no inbox; this is the first", "subject", clip.Text(msg.Subject, 128), "reply", clip.Text(msg.Reply, 128))
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 		case intents.Reserved(intent):
 			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip.Text(intent, 128))
 		case h.RefuseUnknown:
-			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", clip.Text(intent, 128))
+			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list lists those that it knows", clip.Text(intent, 128))
 		case h.DefaultIntent == "":
 			return nil
 		}
@@ -290,7 +290,7 @@ func (h *host) overdue(now time.Time, late []*Task) {
 	for _, t := range late {
 		err := deadlineError(t)
 		if waiting[t] && t.hop() {
-			err.Message += ": it was not begun, all places for tasks of " + h.Entity + " were taken, maybe by those that wait for this one"
+			err.Message += ": it was not begun, all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
 		}
 		h.end(t, err)
 	}

@@ -95,7 +95,7 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 	}
 	history, err := l.cfg.States.History(ctx, newest.ID)
 	if errors.Is(err, jetstream.ErrDenied) {
-		return 0, fmt.Errorf("%w: others have written to it again and again", ErrLost)
+		return 0, fmt.Errorf("%w: other clients keep writing to it", ErrLost)
 	}
 	for _, rec := range history {
 		if bytes.Equal(rec.Data, data) {

@@ -145,7 +145,7 @@ func (s *served) maySee(entity string) error {
 	sealed := s.sealed[entity]
 	s.mu.Unlock()
 	if sealed && s.codec(entity).Seal == nil {
-		return fmt.Errorf("%w: the runs of %s are stored %w here, and the key is not at hand", state.ErrUnknownAgent, entity, state.ErrSealed)
+		return fmt.Errorf("%w: the runs of %s are stored %w here, and this process does not have the key", state.ErrUnknownAgent, entity, state.ErrSealed)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestSignaturesAreCheckedAndRefusalsRaiseAnAlert(t *testing.T) {
 			{"requires changed", false, func(e *envelope.Envelope) { good.Sign(e); e.Requires = json.RawMessage(`{"timeout_ms":5}`) }, envelope.CodeSigInvalid, `the signature by key "good" does not verify`},
 			{"unknown kid", false, func(e *envelope.Envelope) { stranger.Sign(e) }, envelope.CodeKeyUnknown, `key "stranger" is not known here`},
 			{"foreign from", false, func(e *envelope.Envelope) { foreign.Sign(e) }, envelope.CodeFromDenied, `key "foreign" may not speak for this from`},
-			{"string sig", false, func(e *envelope.Envelope) { e.Sig = json.RawMessage(`"c2ln"`) }, envelope.CodeSigUncheckable, "sig is a string, which nobody here can check; an object with alg, kid and value is due"},
+			{"string sig", false, func(e *envelope.Envelope) { e.Sig = json.RawMessage(`"c2ln"`) }, envelope.CodeSigUncheckable, "sig is a string, which cannot be verified here; it must be an object with alg, kid and value"},
 			{"unknown alg", false, func(e *envelope.Envelope) { e.Sig = json.RawMessage(`{"alg":"none","kid":"good","value":""}`) }, envelope.CodeSigUncheckable, "sig.alg must be ed25519 or HS256 here"},
 			{"half a sig", false, func(e *envelope.Envelope) { e.Sig = json.RawMessage(`{"kid":"good"}`) }, envelope.CodeSigInvalid, "sig must be an object with the strings alg, kid and value"},
 			{"expired", false, func(e *envelope.Envelope) { old.Sign(e) }, envelope.CodeKeyInvalid, ""},

@@ -327,7 +327,7 @@ func (s *slots) renew() {
 
 func (s *slots) lost(slot *heldSlot, why error) {
 	lease := s.lane.cfg.Slots.Lease()
-	gone := envelope.Errorf(envelope.CodeUnavailable, "JetStream was away for too long: the task's slot (runtime.concurrency) could not be renewed within its lease of %v", lease).WithCause(why)
+	gone := envelope.Errorf(envelope.CodeUnavailable, "JetStream was unreachable for too long: the task's slot (runtime.concurrency) could not be renewed within its lease of %v", lease).WithCause(why)
 	if errors.Is(why, jetstream.ErrChanged) {
 		gone = envelope.Errorf(envelope.CodeUnavailable, "the task's slot (runtime.concurrency) has ended: its lease of %v was over before it could be renewed", lease).WithCause(why)
 	}

@@ -140,7 +140,7 @@ func (l *lane) compacts() {
 		}
 		l.tel.filled(swept.Used)
 		if swept.Runs > 0 {
-			l.host.log.Info("runs taken away that had ended", "runs", swept.Runs, "objects", swept.Objects)
+			l.host.log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
 		}
 	}
 }

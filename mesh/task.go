@@ -66,7 +66,7 @@ func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 func misfit(err error) *envelope.Error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes").WithCause(err)
+		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input").WithCause(err)
 	}
 	field, value := wrong.Field, wrong.Value
 	if field == "" {
@@ -78,7 +78,7 @@ func misfit(err error) *envelope.Error {
 	case "string", "number", "bool":
 		value = "a " + value
 	}
-	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %s cannot be %s", clip.Text(field, 128), clip.Text(value, 128)).WithCause(err)
+	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input: %s cannot be %s", clip.Text(field, 128), clip.Text(value, 128)).WithCause(err)
 }
 
 // Task is one task that an agent works on.

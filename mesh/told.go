@@ -232,7 +232,7 @@ func (d *told) keep(c *state.Checkpoint) {
 	if d.gap { // the next owner would not see it
 		d.again = d.text
 		if err := d.anew(); err != nil {
-			d.r.lane.host.log.Warn("text not taken back", "run", d.r.id.Run, "err", err)
+			d.r.lane.host.log.Warn("text not withdrawn", "run", d.r.id.Run, "err", err)
 		}
 	}
 	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
@@ -280,7 +280,7 @@ func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
 	entity, taskID := r.task.answered()
 	for msg, err := range l.cfg.Replies.Read(ctx, entity, taskID, 0) {
 		if err != nil {
-			return fmt.Errorf("read what run %s has told: %w", r.id.Run, err)
+			return fmt.Errorf("read the stream of run %s: %w", r.id.Run, err)
 		}
 		e, _, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
 		if err != nil || e.Type != envelope.TypeStream || e.From != l.host.Entity {

@@ -69,7 +69,7 @@ func (w *waits) tend() {
 			if err := w.look(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
 				look, pause = time.Time{}, 100*time.Millisecond
 			} else {
-				w.l.host.log.Debug("runs that wait are not known yet", "err", err)
+				w.l.host.log.Debug("waiting runs not listed yet", "err", err)
 				look, pause = time.Now().Add(pause), min(2*pause, 10*time.Second)
 			}
 		}
@@ -126,7 +126,7 @@ func (w *waits) rouse(run string) {
 	if err == nil || w.l.ctx.Err() != nil {
 		return
 	}
-	w.l.host.log.Warn("run that waits not looked at", "run", run, "err", err)
+	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
 	if w.l.passing(err) {
 		w.miss()
 	}
@@ -195,7 +195,7 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		}
 		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.heard(id) })
 		if err != nil {
-			w.l.host.log.Debug("answers are not listened for", "run", id, "err", err)
+			w.l.host.log.Debug("answers not subscribed to", "run", id, "err", err)
 			continue // the sweep looks
 		}
 		s.subs = append(s.subs, sub)

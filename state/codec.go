@@ -34,12 +34,12 @@ var (
 	// it was sealed with another key of the same id.
 	ErrForged = errors.New("the seal is broken")
 	// ErrClear: the document is not sealed, and the codec accepts only sealed ones.
-	ErrClear = errors.New("not sealed, where only sealed documents count")
+	ErrClear = errors.New("not sealed, and only sealed documents are accepted")
 	// ErrReplaced: the record is sealed, but was not written for this run or this
 	// revision: an older record, or that of another run, was stored in its place.
-	ErrReplaced = errors.New("another record was put in the place of this one")
+	ErrReplaced = errors.New("another record replaced this one")
 	// ErrElsewhere: the record only refers to the document, see [Refer].
-	ErrElsewhere = errors.New("the document is kept elsewhere")
+	ErrElsewhere = errors.New("the document is stored elsewhere")
 	// ErrTooLarge: the document is larger than the codec's limit.
 	ErrTooLarge = errors.New("too large")
 )

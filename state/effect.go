@@ -132,7 +132,7 @@ func (c *Checkpoint) settleError(call string) error {
 	case len(unknown) == 0:
 		return fmt.Errorf("call %s %w: no call of the run has an unknown outcome", clip.Text(call, 80), ErrSettle)
 	}
-	return fmt.Errorf("call %s %w: the run has no such call; unknown is what became of %s", clip.Text(call, 80), ErrSettle, clip.Text(strings.Join(unknown, ", "), 80))
+	return fmt.Errorf("call %s %w: the run has no such call; calls with an unknown outcome: %s", clip.Text(call, 80), ErrSettle, clip.Text(strings.Join(unknown, ", "), 80))
 }
 
 func settledWords(what, reason, by string) string {

@@ -321,7 +321,7 @@ func TestSettle(t *testing.T) {
 	for _, tt := range []struct {
 		call, outcome, result, want string
 	}{
-		{"z", "done", "", "call z cannot be settled: the run has no such call; unknown is what became of a, b"},
+		{"z", "done", "", "call z cannot be settled: the run has no such call; calls with an unknown outcome: a, b"},
 		{"c", "done", "", "call c cannot be settled: it is done"},
 		{"a", "maybe", "", `call a cannot be settled as "maybe": want done, failed or repeat`},
 		{"a", "done", "{", "call a cannot be settled: the result is not valid JSON"},

@@ -150,11 +150,11 @@ func (k *Keyring) open(p *parsed) ([]byte, error) {
 		aead = k.keys[s.Key]
 	}
 	if aead == nil {
-		return nil, fmt.Errorf("%w with key %q, which is not at hand", ErrSealed, clip.Text(s.Key, 80))
+		return nil, fmt.Errorf("%w with key %q, which this process does not have", ErrSealed, clip.Text(s.Key, 80))
 	}
 	nonce, err := base64.StdEncoding.Strict().DecodeString(s.Nonce)
 	if err != nil || len(nonce) != aead.NonceSize() {
-		return nil, fmt.Errorf("%w: its nonce is none", ErrForged)
+		return nil, fmt.Errorf("%w: its nonce is invalid", ErrForged)
 	}
 	text, err := base64.StdEncoding.Strict().DecodeString(s.Text)
 	if err != nil {
@@ -180,7 +180,7 @@ func (p *parsed) authenticated() ([]byte, error) {
 	}
 	at, ok := memberSpan(q.text, q.mesh, "sealed")
 	if !ok {
-		return nil, fmt.Errorf("%w: it is not where it must be", ErrForged)
+		return nil, fmt.Errorf("%w: its member sealed was not found", ErrForged)
 	}
 	// A member's span begins with its comma and its name.
 	value := at

@@ -238,12 +238,12 @@ var insteads = []struct{ path, text string }{
 	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: tool calls cannot be approved"},
 	{"/agent/compliance/audit_log", "the audit log is not honoured yet: none is kept"},
 	{"/agent/compliance/data_residency", "data residency is not honoured yet: models are not chosen by region"},
-	{"/agent/compliance/pii_handling", "this handling of personal data is not honoured yet: nothing is looked for in what passes"},
+	{"/agent/compliance/pii_handling", "this handling of personal data is not honoured yet: messages are not searched for it"},
 	{"/agent/compliance", "this control is not honoured yet"},
 	{"/agent/io/mode", "a list of inputs is not taken apart: each task is one input"},
-	{"/agent/tools/*/endpoint", "a function has no endpoint: what the operator names is called"},
+	{"/agent/tools/*/endpoint", "a function has no endpoint: the operator's function is called"},
 	{"/agent/tools/*/auth", "a function is sent no credential: it has its own"},
-	{"/provenance/signature", "signatures of documents are not honoured yet: nobody checks it"},
+	{"/provenance/signature", "signatures of documents are not honoured yet: they are not checked"},
 }
 
 // instead is the message that a path is not honoured, with what happens

@@ -42,7 +42,7 @@ func (l *linter) model(a *Agent) {
 			"provider_id has no effect: provider is %q", m.Provider)
 	}
 	if m.Provider != "" && m.Preferred == "" {
-		l.warn("/agent/model", RuleIncomplete, "give preferred", "which model of the provider is not said")
+		l.warn("/agent/model", RuleIncomplete, "give preferred", "the model of the provider is not named")
 	}
 	if m.Provider == ProviderCustom && m.ProviderID != string(ProviderCustom) && slices.Contains(Providers(), Provider(m.ProviderID)) {
 		l.warn("/agent/model/provider_id", RuleRegistry, fmt.Sprintf("write provider %q", m.ProviderID), "%q is a standard provider", m.ProviderID)
@@ -106,7 +106,7 @@ func (l *linter) tools(tools []Tool) {
 		if t.Auth != nil {
 			l.auth(at+"/auth", t.Auth)
 			if t.Auth.Type == AuthOAuth2 && t.Auth.TokenURL == "" && t.EffectiveProtocol() == ProtocolHTTP { // for other protocols the server may publish the URL
-				l.warn(at+"/auth", RuleIncomplete, "give token_url", "auth type oauth2 has nobody to ask for a token")
+				l.warn(at+"/auth", RuleIncomplete, "give token_url", "auth type oauth2 has no token endpoint")
 			}
 		}
 	}

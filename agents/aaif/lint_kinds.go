@@ -26,7 +26,7 @@ func (l *linter) state(s *State) {
 		l.time("/approval_request/requested_at", r.RequestedAt)
 		l.time("/approval_request/timeout_at", r.TimeoutAt)
 		if s.Status != RunAwaitingApproval {
-			l.warn("/approval_request", RuleIgnoredField, "", "nobody is asked: the status is %s", s.Status)
+			l.warn("/approval_request", RuleIgnoredField, "", "no approval is asked for: the status is %s", s.Status)
 		}
 	} else if s.Status == RunAwaitingApproval {
 		l.warn("", RuleIncomplete, "give approval_request", "the run waits for an approval that it does not describe")

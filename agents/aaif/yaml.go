@@ -66,7 +66,7 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 	defer func() {
 		// The parser is a third party's, and the text may be hostile.
 		if r := recover(); r != nil {
-			p := errorf("", RuleSyntax, "not YAML: the parser gave up")
+			p := errorf("", RuleSyntax, "not YAML: the parser failed")
 			text, problem = nil, &p
 		}
 	}()

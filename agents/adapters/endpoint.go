@@ -71,9 +71,9 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	case name == string(aaif.ProviderCustom): // the configuration has no provider of this name
 		return e, notices, fmt.Errorf("%s: custom has no base_url or provider_id here: name a provider of models.providers", at)
 	case name == string(aaif.ProviderAzureOpenAI):
-		return e, notices, fmt.Errorf("%s: azure_openai has no endpoint that everybody has: set models.providers.azure_openai.base_url, or AZURE_OPENAI_ENDPOINT", at)
+		return e, notices, fmt.Errorf("%s: azure_openai has no common endpoint: set models.providers.azure_openai.base_url, or AZURE_OPENAI_ENDPOINT", at)
 	case !registered:
-		return e, notices, fmt.Errorf("%s: nobody says where the provider %s is: give its base_url, in the document or in models.providers.%s", at, name, name)
+		return e, notices, fmt.Errorf("%s: the endpoint of provider %s is not known: give its base_url, in the document or in models.providers.%s", at, name, name)
 	}
 	more, err := s.credential(&e, k, at, own, stranger, opts)
 	return e, append(notices, more...), err

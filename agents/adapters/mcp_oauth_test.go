@@ -115,7 +115,7 @@ func TestMCPAuthorizationIsHeldToThePolicy(t *testing.T) {
 	a := newAuthorized(t, ``)
 	set := newSet(t, `{"secrets": {"env": ["CLIENT"]}, "mcp_servers": {"wiki": {"url": "`+a.url+`/mcp", "auth": {"type": "oauth2", "env_var": "CLIENT"}}}}`, env("CLIENT", "me:s3cret"))
 	err := callHello(t, set, &aaif.Tool{Name: "hello", Protocol: aaif.ProtocolMCP, Endpoint: "mcp://wiki/hello"})
-	if err == nil || !strings.Contains(err.Error(), "its credential cannot be had") || a.grants.Load() != 0 {
+	if err == nil || !strings.Contains(err.Error(), "its credential cannot be read") || a.grants.Load() != 0 {
 		t.Errorf("%v, asked for %d times", err, a.grants.Load())
 	}
 }

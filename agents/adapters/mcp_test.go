@@ -114,7 +114,7 @@ mcp_servers:
 		{"mcp://bare/hello", token, ""},
 		{"mcp://socket/hello", token, ""},
 		{"mcp://bare/hello", nil, "refuses the credentials"},
-		{"mcp://empty/hello", nil, "its credential cannot be had"},
+		{"mcp://empty/hello", nil, "its credential cannot be read"},
 		{"mcp://bare/hello", &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "BARE_TOKEN"}, "refuses the credentials"},
 		{"mcp://bare/hello", &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "OTHER_TOKEN"}, "OTHER_TOKEN"},
 		{open + "/mcp#hello", nil, ""},

@@ -144,7 +144,7 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 	case m == nil || m.Provider == "" && m.BaseURL == "":
 		return nil, nil, errors.New("/agent/model: the document names no model provider: give the worker a program (--exec), " + offline)
 	case m.Preferred == "":
-		return nil, nil, errors.New("/agent/model/preferred: which model of the provider is not said")
+		return nil, nil, errors.New("/agent/model/preferred: the model of the provider is not named")
 	}
 	first := nameOf(m)
 	if first == builtin.ProviderID {

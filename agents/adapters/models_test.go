@@ -266,7 +266,7 @@ func TestRoutesThatCannotBeUsed(t *testing.T) {
 		"no provider":           {`"preferred": "m"`, agents.Options{}, "--exec"},
 		"builtin what":          {`"provider": "custom", "provider_id": "builtin", "preferred": "gpt"`, agents.Options{}, `"echo" or "script"`},
 		"all routes": {`"provider": "openai", "preferred": "m", "fallbacks": [{"provider": "anthropic", "model": "c"}, {"provider": "nobody", "model": "n"}]`, agents.Options{},
-			"/agent/model/fallbacks/1: nobody says"},
+			"/agent/model/fallbacks/1: the endpoint of provider"},
 		"window too small": {`"provider": "ollama", "preferred": "m", "min_context_tokens": 9000`, agents.Options{ContextTokens: 8000}, "8000 tokens"},
 		"window unknown":   {`"provider": "ollama", "preferred": "m", "min_context_tokens": 9000`, agents.Options{}, "not known"},
 	} {

@@ -24,7 +24,7 @@ func (p Programs) check() error {
 	}
 	for i, e := range p.Env {
 		if !strings.Contains(e, "=") && secret.MeshOwn(e) {
-			return fmt.Errorf("/programs/env/%d: %s may let a process into the mesh, and is not handed on; a program that is to have a key of its own gets it as NAME=value", i, e)
+			return fmt.Errorf("/programs/env/%d: %s may let a process into the mesh, and is not copied; give a program a key of its own as NAME=value", i, e)
 		}
 	}
 	return nil

@@ -305,7 +305,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			return m, err
 		}
 		if time.Now().After(long) {
-			w.log.Warn("a step waits: nobody answers for whom it is for", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "ref", p.Ref, "err", err)
+			w.log.Warn("a step waits: its agent has no worker", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "ref", p.Ref, "err", err)
 			long = until
 		}
 		if w.run != nil && isClosed(w.run.Asked()) { // to pause, or to be transferred
@@ -334,7 +334,7 @@ func (w *work) choose(key string, p *Participant, m Member) {
 // noReceiver is the error of a member for which no receiver was found.
 func noReceiver(p *Participant, err error) *envelope.Error {
 	if errors.Is(err, ErrNobody) {
-		return envelope.Errorf(envelope.CodeNoResponders, "nobody answers for %s: %v", p.Ref, err)
+		return envelope.Errorf(envelope.CodeNoResponders, "no worker answers for %s: %v", p.Ref, err)
 	}
 	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)
 }

@@ -12,9 +12,9 @@ import (
 var (
 	// ErrUnknown: the reference cannot be resolved now or later: it has no
 	// known form, or its definition cannot be read.
-	ErrUnknown = errors.New("nobody is known by this reference")
+	ErrUnknown = errors.New("no agent is known by this reference")
 	// ErrNobody: the reference is valid, but no agent answers for it now.
-	ErrNobody = errors.New("nobody answers for this reference now")
+	ErrNobody = errors.New("no worker answers for this reference now")
 )
 
 // Directory resolves the reference of a subagent (AAIF,

@@ -133,7 +133,7 @@ func (h *Handoffs) Again(ctx context.Context, task *mesh.Task, rule int, at Mome
 			}
 		}
 	}
-	return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was about to be handed on by rule %d, which is not there any more", rule)
+	return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was about to be delegated by rule %d, which no longer exists", rule)
 }
 
 // due returns the first rule that holds.
@@ -180,9 +180,9 @@ func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, ErrUnknown):
-		return nil, envelope.Errorf(envelope.CodeNotFound, "handoff: nobody is known as %s: %w", clip(r.target, 128), err)
+		return nil, envelope.Errorf(envelope.CodeNotFound, "handoff: no agent is known as %s: %w", clip(r.target, 128), err)
 	default:
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "handoff: %s is not there for now: %w", clip(r.target, 128), err)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "handoff: %s has no worker for now: %w", clip(r.target, 128), err)
 	}
 	if h.opts.Span != nil {
 		var end func(error)

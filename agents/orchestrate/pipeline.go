@@ -54,7 +54,7 @@ func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []e
 	if ok, err := w.holds(ctx, who, input); err != nil {
 		return Outcome{}, err
 	} else if !ok {
-		w.log.Debug("a step is passed over: its condition does not hold", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", alias)
+		w.log.Debug("a step is skipped: its condition does not hold", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", alias)
 		return Outcome{Slot: slot, Alias: alias, Output: slices.Clone(input), Skipped: true}, nil
 	}
 	key := fmt.Sprintf("step/%d", slot)

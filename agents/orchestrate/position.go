@@ -81,7 +81,7 @@ func (w *work) begin() error {
 		return fmt.Errorf("read the team's position from the run's checkpoint: %w", err)
 	}
 	if was.Format > positionFormat {
-		return envelope.Errorf(envelope.CodeUnavailable, "the run was written down by a newer release than this worker's")
+		return envelope.Errorf(envelope.CodeUnavailable, "the run was stored by a newer release than this worker's")
 	}
 	if was.Pattern != w.pos.Pattern || !slices.Equal(was.Steps, w.pos.Steps) {
 		return envelope.Errorf(envelope.CodeInternal, "the run cannot go on: the agent's team was changed while it waited (it was a %s, now it is a %s, or its steps are others)", was.Pattern, w.pos.Pattern)

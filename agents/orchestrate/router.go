@@ -33,7 +33,7 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 	}
 	who := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == w.pos.Routed })
 	if who < 0 {
-		return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was routed to %s, who is no subagent any more", w.pos.Routed)
+		return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was routed to %s, which is no longer a subagent", w.pos.Routed)
 	}
 	o := w.ended(0)
 	if o == nil {

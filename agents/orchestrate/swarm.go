@@ -105,7 +105,7 @@ func (s *swarm) casting(ctx context.Context) error {
 		s.cast.Asked = []string{s.plan.Members[s.plan.Fallback].Alias}
 	}
 	if s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0 && s.mind == nil {
-		return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has nobody who scores: no subagent has the role evaluator, and the agent has no model")
+		return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has no evaluator: no subagent has the role evaluator, and the agent has no model")
 	}
 	s.keepCast()
 	return nil
@@ -167,7 +167,7 @@ func (s *swarm) keepCast() {
 func (s *swarm) place(alias string) (int, error) {
 	i := slices.IndexFunc(s.plan.Members, func(p Participant) bool { return p.Alias == alias })
 	if i < 0 {
-		return 0, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no subagent any more", alias)
+		return 0, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no longer a subagent", alias)
 	}
 	return i, nil
 }

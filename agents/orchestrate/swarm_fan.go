@@ -14,7 +14,7 @@ import (
 
 // The causes with which running asks of a fan-out are cancelled.
 var (
-	errEnough = errors.New("what was needed is there")
+	errEnough = errors.New("enough members have answered")
 	errTooFew = errors.New("too few can still succeed")
 	errLate   = errors.New("the time of the swarm's members is over")
 )

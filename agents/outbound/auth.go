@@ -25,7 +25,7 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 		return next, nil
 	}
 	if o.Endpoint == nil {
-		return nil, fmt.Errorf("auth %s: without an endpoint there is nobody to send a credential to", o.Auth.Type)
+		return nil, fmt.Errorf("auth %s: a credential needs an endpoint", o.Auth.Type)
 	}
 	if o.Auth.EnvVar == "" && o.Auth.VaultRef == nil {
 		return nil, fmt.Errorf("auth %s: neither env_var nor vault_ref says where the credential is", o.Auth.Type)
@@ -55,7 +55,7 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 		return own(&putting{next: next, credential: c, put: s.sign}), nil
 	case aaif.AuthMTLS:
 		if scheme := o.Endpoint.Scheme; scheme != "https" && scheme != "wss" {
-			return nil, fmt.Errorf("auth mtls needs https: nobody asks for a certificate at a %s endpoint", clip.Text(scheme, 200))
+			return nil, fmt.Errorf("auth mtls needs https: the endpoint is %s", clip.Text(scheme, 200))
 		}
 		if p == nil {
 			return next, nil // that client refuses every request

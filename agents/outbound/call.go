@@ -171,7 +171,7 @@ func (a Access) failure(ctx context.Context, err error) error {
 	case errors.Is(err, ErrTooLarge):
 		f.Reason, f.Message = ReasonTooLarge, "the answer is larger than allowed"
 	case errors.Is(err, ErrCredential):
-		f.Reason, f.Message = ReasonCredential, "its credential could not be had; the call was not made"
+		f.Reason, f.Message = ReasonCredential, "its credential could not be read; the call was not made"
 	case errors.As(err, &dns):
 		f.Reason, f.Message = ReasonUnreachable, "the host is not known; the call was not made"
 	case errors.As(err, &untrusted):

@@ -75,7 +75,7 @@ func (p *Policy) oauth2(next http.RoundTripper, o Options, c credential) (*clien
 		t.find = func(ctx context.Context, refused *http.Response) (Grant, error) {
 			g, err := o.Discover(ctx, refused, client)
 			if err != nil {
-				return g, fmt.Errorf("%w: where a token is had cannot be found out: %w", ErrCredential, Cause(err))
+				return g, fmt.Errorf("%w: the token endpoint cannot be found: %w", ErrCredential, Cause(err))
 			}
 			u, err := p.Check(g.TokenURL)
 			if err != nil {

@@ -48,7 +48,7 @@ func newSigner(o Options, c credential) (*signer, error) {
 		s.region = region
 	}
 	if !awsWord.MatchString(s.service) || !awsWord.MatchString(s.region) {
-		return nil, errors.New(`auth aws_sigv4: the host does not tell service and region: give scopes ["service=…", "region=…"]`)
+		return nil, errors.New(`auth aws_sigv4: the host does not name service and region: give scopes ["service=…", "region=…"]`)
 	}
 	s.v4 = v4.NewSigner(func(opts *v4.SignerOptions) { opts.DisableURIPathEscaping = s.service == "s3" })
 	return s, nil

@@ -31,7 +31,7 @@ type outcome struct {
 type handsOn struct{ mesh.HandOff }
 
 func (h *handsOn) Error() string {
-	return "the agent's program hands the task on to " + clip.Text(h.To, 128)
+	return "the agent's program delegates the task to " + clip.Text(h.To, 128)
 }
 
 // errUnderWay refuses a second live task with the same id. A durable one waits
@@ -83,7 +83,7 @@ func (x *process) linger(id string, f *flight) {
 	f.giveUp = time.AfterFunc(x.p.cfg.Linger, func() {
 		if x.leave(id, f) {
 			x.p.counts.overrun.Add(1)
-			x.p.notes.warn("program still owes an answer to a task that has ended", "id", id)
+			x.p.notes.warn("program has not answered a task that has ended", "id", id)
 		}
 	})
 }
@@ -118,11 +118,11 @@ func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, e
 // other tasks linger. until is the latest time at which a place becomes free.
 type noPlace struct{ until time.Time }
 
-func (n *noPlace) Error() string { return "the program still owes answers" }
+func (n *noPlace) Error() string { return "the program has not answered tasks that have ended" }
 
 // refusal is the error for a sender, which should retry later.
 func (n *noPlace) refusal() *envelope.Error {
-	busy := envelope.Errorf(envelope.CodeBusy, "the agent's program still owes answers to tasks that have ended; it was not given this one")
+	busy := envelope.Errorf(envelope.CodeBusy, "the agent's program has not answered tasks that have ended; it was not given this one")
 	return busy.WithBackoff(max(time.Until(n.until), time.Millisecond))
 }
 

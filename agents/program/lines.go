@@ -90,7 +90,7 @@ func (x *process) take(line []byte) {
 	}
 	typ, legal := a.kind()
 	if !legal {
-		x.malformed("its type is none of stream, result, error and handoff")
+		x.malformed("its type is not stream, result, error or handoff")
 	}
 	isObject := a.Payload.Kind() == '{'
 	if typ == envelope.TypeStream && !isObject {
@@ -118,7 +118,7 @@ func (x *process) take(line []byte) {
 	x.answered.Store(true)
 	switch {
 	case !legal:
-		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a type that is none of stream, result, error and handoff")}
+		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a type that is not stream, result, error or handoff")}
 	case !isObject:
 		x.malformed("its payload is no object")
 		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered without a payload object")}
@@ -157,10 +157,10 @@ func delegation(payload stdjson.RawMessage) error {
 		Rest map[string]jsontext.Value `json:",embed"`
 	}
 	if err := json.Unmarshal(payload, &said); err != nil || said.To == "" || said.Payload != nil && said.Payload.Kind() != '{' {
-		return envelope.Errorf(envelope.CodeAgent, "the agent's program handed the task on without saying to whom, or with a payload that is no object")
+		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task without saying to whom, or with a payload that is no object")
 	}
 	if len(said.Rest) > 0 {
-		return envelope.Errorf(envelope.CodeAgent, "the agent's program handed the task on with %s, which nobody reads: there are to, reason, intent and payload, and what the receiver is to have belongs into the payload",
+		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task with %s, which is not read: the members are to, reason, intent and payload, and the receiver's data belongs into the payload",
 			namesText(slices.Sorted(maps.Keys(said.Rest))))
 	}
 	return &handsOn{mesh.HandOff{To: said.To, Reason: said.Reason, Intent: said.Intent, Payload: stdjson.RawMessage(said.Payload)}}

@@ -118,7 +118,7 @@ func (r *Record) Validate() error {
 	case subject.ValidateEntity(r.Entity) != nil:
 		bad = append(bad, subject.ValidateEntity(r.Entity))
 	case t == subject.TypeBus || t == subject.TypeHuman:
-		note("entity %q: nobody hosts an agent under it", r.Entity)
+		note("entity %q: no agent is hosted under it", r.Entity)
 	}
 	if r.AgentID != "" {
 		if err := validName(r.AgentID); err != nil {

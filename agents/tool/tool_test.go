@@ -123,7 +123,7 @@ func TestGuardChecksArgumentsBeforeTheToolSeesThem(t *testing.T) {
 	g := guard(t, fake, tool.Options{MaxArgs: 100})
 	for args, want := range map[string]string{
 		`{}`:                             `(root): lacks the property "path" (required)`,
-		`{"path":"","n":6}`:              `/path: has 0 characters, 1 at least are due (minLength); /n: must be at most 5 (maximum)`,
+		`{"path":"","n":6}`:              `/path: has 0 characters, at least 1 are required (minLength); /n: must be at most 5 (maximum)`,
 		`{"path":"x","y":1}`:             `/y: is no property that is allowed here`,
 		`"rm -rf /"`:                     `want a JSON object`,
 		`[]`:                             `want a JSON object`,

@@ -81,7 +81,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	if errors.Is(lacking, jetstream.ErrNoLane) {
 		level = slog.LevelInfo // so that the operator sees it
 	}
-	a.log.Log(ctx, level, "live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
+	a.log.Log(ctx, level, "live tasks only, until the durable lane is available (--durable off means that, --durable on insists on both)",
 		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
 	var seen *lateSeen
 	window := cfg.ReplayWindow
@@ -94,7 +94,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		if seen != nil {
 			seen.look(ctx, a, js, m, window)
 		}
-		a.log.Warn("the durable lane is there: durable tasks are taken from now on")
+		a.log.Warn("the durable lane is available: durable tasks are taken from now on")
 	})
 	d.Ready, d.Lacks = await.Ready(), await.Lacks
 	return nil

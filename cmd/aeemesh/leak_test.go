@@ -286,7 +286,7 @@ func TestNoSecretLeaks(t *testing.T) {
 			t.Errorf("the tools' answers are not in %q: is the test looking there?", where)
 		}
 	}
-	if log := h.texts["log"].String(); !strings.Contains(log, "a tool's call failed") || !strings.Contains(log, "credential could not be had") {
+	if log := h.texts["log"].String(); !strings.Contains(log, "a tool's call failed") || !strings.Contains(log, "credential could not be read") {
 		t.Errorf("the log says little:\n%s", log)
 	}
 	for where, text := range h.texts {

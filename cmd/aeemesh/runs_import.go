@@ -161,7 +161,7 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 		}
 		for _, i := range found {
 			if i.Info.Metadata[mesh.MetaSealed] != "" {
-				return importFailed(fmt.Errorf("the runs of %s are stored %w here, and the key is not at hand", c.Mesh.Entity, state.ErrSealed))
+				return importFailed(fmt.Errorf("the runs of %s are stored %w here, and this process does not have the key", c.Mesh.Entity, state.ErrSealed))
 			}
 		}
 	}

@@ -264,7 +264,7 @@ func limitText(field, value string) string {
 // tellVersions prints the old and the new version of the topology.
 func (a *app) tellVersions(t tally) {
 	if t.newer > 0 {
-		a.term.warn("a newer aeemesh looks after this mesh; this one leaves it alone")
+		a.term.warn("a newer aeemesh manages this mesh; this one leaves it alone")
 		return
 	}
 	if t.from == 0 || t.from == jetstream.TopologyVersion {

@@ -159,7 +159,7 @@ func readSeed(dir, kid string) (*Signer, error) {
 	}
 	defer clear(text)
 	if runtime.GOOS != "windows" && mode.Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("key file %s has mode %04o, so others can read it; take a new key, or if nobody has read it: chmod 600 %s", path, mode.Perm(), path)
+		return nil, fmt.Errorf("key file %s has mode %04o, so others can read it; make a new key, or if it was not read: chmod 600 %s", path, mode.Perm(), path)
 	}
 	s, err := parseSeed(kid, text)
 	if err != nil {

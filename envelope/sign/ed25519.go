@@ -74,7 +74,7 @@ func newPublicKey(key ed25519.PublicKey) (*publicKey, error) {
 	// group, which include the identity.
 	identity := edwards25519.NewIdentityPoint()
 	if A.Equal(identity) == 1 || new(edwards25519.Point).VarTimeDoubleScalarBaseMult(minusOne, A, edwards25519.NewScalar()).Equal(&k.minus) != 1 {
-		return nil, errors.New("ed25519 public key is not in the prime-order group: no honest key is")
+		return nil, errors.New("ed25519 public key is not in the prime-order group, as every valid key is")
 	}
 	return k, nil
 }

@@ -57,7 +57,7 @@ func CheckPattern(pattern string) error {
 
 func checkPatterns(patterns []string) (bad []error) {
 	if len(patterns) == 0 {
-		return []error{errors.New(`no from pattern, so the key could speak for nobody; ">" stands for everybody`)}
+		return []error{errors.New(`a key needs a from pattern; ">" allows every entity`)}
 	}
 	if len(patterns) > maxPatterns {
 		return []error{fmt.Errorf("%d from patterns, the limit is %d", len(patterns), maxPatterns)}

@@ -52,7 +52,7 @@ func (s *signature) parse(raw json.RawMessage) *envelope.Error {
 		return envelope.Errorf(envelope.CodeSigInvalid, "sig is larger than %d bytes", maxSig)
 	}
 	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' {
-		return envelope.Errorf(envelope.CodeSigUncheckable, "sig is a string, which nobody here can check; an object with alg, kid and value is due")
+		return envelope.Errorf(envelope.CodeSigUncheckable, "sig is a string, which cannot be verified here; it must be an object with alg, kid and value")
 	}
 	alg, kid, value, ok := ownLayout(raw)
 	if !ok {

@@ -46,7 +46,7 @@ func ParseMode(s string) (Mode, error) {
 	case "off":
 		return Off, nil
 	}
-	return 0, fmt.Errorf("signature mode %q is none of off, verify-if-present and required", s)
+	return 0, fmt.Errorf("signature mode %q: must be off, verify-if-present or required", s)
 }
 
 // MarshalText is [Mode.String].

@@ -197,11 +197,11 @@ func (e *eval) checkString(r *rule, at int32) bool {
 		n := utf8.RuneCount(text)
 		if n < r.minLen {
 			ok = false
-			e.fail(at, "minLength", "has %d characters, %d at least are due", n, r.minLen)
+			e.fail(at, "minLength", "has %d characters, at least %d are required", n, r.minLen)
 		}
 		if r.maxLen >= 0 && n > r.maxLen {
 			ok = false
-			e.fail(at, "maxLength", "has %d characters, %d at most are allowed", n, r.maxLen)
+			e.fail(at, "maxLength", "has %d characters, at most %d are allowed", n, r.maxLen)
 		}
 	}
 	if r.pattern != nil {

@@ -325,7 +325,7 @@ func TestMessages(t *testing.T) {
 		`[]`:                                `[(root): must be object, not array (type)]`,
 		`{"kind":"b","n":11,"list":["",1]}`: `[/n: must be at most 10 (maximum) /list/1: must be string, not number (type)]`,
 		`{"kind":"a"}`:                      `[(root): fits none of the 3 alternatives (oneOf) (root): lacks the property "x" (required)]`,
-		`{"n":1.5,"x":1}`:                   `[(root): lacks the property "kind" (required) /n: must be integer, not a number with a fraction (type) (root): fits more than one alternative, exactly one is due (oneOf)]`,
+		`{"n":1.5,"x":1}`:                   `[(root): lacks the property "kind" (required) /n: must be integer, not a number with a fraction (type) (root): fits more than one alternative, exactly one must fit (oneOf)]`,
 	} {
 		if got := fmt.Sprint(invalid(t, s, doc).Problems); got != want {
 			t.Errorf("%s\n got %s\nwant %s", doc, got, want)

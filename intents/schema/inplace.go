@@ -116,7 +116,7 @@ func (e *eval) alternatives(keyword string, rules []*rule, at int32, marks seen,
 			}
 		}
 	case matched == 2 && exactlyOne:
-		e.fail(at, keyword, "fits more than one alternative, exactly one is due")
+		e.fail(at, keyword, "fits more than one alternative, exactly one must fit")
 	}
 	return matched
 }

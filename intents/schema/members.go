@@ -31,11 +31,11 @@ func (e *eval) checkNames(r *rule, at int32) bool {
 	ok := true
 	if int(v.count) < r.minProps {
 		ok = false
-		e.fail(at, "minProperties", "has %d properties, %d at least are due", v.count, r.minProps)
+		e.fail(at, "minProperties", "has %d properties, at least %d are required", v.count, r.minProps)
 	}
 	if r.maxProps >= 0 && int(v.count) > r.maxProps {
 		ok = false
-		e.fail(at, "maxProperties", "has %d properties, %d at most are allowed", v.count, r.maxProps)
+		e.fail(at, "maxProperties", "has %d properties, at most %d are allowed", v.count, r.maxProps)
 	}
 	for _, name := range r.required {
 		if e.spend(int(v.count)); e.member(v, name) == none {
@@ -117,11 +117,11 @@ func (e *eval) checkArray(r *rule, at int32, marks seen) bool {
 	ok := true
 	if int(v.count) < r.minItems {
 		ok = false
-		e.fail(at, "minItems", "has %d items, %d at least are due", v.count, r.minItems)
+		e.fail(at, "minItems", "has %d items, at least %d are required", v.count, r.minItems)
 	}
 	if r.maxItems >= 0 && int(v.count) > r.maxItems {
 		ok = false
-		e.fail(at, "maxItems", "has %d items, %d at most are allowed", v.count, r.maxItems)
+		e.fail(at, "maxItems", "has %d items, at most %d are allowed", v.count, r.maxItems)
 	}
 	if r.unique && v.count > 1 && !e.distinct(at) {
 		ok = false
@@ -169,11 +169,11 @@ func (e *eval) checkContains(r *rule, at int32, marks seen) bool {
 	}
 	if matched < r.minContains {
 		ok = false
-		e.fail(at, "contains", "has %d items of the kind that is due, %d at least must be there", matched, r.minContains)
+		e.fail(at, "contains", "has %d items of the required kind, at least %d are required", matched, r.minContains)
 	}
 	if r.maxContains >= 0 && matched > r.maxContains {
 		ok = false
-		e.fail(at, "maxContains", "has %d items of one kind, %d at most are allowed", matched, r.maxContains)
+		e.fail(at, "maxContains", "has %d items of one kind, at most %d are allowed", matched, r.maxContains)
 	}
 	return ok
 }

@@ -92,13 +92,13 @@ func (w *vetter) ref(at int32) {
 	}
 	if !strings.HasPrefix(fragment, "/") {
 		if !w.anchors[fragment] {
-			w.fail(at, "$ref", "refers to an $anchor that is not there")
+			w.fail(at, "$ref", "refers to an $anchor that does not exist")
 		}
 		return
 	}
 	target, ok := w.follow(fragment)
 	if !ok || !w.schemas[target] {
-		w.fail(at, "$ref", "refers to a place in this schema where no schema stands")
+		w.fail(at, "$ref", "refers to a place in this schema that holds no schema")
 	}
 }
 

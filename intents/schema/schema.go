@@ -88,7 +88,7 @@ const schemaURL = "mem:///schema"
 func compile(raw json.RawMessage) (s *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			s, err = nil, fmt.Errorf("the compiler gave up: %s", clip.Text(fmt.Sprint(r), 200))
+			s, err = nil, fmt.Errorf("the compiler failed: %s", clip.Text(fmt.Sprint(r), 200))
 		}
 	}()
 	c := jsonschema.NewCompiler()

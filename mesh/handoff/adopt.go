@@ -27,7 +27,7 @@ func Adopt(c *state.Checkpoint, entity, from string) error {
 		if a != nil && a.TriggerDescription != "" {
 			what += fmt.Sprintf(" (%.200q)", a.TriggerDescription)
 		}
-		return fmt.Errorf("%w: the run waits for %s, which nobody can give here", state.ErrInvalid, what)
+		return fmt.Errorf("%w: the run waits for %s, which cannot be given here", state.ErrInvalid, what)
 	}
 	if len(c.Doc.Conversation) == 0 {
 		return fmt.Errorf("%w: the document has no conversation, and nothing else in it says what the run was given", state.ErrInvalid)

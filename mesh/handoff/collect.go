@@ -44,7 +44,7 @@ func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error
 	}
 	if r.cfg.Tidy != nil {
 		if err := r.cfg.Tidy(ctx); err != nil {
-			failed = append(failed, fmt.Errorf("take away the documents of refused handoffs: %w", err))
+			failed = append(failed, fmt.Errorf("delete the documents of refused handoffs: %w", err))
 		}
 	}
 	return refused, started, errors.Join(failed...)

@@ -66,7 +66,7 @@ func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
 	}
 	var handed map[string]json.RawMessage
 	if json.Unmarshal(requires["handoff"], &handed) == nil && handed != nil {
-		return errors.New("it was handed on to this agent, which answers for another one: such a run moves within its mesh only")
+		return errors.New("it was delegated to this agent, which answers for another one: such a run moves within its mesh only")
 	}
 	if m.KeyID, err = r.signedBy(task, now); err != nil {
 		return err

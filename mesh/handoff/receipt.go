@@ -54,7 +54,7 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 			}
 		}
 	default:
-		return Receipt{}, fmt.Errorf("handoff %s is %s: there is no last word yet", id, m.Phase)
+		return Receipt{}, fmt.Errorf("handoff %s is %s: there is no verdict yet", id, m.Phase)
 	}
 	out.Outcome = v.Outcome
 	out.Verdict, err = v.Sign(s)

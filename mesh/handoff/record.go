@@ -66,7 +66,7 @@ func (r *Receiver) decode(rec state.Record) (*record, error) {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}
 	if m := c.Mesh.Migration; m == nil || m.ID != rec.ID.Run {
-		return nil, fmt.Errorf("record of handoff %.50q: it is none", rec.ID.Run)
+		return nil, fmt.Errorf("record of handoff %.50q: the run is not that of this handoff", rec.ID.Run)
 	}
 	return &record{id: rec.ID.Run, c: c, rev: rec.Revision}, nil
 }

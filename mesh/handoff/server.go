@@ -160,7 +160,7 @@ func (s *server) asked(action string, next func(http.ResponseWriter, *http.Reque
 			s.fail(w, err)
 			return
 		case h.migration().Issuer != req.Issuer:
-			s.answer(w, http.StatusForbidden, problem{Code: string(state.HandoffTokenKey), Message: "somebody else has brought this handoff"})
+			s.answer(w, http.StatusForbidden, problem{Code: string(state.HandoffTokenKey), Message: "another issuer has sent this handoff"})
 			return
 		}
 		next(w, r, req)

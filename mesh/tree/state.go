@@ -235,7 +235,7 @@ func orZero(u *Usage) *Usage {
 // say tells in words what is not known.
 func (t *Tree) say(b *Builder) {
 	if n := t.Tasks.Unknown; n > 0 {
-		t.Unknown = append(t.Unknown, fmt.Sprintf("nobody told the end of %s", tasks(n)))
+		t.Unknown = append(t.Unknown, fmt.Sprintf("the end of %s was not reported", tasks(n)))
 	}
 	if b.dropped > 0 {
 		t.Unknown = append(t.Unknown, fmt.Sprintf("there are more than %s: those beyond are left out", tasks(MaxTasks)))

@@ -117,7 +117,7 @@ func (n *Node) notes() []string {
 	case intents.ThenRetry:
 		add("tried again")
 	case intents.ThenFallback:
-		add("somebody else did it")
+		add("another one did it")
 	}
 	if n.Until != "" && n.State == Waiting {
 		add("until %s", clock(n.Until))

@@ -216,7 +216,7 @@ func commandAbort(c *state.Checkpoint, o *Order, now time.Time) (out Commanded, 
 		return out, envelope.Errorf(envelope.CodeNotFound, "the run is not being moved")
 	}
 	if m.Migration.Away() {
-		return out, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip.Text(m.Migration.Target, 128))
+		return out, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's answer brings it back", clip.Text(m.Migration.Target, 128))
 	}
 	why := "by " + o.Who()
 	if moving {

@@ -158,7 +158,7 @@ func (cfg *Config) base(p Provider) (*url.URL, error) {
 	text := cfg.BaseURL
 	if text == "" {
 		if text = p.BaseURL; text == "" {
-			return nil, fmt.Errorf("base_url: %s has no endpoint for everybody: it must be given", p.Name)
+			return nil, fmt.Errorf("base_url: %s has no common endpoint: it must be given", p.Name)
 		}
 	}
 	u, err := url.Parse(text)

@@ -53,7 +53,7 @@ func (v *View) checkThose(ctx context.Context, all []reference) []aaif.Problem {
 		}
 	}
 	if silent > 0 {
-		out = append(out, warn("/agent/orchestration", fmt.Sprintf("nobody answers for %d more references now", silent), ""))
+		out = append(out, warn("/agent/orchestration", fmt.Sprintf("no worker answers for %d more references now", silent), ""))
 	}
 	return out
 }
@@ -93,9 +93,9 @@ func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	}
 	hint := "live tasks for it fail until a worker serves it; durable ones wait"
 	if r.receives {
-		hint = "tasks that are handed over to it fail until a worker serves it; durable ones wait where it had a durable lane before"
+		hint = "tasks that are delegated to it fail until a worker serves it; durable ones wait where it had a durable lane before"
 	}
-	return warn(r.pointer, "nobody answers now for "+who, hint), true
+	return warn(r.pointer, "no worker answers now for "+who, hint), true
 }
 
 // problem returns why a reference does not resolve to a member.

@@ -92,7 +92,7 @@ func (v *View) file(ctx context.Context, ref, rest string) (orchestrate.Member, 
 		return def, fileFresh, err
 	})
 	if got.err != nil {
-		return orchestrate.Member{}, unknown(ref, "its definition cannot be had", "", got.err)
+		return orchestrate.Member{}, unknown(ref, "its definition cannot be fetched", "", got.err)
 	}
 	return v.dir.defined(ctx, ref, got.def)
 }
@@ -148,7 +148,7 @@ func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, er
 	case got.err != nil && passing(got.err):
 		return orchestrate.Member{}, noAgent(ref, "its definition cannot be fetched now", "", got.err)
 	case got.err != nil:
-		return orchestrate.Member{}, unknown(ref, "its definition cannot be had", "", got.err)
+		return orchestrate.Member{}, unknown(ref, "its definition cannot be fetched", "", got.err)
 	}
 	return d.defined(ctx, ref, got.def)
 }

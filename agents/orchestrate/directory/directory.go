@@ -133,7 +133,7 @@ func (v *View) Find(ctx context.Context, ref string) (orchestrate.Member, error)
 	defer cancel()
 	m, err := v.find(ctx, ref)
 	if ctx.Err() != nil && err != nil {
-		return orchestrate.Member{}, noAgent(ref, "it could not be found out in time who is meant", "", context.Cause(ctx))
+		return orchestrate.Member{}, noAgent(ref, "the reference could not be resolved in time", "", context.Cause(ctx))
 	}
 	return m, err
 }
@@ -149,7 +149,7 @@ func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error)
 		return v.dir.byID(ctx, ref)
 	}
 	if subject.EntityType(ref) == subject.TypeBus {
-		return orchestrate.Member{}, unknown(ref, "nobody answers for a broadcast subject", "name an agent, a service or a person", nil)
+		return orchestrate.Member{}, unknown(ref, "a broadcast subject has no single receiver", "name an agent, a service or a person", nil)
 	}
 	scheme, rest, ok := schemeOf(ref)
 	if !ok {
@@ -172,7 +172,7 @@ func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error)
 			return v.dir.byID(ctx, id)
 		}
 	}
-	return orchestrate.Member{}, unknown(ref, "references of this kind mean nobody",
+	return orchestrate.Member{}, unknown(ref, "references of this kind are not known",
 		"known are an agent_id, an entity such as agent.reviewer, file:, https:, nats://registry/NAME and skill:NAME", nil)
 }
 
@@ -272,7 +272,7 @@ func (d *Directory) registered(ctx context.Context, ref, rest string) (orchestra
 	found := false
 	missing := d.lookup(ctx, func(x *registry.Index) { card, found = x.Find(name) })
 	if !found {
-		return orchestrate.Member{}, noAgent(ref, "nobody is registered so", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
+		return orchestrate.Member{}, noAgent(ref, "no agent is registered under this name", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
 	}
 	return d.member(ctx, card), nil
 }

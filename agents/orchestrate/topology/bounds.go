@@ -66,7 +66,7 @@ func (t *team) escalations() {
 				slices.Sort(whom)
 				if round := strings.Join(whom, "\n"); !told[round] {
 					told[round] = true
-					t.fail(extension("steps", start, "escalate_to"), RuleLoop, "name somebody else", "the task comes back to who did not do it in time: %s", strings.Join(names, " → "))
+					t.fail(extension("steps", start, "escalate_to"), RuleLoop, "name another one", "the task comes back to the one that did not do it in time: %s", strings.Join(names, " → "))
 				}
 				break
 			}

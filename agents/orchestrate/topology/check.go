@@ -59,7 +59,7 @@ func (t *team) reportNoTeam() {
 		}
 	}
 	if t.o.ParallelExecution != nil && *t.o.ParallelExecution {
-		t.warn(at+"/parallel_execution", aaif.RuleIgnoredField, "name its agents in subagents", "there is nobody to work in parallel")
+		t.warn(at+"/parallel_execution", aaif.RuleIgnoredField, "name its agents in subagents", "there are no subagents to work in parallel")
 	}
 }
 

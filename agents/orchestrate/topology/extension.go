@@ -222,7 +222,7 @@ func (t *team) uses(block json.RawMessage) {
 		{"vote_on", vote, "there is no majority vote"},
 		{"tie", vote, "there is no majority vote"},
 		{"synthesizer", flock, "only a swarm has answers to merge"},
-		{"width", t.pattern == swarm, "nobody works in parallel"},
+		{"width", t.pattern == swarm, "no subagents work in parallel"},
 		{"min_results", flock, "only a swarm has several results"},
 	} {
 		if _, there := have[u.name]; there && !u.used {

@@ -22,13 +22,13 @@ func (t *team) handoffs() {
 		self := m != nil && t.isSelf(m.ref)
 		switch {
 		case when == never && h.Condition.IsString():
-			t.warn(pointer+"/condition", RuleUnreachable, `write {"lang": …, "expr": …}; the words can stay as "nl"`, "words are never satisfied here: nothing is handed over to %s", quote(h.TargetAgent))
+			t.warn(pointer+"/condition", RuleUnreachable, `write {"lang": …, "expr": …}; the words can stay as "nl"`, "words are never satisfied here: nothing is delegated to %s", quote(h.TargetAgent))
 		case when == never:
-			t.warn(pointer+"/condition", RuleUnreachable, "delete the rule, or mend its condition", "the condition never holds: nothing is handed over to %s", quote(h.TargetAgent))
+			t.warn(pointer+"/condition", RuleUnreachable, "delete the rule, or correct its condition", "the condition never holds: nothing is delegated to %s", quote(h.TargetAgent))
 		case sure > 0:
-			t.warn(pointer, RuleUnreachable, fmt.Sprintf("put it before rule %d, or give that one a condition", sure), "the rule is never used: rule %d before it hands over every run", sure)
+			t.warn(pointer, RuleUnreachable, fmt.Sprintf("put it before rule %d, or give that one a condition", sure), "the rule is never used: rule %d before it delegates every run", sure)
 		case self && when == always:
-			t.fail(pointer+"/target_agent", RuleLoop, "name another agent", "the agent hands every run over to itself: it would never end")
+			t.fail(pointer+"/target_agent", RuleLoop, "name another agent", "the agent delegates every run to itself: it would never end")
 		}
 		if when == always && sure == 0 {
 			sure = i + 1

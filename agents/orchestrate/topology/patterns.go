@@ -33,7 +33,7 @@ func (t *team) pipeline() {
 		}
 	}
 	if taken == 0 {
-		t.fail(at+"/pipeline", RuleTeam, "mend the conditions of the steps", "no step is ever done: the conditions never hold%s", t.wordy())
+		t.fail(at+"/pipeline", RuleTeam, "correct the conditions of the steps", "no step is ever done: the conditions never hold%s", t.wordy())
 	}
 	t.fallbacks()
 }
@@ -66,9 +66,9 @@ func (t *team) router() {
 		t.warn(fallback.pointer, RuleUnreachable, "give "+quote(sure.alias)+" a condition, or delete the fallback", "the fallback is never chosen: %s takes every task", quote(sure.alias))
 	case fallback != nil:
 	case taken == 0 && len(workers) > 0:
-		t.fail(at+"/subagents", RuleTeam, "mend the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE%s", t.wordy())
+		t.fail(at+"/subagents", RuleTeam, "correct the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE%s", t.wordy())
 	case len(workers) == 0:
-		t.fail(at+"/subagents", RuleTeam, "give one of them another role", "there is nobody whom the router could choose")
+		t.fail(at+"/subagents", RuleTeam, "give one of them another role", "there is no subagent that the router could choose")
 	case sure == nil && !byModel:
 		t.warn(at+"/subagents", RuleTeam, "give one subagent the role fallback, or write its when as {\"lang\": \"always\"} and put it last", "a task for which no condition holds is refused with E_NO_ROUTE: there is no fallback")
 	}
@@ -92,11 +92,11 @@ func (t *team) wordy() string {
 	case n == 0:
 		return ""
 	case n > named:
-		return fmt.Sprintf("; those of %s and %d others are words, which nobody evaluates", strings.Join(who[:named], ", "), n-named)
+		return fmt.Sprintf("; those of %s and %d others are words, which are not evaluated", strings.Join(who[:named], ", "), n-named)
 	case n == 1:
-		return fmt.Sprintf("; that of %s is words, which nobody evaluates", who[0])
+		return fmt.Sprintf("; that of %s is words, which are not evaluated", who[0])
 	}
-	return fmt.Sprintf("; those of %s are words, which nobody evaluates", strings.Join(who, ", "))
+	return fmt.Sprintf("; those of %s are words, which are not evaluated", strings.Join(who, ", "))
 }
 
 func (t *team) swarm() {
@@ -118,9 +118,9 @@ func (t *team) swarm() {
 	}
 	switch {
 	case len(workers) == 0:
-		t.fail(at+"/subagents", RuleTeam, "name one that is neither evaluator, fallback, referee nor synthesizer", "the swarm has nobody who does the work")
+		t.fail(at+"/subagents", RuleTeam, "name one that is neither evaluator, fallback, referee nor synthesizer", "no member of the swarm does the work")
 	case taken == 0 && t.fallback() == nil:
-		t.fail(at+"/subagents", RuleTeam, "mend the conditions", "nobody ever takes part: no condition ever holds%s", t.wordy())
+		t.fail(at+"/subagents", RuleTeam, "correct the conditions", "no member ever takes part: no condition ever holds%s", t.wordy())
 	case taken == 0: // the fallback is the whole swarm
 	case t.extras.MinResults > taken:
 		t.fail(extension("min_results"), RuleTeam, fmt.Sprintf("write at most %d", taken), "%d results can never come of %d subagents%s", t.extras.MinResults, taken, idle)
@@ -134,7 +134,7 @@ func (t *team) swarm() {
 	case "":
 		if !t.merges() && !t.unread && !t.hasModel() && len(workers) > 1 {
 			t.warn(at, RuleTeam, `give one subagent the alias synthesizer, name one in x-aeemesh, or choose a consensus`,
-				"nobody merges the answers: the result is the list of them")
+				"the answers are not merged: the result is their list")
 		}
 	case aaif.ConsensusMajorityVote:
 		votes := c.MinVotes.Int64()
@@ -153,9 +153,9 @@ func (t *team) swarm() {
 			}
 		}
 		if judges == 0 && !t.hasModel() && t.unread {
-			t.warn(at+"/consensus", RuleTeam, "give one subagent the role evaluator, or the agent a model", "best_of_n needs somebody who scores the answers: the document of a subagent may say that it does")
+			t.warn(at+"/consensus", RuleTeam, "give one subagent the role evaluator, or the agent a model", "best_of_n needs an evaluator: the document of a subagent may have that role")
 		} else if judges == 0 && !t.hasModel() {
-			t.fail(at+"/consensus", RuleTeam, "give one subagent the role evaluator, or the agent a model", "best_of_n needs somebody who scores the answers")
+			t.fail(at+"/consensus", RuleTeam, "give one subagent the role evaluator, or the agent a model", "best_of_n needs an evaluator")
 		}
 	}
 	t.fallbacks()

@@ -53,7 +53,7 @@ func (g *group) platforms() {
 			t.fail(at+"/consensus", aaif.RuleCapability, "", "no worker finds a consensus: not those of %s", whose)
 		}
 		if len(t.o.Handoff) > 0 && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Handoff }) {
-			t.fail(at+"/handoff", aaif.RuleCapability, "", "no worker hands runs over: not those of %s", whose)
+			t.fail(at+"/handoff", aaif.RuleCapability, "", "no worker delegates runs: not those of %s", whose)
 		}
 	}
 }

@@ -202,9 +202,9 @@ func (t *team) nameless(known func(*member) bool) {
 	}
 	switch n := len(who); {
 	case n == 1:
-		t.warn(pointer, RuleName, refForms, "only a mesh can tell who %s is: an agent that is registered or runs under that name", who[0])
+		t.warn(pointer, RuleName, refForms, "only a mesh can resolve %s: an agent that is registered or runs under that name", who[0])
 	case n > 1:
-		t.warn(pointer, RuleName, refForms, "only a mesh can tell who %d of the references are (%s): agents that are registered or run under these names", n, strings.Join(who[:min(n, 5)], ", ")+strings.Repeat(", …", min(1, max(0, n-5))))
+		t.warn(pointer, RuleName, refForms, "only a mesh can resolve %d of the references (%s): agents that are registered or run under these names", n, strings.Join(who[:min(n, 5)], ", ")+strings.Repeat(", …", min(1, max(0, n-5))))
 	}
 }
 

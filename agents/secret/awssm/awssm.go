@@ -144,7 +144,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 func failed(ref aaif.VaultRef, err error) error {
 	var ours *secret.Error
 	if errors.As(err, &ours) { // an error of Retrieve
-		return secret.Errorf(secret.ErrUnavailable, ref, "what it is logged in to with cannot be read: %v", ours)
+		return secret.Errorf(secret.ErrUnavailable, ref, "its credential for the login cannot be read: %v", ours)
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {

@@ -137,7 +137,7 @@ func (v *Vault) connect(ctx context.Context, ref aaif.VaultRef) (map[string]*azs
 	if v.cfg.ClientSecret != "" {
 		var err error
 		if key, err = v.lookup(ctx, v.cfg.ClientSecret); err != nil {
-			return nil, secret.Errorf(secret.ErrUnavailable, ref, "what it is signed in to with cannot be read: %v", err)
+			return nil, secret.Errorf(secret.ErrUnavailable, ref, "its credential for the sign-in cannot be read: %v", err)
 		}
 	}
 	v.mu.Lock()

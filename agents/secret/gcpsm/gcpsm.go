@@ -167,7 +167,7 @@ func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, er
 	if v.cfg.Credentials != "" {
 		var err error
 		if key, err = v.lookup(ctx, v.cfg.Credentials); err != nil {
-			return nil, secret.Errorf(secret.ErrUnavailable, ref, "what it is signed in to with cannot be read: %v", err)
+			return nil, secret.Errorf(secret.ErrUnavailable, ref, "its credential for the sign-in cannot be read: %v", err)
 		}
 	}
 	tokens, err := v.source(key, ref)

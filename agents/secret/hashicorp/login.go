@@ -99,7 +99,7 @@ func mountOf(mount, otherwise string) string {
 func (v *Vault) credential(ctx context.Context, ref aaif.VaultRef, r secret.Reference) (secret.Secret, error) {
 	s, err := v.lookup(ctx, r)
 	if err != nil {
-		return s, secret.Errorf(secret.ErrUnavailable, ref, "what it is logged in to with cannot be read: %v", err)
+		return s, secret.Errorf(secret.ErrUnavailable, ref, "its credential for the login cannot be read: %v", err)
 	}
 	v.knows.Add(s)
 	return s, nil

@@ -85,7 +85,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	}
 	token, err := v.lookup(ctx, v.cfg.Token)
 	if err != nil {
-		return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "what it is signed in to with cannot be read: %v", err)
+		return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "its credential for the sign-in cannot be read: %v", err)
 	}
 	q := query{v, ctx, ref, token}
 	vault, err := q.find("/v1/vaults", parts[0], "vault")

@@ -107,7 +107,7 @@ func reason(err error) string {
 	case errors.As(err, &start):
 		return start.words
 	case errors.Is(err, outbound.ErrCredential):
-		return "its credential cannot be had"
+		return "its credential cannot be read"
 	case errors.Is(err, outbound.ErrRefused):
 		return "the operator's policy refuses its address"
 	case errors.As(err, &status):

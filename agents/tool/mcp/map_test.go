@@ -42,7 +42,7 @@ func TestResults(t *testing.T) {
 		{"a resource", `{"content":[{"type":"resource","resource":{"uri":"x:y","mimeType":"text/plain","text":"t"}}]}`, false, `{"content":[{"type":"resource","text":"t","uri":"x:y","mime_type":"text/plain"}]}`, ""},
 		{"an error", `{"isError":true,"content":[{"type":"text","text":"the disk is full"}]}`, false, "", "tool : failed: the disk is full"},
 		{"an error without words", `{"isError":true,"content":[]}`, false, "", "tool : failed: the tool says that it failed, and not why"},
-		{"a question", `{"resultType":"input_required","content":[]}`, false, "", "tool : failed: the tool asks for something that only a person could give, and nobody can be asked"},
+		{"a question", `{"resultType":"input_required","content":[]}`, false, "", "tool : failed: the tool asks for input from a person, and no person can be asked here"},
 	} {
 		got, err := mapped(t, tt.result, tt.schema)
 		if string(got) != tt.want || fmt.Sprint(err) != tt.err && (err != nil || tt.err != "") {

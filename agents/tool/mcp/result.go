@@ -46,7 +46,7 @@ func resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 		return nil, &tool.Error{Kind: tool.ErrFailed, Message: words}
 	}
 	if r.NeedsInput() {
-		return nil, &tool.Error{Kind: tool.ErrFailed, Message: "the tool asks for something that only a person could give, and nobody can be asked"}
+		return nil, &tool.Error{Kind: tool.ErrFailed, Message: "the tool asks for input from a person, and no person can be asked here"}
 	}
 	if structured, ok := structured(r); ok {
 		if allText || hasSchema {

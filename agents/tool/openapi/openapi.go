@@ -166,7 +166,7 @@ func (s *Source) failure(err error) error {
 	switch {
 	case errors.As(err, &f):
 		kind = kindOf(f)
-		message = "its OpenAPI description cannot be had: " + f.Message
+		message = "its OpenAPI description cannot be fetched: " + f.Message
 		err = f.Err
 		if kind == tool.ErrFailed || kind == tool.ErrTimeout {
 			kind = tool.ErrUnavailable
