@@ -207,7 +207,7 @@ func (l *lane) letGo(r *Run) {
 	if err := r.release(ctx); errors.Is(err, ErrLost) {
 		return
 	} else if err != nil {
-		l.host.log.Warn("run not transferred", "run", r.id.Run, "err", err)
+		l.host.log.Warn("run not released", "run", r.id.Run, "err", err)
 	}
 	r.finish(ErrLost)
 	l.forget(r)
