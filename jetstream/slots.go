@@ -312,6 +312,27 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 	return ack.Sequence, nil
 }
 
+// Free releases the slots of an entity that a holder has left behind, because it has
+// died. A holder that lives all the same loses them: it must stop its tasks.
+func (s *Slots) Free(ctx context.Context, entity, holder string) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	slots, err := s.read(ctx, entity)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for n, state := range slots {
+		if !state.held || state.record.Holder != holder {
+			continue
+		}
+		if _, err := s.write(ctx, s.key(entity, n), nil, state.revision, time.Minute, "DEL"); err != nil && !isWrongSequence(err) {
+			failed = append(failed, explain(s.js.Conn(), err, "free a slot of %s", entity))
+		}
+	}
+	return errors.Join(failed...)
+}
+
 // Renew renews the slot's lease. [ErrChanged] means that the slot is lost: its lease had
 // ended. After another error Renew may be called again.
 func (slot *Slot) Renew(ctx context.Context) error {

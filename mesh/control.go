@@ -76,9 +76,9 @@ func (h *host) checkControl(a arrival) {
 		return
 	}
 	consumed(h.log, a.env)
-	if a.env.Type == envelope.TypeTask && a.env.To == h.Entity && a.env.Intent == taskOffer && h.joined() != nil {
+	if answer := h.betweenWorkers(a.env); answer != nil {
 		select {
-		case h.lookups <- func() { h.durable.offered(t) }:
+		case h.lookups <- func() { answer(t) }:
 		default:
 			h.counts.busy.Add(1)
 		}
@@ -115,6 +115,22 @@ func (h *host) checkControl(a arrival) {
 	default:
 		h.counts.busy.Add(1)
 	}
+}
+
+// betweenWorkers returns what answers a task that workers of the agent send one another, nil
+// for any other envelope.
+func (h *host) betweenWorkers(env *envelope.Envelope) func(*Task) {
+	l := h.joined()
+	if l == nil || env.Type != envelope.TypeTask || env.To != h.Entity {
+		return nil
+	}
+	switch env.Intent {
+	case taskOffer:
+		return l.offered
+	case taskGuard:
+		return l.guardian.asked
+	}
+	return nil
 }
 
 // ofOneRun reports whether a command names no mesh, and by the agent's own word one

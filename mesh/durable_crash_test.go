@@ -342,3 +342,48 @@ func TestALostAnswerDoesNotEndTheWaitForAResult(t *testing.T) {
 		t.Errorf("%d questions, want one that is lost and another", lost.Load())
 	}
 }
+
+// The lease is a minute, and the agent's only slot is the dead worker's: the run goes on
+// because another worker of the agent sees that the connection of its owner is gone.
+func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	long := func(nc *nats.Conn) func(*mesh.Durable) {
+		return func(d *mesh.Durable) {
+			d.Lease, d.Sweep, d.Slots = time.Minute, -1, jetstream.NewSlots(r.js(nc), r.m, time.Hour)
+		}
+	}
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	agent := mesh.Agent{Handler: g, MeshConcurrency: 1}
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, long(nc)), agent)
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	guards := r.listen("aee.ctl.>")
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	eventually(t, "its claim is written", func() bool {
+		c, err := client.Run(t.Context(), task.To, task.ID)
+		return err == nil && c.Mesh.Epoch == 1
+	})
+	other := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(other, mesh.Config{}, long(other)), mesh.Agent{Handler: echo, MeshConcurrency: 1})
+	eventually(t, "a guardian is asked by name", func() bool {
+		for {
+			select {
+			case msg := <-guards:
+				if e, err := envelope.Parse(msg.Data); err == nil && e.Intent == "mesh.task.guard" && strings.Contains(string(e.Payload), `"to":`) {
+					return true
+				}
+			default:
+				return false
+			}
+		}
+	})
+	nc.Close()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	equal(t, "replies", len(r.replies(task)), 1)
+	equal(t, "owner and epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, the guardian, the second claim
+}

@@ -76,6 +76,7 @@ func (l *lane) begin(r *Run) bool {
 	l.runs[r.id.Run] = r
 	delete(l.enlisted, r.id.Run)
 	l.mu.Unlock()
+	l.guardian.need()
 	c := r.cp.Load()
 	if r.recovered {
 		l.tel.recovered(l.host)

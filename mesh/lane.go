@@ -57,6 +57,7 @@ type lane struct {
 	counted    counted
 	notes      notes
 	share      *share
+	guardian   *guardian
 	down       atomic.Pointer[error]
 	failing    atomic.Pointer[failure] // of the store of runs, the last time
 	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
@@ -101,6 +102,7 @@ func (h *host) newLane() (*lane, error) {
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.waits = newWaits(l)
 	l.share = newShare(l)
+	l.guardian = newGuardian(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
 	}
@@ -136,6 +138,7 @@ func (l *lane) start() {
 	l.tenders.Go(l.clock.tend(l))
 	l.tenders.Go(l.listen)
 	l.tenders.Go(l.waits.tend)
+	l.tenders.Go(l.guardian.tend)
 	if l.share.store != nil {
 		l.tenders.Go(l.share.tend)
 	}

@@ -87,6 +87,7 @@ func (l *lane) move(r *Run) {
 	l.mu.Lock()
 	l.runs[r.id.Run] = r
 	l.mu.Unlock()
+	l.guardian.need()
 	ctx, cancel := l.whileHere(r)
 	defer cancel()
 	switch run.Next(r.cp.Load().Mesh.Migration) {

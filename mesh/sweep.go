@@ -6,11 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
-
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -82,14 +79,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 	if owner == "" || owner == l.host.id {
 		return false // of our own, those that live are known
 	}
-	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), owner)
-	if err != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, err = l.host.node.conn.RequestWithContext(ctx, to, nil)
-	return err == nil
+	return l.ping(ctx, owner) == nil
 }
 
 // requeue gives a run a message, if it should have one, and says whether it had none.

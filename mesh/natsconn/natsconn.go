@@ -58,8 +58,9 @@ type Status struct {
 // Redial bounds the pause between two attempts to reconnect, which go on for
 // ever; a random part keeps a thousand workers from coming back at once.
 const (
-	redialMin = 250 * time.Millisecond
-	redialMax = 5 * time.Second
+	redialFirst = 20 * time.Millisecond
+	redialMin   = 250 * time.Millisecond
+	redialMax   = 5 * time.Second
 )
 
 // Connect connects as NATS users expect: it reconnects for ever with jitter,
@@ -103,8 +104,13 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 	}
 }
 
+// redial is the pause before an attempt, counted from 1. The first comes almost at once:
+// a worker that merely lost its connection must be back before others take it for dead.
 func redial(attempt int) time.Duration {
-	pause := min(redialMin<<min(attempt, 10), redialMax)
+	if attempt <= 1 {
+		return rand.N(redialFirst)
+	}
+	pause := min(redialMin<<min(attempt-1, 10), redialMax)
 	return pause/2 + rand.N(pause/2)
 }
 

@@ -119,3 +119,15 @@ func ErrorStep(c *state.Checkpoint, code envelope.Code) string {
 	}
 	return ""
 }
+
+// Abandon gives a run up for its owner, which has died, and reports whether that one
+// owned it. Any worker may claim it then; the claim that the owner had counts.
+func Abandon(c *state.Checkpoint, owner string) bool {
+	m := &c.Mesh
+	if m.Owner != owner || !Carried(c.Doc.Status) {
+		return false
+	}
+	m.Owner, m.Work = "", 0
+	m.Epoch++ // what the owner still writes, should it live, is old
+	return true
+}

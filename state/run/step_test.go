@@ -69,6 +69,30 @@ func TestReleaseAndRetry(t *testing.T) {
 	}
 }
 
+func TestAbandon(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		c     *state.Checkpoint
+		owner string
+		want  bool
+	}{
+		"running":             {begun(), "a", true},
+		"amid a call":         {begun(func(c *state.Checkpoint) { c.Doc.Status = aaif.RunAwaitingToolResult }), "a", true},
+		"relaying":            {begun(moving(state.PhaseRelaying, paris)), "a", true},
+		"of another owner":    {begun(), "b", false},
+		"released":            {begun(noOwner), "a", false},
+		"paused":              {begun(status(aaif.RunPaused)), "a", false},
+		"ended by this owner": {begun(func(c *state.Checkpoint) { c.Doc.Status = aaif.RunCompleted }), "a", false},
+	} {
+		epoch, claims := c.c.Mesh.Epoch, c.c.Mesh.Claims
+		if got := run.Abandon(c.c, c.owner); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		} else if m := &c.c.Mesh; got && (m.Owner != "" || m.Work != 0 || m.Epoch != epoch+1 || m.Claims != claims) || !got && m.Epoch != epoch {
+			t.Errorf("%s: owner %q, work %d, epoch %d, claims %d", name, m.Owner, m.Work, m.Epoch, m.Claims)
+		}
+	}
+}
+
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]struct {

@@ -1,0 +1,276 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/watch"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// A worker that has runs lets another worker of its agent, its guardian, watch it. When
+// the server says that nobody listens to the worker's own ping subject any more, twice,
+// the guardian abandons the runs that the dead worker owned: in each record, by
+// compare-and-swap, with the next epoch; and queues them. So they go on within half a
+// second, and not when the lease on their messages ends. A worker without runs needs no
+// guardian and costs nothing.
+//
+// The guardian decides about nothing but the owner that a record names. A dead worker that
+// lives after all has lost its runs, as after its lease: its next write fails.
+
+// taskGuard is the intent with which a worker asks for a guardian, on the control subject.
+// As [taskOffer] it is between workers, and has no published schema.
+const taskGuard = "mesh.task.guard"
+
+// guardPayload is the request. Without To it asks which worker would do it.
+type guardPayload struct {
+	From string `json:"from"` // the instance that asks
+	To   string `json:"to,omitempty"`
+}
+
+const (
+	// probeEvery is the time between two probes of a worker. probeAgain is the pause
+	// before the second probe of one that has no responder: a worker that lost its
+	// connection connects again at once.
+	probeEvery = 200 * time.Millisecond
+	probeAgain = 300 * time.Millisecond
+	probeWait  = time.Second
+	// steadyFor is how long this worker must be connected before it takes another one
+	// for dead: after an outage not all connect again at the same time.
+	steadyFor = 3 * time.Second
+	// A guardian watches for guardFor, and is asked again every guardAgain while there
+	// are runs. maxGuarded bounds the workers that it watches.
+	guardFor   = 30 * time.Second
+	guardAgain = guardFor / 3
+	guardSoon  = 2 * time.Second // where no worker answers
+	guardWait  = time.Second
+	maxGuarded = 1024
+)
+
+// guardian is what a worker does for others, and asks of them.
+type guardian struct {
+	lane   *lane
+	others *watch.Watch
+	needed chan struct{} // a run was claimed, and no guardian is known
+	known  atomic.Bool   // there is a guardian
+
+	mu         sync.Mutex
+	until      map[string]time.Time // until when the others are watched
+	reconnects uint64               // of this worker, and when it last saw another one
+	since      time.Time
+}
+
+func newGuardian(l *lane) *guardian {
+	g := &guardian{lane: l, needed: make(chan struct{}, 1), until: map[string]time.Time{}}
+	g.others = watch.New(watch.Config{
+		Probe: func(ctx context.Context, instance string) bool {
+			return !errors.Is(l.ping(ctx, instance), nats.ErrNoResponders)
+		},
+		Dead: g.dead, Steady: g.steady,
+		Every: probeEvery, Again: probeAgain, Most: maxGuarded,
+	})
+	return g
+}
+
+// need asks for a guardian if there is none. It does not block.
+func (g *guardian) need() {
+	if g.known.Load() {
+		return
+	}
+	select {
+	case g.needed <- struct{}{}:
+	default:
+	}
+}
+
+// tend finds a guardian when there are runs, and another one when that does not answer.
+func (g *guardian) tend() {
+	l := g.lane
+	var watching sync.WaitGroup
+	watching.Go(func() { g.others.Run(l.ctx) })
+	defer watching.Wait()
+	again := time.NewTicker(guardAgain)
+	again.Stop() // an idle worker has no timers
+	by := ""
+	for {
+		select {
+		case <-g.needed:
+			again.Reset(guardAgain)
+		case <-again.C:
+		case <-l.ctx.Done():
+			return
+		}
+		g.expire()
+		if len(l.claimed()) == 0 {
+			if by = ""; !g.guards() {
+				again.Stop()
+			}
+			g.known.Store(false)
+			continue
+		}
+		if by = g.appoint(by); by == "" {
+			again.Reset(guardSoon)
+		} else {
+			again.Reset(guardAgain)
+		}
+		g.known.Store(true) // where there is none, the ticker asks again
+	}
+}
+
+// appoint asks the guardian by to go on, or finds another one; "" where there is none.
+func (g *guardian) appoint(by string) string {
+	if by != "" && g.ask(by) == by {
+		return by
+	}
+	if by = g.ask(""); by == "" {
+		return ""
+	}
+	return g.ask(by)
+}
+
+// ask asks a worker to be the guardian; "" asks which one would. It returns the worker
+// that answers.
+func (g *guardian) ask(to string) string {
+	h := g.lane.host
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, taskGuard, mustJSON(guardPayload{From: h.id, To: to}))
+	e.Priority = envelope.PriorityUrgent
+	if err := h.sign(e); err != nil {
+		return ""
+	}
+	reply, err := h.node.askWorkers(g.lane.ctx, e, guardWait)
+	if err != nil || reply.Type != envelope.TypeResult {
+		return "" // a worker that is alone: the lease on its messages ends
+	}
+	var answer offerAnswer
+	_ = json.Unmarshal(reply.Payload, &answer)
+	return answer.Instance
+}
+
+// asked answers a worker that asks for a guardian.
+func (g *guardian) asked(t *Task) {
+	h := g.lane.host
+	var p guardPayload
+	if json.Unmarshal(t.Envelope.Payload, &p) != nil || p.From == "" || p.From == h.id || t.Envelope.From != h.Entity || g.lane.leaving.Load() {
+		return
+	}
+	switch p.To {
+	case "":
+	case h.id:
+		if !g.others.Add(p.From) {
+			return
+		}
+		g.mu.Lock()
+		g.until[p.From] = time.Now().Add(guardFor)
+		g.mu.Unlock()
+		g.need() // so that it looks at the time
+	default:
+		return
+	}
+	h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
+}
+
+// expire watches those no more that have not asked again.
+func (g *guardian) expire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, until := range g.until {
+		if time.Now().After(until) {
+			delete(g.until, id)
+			g.others.Remove(id)
+		}
+	}
+}
+
+// guards reports whether this worker watches any other.
+func (g *guardian) guards() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.until) > 0
+}
+
+// dead abandons the runs of a dead worker, and frees its slots.
+func (g *guardian) dead(ctx context.Context, instance string) {
+	l := g.lane
+	g.mu.Lock()
+	delete(g.until, instance)
+	g.mu.Unlock()
+	if l.slots != nil {
+		if err := l.cfg.Slots.Free(ctx, l.host.Entity, instance); err != nil {
+			l.host.log.Warn("slots of a dead worker not freed: their lease ends them", "worker", instance, "err", err)
+		}
+	}
+	runs := 0
+	for rec, err := range l.open(ctx) {
+		if err != nil {
+			l.host.log.Warn("runs of a dead worker not listed: they go on when its lease ends", "worker", instance, "err", err)
+			break
+		}
+		if h, err := state.ReadHeader(rec.Data); err != nil || h.Owner != instance || !run.Carried(h.Status) {
+			continue
+		}
+		switch err := l.abandon(ctx, rec, instance); {
+		case err == nil:
+			runs++
+			l.tel.recovered(l.host)
+		case !errors.Is(err, state.ErrChanged): // it has ended, or another worker was faster
+			l.host.log.Warn("run of a dead worker not queued: it goes on when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
+		}
+	}
+	if runs > 0 {
+		l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", runs)
+	}
+}
+
+// abandon takes a run from a dead owner and queues it. It fails with state.ErrChanged
+// where that one does not own it any more.
+func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) error {
+	c, err := l.codec.Read(rec)
+	if err != nil {
+		return err
+	}
+	if !run.Abandon(c, owner) {
+		return state.ErrChanged
+	}
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
+		return err
+	}
+	return l.persist(ctx, func() error {
+		_, err := l.kick(ctx, c, rev)
+		return err
+	})
+}
+
+// ping asks an instance of the agent for a sign of life. It fails with
+// nats.ErrNoResponders where its process is not connected.
+func (l *lane) ping(ctx context.Context, instance string) error {
+	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), instance)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	_, err = l.host.node.conn.RequestWithContext(ctx, to, nil)
+	return err
+}
+
+// steady reports whether this worker has been connected for a while.
+func (g *guardian) steady() bool {
+	conn := g.lane.host.node.conn
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := conn.Stats().Reconnects; now != g.reconnects {
+		g.reconnects, g.since = now, time.Now()
+	}
+	return conn.IsConnected() && time.Since(g.since) > steadyFor
+}

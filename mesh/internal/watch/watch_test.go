@@ -1,0 +1,129 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// workers are those of a test: whether each has a responder, and when.
+type workers struct {
+	mu     sync.Mutex
+	gone   map[string]bool
+	probes map[string]int
+	dead   []string
+	steady bool
+}
+
+func (s *workers) config() Config {
+	return Config{
+		Probe: func(_ context.Context, id string) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.probes[id]++
+			return !s.gone[id]
+		},
+		Dead: func(_ context.Context, id string) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.dead = append(s.dead, id)
+		},
+		Steady: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.steady },
+		Every:  200 * time.Millisecond, Again: 300 * time.Millisecond, Most: 2,
+	}
+}
+
+func (s *workers) set(id string, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone[id] = gone
+}
+
+func watching(t *testing.T, f func(w *Watch, s *workers)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &workers{gone: map[string]bool{}, probes: map[string]int{}, steady: true}
+		w := New(s.config())
+		ctx, stop := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { w.Run(ctx) })
+		f(w, s)
+		stop()
+		done.Wait()
+	})
+}
+
+func TestADeadWorkerIsFoundOnce(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a")
+		w.Add("b")
+		time.Sleep(time.Second)
+		s.set("a", true)
+		time.Sleep(200*time.Millisecond + 300*time.Millisecond + time.Millisecond)
+		synctest.Wait()
+		if len(s.dead) != 1 || s.dead[0] != "a" || w.Len() != 1 {
+			t.Errorf("dead %v, still watched %d", s.dead, w.Len())
+		}
+		time.Sleep(time.Minute)
+		if len(s.dead) != 1 {
+			t.Errorf("dead %v", s.dead)
+		}
+	})
+}
+
+func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a")
+		for range 50 {
+			s.set("a", true)
+			time.Sleep(250 * time.Millisecond) // found missing, and back before the second probe
+			s.set("a", false)
+			time.Sleep(time.Second)
+		}
+		if len(s.dead) > 0 {
+			t.Errorf("dead %v", s.dead)
+		}
+	})
+}
+
+func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a")
+		s.set("a", true)
+		s.mu.Lock()
+		s.steady = false
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(s.dead) > 0 {
+			t.Fatalf("dead %v", s.dead)
+		}
+		s.mu.Lock()
+		s.steady = true
+		s.mu.Unlock()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(s.dead) != 1 {
+			t.Errorf("dead %v", s.dead)
+		}
+	})
+}
+
+func TestWatchIsBoundedAndCanBeEnded(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		if !w.Add("a") || !w.Add("b") || w.Add("c") || !w.Add("a") {
+			t.Error("two may be watched, each once")
+		}
+		w.Remove("a")
+		s.set("a", true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(s.dead) > 0 || s.probes["a"] > 0 {
+			t.Errorf("dead %v, %d probes", s.dead, s.probes["a"])
+		}
+		if n := s.probes["b"]; n < 290 || n > 310 {
+			t.Errorf("%d probes in a minute", n)
+		}
+	})
+}
