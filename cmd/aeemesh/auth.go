@@ -49,8 +49,8 @@ they need to see what agents ask of them, and to answer.
 looks at the whole mesh and changes nothing, --operator for one who operates it.
 
 Each user has a prefix of reply subjects of its own, which commands derive from
-the entity; --inbox-prefix names another one. A worker's permissions end at its own
-entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
+the entity; --inbox-prefix names another one. A worker's permissions end at its
+own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
   aeemesh auth perms agent.reviewer --durable

@@ -129,8 +129,8 @@ func (a *app) envelopeValidateCommand() *cobra.Command {
 		Use:   "validate [FILE...]",
 		Short: "Report everything that is wrong with envelopes",
 		Long: `Checks envelopes against the AEE draft and reports every problem with the rule
-that is broken: the number of the draft's validity rule, or fields, json, cbor. With
---log it takes MVE-5 log records, which no agent accepts.`,
+that is broken: the number of the draft's validity rule, or fields, json, cbor.
+With --log it takes MVE-5 log records, which no agent accepts.`,
 		Example: `  aeemesh envelope validate task.json
   nats sub 'agent.>' --raw | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,

@@ -18,8 +18,9 @@ func (a *app) healthcheckCommand() *cobra.Command {
 		Use:   "healthcheck [URL]",
 		Short: "Ask a process whether it is ready, for containers without curl",
 		Long: `Asks URL, /readyz where it has no path, and ends with exit status 0 if the
-answer is 2xx. Otherwise it prints the failing checks. Without URL it asks /readyz of
-the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machine.`,
+answer is 2xx. Otherwise it prints the failing checks. Without URL it asks
+/readyz of the process that was started with the same $AEEMESH_HEALTH_LISTEN on
+this machine.`,
 		Example: `  aeemesh healthcheck                                  # in the worker's container
   aeemesh healthcheck http://127.0.0.1:8223/healthz
   aeemesh healthcheck http://127.0.0.1:8222/healthz    # nats-server's own

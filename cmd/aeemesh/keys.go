@@ -23,9 +23,9 @@ func (a *app) keysCommand() *cobra.Command {
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
 		Long: `Works on a directory of keys: <kid>.nk is a secret (an nkeys seed, mode 0600),
-<kid>.json says which key it is, which entities it may speak for, and until when. With
---shared it works on the mesh's bucket of public keys too, which workers follow
-with --shared-keys.`,
+<kid>.json says which key it is, which entities it may speak for, and until when.
+With --shared it works on the mesh's bucket of public keys too, which workers
+follow with --shared-keys.`,
 		Example: `  aeemesh keys new ada --from human.ada
   aeemesh keys show ada | ssh worker aeemesh keys trust -   # the worker may now believe ada
   aeemesh keys trust ada.json --shared                      # every worker with --shared-keys may
