@@ -314,7 +314,7 @@ func (r *Run) judgeAgain(ctx context.Context, c *state.Checkpoint) (*envelope.Er
 	}
 	if m.Claims >= r.lane.cfg.MaxClaims {
 		r.dead = fmt.Sprintf("claimed %s without completing a step", times(m.Claims))
-		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", times(m.Claims)), nil
+		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was lost each time", times(m.Claims)), nil
 	}
 	return nil, nil
 }

@@ -106,7 +106,7 @@ func (l *lane) moveStored(c *state.Checkpoint, o *order) (status string, kick bo
 	}
 	was := c.Doc.Status
 	if who := asked(c); who != "" && (remoteTo(o.To) || o.To == intents.MigrateFile) {
-		return "", false, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip.Text(who, 128))
+		return "", false, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", clip.Text(who, 128))
 	}
 	paused := pauseWished(c)
 	l.askMove(c, o)
@@ -183,7 +183,7 @@ func backFrom(c *state.Checkpoint, now time.Time) {
 	if m == nil || m.Phase != state.PhaseCaptured && m.Phase != state.PhaseAsked || c.Mesh.Want != "" {
 		return
 	}
-	m.Phase, m.Since, m.Detail = state.PhaseAborted, now, "the worker that moved it was gone"
+	m.Phase, m.Since, m.Detail = state.PhaseAborted, now, "the worker that moved it was lost"
 }
 
 // elsewhere passes an order about a run that another platform has on to it.

@@ -80,7 +80,7 @@ instead. "-" reads the text from standard input.`,
 	a.addSignFlags(c.Flags(), signAll)
 	unsigned := c.Flags().Lookup("sign")
 	unsigned.DefValue = signNone
-	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for whoever asks, if there is one; none: plain text [$AEEMESH_SIGN]"
+	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for the asking entity, if there is one; none: plain text [$AEEMESH_SIGN]"
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !a.isSet(cmd, "sign") {
 			a.sign.kid = signNone

@@ -162,7 +162,7 @@ func hintForCode(e *envelope.Error) string {
 		}
 		return "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that."
 	case envelope.CodeKeyInvalid:
-		return "The key is revoked or out of its time. \"aeemesh keys list\" tells; \"aeemesh keys new\" makes another."
+		return "The key is revoked or out of its time. \"aeemesh keys list\" shows it; \"aeemesh keys new\" makes another."
 	case envelope.CodeFromDenied:
 		return "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID."
 	case envelope.CodeStale:

@@ -142,7 +142,7 @@ func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id stat
 		a.term.good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
+		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" shows how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
 	case err != nil:
 		return err
 	}

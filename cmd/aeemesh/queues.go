@@ -187,7 +187,7 @@ func (a *app) printQueues(views []queueView) error {
 	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
 		a.term.hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
 	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
-		a.term.hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
+		a.term.hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ be another platform's, of an agent that is served here.`,
 // addReceiverFlags adds the flags of commands that receive transferred runs.
 func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addPlatformFlag(c.Flags())
-	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
+	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may transfer runs of any agent; repeatable (default: each agent its own)")
 	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
 	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)

@@ -347,7 +347,7 @@ func (a *app) listShared(ctx context.Context, records *jetstream.Records) ([]jet
 			return list, err
 		}
 		if !said {
-			a.log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" tells what JetStream lacks")
+			a.log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" shows what JetStream lacks")
 		}
 		timer := time.NewTimer(keyReload)
 		select {

@@ -224,7 +224,7 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 		s.close()
 	}
 	if err != nil {
-		a.log.Error("refusal not told to the mesh", "audit", true, "entity", refused.Entity, "err", err)
+		a.log.Error("refusal not reported to the mesh", "audit", true, "entity", refused.Entity, "err", err)
 	}
 }
 
