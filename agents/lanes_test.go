@@ -19,7 +19,7 @@ func TestAnAgentIsAcceptedForALaneThatIsStillToCome(t *testing.T) {
 		if err := a.Accept(node); (err == nil) != hosted {
 			t.Errorf("%s: %v", level, err)
 		}
-		if last := a.Notices[len(a.Notices)-1].Message; !a.Async || a.MeshConcurrency != 2 || !strings.Contains(last, "until the durable lane is there") {
+		if last := a.Notices[len(a.Notices)-1].Message; !a.Async || a.MeshConcurrency != 2 || !strings.Contains(last, "until the durable lane is available") {
 			t.Errorf("%s: async %v, %d at once, notice %q", level, a.Async, a.MeshConcurrency, last)
 		}
 	}

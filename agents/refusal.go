@@ -68,7 +68,7 @@ func (r *Refusal) Tell(node *mesh.Node) error {
 		Unevaluated []aaif.Language `json:"unevaluated_languages,omitempty"`
 	}{AlertRefused, clip.Text(r.Err.Error(), 2048), r.Entity, r.AgentID, r.Version, string(r.Safety), r.Unsatisfied, r.Unevaluated})
 	if err != nil {
-		return fmt.Errorf("tell of the refusal: %w", err)
+		return fmt.Errorf("report the refusal: %w", err)
 	}
 	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
 }
@@ -99,7 +99,7 @@ func (a *Agent) tellAccepted(node *mesh.Node) error {
 		Accepted []string `json:"accepted"`
 	}{AlertAccepted, clip.Text("the operator accepts that this is not done: "+strings.Join(a.Accepted, ", "), 2048), a.Entity, a.AgentID, a.Version, string(a.Negotiation.Safety), a.Accepted})
 	if err != nil {
-		return fmt.Errorf("tell what is accepted: %w", err)
+		return fmt.Errorf("report what is accepted: %w", err)
 	}
 	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
 }

@@ -18,7 +18,7 @@ const bindingFile = "../docs/nats-binding.md"
 // codeTable is the part of docs/nats-binding.md that is made of envelope.Codes.
 func codeTable() string {
 	var b strings.Builder
-	b.WriteString("| code | when | retryable | who can mend it |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| code | when | retryable | who can correct it |\n| --- | --- | --- | --- |\n")
 	for _, c := range envelope.Codes {
 		retryable := "no"
 		if c.Retryable {

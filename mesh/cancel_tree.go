@@ -118,7 +118,7 @@ func (n *Node) withdrawn(ctx context.Context, entity string, cmd intents.CancelT
 		*err = failed
 		return true
 	}
-	n.log.Info("task not withdrawn, its agent is told", "id", cmd.ID, "to", entity, "err", failed)
+	n.log.Info("task not withdrawn, cancel sent to its agent", "id", cmd.ID, "to", entity, "err", failed)
 	return false
 }
 

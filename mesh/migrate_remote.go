@@ -20,7 +20,7 @@ type remote struct {
 }
 
 // errNoRemotes says that this worker lets no run go elsewhere.
-var errNoRemotes = envelope.Errorf(envelope.CodeDenied, "this worker hands no runs to other platforms: it must be told where they may go (aeemesh worker --handoff-to)")
+var errNoRemotes = envelope.Errorf(envelope.CodeDenied, "this worker transfers no runs to other platforms: name the targets with aeemesh worker --handoff-to")
 
 // remote finds the receiver at a URL, and the key to talk to it with.
 func (l *lane) remote(url string) (*remote, error) {
@@ -162,7 +162,7 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 			return
 		}
 		if ctx.Err() == nil {
-			l.host.log.Warn("a handed-over run is in doubt: its target does not answer", "run", r.id.Run, "to", m.To, "err", err)
+			l.host.log.Warn("a transferred run is in doubt: its target does not answer", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if sleep(ctx, wait) != nil {
 			l.leave(r)

@@ -78,7 +78,7 @@ func TestAWorkerWithAKeyBelievesNoRecordThatWasPutInPlace(t *testing.T) {
 		}, "not sealed"},
 		"an older one": {func(t *testing.T, r *durableRig, k state.Codec, history []state.Record) []byte {
 			return history[1].Data
-		}, "in the place of this one"},
+		}, "replaced this one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +167,7 @@ func TestAnOwnerDoesNotGoOnFromAnOlderRecord(t *testing.T) {
 	}
 	r.inPlace(rec, history[1].Data) // from before the call
 	close(call)
-	r.degraded("in the place of this one")
+	r.degraded("replaced this one")
 	select {
 	case <-writer.tools:
 		t.Error("the call is made again")

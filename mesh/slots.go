@@ -183,7 +183,7 @@ func (s *slots) say() bool {
 		return false
 	}
 	if err := h.node.publish(h.ctl, nil, nats.Header{headerSlots: {h.id}}); err != nil {
-		h.log.Debug("not said that tasks wait for slots", "err", err)
+		h.log.Debug("tasks that wait for slots not announced", "err", err)
 	}
 	return true
 }

@@ -131,7 +131,7 @@ func events(before, c *Checkpoint) []string {
 		say("$%s", model.USD(cost))
 	}
 	if h := b.Handed; h != nil && a.Handed == nil {
-		say("handed on to %s%s, as its task %s", h.To, because(h.Reason), h.TaskID)
+		say("delegated to %s%s, as its task %s", h.To, because(h.Reason), h.TaskID)
 	}
 	if b.Dead != "" && a.Dead == "" {
 		say("dead letter: %s", cut(oneLine(b.Dead), 120))

@@ -96,7 +96,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"holds what does not print":     func(m map[string]any) { m["agent_id"] = "a\u0000" },
 		"none of json, yaml, cbor":      func(m map[string]any) { m["format"] = "toml" },
 		"cannot unmarshal number":       func(m map[string]any) { m["skills"] = 1 },
-		"nobody hosts an agent":         func(m map[string]any) { m["entity"] = "human.ada" },
+		"no agent is hosted":            func(m map[string]any) { m["entity"] = "human.ada" },
 		"17 aliases: at most 16":        func(m map[string]any) { m["aliases"] = strings.Split("abcdefghijklmnopq", "") },
 		`alias "a" is there twice`:      func(m map[string]any) { m["aliases"] = []string{"a", "a"} },
 		"no entity, UUID or URI":        func(m map[string]any) { m["aliases"] = []string{"file:x"} },

@@ -200,7 +200,7 @@ func TestGuardRefusesSchemasThatReachOut(t *testing.T) {
 		`{"$ref":"file:///etc/passwd"}`:                "refers to another document",
 		`{"$ref":"http://169.254.169.254/latest"}`:     "refers to another document",
 		`{"$schema":"https://evil.example/meta"}`:      "no JSON Schema draft",
-		`{"$ref":"#/$defs/none"}`:                      "where no schema stands",
+		`{"$ref":"#/$defs/none"}`:                      "that holds no schema",
 		`{"type":"objekt"}`:                            "schema",
 		`{"type":`:                                     "must be a JSON object",
 		`[]`:                                           "must be a JSON object",

@@ -25,7 +25,7 @@ import (
 func (a *app) agentsCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "agents",
-		Short: "List, describe and ping the agents that are there; register definitions",
+		Short: "List, describe and ping agents; register definitions",
 		Example: `  aeemesh agents list
   aeemesh agents describe agent.reviewer
   aeemesh agents ping agent.reviewer --count 5
@@ -61,8 +61,8 @@ together, their status, and what they have done since they started. AVERAGE is
 the time from the beginning of the work on a task to its answer, without the
 queue.
 
-A NATS user who may not ask the agents, as a viewer may not, is shown the status
-that the workers tell in their stats.`,
+A NATS user without permission to ask the agents, such as a viewer, is shown the
+status in the workers' stats.`,
 		Example: `  aeemesh agents list
   aeemesh agents list --json | jq -r .entity
 
@@ -132,7 +132,7 @@ func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.
 		return found, err
 	}
 	if refused := node.Conn().LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
-		return nil, hinted(fmt.Errorf("agents cannot be looked for: %w", refused), "That takes leave to publish to $SRV.INFO and $SRV.STATS, and an inbox to hear the answers (--inbox-prefix).")
+		return nil, hinted(fmt.Errorf("agents cannot be discovered: %w", refused), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
 	}
 	return found, nil
 }
@@ -285,14 +285,14 @@ func (a *app) agentsDescribeCommand() *cobra.Command {
 	var schemas bool
 	c := connects(&cobra.Command{
 		Use:   "describe ENTITY",
-		Short: "Tell all that an agent says about itself",
+		Short: "Describe an agent: its workers, health, intents and versions",
 		Long: `Asks an agent for its workers, its health, its intents and the version of AEE
 that it speaks (the intents aee.status.health, aee.capability.list and
 aee.spec.query, which every agent answers).
 
-With --schema it prints what the agent takes and gives: by intent, the JSON
-Schemas of its tasks and results. ENTITY.run is that of tasks whose intent the
-agent has no schema for, such as those of "send" and "ask".`,
+With --schema it prints the JSON Schemas of the agent's tasks and results, by
+intent. ENTITY.run is that of tasks whose intent the agent has no schema for,
+such as those of "send" and "ask".`,
 		Example: `  aeemesh agents describe agent.reviewer
   aeemesh agents describe agent.reviewer --json | jq .intents
   aeemesh agents describe agent.reviewer --schema | jq '."agent.reviewer.run".task'
@@ -357,7 +357,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 	} {
 		if err := inquire(ctx, s.inquirer(d.Instances, entity), entity, q.intent, q.out); err != nil {
 			if mayNotAsk(err) && len(d.Instances) > 0 {
-				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers tell unasked", entity))
+				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers announce", entity))
 				d.tell()
 				break
 			}

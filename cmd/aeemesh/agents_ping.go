@@ -17,10 +17,10 @@ func (a *app) agentsPingCommand() *cobra.Command {
 	var instance string
 	c := connects(&cobra.Command{
 		Use:   "ping ENTITY",
-		Short: "Ask an agent for a sign of life",
-		Long: `Sends aee.status.ping and tells how long the answer took. A busy agent answers
-too: its work does not hold this up. Whichever worker of the agent has the turn
-answers; with --instance it is this one, which says where it runs.`,
+		Short: "Check that an agent answers",
+		Long: `Sends aee.status.ping and prints how long the answer took. A busy agent answers
+too: its work does not delay the answer. One worker of the agent answers; with
+--instance this one does, and says where it runs.`,
 		Example: `  aeemesh agents ping agent.reviewer
   aeemesh agents ping agent.reviewer --instance QOY2xPTN8lxRpyVUwFBbWf   # "agents describe" lists them
   aeemesh agents ping agent.reviewer --count 10 --interval 200ms

@@ -17,15 +17,15 @@ func (a *app) agentsRetireCommand() *cobra.Command {
 	var force, yes bool
 	c := connects(&cobra.Command{
 		Use:   "retire ENTITY",
-		Short: "Take away what an agent that is gone has left on the server",
+		Short: "Delete what a retired agent has left on the server",
 		Long: `Deletes the consumers of an agent's durable tasks, its slots and its
-registration, so that it is in no list any more. Its runs, replies and dead
-letters stay until their time is over.
+registration, so that no list has it any more. Its runs, replies and dead
+letters stay until they expire.
 
 It refuses while workers of the agent answer, and while tasks wait for it.
---force withdraws those tasks: their senders get E_CANCELLED. A worker that is
-still there makes its consumers again. On a terminal it asks first, elsewhere it
-wants --yes.`,
+--force withdraws those tasks: their senders get E_CANCELLED. A worker that
+still runs makes its consumers again. On a terminal it asks first; elsewhere it
+needs --yes.`,
 		Example: `  aeemesh agents retire agent.ecoh
   aeemesh agents retire agent.old_reviewer --force --yes
 
@@ -80,7 +80,7 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 	if !yes {
 		a.term.say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + counted(waiting, "task", "tasks")}[waiting > 0])
 		if agreed, err := a.ask("Do this?"); err != nil {
-			return usagef(cmd, "nobody can be asked here: give --yes")
+			return usagef(cmd, "there is no terminal to ask on: give --yes")
 		} else if !agreed {
 			a.term.say("nothing was done")
 			return errQuiet

@@ -51,7 +51,7 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 // registeredSchemas returns the schemas of an agent's registered definition,
 // for workers of older releases that do not publish theirs.
 func (s *session) registeredSchemas(ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
-	unknown := hinted(fmt.Errorf("the worker of %s does not tell its schemas", entity),
+	unknown := hinted(fmt.Errorf("the worker of %s does not report its schemas", entity),
 		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")
 	reg, err := s.definitions()
 	if err != nil {

@@ -30,9 +30,9 @@ from a file. Where the asker wants an answer of a certain form
 (requires.result_schema) it is held to that, and a text may stand for an object
 with one required member, or for a choice between such objects.
 
-The first answer counts. One that comes when its time is over, or when nobody
-wants it any more, is refused. --decline says that you will not do it: the
-asker gets the error E_DECLINED with your reason.`,
+The first answer counts. One that comes too late, or after the task was
+withdrawn, is refused. --decline refuses the task: the asker gets the error
+E_DECLINED with your reason.`,
 		Example: `  aeemesh answer 01M7YES "Yes, ship it."
   aeemesh answer 01M7YES '{"verdict":"approve"}'
   aeemesh answer 01M7YES @review.md --from human.ada

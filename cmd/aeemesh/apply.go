@@ -21,16 +21,17 @@ func (a *app) applyCommand() *cobra.Command {
 	var yes bool
 	c := connects(&cobra.Command{
 		Use:   "apply",
-		Short: "Make the mesh's streams, buckets and consumers on the server, or mend them",
-		Long: `Makes what is missing of the mesh's streams and buckets and, for each --entity,
-of its work consumers, and mends what the mesh relies on. "aeemesh plan" with the
-same flags shows before what it would do.
+		Short: "Create or correct the mesh's streams, buckets and consumers on the server",
+		Long: `Creates the missing streams and buckets of the mesh and, for each --entity, its
+work consumers, and corrects the settings that the mesh relies on. "aeemesh plan"
+with the same flags shows the changes before.
 
-It deletes nothing, and lowers a limit only where what is stored fits. What was
-asked for and is not done is told, with exit status 4. Where the account, or a
-server that stands alone, has no room for all that is missing, nothing is made.
-It may be run again at any time, and by several at once; what a newer aeemesh
-made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
+It deletes nothing, and lowers a limit only where the stored data fits. A change
+that was asked for and not made is reported, with exit status 4. Where the
+account, or a server that stands alone, has no room for everything that is
+missing, nothing is created. It may run again at any time, and several times at
+once. It leaves alone what a newer aeemesh made. On a terminal it asks first;
+elsewhere it needs --yes.`,
 		Example: `  aeemesh apply
   aeemesh apply --yes --replicas 3        # on a cluster
   aeemesh apply --yes --entity agent.reviewer --lease 10s
@@ -65,7 +66,7 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 			}
 		}
 		if agreed, err := a.ask("Do this?"); err != nil {
-			return usagef(cmd, "nobody can be asked here: give --yes")
+			return usagef(cmd, "there is no terminal to ask on: give --yes")
 		} else if !agreed {
 			a.term.say("nothing was done")
 			return errQuiet

@@ -20,7 +20,7 @@ func (a *app) askCommand() *cobra.Command {
 		Use:   "ask ENTITY TEXT...",
 		Short: "Ask an agent in plain text",
 		Long: `Sends plain text to an agent and prints the plain text of its answer: the lane
-aee.ask, which needs no envelope. Nothing proves who asks, so a worker that
+aee.ask, which needs no envelope. Nothing proves the sender, so a worker that
 requires signatures refuses it: --sign KID sends the text as a signed task
 instead. "-" reads the text from standard input.`,
 		Example: `  aeemesh ask agent.writer "a haiku about queues"
@@ -80,7 +80,7 @@ instead. "-" reads the text from standard input.`,
 	a.addSignFlags(c.Flags(), signAll)
 	unsigned := c.Flags().Lookup("sign")
 	unsigned.DefValue = signNone
-	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for whoever asks, if there is one; none: plain text [$AEEMESH_SIGN]"
+	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for the asking entity, if there is one; none: plain text [$AEEMESH_SIGN]"
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if !a.isSet(cmd, "sign") {
 			a.sign.kid = signNone

@@ -38,21 +38,19 @@ func (a *app) authPermsCommand() *cobra.Command {
 		Long: `Prints the least that a NATS user must be allowed: as text for the server's
 configuration, as arguments for nsc, or as JSON.
 
-Without a role it is for a worker that serves the entities. In the place of an
-entity there may be the file of an agent's document: then it prints what a worker
-of that agent needs, to call those whom the document names as well. Whoever is
-named by something else than an entity, such as a skill, is to be given with
---calls, unless their document is among the files too. For a person, such as
-human.ada, it prints what they need to see what agents ask of them, and to
-answer.
+Without a role it is for a worker that serves the entities. An argument may also
+be the file of an agent's document: then it prints what a worker of that agent
+needs, including the calls to the agents that the document names. Agents that it
+names by anything but an entity, such as a skill, need --calls, unless their
+document is among the files too. For a person, such as human.ada, it prints what
+they need to see what agents ask of them, and to answer.
 
 --sender is for a user who sends tasks to the entities, --viewer for one who
-looks at the whole mesh and changes nothing, --operator for one who looks after
-it.
+looks at the whole mesh and changes nothing, --operator for one who operates it.
 
-Each user has a prefix of reply subjects of its own, which commands choose by who
-speaks; --inbox-prefix names another one. A worker's permissions end at its own
-entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
+Each user has a prefix of reply subjects of its own, which commands derive from
+the entity; --inbox-prefix names another one. A worker's permissions end at its
+own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
   aeemesh auth perms agent.reviewer --durable
@@ -92,21 +90,21 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 		}),
 	}
 	flags := c.Flags()
-	flags.BoolVar(&f.sender, "sender", false, "for somebody who sends tasks to the entities")
+	flags.BoolVar(&f.sender, "sender", false, "for a user who sends tasks to the entities")
 	flags.StringVar(&f.client, "client", "", "the same, with this `prefix` of reply subjects")
-	flags.BoolVar(&f.operator, "operator", false, "for who looks after the mesh")
-	flags.BoolVar(&f.viewer, "viewer", false, "for who looks at the mesh and changes nothing")
-	flags.StringVar(&f.from, "from", "", "who the sender, viewer or operator speaks as: the `entity` that names the prefix of reply subjects")
+	flags.BoolVar(&f.operator, "operator", false, "for an operator of the mesh")
+	flags.BoolVar(&f.viewer, "viewer", false, "for a user who looks at the mesh and changes nothing")
+	flags.StringVar(&f.from, "from", "", "the `entity` that the sender, viewer or operator speaks as; it names the prefix of reply subjects")
 	bindEnv(flags, "from", "AEEMESH_FROM")
 	flags.BoolVar(&f.nsc, "nsc", false, "as arguments for \"nsc edit user\"")
 	flags.BoolVar(&f.durable, "durable", false, "what the durable lane needs as well")
 	flags.BoolVar(&f.delayed, "delayed", false, "of a sender: let JetStream keep delayed tasks; its stream has no fences inside")
-	flags.BoolVar(&f.streams, "streams", false, "of a sender: read again what tasks have streamed, those of others too")
-	flags.BoolVar(&f.create, "create", false, "of a worker: make its own consumers; who may do that can publish anywhere")
+	flags.BoolVar(&f.streams, "streams", false, "of a sender: read stored streams of tasks, those of others too")
+	flags.BoolVar(&f.create, "create", false, "of a worker: make its own consumers; with that permission it can publish anywhere")
 	flags.BoolVar(&f.team, "team", false, "what finding agents by name, alias or skill needs as well; a FILE that has subagents implies it")
-	flags.StringArrayVar(&f.calls, "calls", nil, "what giving tasks to this `entity` needs as well, or handing them over to it; may be repeated")
-	flags.StringArrayVar(&f.takesOver, "takes-over-from", nil, "what answering durable tasks needs as well that were sent to this `entity`, the first one, and handed over; may be repeated")
-	flags.BoolVar(&f.register, "register", false, "what registering definitions needs as well: whoever has it says who any agent is")
+	flags.StringArrayVar(&f.calls, "calls", nil, "what sending or delegating tasks to this `entity` needs as well; may be repeated")
+	flags.StringArrayVar(&f.takesOver, "takes-over-from", nil, "what answering durable tasks needs as well that were sent to this `entity` first and then delegated; may be repeated")
+	flags.BoolVar(&f.register, "register", false, "what registering definitions needs as well; with that permission a user decides which entity any agent is")
 	flags.BoolVar(&f.sharedKeys, "shared-keys", false, "what trusting the keys in the mesh's bucket needs as well")
 	flags.StringVar(&f.replayScope, "replay-scope", "auto", "as given to the worker: auto, process or mesh")
 	flags.StringVar(&f.journal, "journal", "memory", "as given to the worker: memory or jetstream")

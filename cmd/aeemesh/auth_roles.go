@@ -90,7 +90,7 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 	case a.conn.inboxPrefix != "":
 		r.inbox = strings.TrimSuffix(a.conn.inboxPrefix, ".")
 	case speaks == "":
-		return r, hinted(usagef(cmd, "--%s needs --from", r.name), "The prefix of reply subjects is chosen by who speaks; --inbox-prefix names one.")
+		return r, hinted(usagef(cmd, "--%s needs --from", r.name), "The entity that speaks determines the prefix of reply subjects; --inbox-prefix names another.")
 	default:
 		if err := subject.ValidateEntity(speaks); err != nil {
 			return r, usagef(cmd, "--from: %w", err)
@@ -149,7 +149,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 			if mesh.PublishesTo(entity) {
 				return p, &usageError{
 					err: fmt.Errorf("entity %s: a %s has no worker", entity, subject.EntityType(entity)), cmd: cmd,
-					hint: "--sender prints what those need who send to it.",
+					hint: "--sender prints what its senders need.",
 				}
 			}
 			a.workerPermissions(m, f, r, entity, add)
@@ -219,7 +219,7 @@ func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
 		say("Start the worker with %s --journal %s.", start, f.journal)
 	}
 	if r.inbox != "" {
-		say("Replies come under %s; --inbox-prefix %s says so where it is not who speaks.", r.inbox, r.inbox)
+		say("Replies come under %s; --inbox-prefix %s names it where the entity does not.", r.inbox, r.inbox)
 	}
 	switch r.name {
 	case "operator":

@@ -56,8 +56,8 @@ by a consumer of a work queue, answered over core NATS, and acknowledged. Ours i
 a task that is submitted, claimed, run by a Go handler in one step, committed,
 answered on the reply stream, and acknowledged. A checkpoint is encoded and
 written by compare-and-swap; the raw put writes as many bytes to a bucket of the
-same kind. A raw update, by compare-and-swap of bytes that are at hand, shows
-what of the difference is the server's.
+same kind. A raw update, by compare-and-swap of prepared bytes, shows which
+part of the difference is the server's.
 
 A server, a worker and a client run as separate processes over TCP on this
 machine. Each of ours runs between two runs of raw, and its ratio is to the mean

@@ -21,7 +21,7 @@ func (a *app) completionCommand() *cobra.Command {
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
 		Long: `Prints a script that makes a shell complete commands and flags, and also the
-entities that are there now, their intents, what their tasks have to hold, NATS
+entities that answer now, their intents, the members of their tasks, NATS
 contexts and your keys.`,
 		Example: `  source <(aeemesh completion bash)
   aeemesh completion bash > /etc/bash_completion.d/aeemesh

@@ -15,9 +15,9 @@ func (a *app) conditionCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "condition",
 		Short: "Try conditions of agent documents, offline",
-		Long: `Evaluates conditions as a worker does: those that choose a subagent, hand a
-run over, filter events, and ask for a person's approval. docs/conditions.md has
-the languages, and what they are held against.`,
+		Long: `Evaluates conditions as a worker does: those that choose a subagent, delegate a
+task, filter events, and ask for a person's approval. docs/conditions.md has the
+languages and the value that conditions see.`,
 		Example: `  aeemesh condition eval --lang cel --expr 'input.amount > 100.0' order.json
   aeemesh condition eval --batch < cases.jsonl`,
 	}, a.conditionEvalCommand())
@@ -49,10 +49,10 @@ func (a *app) conditionEvalCommand() *cobra.Command {
 	var batch bool
 	c := &cobra.Command{
 		Use:   "eval --lang LANG --expr EXPRESSION [FILE]",
-		Short: "Hold a condition against a JSON value",
-		Long: `Prints true or false, alone on a line, whether the JSON value in FILE, or on
-standard input, satisfies a condition. What cannot be compiled or evaluated is an
-error, exit 1; a worker would take such a condition as unsatisfied.
+		Short: "Evaluate a condition on a JSON value",
+		Long: `Prints true or false, alone on a line: whether the JSON value in FILE, or on
+standard input, satisfies a condition. An expression that cannot be compiled or
+evaluated is an error, exit 1; a worker treats such a condition as unsatisfied.
 
 The whole value is $ in jsonpath, @ in jmespath, and {"var": ""} in jsonlogic;
 its members are cel's variables. To see what a worker would say, give it the
@@ -62,7 +62,7 @@ With --batch, each line of FILE or standard input is a JSON object with lang,
 expr and data, and each line printed is {"result": true}, {"result": false} or
 {"error": "…"}, in the same order, one for each line. An expression is compiled
 once. A line that is wrong or blank is an error of its own, and not of the
-command; other members of a line mean nothing.`,
+command; other members of a line are ignored.`,
 		Example: `  echo '{"input": {"amount": 250}}' | aeemesh condition eval --lang cel --expr 'input.amount > 100.0'
   aeemesh condition eval --lang jsonpath --expr '$.items[?@.price > 10]' order.json
   aeemesh condition eval --lang jmespath --expr 'items[?price > ` + "`10`" + `]' order.json

@@ -17,8 +17,8 @@ import (
 func (a *app) configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE...",
-		Short:   "Say all that is wrong with configuration files of workers",
-		Long:    "Reads files for \"worker --config\", and says all that is wrong with them, with\nlines. Nothing is started or connected.",
+		Short:   "Check configuration files of workers",
+		Long:    "Reads files for \"worker --config\" and reports everything that is wrong, with\nline numbers. Nothing is started or connected.",
 		Example: "  aeemesh config check worker.yaml",
 		Args:    arguments("FILE..."),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
@@ -65,9 +65,9 @@ file, or the default. Secrets are not shown.`,
 	return a.holder(&cobra.Command{
 		Use:   "config",
 		Short: "Configuration files of workers",
-		Long: `The file of "worker --config" (or $AEEMESH_CONFIG) says what agents may have, and
-in its section worker what the worker's flags say: --max-timeout is max_timeout.
-A flag counts more than the environment, the environment more than the file.`,
+		Long: `The file of "worker --config" (or $AEEMESH_CONFIG) says what agents may have. Its
+section worker has the worker's flags: --max-timeout is max_timeout. A flag wins
+over the environment, the environment over the file.`,
 		Example: "  aeemesh config check worker.yaml",
 	}, check, show, schema)
 }

@@ -18,21 +18,21 @@ func (a *app) deadCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "dead",
 		Short: "List, show, retry and drop tasks that could not be done",
-		Long: `A durable task ends as a dead letter where its retries are exhausted, where its
-message is no valid task, or where it kills the workers that touch it. NUMBER is
+		Long: `A durable task ends as a dead letter when its retries are exhausted, when its
+message is no valid task, or when it kills the workers that claim it. NUMBER is
 its number in the stream AEE_DEAD, as "list" shows it.`,
 		Example: `  aeemesh dead list
   aeemesh dead show 12
   aeemesh dead retry 12
   aeemesh dead drop 12 13`,
 	}, a.deadListCommand(), a.deadShowCommand(),
-		a.deadActionCommand("retry", "Submit the task of a dead letter again",
-			"Puts the task back into its queue, with its run: what is done stays done, and it\ngoes on at the step that failed.",
+		a.deadActionCommand("retry", "Retry the task of a dead letter",
+			"Requeues the task with its run: committed steps are not repeated, and it goes on\nat the step that failed.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				got, err := d.Retry(ctx, seq)
 				return fmt.Sprintf("submitted again, number %d of the work queue", got.Seq), err
 			}),
-		a.deadActionCommand("drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error; nobody tries\nthem again.",
+		a.deadActionCommand("drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error and are not\ntried again.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				return "dropped", d.Drop(ctx, seq)
 			}))
@@ -110,7 +110,7 @@ func (a *app) deadListCommand() *cobra.Command {
 func (a *app) deadShowCommand() *cobra.Command {
 	return connects(&cobra.Command{
 		Use:     "show NUMBER",
-		Short:   "Show a dead letter whole",
+		Short:   "Show all of a dead letter",
 		Example: `  aeemesh dead show 12`,
 		Args:    arguments("NUMBER"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -98,8 +98,8 @@ one is refused. FILE is a file, a URL (https://… or http://…), or "-" for
 standard input.
 
 A definition is known by its agent_id; without one, by its entity. Its entity is
-what a worker would serve it as: agent. and its name, unless --as says otherwise.
-Registering it again keeps an --as and the aliases that it has. The last 16
+the one that a worker would serve: agent. and its name, unless --as says
+otherwise. Registering it again keeps its --as and its aliases. The last 16
 versions are kept: see "agents history".
 
 Registering runs nothing: a worker does ("aeemesh worker FILE").`,
@@ -117,8 +117,8 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 	})
 	c.Flags().StringVar(&f.as, "as", "", "register under this `entity` instead of the name's (one document only)")
 	c.Flags().StringArrayVar(&f.aliases, "alias", nil, "further `NAME` of the agent, instead of those that it has; repeatable; empty for none (one document only)")
-	c.Flags().BoolVar(&f.dry, "dry-run", false, "say what would be done, and do nothing")
-	c.Flags().BoolVar(&f.replace, "replace", false, "where another definition has the entity or an alias, take that one away")
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "print what would be done, and do nothing")
+	c.Flags().BoolVar(&f.replace, "replace", false, "remove another definition that has the entity or an alias")
 	f.reach.add(c.Flags())
 	return c
 }
@@ -242,7 +242,7 @@ func (r *registrar) free(rec *registry.Record) error {
 		what = fmt.Sprintf("the alias %q", rec.Aliases[i])
 	}
 	return hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, printable(other.Key)),
-		"--replace takes that one away; --as registers this one under another entity.")
+		"--replace removes that one; --as registers this one under another entity.")
 }
 
 // put registers a record, unless the same record is registered already.
@@ -282,7 +282,7 @@ func (r *registrar) put(ctx context.Context, rec registry.Record) (registration,
 
 func changedMeanwhile(err error) error {
 	if errors.Is(err, registry.ErrChanged) {
-		return hinted(err, "Somebody else registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
+		return hinted(err, "Another client registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
 	}
 	return err
 }

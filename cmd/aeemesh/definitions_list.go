@@ -53,9 +53,9 @@ func (a *app) agentsDefinitionsCommand() *cobra.Command {
 	var wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "definitions",
-		Short: "List the definitions that are registered, and who answers for them",
-		Long: `Lists the mesh's registry: each definition with its version, by which names it is
-found, and how many workers answer for it now.`,
+		Short: "List registered definitions, and how many workers serve them",
+		Long: `Lists the mesh's registry: each definition with its version, the names that it is
+found by, and how many workers answer for it now.`,
 		Example: `  aeemesh agents definitions
   aeemesh agents definitions --json | jq 'select(.workers == 0)'
 
@@ -206,8 +206,8 @@ func (a *app) agentsHistoryCommand() *cobra.Command {
 		Use:   "history NAME",
 		Short: "List the versions that are kept of a registration",
 		Long: `Lists the last versions of a registration, the oldest first: at most 16, and also
-that it was removed. NAME is as for "agents export"; of what is not registered
-any more, the agent_id, or the entity where it had none.`,
+that it was removed. NAME is as for "agents export"; for a removed definition it
+is the agent_id, or the entity where it had none.`,
 		Example: `  aeemesh agents history agent.reviewer
   aeemesh agents history agent.reviewer --json | jq -r .sha256
 
@@ -251,9 +251,9 @@ any more, the agent_id, or the entity where it had none.`,
 func (a *app) agentsRemoveCommand() *cobra.Command {
 	return connects(&cobra.Command{
 		Use:   "remove NAME...",
-		Short: "Take definitions out of the registry",
-		Long: `Takes registrations away: teams do not find these agents any more by agent_id,
-alias or registered skill. Workers go on. The versions that are kept stay, and
+		Short: "Remove definitions from the registry",
+		Long: `Removes registrations: teams no longer find these agents by agent_id, alias or
+registered skill. Workers go on. The stored versions stay, and
 "agents export --revision" brings one back.`,
 		Example: `  aeemesh agents remove agent.reviewer
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,

@@ -163,7 +163,7 @@ func (d *demo) kill(ctx context.Context, entity string) error {
 			return err
 		}
 		<-w.ended
-		d.app.term.say("   %s", d.app.term.words.paint(styleError, fmt.Sprintf("kill -9 %d: the only worker of %s is gone, in the middle of its task", d.killed, entity)))
+		d.app.term.say("   %s", d.app.term.words.paint(styleError, fmt.Sprintf("kill -9 %d: the only worker of %s is killed, in the middle of its task", d.killed, entity)))
 		next := &demoWorker{file: w.file, entity: w.entity, about: w.about, tools: w.tools}
 		if err := d.start(ctx, next); err != nil {
 			return err

@@ -63,12 +63,11 @@ server's version and max_payload, JetStream with the mesh's streams and whether
 they are nearly full, what an acknowledgement of JetStream is worth (fsync),
 NATS permissions in its --role for --entity (of a sender without --entity, for
 the agents that answer), how far clocks are apart, and how the agents and their
-queues are. It stores a few records that go within seconds,
-where it may, to see that something can be stored (--probe=false: not), and
-changes nothing else but what you ask for: --apply does what "aeemesh apply"
-does.
-Agents are pinged, signed only where they require it or --sign names a key: those
-that do not know the key refuse that and put an alert on the bus.
+queues are. Where it may, it stores a few records that expire within seconds, to
+see that JetStream stores (--probe=false does not). It changes nothing else,
+except with --apply, which does what "aeemesh apply" does.
+Agents are pinged. The ping is signed only where an agent requires it or --sign
+names a key: agents that do not know the key refuse it and send an alert.
 The exit status is 1 if a check fails, with --strict also if it warns.`,
 		Example: `  aeemesh doctor
   aeemesh doctor --role sender --entity agent.reviewer --creds ada.creds
@@ -105,12 +104,12 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 	})
 	c.Flags().StringVar(&d.entity, "entity", "agent.example", "check the permissions for a worker of this `entity`")
 	c.Flags().StringVar(&d.monitor, "monitor", "", "`URL` of the server's monitoring port, which tells its fsync class")
-	c.Flags().BoolVar(&d.apply, "apply", false, "make the mesh's streams and buckets where they are missing, and mend them")
+	c.Flags().BoolVar(&d.apply, "apply", false, "create the mesh's missing streams and buckets, and correct the others")
 	c.Flags().IntVar(&d.replicas, "replicas", 0, "with --apply: replicas of each, 1, 3 or 5 (default 1 for new ones)")
-	c.Flags().StringVar(&d.role, "role", roleWorker, "judge this NATS user as a worker, a sender or an operator")
+	c.Flags().StringVar(&d.role, "role", roleWorker, "check this NATS user as a worker, a sender or an operator")
 	c.Flags().BoolVar(&d.strict, "strict", false, "exit with status 1 where a check warns, too")
 	c.Flags().BoolVar(&d.all, "all", false, "a line for each stream, bucket and agent, also where all is well")
-	c.Flags().BoolVar(&d.probe, "probe", true, "store a few records that go by themselves, to see that it works and how long it takes")
+	c.Flags().BoolVar(&d.probe, "probe", true, "store a few records that expire, to see that it works and how long it takes")
 	a.addSignFlags(c.Flags(), signKey)
 	return c
 }
@@ -292,7 +291,7 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 		d.tell("apply", "fail", hintFor(roomHint(err)), "%s", errorText(err))
 		return
 	}
-	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", count(report).todo(), len(report))
+	d.tell("apply", "ok", "", "%d of %d streams and buckets made or corrected", count(report).todo(), len(report))
 }
 
 func bytesText(n uint64) string {
@@ -327,7 +326,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
 			ack = "; no acknowledgement could be measured: " + errorText(err) // the error was printed above, or this user may not measure
 		default:
-			d.tell("store", "fail", "Is the server's disk full, or gone? Its log tells. Nothing durable works until something can be stored.", "nothing can be stored: %s", errorText(err))
+			d.tell("store", "fail", "Is the server's disk full or missing? See its log. Nothing durable works until something can be stored.", "nothing can be stored: %s", errorText(err))
 		}
 	}
 	switch f.Class {
@@ -366,7 +365,7 @@ func fsyncOf(ctx context.Context, monitor string) (jetstream.Fsync, error) {
 // info.
 func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 	if d.stream == "" {
-		d.tell("clock", "warn", "", "the server's clock cannot be told without one of the mesh's streams")
+		d.tell("clock", "warn", "", "the server's clock cannot be read without one of the mesh's streams")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
@@ -374,13 +373,13 @@ func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 	asked := time.Now()
 	stream, err := js.Stream(ctx, d.stream)
 	if err != nil {
-		d.tell("clock", "warn", "", "the server's clock cannot be told: %s", errorText(err))
+		d.tell("clock", "warn", "", "the server's clock cannot be read: %s", errorText(err))
 		return
 	}
 	took := time.Since(asked)
 	server := stream.CachedInfo().TimeStamp
 	if server.IsZero() {
-		d.tell("clock", "warn", "", "the server does not tell its clock")
+		d.tell("clock", "warn", "", "the server does not report its clock")
 		return
 	}
 	d.skew("clock", "the server", server.Sub(asked.Add(took/2)), took)

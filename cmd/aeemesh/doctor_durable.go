@@ -71,7 +71,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	}
 	outcome, hint := "ok", ""
 	if dead > 0 {
-		hint = "\"aeemesh dead list\" tells what could not be done."
+		hint = "\"aeemesh dead list\" lists what could not be done."
 	}
 	if len(problems) > 0 {
 		outcome, hint = "warn", "\"aeemesh queues\" shows them."
@@ -92,7 +92,7 @@ func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
 	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
 		return // it has answered a ping, so it is running
 	}
-	const hint = "The worker goes on trying; its log tells more."
+	const hint = "The worker keeps trying; its log says more."
 	if lane, ok := laneOf(&health); ok && lane.Reason != "" {
 		d.tell("lane", "warn", hint, "durable tasks of %s: %s", entity, lane)
 	} else if health.Status != intents.Healthy {

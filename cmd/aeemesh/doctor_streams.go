@@ -51,9 +51,9 @@ func (d *doctor) streamCheck(c jetstream.Change) {
 	case jetstream.ActionNewer:
 		d.tell(name, "warn", "A newer aeemesh made it. Update this one.", "%s", c)
 	case jetstream.ActionUpdate:
-		d.tell(name, "warn", "\"aeemesh apply\" mends it.", "%s", c)
+		d.tell(name, "warn", "\"aeemesh apply\" corrects it.", "%s", c)
 	default:
-		d.tell(name, "fail", "It cannot be mended without losing what it holds; that is for you to decide.", "%s", c)
+		d.tell(name, "fail", "It cannot be corrected without losing what it holds; that is for you to decide.", "%s", c)
 	}
 }
 

@@ -18,7 +18,7 @@ func parseDefinition(name string, data []byte) (*aaif.Document, error) {
 	if err == nil {
 		return doc, nil
 	}
-	hint := fmt.Sprintf("\"aeemesh validate %s\" tells more.", name)
+	hint := fmt.Sprintf("\"aeemesh validate %s\" says more.", name)
 	var refused *aaif.Error
 	if errors.As(err, &refused) {
 		switch refused.Kind {

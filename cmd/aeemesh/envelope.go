@@ -127,10 +127,10 @@ func (a *app) envelopeValidateCommand() *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
-		Short: "Tell everything that is wrong with envelopes",
-		Long: `Checks envelopes against the AEE draft and tells every problem with the rule that
-is broken: the number of the draft's validity rule, or fields, json, cbor. With
---log it takes MVE-5 log records, which no agent accepts.`,
+		Short: "Report everything that is wrong with envelopes",
+		Long: `Checks envelopes against the AEE draft and reports every problem with the rule
+that is broken: the number of the draft's validity rule, or fields, json, cbor.
+With --log it takes MVE-5 log records, which no agent accepts.`,
 		Example: `  aeemesh envelope validate task.json
   nats sub 'agent.>' --raw | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,
@@ -252,7 +252,7 @@ func (a *app) envelopeSignCommand() *cobra.Command {
 		Use:   "sign [FILE...]",
 		Short: "Sign envelopes and print them",
 		Long: `Signs envelopes with a key of your key directory and prints them as lines of
-JSON. A signature that is there is replaced. A mesh with a subject prefix takes
+JSON. An existing signature is replaced. A mesh with a subject prefix takes
 signed tasks only that name it: --prefix writes requires.mesh before it signs.
 The work queue takes signed tasks only that are for it: --durable writes
 requires.lane.`,

@@ -120,7 +120,7 @@ func hintFor(err error) string {
 	case errors.Is(err, natsd.ErrStoreLocked):
 		return "Another server runs on this store. Give this one --store DIR of its own, or stop the other."
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "Something listens there already. Choose another with --port, or 0 for a free one."
+		return "Another process listens there already. Choose another with --port, or 0 for a free one."
 	case errors.Is(err, natsconn.ErrKeyServesTwice):
 		return "Make a key for envelopes alone: \"aeemesh keys new KID --from ENTITY\", then take the other out of the key directory. docs/signing.md says why."
 	case errors.Is(err, nats.ErrNoServers):
@@ -128,9 +128,9 @@ func hintFor(err error) string {
 	case errors.Is(err, nats.ErrAuthorization):
 		return "Check --creds, --nkey, --user and --password, --token, or the context."
 	case (errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, jetstream.ErrDenied)) && strings.Contains(err.Error(), "Subscription to \"_INBOX."):
-		return "The NATS user may not hear its answers there: AEEMESH_FROM says who speaks, --inbox-prefix where answers go; \"aeemesh auth perms\" prints both with the permissions."
+		return "The NATS user may not receive its answers there: AEEMESH_FROM sets the entity that speaks, --inbox-prefix the reply subjects; \"aeemesh auth perms\" prints both with the permissions."
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
-		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --sender what a sender does, with --durable also for durable tasks; --operator and --viewer what people do who look after the mesh."
+		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --sender what a sender does, with --durable also for durable tasks; --operator and --viewer what operators and viewers need."
 	case errors.Is(err, jetstream.ErrNotFound):
 		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
@@ -138,7 +138,7 @@ func hintFor(err error) string {
 	case errors.Is(err, state.ErrClear):
 		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
 	case errors.Is(err, state.ErrReplaced):
-		return "Somebody else has written to the store of runs. \"aeemesh runs show RUN\" lists the revisions; \"aeemesh runs fork RUN --at REVISION\" goes on from one that is good."
+		return "Another client has written to the store of runs. \"aeemesh runs show RUN\" lists the revisions; \"aeemesh runs fork RUN --at REVISION\" goes on from one that is good."
 	case errors.Is(err, context.Canceled):
 		return ""
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
@@ -162,7 +162,7 @@ func hintForCode(e *envelope.Error) string {
 		}
 		return "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that."
 	case envelope.CodeKeyInvalid:
-		return "The key is revoked or out of its time. \"aeemesh keys list\" tells; \"aeemesh keys new\" makes another."
+		return "The key is revoked or out of its time. \"aeemesh keys list\" shows it; \"aeemesh keys new\" makes another."
 	case envelope.CodeFromDenied:
 		return "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID."
 	case envelope.CodeStale:

@@ -24,8 +24,8 @@ import (
 func (a *app) handoffCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "handoff",
-		Short: "Take in runs that other platforms hand over",
-		Long: `Another platform can hand its runs over to the agents of this mesh while they
+		Short: "Receive runs from other platforms",
+		Long: `Another platform can transfer its runs to the agents of this mesh while they
 run: over HTTPS, in the streaming handoff format of AAIF. docs/migration.md has
 the protocol.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
@@ -44,18 +44,18 @@ func (a *app) handoffServeCommand() *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "serve --cert FILE --key FILE",
 		Short: "Receive runs over HTTPS",
-		Long: `Receives runs of other platforms over TLS, and gives those that are in order to
-the workers of their agents. A run is taken in when its token is signed with a
+		Long: `Receives runs of other platforms over TLS, verifies them, and gives them to the
+workers of their agents. A run is taken in when its token is signed with a
 key that is trusted here ("aeemesh keys trust") and may speak for the agent, is
 for this platform, unexpired and unused, and when the agent is served here.
 Plaintext is refused. Several of these may run at once, on one mesh.
 
-Whose an agent_id is says --agent, else the registry ("aeemesh agents
-definitions"), else the workers that serve it.
+The agent of an agent_id is the one that --agent names, else the registered one
+("aeemesh agents definitions"), else the one that workers serve.
 
 Each phase is recorded; "aeemesh handoff list" shows them. A run that its
-source does not let go of within 20 minutes is refused. Of one issuer at most
-1,000 handoffs are kept that were not accepted, and --per-issuer MiB in all.`,
+source does not release within 20 minutes is refused. At most 1,000 handoffs of
+one issuer that were not accepted are kept, and --per-issuer MiB in all.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
 		Args: arguments(),
@@ -67,7 +67,7 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 	flags.StringVar(&f.key, "key", "", "its private key `file`")
 	flags.StringVar(&f.clientCA, "client-ca", "", "accept only clients with a certificate of this `file`'s authorities")
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
-	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
+	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "bound of one issuer's stored handoffs, in `MiB`; beyond it the next is refused")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
 	f.vitals.add(a, flags)
 	a.addReceiverFlags(c)
@@ -229,10 +229,10 @@ func (a *app) knownAgents(files []string) (map[string]string, error) {
 func (a *app) handoffListCommand() *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "list",
-		Short: "List the runs that were handed over to here",
+		Short: "List the runs that were transferred to here",
 		Long: `Lists the handoffs of the last 30 days, newest first, with the phase that each
-has reached: receiving, staged (it waits for its source to let go), accepted,
-running (its workers have it), or refused. Those that were refused are kept for
+has reached: receiving, staged (it waits for its source to release it),
+accepted, running (its workers have it), or refused. Refused ones are kept for
 20 to 40 minutes.`,
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
@@ -262,7 +262,7 @@ func (a *app) listHandoffs(ctx context.Context, cmd *cobra.Command) error {
 		return objects(a.term, all)
 	}
 	if len(all) == 0 {
-		a.term.say("no run was handed over to here")
+		a.term.say("no run was transferred to here")
 		return nil
 	}
 	var rows [][]string

@@ -17,9 +17,10 @@ func (a *app) healthcheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "healthcheck [URL]",
 		Short: "Ask a process whether it is ready, for containers without curl",
-		Long: `Asks URL, /readyz where it has no path, and ends with exit status 0 where the
-answer is 2xx. Else it says what does not hold. Without URL it asks /readyz of
-the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machine.`,
+		Long: `Asks URL, /readyz where it has no path, and ends with exit status 0 if the
+answer is 2xx. Otherwise it prints the failing checks. Without URL it asks
+/readyz of the process that was started with the same $AEEMESH_HEALTH_LISTEN on
+this machine.`,
 		Example: `  aeemesh healthcheck                                  # in the worker's container
   aeemesh healthcheck http://127.0.0.1:8223/healthz
   aeemesh healthcheck http://127.0.0.1:8222/healthz    # nats-server's own

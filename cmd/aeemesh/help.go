@@ -42,7 +42,7 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 		a.helpFlags(&b, cmd, heading)
 	}
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" tells more about a command.\n", cmd.CommandPath())
+		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" says more about a command.\n", cmd.CommandPath())
 	}
 	fmt.Fprint(a.term.data, b.String())
 }

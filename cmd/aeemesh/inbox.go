@@ -33,14 +33,14 @@ func (a *app) inboxCommand() *cobra.Command {
 	f := &inboxFlags{}
 	c := connects(&cobra.Command{
 		Use:   "inbox [PERSON|TASK]",
-		Short: "Show what agents ask of you, or of somebody else",
+		Short: "Show what agents ask of you, or of another person",
 		Long: `Agents may ask people: a task for human.ada waits in ada's inbox until she
 answers it, or its time is over. Without an argument these are your own tasks;
 PERSON is an entity such as human.ada; with TASK, an id or the beginning of
 one, it is shown whole.
 
 A task is open, answered, overdue (its time is over, and no answer counts any
-more) or withdrawn (whoever asked wants no answer any more).`,
+more) or withdrawn (the asker no longer needs an answer).`,
 		Example: `  aeemesh inbox
   aeemesh inbox human.ada --state open
   aeemesh inbox 01M7YES --json
@@ -81,7 +81,7 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 		person = args[0]
 	case !f.all:
 		if person = cmp.Or(a.as, a.defaultFrom()); subject.EntityType(person) != subject.TypeHuman {
-			return usagef(cmd, "whose? You are %s, who is no person", person)
+			return usagef(cmd, "whose inbox? %s is no person", person)
 		}
 	}
 	if person != "" {
@@ -152,7 +152,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 
 func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+		return hinted(outcome.NotFound("there is no task %s for a person, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
 	return laneError(err)
 }

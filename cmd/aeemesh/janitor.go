@@ -15,13 +15,13 @@ func (a *app) janitorCommand() *cobra.Command {
 	var every time.Duration
 	c := connects(&cobra.Command{
 		Use:   "janitor",
-		Short: "Make room in the stores of runs, and put back what was overwritten",
-		Long: `Does what workers do beside their tasks, and cannot where their NATS users may
-reach nothing but their own agents ("aeemesh auth perms"): it takes away runs
-that have ended where aee_state or aee_state_objects is over three quarters full,
-documents that no record refers to, and puts records of runs back that something
-else than a worker has written over. It changes nothing else, and may run at once
-with workers and with others of its kind.
+		Short: "Make room in the stores of runs, and restore overwritten records",
+		Long: `Does what workers do beside their tasks, and cannot do where their NATS users may
+reach only their own agents ("aeemesh auth perms"): it deletes ended runs where
+aee_state or aee_state_objects is over three quarters full, and documents that no
+record refers to. It restores records of runs that another client has
+overwritten. It changes nothing else, and may run beside workers and other
+janitors.
 
 Run it from a timer, or with --every as a service. It needs the permissions that
 "aeemesh auth perms --operator" prints.`,
@@ -46,7 +46,7 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 			return s.tidy(ctx)
 		}),
 	})
-	c.Flags().DurationVar(&every, "every", 0, "do it again and again, with this `pause`, until it is stopped")
+	c.Flags().DurationVar(&every, "every", 0, "repeat with this `pause` until stopped")
 	return c
 }
 
@@ -72,7 +72,7 @@ func (s *session) tidy(ctx context.Context) error {
 	if a.term.json {
 		return a.term.object(done)
 	}
-	a.term.good("took away %s and %s, put back %s; the stores were %.0f%% full", counted(done.Runs, "run that had ended", "runs that had ended"),
+	a.term.good("deleted %s and %s, restored %s; the stores were %.0f%% full", counted(done.Runs, "run that had ended", "runs that had ended"),
 		counted(done.Objects, "document of no run", "documents of no run"), counted(done.Restored, "record", "records"), 100*done.Used)
 	return nil
 }

@@ -132,7 +132,7 @@ func TestPrintedPermissionsFitIntoAJWT(t *testing.T) {
 				t.Error("a viewer cancels runs")
 			}
 			must(operator, "agent.echo", "queues")
-			must(operator, "put back", "janitor")
+			must(operator, "restored", "janitor")
 			stop()
 			if stderr := <-ended; strings.HasPrefix(stderr, "failed") {
 				t.Error(stderr)

@@ -23,9 +23,9 @@ func (a *app) keysCommand() *cobra.Command {
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
 		Long: `Works on a directory of keys: <kid>.nk is a secret (an nkeys seed, mode 0600),
-<kid>.json says which key it is, for whom it may speak, and until when. With
---shared it works on the mesh's bucket of public keys too, which workers follow
-with --shared-keys.`,
+<kid>.json says which key it is, which entities it may speak for, and until when.
+With --shared it works on the mesh's bucket of public keys too, which workers
+follow with --shared-keys.`,
 		Example: `  aeemesh keys new ada --from human.ada
   aeemesh keys show ada | ssh worker aeemesh keys trust -   # the worker may now believe ada
   aeemesh keys trust ada.json --shared                      # every worker with --shared-keys may
@@ -55,7 +55,7 @@ need to verify you (keys trust). For a rotation make the new key with another
 kid, let others trust it, and revoke the old one later: both are good meanwhile.
 
 An hs256 key is one secret that both sides share: whoever verifies with it can
-also sign with it. Copy its two files over a safe way.`,
+also sign with it. Copy its two files in a safe way.`,
 		Example: `  aeemesh keys new ada --from human.ada
   aeemesh keys new reviewer-2 --from agent.reviewer --expires 8760h > reviewer-2.json
   aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
@@ -102,7 +102,7 @@ also sign with it. Copy its two files over a safe way.`,
 	flags.StringArrayVar(&from, "from", nil, "`entity` that it may speak for, or a pattern such as agent.*; repeatable (default human.<your login>)")
 	flags.StringVar(&notBefore, "not-before", "", "valid from this `time`, or duration from now")
 	flags.StringVar(&expires, "expires", "", "valid until this `time`, or duration from now")
-	flags.StringVar(&comment, "comment", "", "a word for people")
+	flags.StringVar(&comment, "comment", "", "a label for people")
 	return a.dirFlag(c, &shared)
 }
 
@@ -391,7 +391,7 @@ func (a *app) keysTrustCommand() *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "trust FILE|-",
-		Short: "Trust somebody's key",
+		Short: "Trust another party's key",
 		Long: `Reads a trust record, as "keys new" and "keys show" print it, and puts it into
 the key directory: from then on signatures of this key count, for the entities
 that the record names. Look at those first. A revocation is never undone.`,
@@ -433,7 +433,7 @@ func (a *app) keysRevokeCommand() *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "revoke KID",
-		Short: "Let a key's signatures count no more",
+		Short: "Revoke a key, so that its signatures no longer count",
 		Long: `Marks a key as revoked, for good: none of its signatures counts any more, however
 old. Workers see it within 10 seconds, and with --shared at once wherever
 --shared-keys is used.`,

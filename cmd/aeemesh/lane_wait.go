@@ -20,7 +20,7 @@ func laneHelp(err error, entity string) string {
 	case errors.As(err, &missing):
 		return "\"aeemesh apply\" makes the streams and buckets"
 	case errors.Is(err, jetstream.ErrUnavailable):
-		return "the server needs jetstream {} in its configuration, and in a cluster a majority of its servers; \"aeemesh doctor\" tells more"
+		return "the server needs jetstream {} in its configuration, and in a cluster a majority of its servers; \"aeemesh doctor\" says more"
 	}
-	return "\"aeemesh doctor\" tells more"
+	return "\"aeemesh doctor\" says more"
 }

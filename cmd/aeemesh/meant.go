@@ -47,7 +47,7 @@ func (s *session) unanswered(ctx context.Context, entity string, err error) erro
 	failed := sendFailed(ctx, err)
 	var e *envelope.Error
 	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.conn.Stats().Reconnects > 0 || !s.conn.IsConnected()) {
-		return hinted(failed, "The connection was away meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows what became of the task.")
+		return hinted(failed, "The connection was lost meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows the state of the task.")
 	}
 	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
 		return failed

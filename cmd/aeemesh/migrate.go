@@ -26,8 +26,8 @@ func (a *app) migrateCommand() *cobra.Command {
 		Use:   "migrate RUN --to WHERE",
 		Short: "Move a run to another worker, or to another platform",
 		Long: `Moves a run while it runs: between two turns, in the middle of one, while it
-awaits a tool, or while it is paused. Whoever listens to it misses nothing and
-hears nothing twice. WHERE is
+awaits a tool, or while it is paused. Its listeners miss nothing and receive
+nothing twice. WHERE is
 
   any            another worker of the same agent
   INSTANCE       this one ("aeemesh agents describe" lists them)
@@ -54,7 +54,7 @@ at its target, by the server's clock.`,
 	flags.StringVar(&f.to, "to", "", "`where`: any, an instance, an https URL, file:PATH or object:BUCKET/NAME")
 	flags.DurationVar(&f.tools, "tools", 0, "how long to wait for tool calls that are under way, before the run is moved with them (default as long as they take)")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to watch the move")
-	flags.BoolVar(&f.abort, "abort", false, "take a move back that has not come to its end")
+	flags.BoolVar(&f.abort, "abort", false, "take back a move that has not ended")
 	flags.StringVar(&f.reason, "reason", "", "why, for the record")
 	f.export.add(a, flags)
 	a.entityFlag(c, &f.entity)
@@ -72,7 +72,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	}
 	switch {
 	case f.abort == (f.to != ""):
-		return usagef(cmd, "say where, with --to, or take a move back with --abort")
+		return usagef(cmd, "give the target with --to, or take a move back with --abort")
 	case f.tools < 0 || f.wait <= 0:
 		return usagef(cmd, "--tools cannot be negative, and --wait must be above 0")
 	case strings.HasPrefix(f.to, "http://"):
@@ -142,7 +142,7 @@ func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id stat
 		a.term.good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
+		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" shows how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
 	case err != nil:
 		return err
 	}

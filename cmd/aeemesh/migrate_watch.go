@@ -129,7 +129,7 @@ func (m *movement) phase(rec state.Record, newest bool) error {
 var phaseWords = map[state.Phase]string{
 	state.PhaseAsked:     "asked: it stops at its next step",
 	state.PhaseCaptured:  "captured: it stands still",
-	state.PhaseCommitted: "committed: its source has let go",
+	state.PhaseCommitted: "committed: its source has released it",
 	state.PhaseRelaying:  "accepted: it runs there, and its replies come back",
 	state.PhaseMoved:     "moved: it has a new worker",
 	state.PhaseAborted:   "aborted",

@@ -85,8 +85,8 @@ func (a *app) modelsShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show PROVIDER/MODEL",
 		Short: "Show what is known of one model",
-		Long: `Shows what the catalogue knows of a model, and which entry says it. The provider
-is what stands before the first slash.`,
+		Long: `Shows what the catalogue knows of a model, and from which entry. The provider is
+the part before the first slash.`,
 		Example: `  aeemesh models show openai/gpt-4o-2024-08-06
   aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
@@ -246,10 +246,10 @@ func (a *app) modelsRoutesCommand() *cobra.Command {
 		Short: "Show which models a document would use here, in which order",
 		Long: `Shows the routes that an agent's document gives on this machine: those that can
 be used, in the order in which its routing_strategy tries them, and the others,
-each with why not. Nothing is connected to; whether a key is right, or a model
-there, shows when it is asked. The exit status is 1 if no route can be used.
+each with the reason. Nothing is connected to; a wrong key or a missing model
+shows at the first call. The exit status is 1 if no route can be used.
 
-The order of strategies latency and round_robin is that before anything was
+For the strategies latency and round_robin it is the order before anything was
 measured.`,
 		Example: `  aeemesh models routes reviewer.yaml
   aeemesh models routes reviewer.yaml --config operator.yaml --context-tokens 32768

@@ -68,7 +68,7 @@ func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ 
 					return
 				}
 			case had == nil && len(found) == 0:
-				a.term.warn("no worker announces itself as %s now: the one that took the task is gone, or it is a program that does not announce itself; still waiting", entity)
+				a.term.warn("no worker announces itself as %s now: the worker that took the task is unreachable, or it is a program that does not announce itself; still waiting", entity)
 				next = time.Now().Add(24 * time.Hour) // the warning is printed once
 			case had == nil:
 				had = found
@@ -89,7 +89,7 @@ func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ 
 }
 
 func allGone(entity string) error {
-	return envelope.Errorf(envelope.CodeUnavailable, "all workers of %s are gone that may have had the task; it may have begun", entity)
+	return envelope.Errorf(envelope.CodeUnavailable, "all workers of %s that may have had the task are unreachable; it may have begun", entity)
 }
 
 // noSubscriber reports whether the entity's subject has no subscriber at all, as

@@ -141,9 +141,9 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 			untried = append(untried, "answers (allow_responses)")
 		}
 	}
-	note := "the server does not tell, because " + errorText(why)
+	note := "the server does not report it, because " + errorText(why)
 	if len(untried) > 0 {
-		note = "not tried, since somebody may listen there: " + fewNames(untried) + "; " + note
+		note = "not tried, since a client may listen there: " + fewNames(untried) + "; " + note
 	}
 	if missing = folded(missing); len(missing) > 0 {
 		d.tell("permissions", "fail", hint, "this user, to %s, may not %s (%s)", as, strings.Join(missing, "; not "), note)

@@ -16,11 +16,11 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan",
 		Short: "Show what \"apply\" would make or change on the server",
 		Long: `Compares the mesh's streams, buckets and, for each --entity, work consumers with
-the server, and changes nothing. Limits of what exists are its operator's: they
-are compared where a flag asks for others.
+the server, and changes nothing. Existing limits are their operator's: they are
+compared only where a flag asks for others.
 
 The exit status is 0 whatever is found, unless --check is given: then it is 1
-where "apply" would make or change something, or could not mend it.`,
+if "apply" would make or change something, or could not correct it.`,
 		Example: `  aeemesh plan
   aeemesh plan --entity agent.reviewer --entity agent.billing
   aeemesh plan --replicas 3 --limit AEE_WORK=max_bytes:1GiB --limit aee_state=max_bytes:4GiB,max_age:90d
@@ -52,7 +52,7 @@ where "apply" would make or change something, or could not mend it.`,
 		}),
 	})
 	f.add(c)
-	c.Flags().BoolVar(&check, "check", false, "exit with status 1 where something would be done, or cannot be mended")
+	c.Flags().BoolVar(&check, "check", false, "exit with status 1 if something would be done, or cannot be corrected")
 	return c
 }
 
@@ -61,7 +61,7 @@ where "apply" would make or change something, or could not mend it.`,
 func (a *app) tellTally(t tally, left int) {
 	switch {
 	case t.conflict > 0:
-		a.term.warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
+		a.term.warn("%d cannot be corrected without losing what they hold; that is for you to decide", t.conflict)
 	case t.todo() == 0 && t.newer == 0 && left == 0:
 		a.term.good("everything is as it should be")
 	}

@@ -19,11 +19,11 @@ func (a *app) queuesCommand() *cobra.Command {
 		Use:   "queues [ENTITY]",
 		Short: "Show how many durable tasks wait, and for how long",
 		Long: `Shows the queues of durable tasks, of one agent or of all that have tasks, dead
-letters or had a worker: for each priority how many tasks wait, how many workers
-have been handed, how many of those were handed out before, and for how long the
-oldest waits. Behind the first line of an agent are the tasks that wait for their
-time, its dead letters, and the workers that answer now, "1 of 3" where one of
-three takes durable tasks. Agents with tasks that no worker takes are named.`,
+letters or had a worker: for each priority how many tasks wait, how many were
+delivered to workers, how many of those were delivered before, and for how long
+the oldest waits. The first line of an agent also has its delayed tasks, its dead
+letters, and the workers that answer now, "1 of 3" where one of three takes
+durable tasks. Agents with tasks that no worker takes are named.`,
 		Example: `  aeemesh queues
   aeemesh queues agent.reviewer --watch 2s
   aeemesh queues --json | jq -r 'select(.waiting > 100) | .entity'
@@ -94,7 +94,7 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	}
 	switch tasks := v.Waiting + v.InWork + b.Due; {
 	case len(paused) > 0:
-		v.Problem = "somebody has paused the consumers of priority " + strings.Join(paused, ", ")
+		v.Problem = "paused are the consumers of priority " + strings.Join(paused, ", ")
 	case t.workers == 0 && tasks > 0:
 		v.Problem = counted(tasks, "task", "tasks") + " and " + t.lacking()
 	case t.durable == 0 && tasks > 0:
@@ -187,7 +187,7 @@ func (a *app) printQueues(views []queueView) error {
 	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
 		a.term.hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
 	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
-		a.term.hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
+		a.term.hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
 }

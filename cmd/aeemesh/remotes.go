@@ -71,7 +71,7 @@ func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) 
 			return nil, fmt.Errorf("%s: %w", to, handoff.ErrPlaintext)
 		}
 		if !allowed[normalURL(to)] {
-			return nil, fmt.Errorf("this worker hands no runs to %s: it was not started with --handoff-to %s", to, to)
+			return nil, fmt.Errorf("this worker transfers no runs to %s: it was not started with --handoff-to %s", to, to)
 		}
 		return handoff.NewClient(to, opts)
 	}, nil

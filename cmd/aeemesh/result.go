@@ -27,7 +27,8 @@ anywhere, as often as you like, for as long as the stream of replies keeps it. A
 error envelope is printed as an error, and the exit status is that of "send";
 where there is no result yet it is 3, unless --follow waits for it.
 
-ENTITY is whom the task was sent to. Without it all agents' replies are searched.`,
+ENTITY is the agent that the task was sent to. Without it all agents' replies are
+searched.`,
 		Example: `  aeemesh result 01JD3YZ8M4...
   aeemesh result 01JD3YZ8M4... agent.writer --follow     # with the stream, from its beginning
 

@@ -17,7 +17,7 @@ import (
 func (a *app) runsCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "runs",
-		Short: "List, look into and steer the runs of durable tasks",
+		Short: "List, inspect and steer the runs of durable tasks",
 		Long: `A durable task is one run: a chain of checkpoints, each an AAIF Agent State
 document. RUN is a run's id, or the beginning of one, or its task's id.`,
 		Example: `  aeemesh runs list --status running,paused

@@ -40,7 +40,7 @@ func belowWords(b *mesh.Below) (out []string) {
 	if b.Asked > 0 {
 		out = append(out, fmt.Sprintf("What is asked of people there stays open until then: %d in all.", b.Asked))
 	}
-	say(b.Silent, "live task below", "live tasks below", "of %s: nobody answered the cancel. It has ended, or ends at its deadline.")
+	say(b.Silent, "live task below", "live tasks below", "of %s: no worker answered the cancel. It has ended, or ends at its deadline.")
 	say(b.Refused, "task below", "tasks below", "of %s: you are no operator there. The cancel goes down worker by worker.")
 	say(b.Unread, "record", "records", "of %s cannot be read here: the cancel goes down from there worker by worker.")
 	if b.More {

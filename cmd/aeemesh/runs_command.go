@@ -36,28 +36,28 @@ func (a *app) runCommands() []*cobra.Command {
 	var s settleFlags
 	var out []*cobra.Command
 	for _, r := range []runCommand{
-		{use: "pause", short: "Stop a run after the step that it is in", done: "paused",
+		{use: "pause", short: "Pause a run after its current step", done: "paused",
 			long: `Asks the run's worker to stop it after the step that it is in, or in the middle
 of a model's turn. It stays paused, across restarts, until it is resumed.`,
 			example: `  aeemesh runs pause 0f4c --reason "the API is down"`, flags: because,
 			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
 				return intents.PauseTask{Target: t, Reason: reason}, nil
 			}},
-		{use: "resume", short: "Let a paused run go on", done: "resumed",
-			long:    "Lets a paused run go on, on whichever worker of its agent has a place.",
+		{use: "resume", short: "Resume a paused run", done: "resumed",
+			long:    "Resumes a paused run, on any worker of its agent that has a place.",
 			example: `  aeemesh runs resume 0f4c`, flags: because,
 			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
 				return intents.ResumeTask{Target: t, Reason: reason}, nil
 			}},
-		{use: "cancel", short: "End a run; its sender gets E_CANCELLED", done: "cancelled",
+		{use: "cancel", short: "Cancel a run; its sender gets E_CANCELLED", done: "cancelled",
 			long: `Ends a run, or a task that waits in the queue or for its time. Its sender gets an
 error envelope, E_CANCELLED. Tools that are being called are told to stop, and
-what the run has other agents do ends too: as an operator you cancel all that the
-records of the tree name. What could not be reached is told.
+the run's calls of other agents end too: an operator cancels all tasks that the
+records of the tree name. Tasks that could not be reached are listed.
 
-A task that no worker has begun, of an agent that has none now, is taken out of
-the queue. That takes an operator's NATS user (docs/operations.md); without it
-the command waits in the queue for the first worker that comes.`,
+A task that no worker has begun, of an agent without workers, is removed from the
+queue. That needs an operator's NATS user (docs/operations.md); without it the
+command waits in the queue for the first worker.`,
 			example: `  aeemesh runs cancel 0f4c --reason "wrong branch"
   aeemesh runs cancel 01JD3YZ8M4... -e agent.writer      # a task that has not begun`, flags: because,
 			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
@@ -72,12 +72,12 @@ the command waits in the queue for the first worker that comes.`,
 				}
 				return intents.SteerTask{Target: t, Text: args[0]}, nil
 			}},
-		{use: "settle", short: "Say what became of a tool call whose outcome is unknown", done: "settled", args: []string{"[CALL]"},
+		{use: "settle", short: "State the outcome of a lost tool call", done: "settled", args: []string{"[CALL]"},
 			long: `A worker that dies between beginning a tool call and writing its receipt leaves a
-call of which nobody knows whether it happened. Where the tool is not safe to
-repeat the run waits for you. Find out, then say so. CALL is the tool call's id;
-without it all unknown calls of the run are settled alike. The run goes on when
-none is left.`,
+lost call: it may have happened or not. Where the tool is not safe to repeat, the
+run waits for you. Find out, then state the outcome. CALL is the tool call's id;
+without it all lost calls of the run are settled alike. The run goes on when none
+is left.`,
 			example: `  aeemesh runs settle 0f4c call_1 --done '{"sent":true}'     # it happened; this is its result
   aeemesh runs settle 0f4c call_1 --failed "never arrived"   # it did not; the model is told
   aeemesh runs settle 0f4c call_1 --repeat                   # call again, under the same key`, flags: s.add, make: s.command},
@@ -243,7 +243,7 @@ func (a *app) commandFailed(err error, entity string) error {
 			where = "keys are looked for in " + dir
 		}
 		return hinted(fmt.Errorf("%s: %s (%s): the workers of %s have heard the command, but their answer cannot be verified", e.Code, e.Message, where, entity),
-			"Give the keys that the workers are trusted by, with --keys or AEEMESH_KEYS, \"aeemesh keys trust\", or --shared-keys. \"aeemesh runs show RUN\" tells what became of the command.")
+			"Give the keys that the workers are trusted by, with --keys or AEEMESH_KEYS, \"aeemesh keys trust\", or --shared-keys. \"aeemesh runs show RUN\" shows the outcome of the command.")
 	case errors.As(err, &e):
 		return remote(e)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -284,7 +284,7 @@ func (f *settleFlags) command(cmd *cobra.Command, t intents.Target, args []strin
 	}
 	switch {
 	case given != 1:
-		return nil, usagef(cmd, "say what became of it: one of --done, --failed and --repeat")
+		return nil, usagef(cmd, "state the outcome with one of --done, --failed and --repeat")
 	case out.Outcome == intents.OutcomeDone && !json.Valid(out.Result):
 		return nil, usagef(cmd, "--done %s: it is no JSON", f.done)
 	}

@@ -22,7 +22,7 @@ type exportFlags struct {
 }
 
 func (f *exportFlags) add(a *app, flags *pflag.FlagSet) {
-	flags.StringVar(&f.platform, "for", "", "hand the run over to this `platform`: it stops here")
+	flags.StringVar(&f.platform, "for", "", "transfer the run to this `platform`: it stops here")
 	flags.StringVar(&f.seal, "seal", "", "encrypt the file with the key `env:NAME or file:PATH`, which the other platform has too")
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
 	flags.StringVar(&f.issuer, "issuer", "", "the `entity` that signs the token (default the run's agent)")
@@ -39,17 +39,17 @@ func (a *app) runsExportCommand() *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "export RUN",
-		Short: "Write a run into a file, as a copy or to hand it over",
+		Short: "Write a run into a file, as a copy or to transfer it",
 		Long: `Writes the last checkpoint of a run, an AAIF Agent State document, into a file
 or an object store (object:BUCKET/NAME). Without --for it is a copy, and the
 run goes on.
 
-With --for the run is handed over to another platform. It stops, its status is
+With --for the run is transferred to another platform. It stops, its status is
 migrating, and the file has a token that lets that platform import it once,
 within 15 minutes. Then bring back the receipt that "runs import" writes there
-("runs confirm"): that the run was accepted, and in the end its result. A run
-that is not wanted there is refused with "runs import --refuse", whose receipt
-brings it back.`,
+("runs confirm"): that the run was accepted, and in the end its result. The other
+platform refuses a run with "runs import --refuse", whose receipt brings it
+back.`,
 		Example: `  aeemesh runs export 0f4c --clear -o run.json
   aeemesh runs export 0f4c --for paris --seal file:paris.key -o run.json
   aeemesh runs export 0f4c --for paris --clear -o object:exchange/0f4c`,
@@ -122,7 +122,7 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	}
 	if err := out.write(ctx, file); err != nil {
 		if f.platform != "" {
-			err = hinted(err, "Run %s stands still, and nobody has the file: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", shortRun(h.Run), shortRun(h.Run))
+			err = hinted(err, "Run %s stands still, and the file was not handed out: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", shortRun(h.Run), shortRun(h.Run))
 		}
 		return err
 	}

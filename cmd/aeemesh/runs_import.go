@@ -19,9 +19,9 @@ func (a *app) runsImportCommand() *cobra.Command {
 	var receipt, refuse string
 	c := connects(&cobra.Command{
 		Use:   "import FILE",
-		Short: "Take in a run that another platform hands over, or a copy of one",
+		Short: "Import a run from another platform, or a copy of one",
 		Long: `Imports what "runs export" has written (FILE, object:BUCKET/NAME, or - for
-standard input). A file with a migration token hands a run over: the token must
+standard input). A file with a migration token transfers a run: the token must
 be signed with a key that is trusted here, for this platform, unexpired and
 unused, and the agent must be served here. Then the run goes on, and the
 receipt tells its source.
@@ -45,7 +45,7 @@ be another platform's, of an agent that is served here.`,
 // addReceiverFlags adds the flags of commands that receive transferred runs.
 func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addPlatformFlag(c.Flags())
-	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
+	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may transfer runs of any agent; repeatable (default: each agent its own)")
 	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
 	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
@@ -67,7 +67,7 @@ func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) 
 		Registered: func(ctx context.Context, agentID string) (string, error) {
 			e, err := definitions.Get(ctx, registry.KeyOf(agentID, ""))
 			if err != nil && !errors.Is(err, registry.ErrNotFound) {
-				a.log.Debug("the registry does not say who has an agent_id", "agent_id", agentID, "err", err)
+				a.log.Debug("the registry does not say which agent has an agent_id", "agent_id", agentID, "err", err)
 			}
 			return e.Record.Entity, nil
 		},
@@ -195,7 +195,7 @@ func importFailed(err error) error {
 		{state.ErrRunExists, "\"aeemesh runs list\" shows it."},
 		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
 		{state.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
-		{state.ErrNoChecksum, "Nothing says that it is whole, and a run is not restored from such a document. Who made it has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
+		{state.ErrNoChecksum, "It has no checksum, and a run is not restored from such a document. Its maker has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
 		{state.ErrChecksum, "The file was changed after its checksum was made, on its way or by hand. \"aeemesh validate FILE\" says which checksum it has."},
 	} {
 		if errors.Is(err, known.err) {

@@ -134,7 +134,7 @@ func (a *app) printRuns(list []runSummary, more int) error {
 	}
 	if len(list) == 0 {
 		a.term.say("no runs")
-		a.term.hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" tells of tasks that no worker has begun.")
+		a.term.hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" shows tasks that no worker has begun.")
 		return nil
 	}
 	var rows [][]string

@@ -18,8 +18,8 @@ func (a *app) runsReceiptCommand() *cobra.Command {
 	var out string
 	c := connects(&cobra.Command{
 		Use:   "receipt RUN",
-		Short: "Write the receipt of a run that was handed over to here",
-		Long: `Writes this platform's signed word on a run that was imported, for its source:
+		Short: "Write the receipt of a run that was transferred to here",
+		Long: `Writes this platform's signed verdict on an imported run, for its source:
 that it was accepted or refused, or, once the run has ended, how. RUN is its
 id, its task's, or the handoff's ("aeemesh handoff list").`,
 		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
@@ -65,7 +65,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 		}
 	}
 	if last.Handoff == "" {
-		return "", hinted(outcome.NotFound("no run %s was handed over to here", printable(name)), "\"aeemesh handoff list\" shows those that were.")
+		return "", hinted(outcome.NotFound("no run %s was transferred to here", printable(name)), "\"aeemesh handoff list\" shows those that were.")
 	}
 	return last.Handoff, nil
 }
@@ -103,7 +103,7 @@ func (a *app) runsConfirmCommand() *cobra.Command {
 		Short: "Bring another platform's receipt back to a run that was exported for it",
 		Long: `Takes the receipt that "runs import" or "runs receipt" has written on the other
 platform. Accepted: the run is there. Refused: it goes on here. Ended: its
-result is given to whoever has sent the task.`,
+result is given to the sender of the task.`,
 		Example: `  aeemesh runs confirm receipt.json`,
 		Args:    arguments("RECEIPT"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -144,7 +144,7 @@ func (a *app) runsRecallCommand() *cobra.Command {
 	var sure bool
 	c := connects(&cobra.Command{
 		Use:   "recall RUN --sure",
-		Short: "Take back a run whose file is lost, without the other platform's word",
+		Short: "Take back a run whose file is lost, without the other platform's receipt",
 		Long: `Lets a run that was exported with --for go on here. Only the other platform can
 say that it has not imported the file, and never will: "runs import --refuse"
 there writes the receipt that brings the run back safely. If you recall it and
@@ -154,7 +154,7 @@ may happen twice.`,
 		Args:    arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if !sure {
-				return hinted(usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
+				return hinted(usagef(cmd, "--sure is missing: only you can know that the file will not be imported"),
 					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
 			}
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})

@@ -27,8 +27,8 @@ func (a *app) runsShowCommand() *cobra.Command {
 		Use:   "show RUN",
 		Short: "Show a run's timeline, and what it waits for",
 		Long: `Shows what a run has done, checkpoint by checkpoint, as far as they are kept, and
-where it stands. A tool call whose outcome nobody knows is shown as unknown, with
-the commands that settle it.`,
+its state. A lost tool call is shown as unknown, with the commands that settle
+it.`,
 		Example: `  aeemesh runs show 0f4c
   aeemesh runs show 01JD3YZ... --entity agent.reviewer     # by the task's id
   aeemesh runs show 0f4c --document > state.json           # the AAIF Agent State document
@@ -238,7 +238,7 @@ func (a *app) showWaiting(v runView) {
 	for _, e := range v.Effects {
 		if e.Status == state.EffectUnknown {
 			a.term.say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", oneLine(e.ID), oneLine(e.Tool), ago(e.At))
-			a.term.steps("Find out, then say so:",
+			a.term.steps("Find out, then state the outcome:",
 				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", shortRun(v.Run), e.ID))

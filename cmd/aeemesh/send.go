@@ -37,13 +37,13 @@ func (a *app) sendCommand() *cobra.Command {
 		Long: `Sends a task to an agent, signed if you have a key, waits for the result and
 prints its payload. PAYLOAD is a JSON object, or text, which becomes
 {"text": …}; "-" reads it from standard input, @FILE from a file. An error
-envelope is printed as an error, and the exit status tells refused (4), timed out
-(5) and not there (3) from failed (1). Ctrl-C asks the agent to stop.
+envelope is printed as an error. The exit status is 4 if refused, 5 if timed out,
+3 if not found, 1 if failed. Ctrl-C asks the agent to stop.
 
 With --durable the task is stored before it is worked on: it survives the death
-of every worker, waits for one if none is there, and its result can be read
-later, by anybody, with "aeemesh result". Then Ctrl-C stops the waiting, not the
-task.
+of every worker, and waits for one if there is none. Its result can be read
+later, from any machine, with "aeemesh result". Ctrl-C then stops the waiting,
+not the task.
 
 To a bus or a human it publishes an event, and there is nothing to wait for.`,
 		Example: `  aeemesh send agent.reviewer '{"path":"."}'

@@ -347,7 +347,7 @@ func (a *app) listShared(ctx context.Context, records *jetstream.Records) ([]jet
 			return list, err
 		}
 		if !said {
-			a.log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" tells what JetStream lacks")
+			a.log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" shows what JetStream lacks")
 		}
 		timer := time.NewTimer(keyReload)
 		select {
@@ -381,7 +381,7 @@ func (a *app) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool
 	if deleted {
 		ring.Delete(sign.Shared, kid)
 		if key, known := ring.Lookup(kid); known && key.Revoked {
-			a.log.Warn("the shared record of a revoked key is gone: put it back, for processes that start later do not know of it", "kid", kid)
+			a.log.Warn("the shared record of a revoked key was deleted: restore it, because processes that start later do not know of the revocation", "kid", kid)
 		}
 		return
 	}

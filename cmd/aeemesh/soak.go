@@ -30,10 +30,10 @@ tasks to handlers, models, programs and teams all the time, and breaks things:
 kill -9, SIGSTOP beyond the lease, restarts, partitions and slow networks, at
 random and at each point of the commit order. Some runs move to a second system,
 with a server and workers of its own, over HTTPS, while either side or the way
-between them breaks. Then it holds every task against a model: accepted means
+between them breaks. Then it checks every task against a model: accepted means
 answered, exactly once; no finished step and no receipt is made anew; a run never
-has two owners, and one that moves ends where it went. It connects to no server
-that is there already.
+has two owners, and one that moves ends where it went. It connects to no
+existing server.
 
 The seed draws the faults: the same seed, the same faults in the same order. What
 they hit is up to the machine. The exit status is 1 if a promise was broken; then
@@ -61,7 +61,7 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.DurationVar(&f.Pace, "pace", 0, "mean time between two faults (default a third of the lease)")
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
 	flags.StringVar(&f.dir, "dir", "", "`directory` for stores, logs and traces; it is kept (default a temporary one, kept on failure)")
-	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to see that it is found: fence, ack-first, forget or let-go")
+	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to test the check: fence, ack-first, forget or let-go")
 	c.AddCommand(a.soakRole("server"), a.soakRole("worker"), a.soakRole("receiver"), a.soakRole("program"))
 	return c
 }

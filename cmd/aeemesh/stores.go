@@ -46,7 +46,7 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	case want == "jetstream" && err != nil:
 		return fmt.Errorf("--journal jetstream: %w", err)
 	case want == "jetstream" && (cfg.Journal == nil || cfg.Refutations == nil):
-		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh apply\" makes them.")
+		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams do not exist"), "\"aeemesh apply\" makes them.")
 	}
 	return nil
 }

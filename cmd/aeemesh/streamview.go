@@ -66,7 +66,7 @@ func (v *streamView) show(e *envelope.Envelope) error {
 
 func (v *streamView) tool(note toolNote) {
 	if note.HandedTo != "" {
-		v.term.note("   ⇒ handed on to %s", oneLine(note.HandedTo))
+		v.term.note("   ⇒ delegated to %s", oneLine(note.HandedTo))
 		v.text.Reset() // another agent answers from here on
 	}
 	v.turn.Reset()

@@ -124,7 +124,7 @@ func (s *session) untaken(ctx context.Context, entity string) (why, hint string)
 		return "", ""
 	case t.workers > 0:
 		return entity + ": " + t.lacking(),
-			"\"aeemesh agents list\" tells what they wait for, \"aeemesh doctor\" what is missing; what is stored waits meanwhile."
+			"\"aeemesh agents list\" shows what they wait for, \"aeemesh doctor\" what is missing; what is stored waits meanwhile."
 	case s.neverServed(ctx, entity):
 		return "no worker has ever taken durable tasks of " + entity, cmp.Or(s.meant(ctx, entity), start)
 	}

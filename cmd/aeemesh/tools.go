@@ -47,8 +47,8 @@ func (a *app) toolsCommand() *cobra.Command {
 		Long: `Lists what a worker with the same flags would offer to the model of each
 document: every tool by the name the model sees, its protocol and endpoint, and
 whether it is offered or why not. MCP servers of the operator's list are started
-or connected to, to see what they have; no tool is called. With --offline nothing
-is: an entry that stands for several tools is then one line.
+or connected to, to list their tools; no tool is called. With --offline they are
+not: an entry that stands for several tools is then one line.
 
 Exit 1 if a tool of a document is not offered.`,
 		Example: `  aeemesh tools agent.yaml --config worker.yaml

@@ -27,20 +27,20 @@ func (a *app) treeCommand() *cobra.Command {
 	f := &treeFlags{}
 	c := connects(&cobra.Command{
 		Use:   "tree CORR",
-		Short: "Draw who works for whom on a task: how long, tokens, cost, outcome",
-		Long: `Draws the tree of the tasks of one corr: who was sent what by whom, on which
-lane, how it stands, how long it took, what tokens and cost, who was voted for,
-whom it was handed on to, and what took longest. CORR may be the id of a task or
-of its run, too: then the tree is drawn from that task down.
+		Short: "Draw the tree of a task: agents, time, tokens, cost, outcome",
+		Long: `Draws the tree of the tasks of one corr: sender and receiver of each task, its
+lane, state, time, tokens and cost, votes, delegations, and what took longest.
+CORR may be the id of a task or of its run, too: then the tree is drawn from that
+task down.
 
-What is drawn comes from the events that are stored (stream AEE_BUS), and from
-runs and answers of durable tasks. With --follow it is drawn anew as events come,
+The data comes from stored events (stream AEE_BUS), and from runs and answers of
+durable tasks. With --follow it is drawn anew as events come,
 until the task ends; where nothing is stored, from then on. Tokens and cost are
 a task's own, and in brackets with all below it.
 
 Events come at most once, and are what agents say: of the lines of --follow only
-"signed KID" is verified, with the keys that are trusted here. A task
-whose end nobody told is shown as unknown.`,
+"signed KID" is verified, with the keys that are trusted here. A task without an
+event of its end is shown as unknown.`,
 		Example: `  aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW
   aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW --follow
   aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW --dot | dot -Tsvg > tree.svg
@@ -60,7 +60,7 @@ whose end nobody told is shown as unknown.`,
 	flags.BoolVar(&f.all, "all", false, "draw all members of large teams")
 	flags.IntVar(&f.fold, "fold", tree.DefaultFold, "draw so many members of a large team, and count the others")
 	flags.BoolVar(&f.dot, "dot", false, "print it in the language of Graphviz")
-	flags.DurationVar(&f.since, "since", 0, "look at the events of the last `duration` (default since CORR was made, where it tells; else all)")
+	flags.DurationVar(&f.since, "since", 0, "look at the events of the last `duration` (default since CORR was made, if it says when; else all)")
 	a.addStateKeyFlag(flags)
 	a.addSignFlags(flags, signShared)
 	return c

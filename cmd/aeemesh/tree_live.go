@@ -37,7 +37,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	view := &treeView{app: r.app, flags: r.flags, redraws: r.app.term.data.tty && !r.app.term.json && !r.flags.dot}
 	if !view.redraws {
-		r.app.term.note("waiting for what becomes of %s", printable(r.wanted))
+		r.app.term.note("waiting for the outcome of %s", printable(r.wanted))
 	}
 	frame := time.NewTicker(treeFrame)
 	defer frame.Stop()
@@ -86,7 +86,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	t := r.tree(time.Now())
 	if t == nil {
-		return hinted(outcome.NotFound("nothing was heard of %s", printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
+		return hinted(outcome.NotFound("no event of %s has come", printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
 	}
 	view.clear()
 	if !view.redraws && !r.app.term.json && !r.flags.dot {

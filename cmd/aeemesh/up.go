@@ -37,12 +37,12 @@ buckets, until it is interrupted or sent SIGTERM or SIGHUP. It is a real
 nats-server: every NATS client can use it. For a cluster run nats-server itself;
 aeemesh works with any.
 JetStream is always on, even where the --config file turns it off. Where that
-file asks for credentials, --user and --password, --token, --creds or --nkey are
-those with which the streams are made.
+file asks for credentials, the streams are made with --user and --password,
+--token, --creds or --nkey.
 
 With --websocket, programs can connect over websockets. Pages in a browser can
 where --websocket-origin names their origin: a page that you happen to visit
-must not use a server that asks for no password.
+must not use a server without a password.
 
 What has been stored survives the death of the process. To survive the crash of
 the machine as well, --sync always waits for the disk at every message.`,

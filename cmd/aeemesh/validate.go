@@ -46,23 +46,23 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate FILE...",
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
-manifests, conformance reports. It tells everything that is wrong with each, and
-where; conditions that do not compile; teams that cannot work; what its author
-should know; which conformance level an agent reaches; what of it this program
-does not honour, and whether a worker refuses the agent for that, as it does at
+manifests, conformance reports. It reports everything that is wrong with each,
+and where; conditions that do not compile; teams that cannot work; warnings for
+the author; the conformance level that an agent reaches; the fields that this
+program does not honour, and whether a worker refuses the agent for them, as at
 compliance.safety_level strict and regulated. "-" reads standard input.
 
-The exit status is 1 where a document is no good; with --strict also where there
-are warnings, or a worker here refuses the agent.
+The exit status is 1 if a document is invalid; with --strict also if there are
+warnings, or if a worker here refuses the agent.
 
-Several documents are also held against one another: whom each names is looked
-for among the others, and agents that call one another without end are found, as
-is what one gives and the next one does not take. Platform manifests among them
-say which condition languages and patterns their workers know.
+Several documents are also checked against one another: the agents that each
+names are looked for among the others. It finds agents that call one another
+without end, and outputs that the next step does not accept. Platform manifests
+among them say which condition languages and patterns their workers know.
 
-With --mesh the mesh that runs is asked as well, by the usual flags of a
-connection: whom a document names, by entity, agent_id, name or skill, and nobody
-there knows or serves.`,
+With --mesh it also asks the running mesh, by the usual flags of a connection,
+and warns of agents that a document names, by entity, agent_id, name or skill,
+and that are not known or served there.`,
 		Example: `  aeemesh validate reviewer.yaml
   aeemesh validate team.yaml writer.yaml critic.yaml
   aeemesh validate team.yaml --mesh --nats nats://mesh:4222
@@ -101,8 +101,8 @@ there knows or serves.`,
 			return nil
 		}),
 	})
-	c.Flags().BoolVar(&inMesh, "mesh", false, "ask the mesh that runs, too: who of those that are named is there")
-	c.Flags().BoolVar(&levels, "levels", false, "tell what the next conformance level asks for")
+	c.Flags().BoolVar(&inMesh, "mesh", false, "ask the running mesh, too, which of the named agents it has")
+	c.Flags().BoolVar(&levels, "levels", false, "print what the next conformance level requires")
 	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too, and on agents that a worker here refuses")
 	return c
 }
@@ -252,7 +252,7 @@ func unplayable(d *aaif.Definition) []aaif.Problem {
 		return nil
 	}
 	pointer, what, _ := strings.Cut(err.Error(), ": ")
-	return []aaif.Problem{{Pointer: pointer, Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker refuses this model: " + what, Hint: "mend it, or give the worker a program (--exec)"}}
+	return []aaif.Problem{{Pointer: pointer, Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker refuses this model: " + what, Hint: "correct it, or give the worker a program (--exec)"}}
 }
 
 // unfillable reports why tools of protocol http can never be offered, whatever

@@ -81,7 +81,7 @@ func (p *vitals) report() health.Report { return health.ReportOf((*p.checks.Load
 // tell reports to the service manager, if there is one.
 func (p *vitals) tell(states ...string) {
 	if err := p.notify.Tell(states...); err != nil {
-		p.app.log.Warn("service manager not told", "err", err)
+		p.app.log.Warn("service manager not notified", "err", err)
 	}
 }
 

@@ -39,10 +39,10 @@ takes no task away from a worker. --since first replays the broadcasts and
 inboxes that are stored (live tasks and replies are not).
 
 While it watches the subject of an entity that has no worker, NATS does not tell
-senders that nobody is there: they wait until their timeout.
+senders that there is no worker: they wait until their timeout.
 
-Only "signed KID" is verified, with the keys that are trusted here; of any other
-envelope, from is what it says itself. Heartbeats are left out unless you ask for
+Only "signed KID" is verified, with the keys that are trusted here; in any other
+envelope, from proves nothing. Heartbeats are left out unless you ask for
 them, and payloads are shown only with --payload.`,
 		Example: `  aeemesh watch
   aeemesh watch --corr 01JFB2QX0K8X5K6ZJ9G2C0C1MW

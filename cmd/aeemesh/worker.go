@@ -59,8 +59,8 @@ that is its entity id: agent. and its name, unless --as says otherwise. Several
 workers of one agent share its tasks.
 
 An agent's work is done by the model that its document names, or by any program
-with --exec. SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
-handed back; a second one ends at once.`,
+with --exec. SIGTERM or Ctrl-C drains: the worker finishes what has begun and
+refuses or releases the rest; a second one ends at once.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
   aeemesh worker echo.yaml --exec 'python3 echo.py'
@@ -79,8 +79,8 @@ handed back; a second one ends at once.`,
 	flags.StringVar(&f.as, "as", "", "serve as this `entity` instead of the name's (one document only)")
 	flags.StringVar(&f.command, "exec", "", "let this `command` do the work (one document, or none with --as)")
 	flags.StringArrayVar(&f.tools, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
-	flags.BoolVar(&f.requireTools, "require-tools", false, "refuse an agent of which a tool is not there; without, its health is degraded as long (a function tool without a program or function refuses it in any case)")
-	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
+	flags.BoolVar(&f.requireTools, "require-tools", false, "refuse an agent that lacks a tool; otherwise its health is degraded (a function tool without a program or function is refused in any case)")
+	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` to do with a lost call of the tool NAME (* for the others), one that was under way when the worker of a durable task died: repeat, timeout, or ask a person; repeatable (default: repeat tools that are safe to repeat, ask about the rest)")
 	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default what the catalogue knows of each)")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once in this worker (default the document's, else 1 in the whole mesh; what a document declares can be lowered, not raised)")
 	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
@@ -103,12 +103,12 @@ handed back; a second one ends at once.`,
 	f.operator.add(flags)
 	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
-	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) of which you accept that this runtime does not do what it says, where the agent would be refused for that; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; told to the log and the mesh; repeatable")
+	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) that you accept as not honoured, where the agent would be refused for it; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; reported to the log and the mesh; repeatable")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a, flags)
 	f.vitals.add(a, flags)
-	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
+	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in listings of agents; none hides it and the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
 	groupWorkerFlags(flags)
 	bindEnv(flags, "config", "AEEMESH_CONFIG")
@@ -224,7 +224,7 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 		s.close()
 	}
 	if err != nil {
-		a.log.Error("refusal not told to the mesh", "audit", true, "entity", refused.Entity, "err", err)
+		a.log.Error("refusal not reported to the mesh", "audit", true, "entity", refused.Entity, "err", err)
 	}
 }
 

@@ -77,7 +77,7 @@ func prepare(src Source, k Key) (*preparedKey, error) {
 }
 
 // errSharedSecret says why HS256 keys cannot be shared.
-var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: whoever can verify with it can also sign; copy its key file to the machines that need it")
+var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: a holder that can verify with it can also sign; copy its key file to the machines that need it")
 
 // ErrRevoked: a shared key was revoked before; a revocation is permanent.
 var ErrRevoked = errors.New("the key was revoked, and a later record does not bring it back")

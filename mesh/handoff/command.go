@@ -76,7 +76,7 @@ func (h *record) command(raw []byte) (*envelope.Envelope, error) {
 	}
 	var run string
 	if json.Unmarshal(members["run"], &run) != nil || run != h.c.Doc.RunID {
-		return nil, fmt.Errorf("the command must name run %s, which was handed over", h.c.Doc.RunID)
+		return nil, fmt.Errorf("the command must name run %s, which was transferred", h.c.Doc.RunID)
 	}
 	for name := range members {
 		if name != "run" && !slices.Contains(allowed, name) {

@@ -267,7 +267,7 @@ func (r *Receiver) admit(ctx context.Context, g state.Grant, own bool) (*record,
 		return nil, fmt.Errorf("agent_id %.50q: %w", g.AgentID, err)
 	}
 	if g.Issuer != entity && !matchAny(r.cfg.Issuers, g.Issuer) {
-		return nil, fmt.Errorf("%w: %.80q may not hand over runs of %s", state.ErrTokenKey, g.Issuer, entity)
+		return nil, fmt.Errorf("%w: %.80q may not transfer runs of %s", state.ErrTokenKey, g.Issuer, entity)
 	}
 	if err := r.vacant(ctx, state.ID{Entity: entity, Run: g.RunID}); err != nil {
 		return nil, err

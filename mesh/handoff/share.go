@@ -148,7 +148,7 @@ func (r *Receiver) mayIssue(ctx context.Context, issuer string) error {
 	entity, err := r.cfg.Agent(ctx, state.AgentID(issuer), issuer)
 	switch {
 	case errors.Is(err, state.ErrUnknownAgent), err == nil && entity != issuer:
-		return fmt.Errorf("%w: %.80q hands over no runs here", state.ErrTokenKey, issuer)
+		return fmt.Errorf("%w: %.80q may not transfer runs here", state.ErrTokenKey, issuer)
 	}
 	return err
 }

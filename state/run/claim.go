@@ -130,7 +130,7 @@ func revive(c *state.Checkpoint, m Message, t Terms, out *Claimed) *envelope.Err
 	}
 	if k.Claims >= t.MaxClaims {
 		out.Dead = fmt.Sprintf("claimed %s without completing a step", Times(k.Claims))
-		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", Times(k.Claims))
+		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was lost each time", Times(k.Claims))
 	}
 	return nil
 }

@@ -391,14 +391,14 @@ func TestCheck(t *testing.T) {
 	want := []string{
 		`warning /agent/orchestration/subagents/1/ref no worker answers now for agent.away (live tasks for it fail`,
 		`warning /agent/orchestration/subagents/4/ref "skill:tax": no agent that runs has this skill`,
-		`error /agent/orchestration/subagents/6/ref "file:///etc/passwd": its definition cannot be fetched`,
+		`error /agent/orchestration/subagents/6/ref "file:///etc/passwd": its definition cannot be fet`,
 		`warning /agent/orchestration/pipeline/2 no worker answers now for agent.later`,
 		`warning /agent/orchestration/consensus/referee_agent "5e0c0000-0000-4000-8000-00000000000a": no agent `,
 		`warning /agent/orchestration/handoff/0/target_agent "billing_specialist": no agent is registered under`,
-		`warning /agent/orchestration/handoff/2/target_agent no worker answers now for agent.desk (tasks that are handed over to it fail`,
+		`warning /agent/orchestration/handoff/2/target_agent no worker answers now for agent.desk (tasks that are delegated to it fail`,
 		`warning /x-aeemesh/orchestration/synthesizer no worker answers now for agent.editor`,
 		`warning /x-aeemesh/orchestration/steps/agent.later/escalate_to no worker answers now for agent.boss`,
-		`error /x-aeemesh/orchestration/steps/b/escalate_to "ftp://elsewhere": references of this kind mean no`,
+		`error /x-aeemesh/orchestration/steps/b/escalate_to "ftp://elsewhere": references of this kind are not`,
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%q", got)
