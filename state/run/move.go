@@ -60,7 +60,7 @@ func moveFailed(c *state.Checkpoint, now time.Time) {
 	if m == nil || m.Phase != state.PhaseCaptured && m.Phase != state.PhaseAsked || c.Mesh.Want != "" {
 		return
 	}
-	abort(c, now, "the worker that moved it was gone")
+	abort(c, now, "the worker that moved it was lost")
 }
 
 func abort(c *state.Checkpoint, now time.Time, why string) {
@@ -187,7 +187,7 @@ func commandMove(c *state.Checkpoint, o *Order, now time.Time) (Commanded, error
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip.Text(m.Migration.To, 128))
 	}
 	if who := awaited(c); who != "" && outOfMesh(o.To) {
-		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip.Text(who, 128))
+		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", clip.Text(who, 128))
 	}
 	paused := pausePending(c)
 	askMove(c, o, now)
