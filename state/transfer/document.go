@@ -1,12 +1,12 @@
-package state
+package transfer
 
 import (
+	"errors"
 	"fmt"
-	"slices"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/internal/rawdoc"
 )
 
 // PutToken adds a migration token to a document that is transferred as a file, and
@@ -21,32 +21,32 @@ func PutToken(doc []byte, token string) ([]byte, error) {
 }
 
 func putToken(doc []byte, token string) ([]byte, error) {
-	members, err := readObject(doc)
+	members, err := rawdoc.Object(doc)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
-	sum, err := ContentChecksum(doc)
+	sum, err := state.ContentChecksum(doc)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkStated(members, sum); err != nil {
 		return nil, err
 	}
-	if doc, err = setProvenance(members, "migration_token", token); err != nil {
+	if doc, err = rawdoc.SetProvenance(members, "migration_token", token); err != nil {
 		return nil, err
 	}
-	if sum, err = checksum(doc, "checksum"); err != nil {
+	if sum, err = rawdoc.Checksum(doc, "checksum"); err != nil {
 		return nil, err
 	}
-	if members, err = readObject(doc); err != nil {
+	if members, err = rawdoc.Object(doc); err != nil {
 		return nil, err
 	}
-	return setProvenance(members, "checksum", sum)
+	return rawdoc.SetProvenance(members, "checksum", sum)
 }
 
 // TakeToken removes the migration token from a document, JSON or CBOR, sealed or not, and
 // returns the document as it was before, as JSON. It verifies the document's checksum
-// (ErrChecksum), but not the token.
+// (state.ErrChecksum), but not the token.
 func TakeToken(doc []byte) (token string, without []byte, err error) {
 	if token, without, err = takeToken(doc); err != nil {
 		return "", nil, fmt.Errorf("take migration token: %w", err)
@@ -55,56 +55,38 @@ func TakeToken(doc []byte) (token string, without []byte, err error) {
 }
 
 func takeToken(doc []byte) (string, []byte, error) {
-	text, err := asJSON(doc)
+	text, err := rawdoc.JSON(doc)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
-	members, err := readObject(text)
+	members, err := rawdoc.Object(text)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return "", nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
-	p, err := readProvenance(members)
+	p, err := rawdoc.ReadProvenance(members)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return "", nil, fmt.Errorf("%w: %w", state.ErrInvalid, err)
 	}
-	if p.token == "" {
+	if p.Token == "" {
 		return "", nil, fmt.Errorf("%w: the document has no migration token", ErrTokenInvalid)
 	}
-	if err := isChecksum(p.checksum); err != nil {
+	whole, err := state.CheckChecksum(text)
+	if whole == "" || errors.Is(err, state.ErrNoChecksum) {
 		return "", nil, err
 	}
-	whole, err := checksum(text, "checksum")
-	if err != nil {
-		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if whole != p.Checksum { // a token covers lower-case digits only
+		return "", nil, fmt.Errorf("%w: provenance says %q, and it is %s", state.ErrChecksum, clip.Text(p.Checksum, 80), whole)
 	}
-	if whole != p.checksum {
-		return "", nil, fmt.Errorf("%w: provenance says %q, and it is %s", ErrChecksum, clip.Text(p.checksum, 80), whole)
-	}
-	if text, err = withoutProvenance(text, "migration_token", "checksum"); err != nil {
+	if text, err = rawdoc.WithoutProvenance(text, "migration_token", "checksum"); err != nil {
 		return "", nil, err
 	}
-	sum, err := ContentChecksum(text)
+	sum, err := state.ContentChecksum(text)
 	if err != nil {
 		return "", nil, err
 	}
-	if members, err = readObject(text); err != nil {
+	if members, err = rawdoc.Object(text); err != nil {
 		return "", nil, err
 	}
-	text, err = setProvenance(members, "checksum", sum)
-	return p.token, text, err
-}
-
-// setProvenance sets one text member of provenance.
-func setProvenance(members []jsonMember, name, value string) ([]byte, error) {
-	i := indexMember(members, "provenance")
-	if i < 0 {
-		i, members = len(members), append(members, jsonMember{"provenance", jsontext.Value("{}")})
-	}
-	inner, err := readObject(members[i].value)
-	if err != nil {
-		return nil, fmt.Errorf("%w: provenance: %w", ErrInvalid, err)
-	}
-	members = slices.Clone(members)
-	members[i].value = appendObject(nil, append(without(inner, name), jsonMember{name, appendText(value)}))
-	return appendObject(nil, members), nil
+	text, err = rawdoc.SetProvenance(members, "checksum", sum)
+	return p.Token, text, err
 }

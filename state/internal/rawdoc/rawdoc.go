@@ -1,4 +1,4 @@
-package state
+package rawdoc
 
 import (
 	"bytes"
@@ -11,24 +11,26 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// ContentChecksum is the checksum that a migration token binds: the SHA-256, in hex, of
-// the canonical JSON (RFC 8785) of an Agent State document, without provenance.checksum
-// and provenance.migration_token.
-//
-// The checksum in the document itself covers the token (AAIF, Agent State Document:
-// "excluding the checksum field"), so the token cannot bind that one. For a document
-// without a token both are the same.
-func ContentChecksum(doc []byte) (string, error) {
-	return checksum(doc, "checksum", "migration_token")
+// JSON returns a document's JSON text, whichever encoding it has. No JSON text begins
+// with a byte of 0x80 to 0xbf, as a CBOR map does.
+func JSON(data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	if data[0] < 0x80 || data[0] > 0xbf {
+		return data, nil
+	}
+	return aaif.CBORToJSON(data, MaxDepth)
 }
 
-// checksum returns the SHA-256 of the canonical JSON of doc without the named members of
+// Checksum returns the SHA-256 of the canonical JSON of doc without the named members of
 // provenance.
-func checksum(doc []byte, without ...string) (string, error) {
-	text, err := withoutProvenance(doc, without...)
+func Checksum(doc []byte, without ...string) (string, error) {
+	text, err := WithoutProvenance(doc, without...)
 	if err != nil {
 		return "", fmt.Errorf("checksum: %w", err)
 	}
@@ -40,35 +42,35 @@ func checksum(doc []byte, without ...string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// withoutProvenance returns the JSON of doc without the named members of provenance; all
-// else is unchanged.
-func withoutProvenance(doc []byte, names ...string) ([]byte, error) {
-	members, err := readObject(doc)
+// WithoutProvenance returns the JSON of doc without the named members of provenance. It
+// changes nothing else.
+func WithoutProvenance(doc []byte, names ...string) ([]byte, error) {
+	members, err := Object(doc)
 	if err != nil {
 		return nil, err
 	}
 	for i, m := range members {
-		if m.name != "provenance" || m.value.Kind() != '{' {
+		if m.Name != "provenance" || m.Value.Kind() != '{' {
 			continue
 		}
-		inner, err := readObject(m.value)
+		inner, err := Object(m.Value)
 		if err != nil {
 			return nil, err
 		}
-		members[i].value = appendObject(nil, without(inner, names...))
+		members[i].Value = Append(nil, Without(inner, names...))
 	}
-	return appendObject(make([]byte, 0, len(doc)), members), nil
+	return Append(make([]byte, 0, len(doc)), members), nil
 }
 
-// A jsonMember is one member of a JSON object, its value as it was written.
-type jsonMember struct {
-	name  string
-	value jsontext.Value
+// A Member is one member of a JSON object. Its value is kept as it was written.
+type Member struct {
+	Name  string
+	Value jsontext.Value
 }
 
-// readObject reads one JSON object. A duplicate name is an error, as in an Agent State
+// Object reads one JSON object. A duplicate name is an error, as in an Agent State
 // document.
-func readObject(data []byte) ([]jsonMember, error) {
+func Object(data []byte) ([]Member, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if k := d.PeekKind(); k != '{' {
 		if _, err := d.ReadValue(); err != nil {
@@ -79,18 +81,18 @@ func readObject(data []byte) ([]jsonMember, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
 	}
-	var members []jsonMember
+	var members []Member
 	for d.PeekKind() != '}' {
 		name, err := d.ReadToken()
 		if err != nil {
 			return nil, err
 		}
-		m := jsonMember{name: name.String()}
+		m := Member{Name: name.String()}
 		v, err := d.ReadValue()
 		if err != nil {
 			return nil, err
 		}
-		m.value = v.Clone()
+		m.Value = v.Clone()
 		members = append(members, m)
 	}
 	if _, err := d.ReadToken(); err != nil {
@@ -99,8 +101,8 @@ func readObject(data []byte) ([]jsonMember, error) {
 	return members, atEnd(d)
 }
 
-// readArray reads one JSON array.
-func readArray(data []byte) ([]jsontext.Value, error) {
+// Array reads one JSON array.
+func Array(data []byte) ([]jsontext.Value, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if k := d.PeekKind(); k != '[' {
 		return nil, fmt.Errorf("want an array, have %v", k)
@@ -134,57 +136,82 @@ func atEnd(d *jsontext.Decoder) error {
 	}
 }
 
-func without(members []jsonMember, names ...string) []jsonMember {
-	return slices.DeleteFunc(members, func(m jsonMember) bool { return slices.Contains(names, m.name) })
+// Without removes the members with these names. It changes the slice.
+func Without(members []Member, names ...string) []Member {
+	return slices.DeleteFunc(members, func(m Member) bool { return slices.Contains(names, m.Name) })
 }
 
-// appendObject writes an object with the given members in the given order.
-func appendObject(dst []byte, members []jsonMember) []byte {
+// Append writes an object with the given members in the given order.
+func Append(dst []byte, members []Member) []byte {
 	dst = append(dst, '{')
 	for i, m := range members {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = envelope.AppendString(dst, m.name)
+		dst = envelope.AppendString(dst, m.Name)
 		dst = append(dst, ':')
-		dst = append(dst, m.value...)
+		dst = append(dst, m.Value...)
 	}
 	return append(dst, '}')
 }
 
-// provenance holds the fields of the member provenance that handoffs need.
-type provenance struct{ source, target, token, checksum string }
+// Provenance has the members of a document's provenance that a transfer needs.
+type Provenance struct{ Source, Target, Token, Checksum string }
 
-func readProvenance(members []jsonMember) (p provenance, err error) {
+// ReadProvenance reads the member provenance of a document. An absent member is empty.
+func ReadProvenance(members []Member) (p Provenance, err error) {
 	for _, m := range members {
-		if m.name != "provenance" {
+		if m.Name != "provenance" {
 			continue
 		}
-		inner, err := readObject(m.value)
+		inner, err := Object(m.Value)
 		if err != nil {
 			return p, fmt.Errorf("provenance: %w", err)
 		}
 		for _, f := range inner {
 			field := map[string]*string{
-				"source_platform": &p.source, "target_platform": &p.target,
-				"migration_token": &p.token, "checksum": &p.checksum,
-			}[f.name]
+				"source_platform": &p.Source, "target_platform": &p.Target,
+				"migration_token": &p.Token, "checksum": &p.Checksum,
+			}[f.Name]
 			if field == nil {
 				continue
 			}
-			if *field, err = readText(f.value); err != nil {
-				return p, fmt.Errorf("provenance.%s: %w", f.name, err)
+			if *field, err = Text(f.Value); err != nil {
+				return p, fmt.Errorf("provenance.%s: %w", f.Name, err)
 			}
 		}
 	}
 	return p, nil
 }
 
-// readText reads a JSON string.
-func readText(v jsontext.Value) (string, error) {
+// Text reads a JSON string.
+func Text(v jsontext.Value) (string, error) {
 	if k := v.Kind(); k != '"' {
 		return "", fmt.Errorf("want a string, have %v", k)
 	}
 	b, err := jsontext.AppendUnquote(nil, v)
 	return string(b), err
 }
+
+// SetProvenance returns the document with one text member of provenance set.
+func SetProvenance(members []Member, name, value string) ([]byte, error) {
+	i := Index(members, "provenance")
+	if i < 0 {
+		i, members = len(members), append(members, Member{"provenance", jsontext.Value("{}")})
+	}
+	inner, err := Object(members[i].Value)
+	if err != nil {
+		return nil, fmt.Errorf("provenance: %w", err)
+	}
+	members = slices.Clone(members)
+	members[i].Value = Append(nil, append(Without(inner, name), Member{name, Quote(value)}))
+	return Append(nil, members), nil
+}
+
+// Index returns the position of the member with this name, or -1.
+func Index(members []Member, name string) int {
+	return slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
+}
+
+// Quote returns s as a JSON string.
+func Quote(s string) jsontext.Value { return envelope.AppendString(nil, s) }
