@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func TestBacklog(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func BenchmarkSeenClaim(b *testing.B) {

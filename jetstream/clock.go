@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 

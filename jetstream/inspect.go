@@ -9,7 +9,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )

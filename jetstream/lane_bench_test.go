@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 

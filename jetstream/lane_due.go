@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )

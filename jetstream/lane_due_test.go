@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/nats-io/nats.go"
 )
 

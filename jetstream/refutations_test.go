@@ -8,9 +8,9 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"

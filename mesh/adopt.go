@@ -15,7 +15,7 @@ import (
 // [state.Checkpoint.Fork]. Of names the new run's task, or leaves that to Fork,
 // and who asks is this node's entity. The run waits for a worker, as any other.
 // A checkpoint of another platform, which was no task of a mesh, becomes a run of
-// the agent with its agent_id, which must be served here (state.ErrUnknownAgent).
+// the agent with its agent_id, which must be served here (transfer.ErrUnknownAgent).
 //
 // The checkpoint is stored before the run is queued: where the second fails the
 // run is there, and a worker's sweep queues it.

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // lastWord answers with the last message of its run.
@@ -38,7 +39,7 @@ func TestACopyOfAnotherPlatformsRun(t *testing.T) {
 			Status: aaif.RunPaused, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "and now?"}},
 		}}
 	}
-	if _, err := client.Fork(ctxFor(t), foreign(), state.ForkOf{}); !errors.Is(err, state.ErrUnknownAgent) {
+	if _, err := client.Fork(ctxFor(t), foreign(), state.ForkOf{}); !errors.Is(err, transfer.ErrUnknownAgent) {
 		t.Errorf("of an agent that nobody serves: %v", err)
 	}
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: lastWord{}})
@@ -119,7 +120,7 @@ func TestARunIsNotTakenInInTheClear(t *testing.T) {
 		found, err := office.Discover(ctxFor(t), reviewer, time.Second)
 		return err == nil && slices.ContainsFunc(found, func(i mesh.Instance) bool { return i.Info.Metadata[mesh.MetaSealed] == "1" })
 	})
-	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) || !errors.Is(err, state.ErrUnknownAgent) {
+	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) || !errors.Is(err, transfer.ErrUnknownAgent) {
 		t.Errorf("handed over: %v", err)
 	}
 	copied := &state.Checkpoint{Doc: aaif.State{

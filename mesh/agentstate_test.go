@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // The tests here are about what the Agent State documents of runs say (gap 25 of the
@@ -180,7 +181,7 @@ func TestARunOfAnotherVersionIsNotTakenIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = receiver.Import(ctxFor(t), file)
-			if tt.refused != errors.Is(err, state.ErrUnknownAgent) || !tt.refused && err != nil {
+			if tt.refused != errors.Is(err, transfer.ErrUnknownAgent) || !tt.refused && err != nil {
 				t.Errorf("%v", err)
 			}
 			if err != nil && !strings.Contains(err.Error(), "2.0.0") {
@@ -195,7 +196,7 @@ func TestADocumentThatLeavesSaysWhoCapturedIt(t *testing.T) {
 	t.Parallel()
 	p := newParcel(t)
 	p.write(2)
-	_, doc, err := state.TakeToken(p.mustExport())
+	_, doc, err := transfer.TakeToken(p.mustExport())
 	if err != nil {
 		t.Fatal(err)
 	}

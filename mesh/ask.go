@@ -11,8 +11,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // onAsk takes plain text from aee.ask.<entity> and makes a task of it. Nothing

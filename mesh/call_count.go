@@ -12,7 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Kinds of counters: the tasks that agents have sent one another, the turns that they

@@ -2,7 +2,7 @@ package mesh
 
 import (
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // TreeOwner is the owner of the counters of the tree that a task begins.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // SendOptions say how [Node.Send] sends. The zero value waits for the result

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // Instance is one worker of one agent, as it describes itself.

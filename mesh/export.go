@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // ExportOptions say how [Node.Export] writes a run down for another platform.
@@ -63,7 +64,7 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 		o.Issuer = id.Entity
 	}
 	if o.Life <= 0 {
-		o.Life = state.MaxTokenLife
+		o.Life = transfer.MaxTokenLife
 	}
 	c, rev, err := n.halt(ctx, id, o)
 	if err != nil {
@@ -151,15 +152,15 @@ func (n *Node) pack(ctx context.Context, c *state.Checkpoint, o ExportOptions) (
 		return nil, err
 	}
 	now := n.serverTime(ctx)
-	token, err := state.Grant{
+	token, err := transfer.Grant{
 		ID: c.Mesh.Migration.ID, Issuer: o.Issuer, Source: d.Platform, Target: o.Platform,
 		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
-		Issued: now, Expires: now.Add(min(o.Life, state.MaxTokenLife)),
+		Issued: now, Expires: now.Add(min(o.Life, transfer.MaxTokenLife)),
 	}.Sign(o.Signer)
 	if err != nil {
 		return nil, err
 	}
-	return state.PutToken(doc, token)
+	return transfer.PutToken(doc, token)
 }
 
 // ConfirmOptions say whose word [Node.Confirm] takes.
@@ -186,7 +187,7 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 	if ring == nil {
 		ring = new(sign.Ring)
 	}
-	v, err := state.VerifyVerdict(ring, receipt.Verdict, d.Platform, n.serverTime(ctx))
+	v, err := transfer.VerifyVerdict(ring, receipt.Verdict, d.Platform, n.serverTime(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -217,10 +218,10 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 }
 
 // confirms reports whether a verdict is about the run's move.
-func confirms(v state.Verdict, c *state.Checkpoint, issuers []string) error {
+func confirms(v transfer.Verdict, c *state.Checkpoint, issuers []string) error {
 	m := c.Mesh.Migration
 	if m == nil || m.ID != v.Handoff || m.Target != v.Target {
-		return fmt.Errorf("%w: the verdict is about another move than this run's", state.ErrTokenState)
+		return fmt.Errorf("%w: the verdict is about another move than this run's", transfer.ErrTokenState)
 	}
 	if v.Issuer == c.Mesh.Entity {
 		return nil
@@ -230,7 +231,7 @@ func confirms(v state.Verdict, c *state.Checkpoint, issuers []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s may not speak for %s here", state.ErrTokenKey, clip.Text(v.Issuer, 128), m.Target)
+	return fmt.Errorf("%w: %s may not speak for %s here", transfer.ErrTokenKey, clip.Text(v.Issuer, 128), m.Target)
 }
 
 // A confirmation is what follows from a verdict.
@@ -242,7 +243,7 @@ type confirmation struct {
 }
 
 // confirmed makes of a run what the verdict says.
-func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt, signer *sign.Signer) (out confirmation) {
+func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v transfer.Verdict, receipt handoff.Receipt, signer *sign.Signer) (out confirmation) {
 	m := c.Mesh.Migration
 	step := func(phase state.Phase) {
 		m.Phase, m.Since = phase, n.serverTime(ctx)
@@ -251,20 +252,20 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 	}
 	moving := run.Exported(c)
 	switch v.Outcome {
-	case state.OutcomeAccepted:
+	case transfer.OutcomeAccepted:
 		if moving && m.Phase == state.PhaseCommitted {
 			step(state.PhaseRelaying)
 		} else if !moving && !c.Terminal() {
 			out.err = ErrNotMoving
 		}
-	case state.OutcomeRefused:
+	case transfer.OutcomeRefused:
 		if moving && m.Phase == state.PhaseCommitted {
 			step(state.PhaseAborted)
 			out.kick = run.Back(c, "", n.serverTime(ctx), clip.Text(v.Reason, 128))
 		} else if moving {
-			out.err = fmt.Errorf("%w: it has accepted the run before", state.ErrTokenState)
+			out.err = fmt.Errorf("%w: it has accepted the run before", transfer.ErrTokenState)
 		}
-	case state.OutcomeEnded:
+	case transfer.OutcomeEnded:
 		reply, err := endedWith(c, v, receipt)
 		if err != nil {
 			out.err = err
@@ -292,7 +293,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 }
 
 // endedWith is the terminal envelope that a receipt brings.
-func endedWith(c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
+func endedWith(c *state.Checkpoint, v transfer.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
 	reply, err := envelope.Parse(receipt.Reply)
 	if err != nil {
 		return nil, fmt.Errorf("the reply in the receipt: %w", err)
@@ -308,7 +309,7 @@ func endedWith(c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt) (*
 // see [Node.fromPeer].
 func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
 	if !reply.Type.Terminal() {
-		return nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", state.ErrTokenState, reply.Type)
+		return nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", transfer.ErrTokenState, reply.Type)
 	}
 	task, err := envelope.Parse(c.Mesh.Task)
 	if err != nil {
@@ -316,7 +317,7 @@ func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer
 	}
 	out, err := n.fromPeer(c.Mesh.Entity, task, reply, signer, now)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the reply in the receipt: %w", state.ErrTokenState, err)
+		return nil, fmt.Errorf("%w: the reply in the receipt: %w", transfer.ErrTokenState, err)
 	}
 	return out, nil
 }

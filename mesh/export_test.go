@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // A parcel is a run that goes from berlin to paris as a file.
@@ -83,7 +84,7 @@ func TestARunGoesAsAFile(t *testing.T) {
 	}
 	within(t, "the target", p.target.begun)
 	accepted := p.receipt(status.Handoff)
-	equal(t, "outcome", accepted.Outcome, state.OutcomeAccepted)
+	equal(t, "outcome", accepted.Outcome, transfer.OutcomeAccepted)
 	for range 2 {
 		if _, err := p.office.Confirm(ctxFor(t), accepted, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
 			t.Fatal(err)
@@ -95,7 +96,7 @@ func TestARunGoesAsAFile(t *testing.T) {
 	close(within(t, "the tool call", p.target.tools))
 	eventually(t, "it ends in paris", func() bool { return p.inParis().Doc.Status == aaif.RunCompleted })
 	ended := p.receipt(status.Handoff)
-	equal(t, "outcome", ended.Outcome, state.OutcomeEnded)
+	equal(t, "outcome", ended.Outcome, transfer.OutcomeEnded)
 	forged := ended
 	forged.Reply = bytes.Replace(forged.Reply, []byte("target"), []byte("nobody"), 1)
 	if _, err := p.office.Confirm(ctxFor(t), forged, mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, state.ErrChecksum) {
@@ -133,7 +134,7 @@ func TestAFileThatWasLost(t *testing.T) {
 	if _, err := p.receiver.Import(ctxFor(t), second); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.receiver.Import(ctxFor(t), first); !errors.Is(err, state.ErrRunExists) {
+	if _, err := p.receiver.Import(ctxFor(t), first); !errors.Is(err, transfer.ErrRunExists) {
 		t.Errorf("the first one, too: %v", err)
 	}
 }
@@ -153,7 +154,7 @@ func TestAFileThatIsRefused(t *testing.T) {
 	if err != nil || status.Phase != state.PhaseRefused {
 		t.Fatalf("%+v, %v", status, err)
 	}
-	if _, err := p.receiver.Import(ctxFor(t), file); !errors.Is(err, state.ErrTokenUsed) {
+	if _, err := p.receiver.Import(ctxFor(t), file); !errors.Is(err, transfer.ErrTokenUsed) {
 		t.Errorf("imported all the same: %v", err)
 	}
 	refused := p.receipt(status.Handoff)
@@ -193,8 +194,8 @@ func TestAWordThatIsNotTheTargets(t *testing.T) {
 	genuine := p.receipt(status.Handoff)
 	m := p.berlin.record(p.task).Mesh.Migration
 	stranger := newKey(t, "stranger-1")
-	verdict := func(s *sign.Signer, change func(*state.Verdict)) handoff.Receipt {
-		v := state.Verdict{Handoff: m.ID, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: p.id().Run, Outcome: state.OutcomeRefused, Issued: time.Now()}
+	verdict := func(s *sign.Signer, change func(*transfer.Verdict)) handoff.Receipt {
+		v := transfer.Verdict{Handoff: m.ID, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: p.id().Run, Outcome: transfer.OutcomeRefused, Issued: time.Now()}
 		change(&v)
 		token, err := v.Sign(s)
 		if err != nil {
@@ -206,10 +207,10 @@ func TestAWordThatIsNotTheTargets(t *testing.T) {
 		receipt handoff.Receipt
 		want    error
 	}{
-		"a stranger's key": {verdict(stranger, func(*state.Verdict) {}), state.ErrTokenKey},
-		"another move":     {verdict(p.paris1, func(v *state.Verdict) { v.Handoff = "6a0f3c1e-90a7-4d5c-8b0e-0f5f4bb0e1aa" }), state.ErrTokenState},
-		"another platform": {verdict(p.paris1, func(v *state.Verdict) { v.Target = "rome" }), state.ErrTokenState},
-		"for another":      {verdict(p.paris1, func(v *state.Verdict) { v.Source = "rome" }), state.ErrTokenAudience},
+		"a stranger's key": {verdict(stranger, func(*transfer.Verdict) {}), transfer.ErrTokenKey},
+		"another move":     {verdict(p.paris1, func(v *transfer.Verdict) { v.Handoff = "6a0f3c1e-90a7-4d5c-8b0e-0f5f4bb0e1aa" }), transfer.ErrTokenState},
+		"another platform": {verdict(p.paris1, func(v *transfer.Verdict) { v.Target = "rome" }), transfer.ErrTokenState},
+		"for another":      {verdict(p.paris1, func(v *transfer.Verdict) { v.Source = "rome" }), transfer.ErrTokenAudience},
 	} {
 		if _, err := p.office.Confirm(ctxFor(t), r.receipt, mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, r.want) {
 			t.Errorf("%s: %v", what, err)
@@ -220,7 +221,7 @@ func TestAWordThatIsNotTheTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Having accepted, it cannot refuse.
-	if _, err := p.office.Confirm(ctxFor(t), verdict(p.paris1, func(*state.Verdict) {}), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, state.ErrTokenState) {
+	if _, err := p.office.Confirm(ctxFor(t), verdict(p.paris1, func(*transfer.Verdict) {}), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, transfer.ErrTokenState) {
 		t.Errorf("refused after accepted: %v", err)
 	}
 	equal(t, "phase", p.phase(), state.PhaseRelaying)

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // The move of a run (docs/migration.md). It begins as a pause does: the handler
@@ -150,7 +151,7 @@ func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) er
 // here with what it was doing before.
 func (l *lane) takeBack(r *Run, why error) {
 	reason := clip.Text(border(why).Message, 128)
-	if e := new(state.HandoffError); errors.As(why, &e) {
+	if e := new(transfer.Error); errors.As(why, &e) {
 		reason = clip.Text(e.Error(), 128)
 	}
 	var runs bool

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // A hostile receiver takes a run in, and then says what the test wants it to say
@@ -258,8 +259,8 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := state.Verdict{
-			Handoff: status.Handoff, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: status.Run, Outcome: state.OutcomeEnded, Issued: time.Now(),
+		v := transfer.Verdict{
+			Handoff: status.Handoff, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: status.Run, Outcome: transfer.OutcomeEnded, Issued: time.Now(),
 		}
 		if v.Reply, err = reply.Hash(); err != nil {
 			t.Fatal(err)
@@ -280,7 +281,7 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 		"another correlation":        func(e *envelope.Envelope) { e.Corr = "somebody-elses-work" },
 		"requirements":               func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{"stream":true}`) },
 	} {
-		if _, err := p.office.Confirm(ctxFor(t), receipt(change), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, state.ErrTokenState) {
+		if _, err := p.office.Confirm(ctxFor(t), receipt(change), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, transfer.ErrTokenState) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -348,7 +349,7 @@ func aSourceCommandsNoRunThatItDidNotHandOver(t *testing.T, prefix string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request, err := state.Request{Handoff: id, Issuer: reviewer, Target: "paris", Action: handoff.ActionCommand, Issued: time.Now()}.Sign(v.signer)
+		request, err := transfer.Request{Handoff: id, Issuer: reviewer, Target: "paris", Action: handoff.ActionCommand, Issued: time.Now()}.Sign(v.signer)
 		if err != nil {
 			t.Fatal(err)
 		}

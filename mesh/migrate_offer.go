@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // taskOffer is the intent with which a worker offers a run to another of the
@@ -141,7 +142,7 @@ func (l *lane) issue(r *Run, target string) (string, error) {
 	}
 	c := r.cp.Load()
 	now := l.clock.now()
-	return state.Grant{
+	return transfer.Grant{
 		ID: c.Mesh.Migration.ID, Issuer: l.host.Entity, Source: c.Doc.Provenance.SourcePlatform, Target: target,
 		AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, StateID: c.Doc.StateID, Checksum: c.Doc.Provenance.Checksum,
 		Issued: now, Expires: now.Add(moveTimeout),
@@ -186,8 +187,8 @@ func (l *lane) offered(t *Task) {
 
 // offerError is what the other worker may know.
 func offerError(err error) error {
-	e := state.NewHandoffError(err)
-	if e.Code == state.HandoffInternal {
+	e := transfer.NewError(err)
+	if e.Code == transfer.CodeInternal {
 		return err
 	}
 	return envelope.Errorf(envelope.CodeDenied, "%s: %s", e.Code, e.Message).WithCause(err)
@@ -239,20 +240,20 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
 	m := c.Mesh.Migration
 	if rec.Revision != p.Revision || !run.Offered(c) {
-		return fmt.Errorf("%w: the run has changed meanwhile", state.ErrTokenState)
+		return fmt.Errorf("%w: the run has changed meanwhile", transfer.ErrTokenState)
 	}
-	g, err := state.VerifyToken(l.moveKeys(m), p.Token, l.host.id, l.clock.now())
+	g, err := transfer.VerifyToken(l.moveKeys(m), p.Token, l.host.id, l.clock.now())
 	if err != nil {
 		return err
 	}
 	if g.ID != m.ID || g.Issuer != l.host.Entity {
-		return fmt.Errorf("%w: it is not this move's", state.ErrTokenState)
+		return fmt.Errorf("%w: it is not this move's", transfer.ErrTokenState)
 	}
 	if err := g.Covers(c.Doc.Provenance.SourcePlatform, c.Doc.AgentID, c.Doc.RunID, c.Doc.StateID, c.Doc.Provenance.Checksum); err != nil {
 		return err
 	}
 	if c.Doc.AgentID != state.New(l.host.Entity, "", l.host.AgentID).Doc.AgentID {
-		return fmt.Errorf("%w: %s", state.ErrUnknownAgent, clip.Text(c.Doc.AgentID, 128))
+		return fmt.Errorf("%w: %s", transfer.ErrUnknownAgent, clip.Text(c.Doc.AgentID, 128))
 	}
 	return nil
 }
@@ -260,7 +261,7 @@ func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint
 // moveKeys are the keys that a token within the mesh may be signed with: those
 // that are trusted, and, unless signatures are required, the one that the source
 // has left in the run's record.
-func (l *lane) moveKeys(m *state.Migration) state.Keys {
+func (l *lane) moveKeys(m *state.Migration) transfer.Keys {
 	v := l.host.node.cfg.Verifier
 	keys := oneKey{ring: v.Ring}
 	if m.Key != "" && v.Mode != sign.Required {
@@ -278,7 +279,7 @@ type oneKey struct {
 	own  *sign.Key
 }
 
-// Lookup finds a key, see [state.Keys].
+// Lookup finds a key, see [transfer.Keys].
 func (k oneKey) Lookup(kid string) (sign.Key, bool) {
 	if k.own != nil && kid == k.own.KID {
 		return *k.own, true

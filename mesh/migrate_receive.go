@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // ReceiverOptions say how [Node.Receiver] takes runs in.
@@ -42,7 +43,7 @@ type ReceiverOptions struct {
 	// [Durable].Codec for all.
 	Codec func(entity string) state.Codec
 
-	Limits  state.HandoffLimits
+	Limits  transfer.Limits
 	Stay    time.Duration // see handoff.ReceiverConfig
 	Share   int64         // likewise
 	Observe func(ctx context.Context, phase state.Phase, done bool)
@@ -131,7 +132,7 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]byte, error) {
 	e, err := envelope.ParseLimits(command, n.limits)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
+		return nil, fmt.Errorf("%w: %w", transfer.ErrStream, err)
 	}
 	if e.To != entity {
 		return nil, envelope.Errorf(envelope.CodeWrongRecipient, "the command is for another entity than the run's, %s", entity)

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // remote is the receiver of another platform, as this worker talks to it.
@@ -43,7 +44,7 @@ func (l *lane) remote(url string) (*remote, error) {
 
 // request signs what is asked about a handoff that has begun.
 func (p *remote) request(m *state.Migration, action string) (string, error) {
-	return state.Request{Handoff: m.ID, Issuer: p.lane.host.Entity, Target: m.Target, Action: action, Issued: p.lane.clock.now()}.Sign(p.signer)
+	return transfer.Request{Handoff: m.ID, Issuer: p.lane.host.Entity, Target: m.Target, Action: action, Issued: p.lane.clock.now()}.Sign(p.signer)
 }
 
 // send hands a captured run to another platform: the target stages it, this
@@ -57,7 +58,7 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	defer p.Close()
 	sent, err := l.stage(ctx, p, r)
 	if err != nil {
-		var said *state.HandoffError
+		var said *transfer.Error
 		if l.takeBack(r, err); !errors.As(err, &said) || !said.Remote {
 			l.work.Go(func() { l.unstage(r) }) // it may have something
 		}
@@ -88,7 +89,7 @@ var errChangedMeanwhile = envelope.Errorf(envelope.CodeUnavailable, "the run was
 
 // stage streams the run to the target, and returns the revision that was sent.
 func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, fmt.Errorf("%w: %v", state.ErrHandoffTimeout, moveTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, fmt.Errorf("%w: %v", transfer.ErrTimeout, moveTimeout))
 	defer cancel()
 	about, err := p.About(ctx)
 	if err != nil {
@@ -109,7 +110,7 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 		return 0, err
 	}
 	now := l.clock.now()
-	token, err := state.Grant{
+	token, err := transfer.Grant{
 		ID: c.Mesh.Migration.ID, Issuer: l.host.Entity, Source: l.cfg.Platform, Target: about.Platform,
 		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
 		Issued: now, Expires: now.Add(moveTimeout),
@@ -158,7 +159,7 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 			l.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:
-			l.takeBack(r, fmt.Errorf("%w: %s", state.ErrHandoffAborted, status.Reason))
+			l.takeBack(r, fmt.Errorf("%w: %s", transfer.ErrAborted, status.Reason))
 			return
 		}
 		if ctx.Err() == nil {

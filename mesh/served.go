@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // served knows which entity serves an agent.
@@ -71,7 +72,7 @@ func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []s
 		case entity != "" && slices.Contains(claimed, entity):
 			return entity, nil
 		case entity != "":
-			return "", fmt.Errorf("%w: it is registered as %s, which no worker serves", state.ErrUnknownAgent, clip.Text(entity, 128))
+			return "", fmt.Errorf("%w: it is registered as %s, which no worker serves", transfer.ErrUnknownAgent, clip.Text(entity, 128))
 		}
 	}
 	for _, entity := range claimed {
@@ -81,13 +82,13 @@ func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []s
 	}
 	switch {
 	case len(claimed) == 0:
-		return "", fmt.Errorf("%w: no worker serves it", state.ErrUnknownAgent)
+		return "", fmt.Errorf("%w: no worker serves it", transfer.ErrUnknownAgent)
 	case slices.Contains(claimed, issuer):
 		return issuer, nil
 	case len(claimed) == 1:
 		return claimed[0], nil
 	}
-	return "", fmt.Errorf("%w: workers of %d entities say that they serve it, %s and %s among them", state.ErrUnknownAgent, len(claimed), clip.Text(claimed[0], 128), clip.Text(claimed[1], 128))
+	return "", fmt.Errorf("%w: workers of %d entities say that they serve it, %s and %s among them", transfer.ErrUnknownAgent, len(claimed), clip.Text(claimed[0], 128), clip.Text(claimed[1], 128))
 }
 
 // claimed are the entities whose workers say that they serve an agent.
@@ -145,7 +146,7 @@ func (s *served) maySee(entity string) error {
 	sealed := s.sealed[entity]
 	s.mu.Unlock()
 	if sealed && s.codec(entity).Seal == nil {
-		return fmt.Errorf("%w: the runs of %s are stored %w here, and this process does not have the key", state.ErrUnknownAgent, entity, state.ErrSealed)
+		return fmt.Errorf("%w: the runs of %s are stored %w here, and this process does not have the key", transfer.ErrUnknownAgent, entity, state.ErrSealed)
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func (s *served) fits(_ context.Context, entity, version string) error {
 	if len(hosted) == 0 || slices.ContainsFunc(hosted, func(v string) bool { return sameMajor(v, version) }) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", state.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
+	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
 }
 
 // noVersion is what an agent has whose document does not say its version.

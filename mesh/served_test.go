@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // impersonate answers $SRV.INFO in paris as a worker would that has another's agent_id.
@@ -83,10 +84,10 @@ func TestWhoIsMeantByAnAgentID(t *testing.T) {
 		want   string
 		err    error
 	}{
-		"two claim it":                {change: func(*mesh.ReceiverOptions) {}, err: state.ErrUnknownAgent},
-		"nothing is registered":       {change: registered(""), err: state.ErrUnknownAgent},
+		"two claim it":                {change: func(*mesh.ReceiverOptions) {}, err: transfer.ErrUnknownAgent},
+		"nothing is registered":       {change: registered(""), err: transfer.ErrUnknownAgent},
 		"it is registered":            {change: registered(reviewer), want: reviewer},
-		"it is registered, unserved":  {change: registered("agent.gone"), err: state.ErrUnknownAgent},
+		"it is registered, unserved":  {change: registered("agent.gone"), err: transfer.ErrUnknownAgent},
 		"the operator says it":        {change: func(o *mesh.ReceiverOptions) { o.Agents = map[string]string{id: reviewer} }, want: reviewer},
 		"the operator says it before": {change: func(o *mesh.ReceiverOptions) { registered("agent.evil")(o); o.Agents = map[string]string{id: reviewer} }, want: reviewer},
 	} {

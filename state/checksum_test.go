@@ -36,3 +36,22 @@ func TestCheckChecksum(t *testing.T) {
 		}
 	}
 }
+
+func TestContentChecksum(t *testing.T) {
+	t.Parallel()
+	base := `{"b":1,"provenance":{"source_platform":"p"},"a":[1.0]}`
+	want, err := state.ContentChecksum([]byte(base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, same := range map[string]bool{
+		`{"a":[1],"b":1.0,"provenance":{"source_platform":"p","checksum":"x","migration_token":"t"}}`: true,
+		`{"a":[1],"b":1,"provenance":{"source_platform":"q"}}`:                                        false,
+		`{"a":[1],"b":1,"checksum":"x","provenance":{"source_platform":"p"}}`:                         false,
+		`{"a":[1],"b":1}`: false,
+	} {
+		if got, err := state.ContentChecksum([]byte(text)); err != nil || (got == want) != same {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}

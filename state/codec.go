@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/state/internal/rawdoc"
 )
 
 // DefaultMaxBytes is the size limit of a [Codec] whose MaxBytes is zero.
@@ -14,7 +15,7 @@ const DefaultMaxBytes = 16 << 20
 
 // maxDepth limits the nesting of a document. Encode obeys it too, so that everything it
 // writes can be read.
-const maxDepth = 128
+const maxDepth = rawdoc.MaxDepth
 
 // Errors for errors.Is.
 var (
@@ -252,16 +253,9 @@ func (k Codec) decode(data []byte) (c *Checkpoint, seal *sealed, err error) {
 	return c, seal, err
 }
 
-// asJSON returns a document's JSON text, whichever encoding it has. No JSON text begins
-// with the first byte of a CBOR map.
+// asJSON returns a document's JSON text, whichever encoding it has.
 func asJSON(data []byte) ([]byte, error) {
-	if len(data) == 0 {
-		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
-	}
-	if data[0] < 0x80 || data[0] > 0xbf {
-		return data, nil
-	}
-	text, err := aaif.CBORToJSON(data, maxDepth)
+	text, err := rawdoc.JSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

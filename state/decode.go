@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/state/internal/rawdoc"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -213,6 +214,17 @@ func isChecksum(text string) error {
 	return nil
 }
 
+// ContentChecksum is the checksum that a migration token binds: the SHA-256, in hex, of
+// the canonical JSON (RFC 8785) of an Agent State document, without provenance.checksum
+// and provenance.migration_token.
+//
+// The checksum in the document itself covers the token (AAIF, Agent State Document:
+// "excluding the checksum field"), so the token cannot bind that one. For a document
+// without a token both are the same.
+func ContentChecksum(doc []byte) (string, error) {
+	return rawdoc.Checksum(doc, "checksum", "migration_token")
+}
+
 // CheckChecksum verifies the provenance.checksum of an Agent State document, JSON or
 // CBOR, and returns the correct one. The error is ErrNoChecksum, ErrChecksum or
 // ErrInvalid.
@@ -221,25 +233,25 @@ func CheckChecksum(doc []byte) (want string, err error) {
 	if err != nil {
 		return "", err
 	}
-	members, err := readObject(text)
+	members, err := rawdoc.Object(text)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	p, err := readProvenance(members)
+	p, err := rawdoc.ReadProvenance(members)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	with, err := setProvenance(members, "checksum", "") // the checksum is computed with a provenance object in the document
+	with, err := rawdoc.SetProvenance(members, "checksum", "") // the checksum is computed with a provenance object in the document
 	if err == nil {
-		want, err = checksum(with, "checksum")
+		want, err = rawdoc.Checksum(with, "checksum")
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if err := isChecksum(p.checksum); err != nil {
+	if err := isChecksum(p.Checksum); err != nil {
 		return want, err
 	}
-	if !strings.EqualFold(p.checksum, want) {
+	if !strings.EqualFold(p.Checksum, want) {
 		return want, ErrChecksum
 	}
 	return want, nil

@@ -23,8 +23,9 @@
 // A [Store] keeps the bytes, by run and revision; [Mem] is a store in memory, and package
 // statetest tests that a store fulfils the interface's contract.
 //
-// For the transfer of a run to another platform there are the [Grant] with its token, the
-// target's [Verdict], and [WriteHandoff] and [ReadHandoff] for the streaming handoff.
+// [Checkpoint.Outbound] prepares a checkpoint for another platform, and
+// [Checkpoint.Inbound] limits what this mesh accepts of one. Package transfer has the
+// tokens and the stream by which it gets there.
 //
 // # The document
 //

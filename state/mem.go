@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Mem is a [Store] in memory, for tests and for runs that may be lost with the process.

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // HistoryLimit is the most revisions of a run that a store keeps.
@@ -57,7 +57,7 @@ var (
 //     earlier one of the same run, deletions included: a run that was deleted and created
 //     again does not reuse one. Revisions of different runs need not be comparable;
 //   - return what was written byte for byte, of any length from 1 byte to at least 2 MiB,
-//     for any run id of 1 to 128 bytes and any entity that mesh/subject accepts, and
+//     for any run id of 1 to 128 bytes and any entity that envelope/subject accepts, and
 //     never confuse two of them, whatever characters they contain. Refuse other ids with
 //     an error that is none of the sentinels;
 //   - return with each record the revision that it replaced (Record.Over), if the write
@@ -116,7 +116,7 @@ type Store interface {
 // MaxRun is the longest run id in bytes.
 const MaxRun = 128
 
-// Validate reports whether every store accepts the id: an entity that mesh/subject
+// Validate reports whether every store accepts the id: an entity that envelope/subject
 // accepts, and a run of 1 to [MaxRun] arbitrary bytes.
 func (id ID) Validate() error {
 	if err := subject.ValidateEntity(id.Entity); err != nil {

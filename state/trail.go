@@ -28,9 +28,6 @@ func (c *Checkpoint) trail() []string {
 //
 // So a worker that wrote other without an answer finds out from the run's newest
 // checkpoint whether it was stored.
-//
-// So whoever wrote other, and never heard whether it was stored, learns it from the
-// run's newest checkpoint alone.
 func (c *Checkpoint) Follows(other *Checkpoint) (follows, known bool) {
 	has := func(m string) bool { return mark(c.Doc.StateID) == m || slices.Contains(c.Mesh.Trail, m) }
 	if has(mark(other.Doc.StateID)) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Errors of a [Directory], for errors.Is.

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // scoreSchema is what a person's score must fit.

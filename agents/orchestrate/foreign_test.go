@@ -15,10 +15,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // crew are members who note what they were asked, and answer with their name.
@@ -214,7 +215,7 @@ func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := state.Grant{ID: uuid.NewString(), Issuer: boss, Source: "conveyor", Target: "paris", AgentID: doc.AgentID, RunID: doc.RunID, StateID: doc.StateID, Issued: time.Now()}
+	g := transfer.Grant{ID: uuid.NewString(), Issuer: boss, Source: "conveyor", Target: "paris", AgentID: doc.AgentID, RunID: doc.RunID, StateID: doc.StateID, Issued: time.Now()}
 	if g.Checksum, err = state.ContentChecksum(text); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := state.PutToken(text, token)
+	file, err := transfer.PutToken(text, token)
 	if err != nil {
 		t.Fatal(err)
 	}

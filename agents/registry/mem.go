@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Mem is a registry in memory, for tests and for a mesh of one process. The zero

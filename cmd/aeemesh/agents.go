@@ -17,9 +17,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func (a *app) agentsCommand() *cobra.Command {

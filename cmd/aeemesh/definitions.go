@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // definitionCommands are the subcommands of "agents" for the mesh's registry.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // messageFlags are the flags from which "send" and "envelope new" make an

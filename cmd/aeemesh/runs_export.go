@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // exportFlags say how a run is exported.
@@ -26,7 +27,7 @@ func (f *exportFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.seal, "seal", "", "encrypt the file with the key `env:NAME or file:PATH`, which the other platform has too")
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
 	flags.StringVar(&f.issuer, "issuer", "", "the `entity` that signs the token (default the run's agent)")
-	flags.DurationVar(&f.life, "life", state.MaxTokenLife, "how long the file may be imported; at most 15m")
+	flags.DurationVar(&f.life, "life", transfer.MaxTokenLife, "how long the file may be imported; at most 15m")
 	a.addPlatformFlag(flags)
 }
 
@@ -70,8 +71,8 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	switch {
 	case f.clear == (f.seal != ""):
 		return hinted(usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
-	case f.life <= 0 || f.life > state.MaxTokenLife:
-		return usagef(cmd, "--life %v: it must be above 0, and at most %v", f.life, state.MaxTokenLife)
+	case f.life <= 0 || f.life > transfer.MaxTokenLife:
+		return usagef(cmd, "--life %v: it must be above 0, and at most %v", f.life, transfer.MaxTokenLife)
 	}
 	codec := state.Codec{}
 	if f.seal != "" {

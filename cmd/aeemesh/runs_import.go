@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 func (a *app) runsImportCommand() *cobra.Command {
@@ -88,8 +89,8 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	if err != nil {
 		return err
 	}
-	_, _, tokenErr := state.TakeToken(file)
-	isCopy := !refuse && errors.Is(tokenErr, state.ErrTokenInvalid)
+	_, _, tokenErr := transfer.TakeToken(file)
+	isCopy := !refuse && errors.Is(tokenErr, transfer.ErrTokenInvalid)
 	var to *outFile
 	if receipt != "" {
 		if !isCopy {
@@ -188,13 +189,13 @@ func importFailed(err error) error {
 		err  error
 		hint string
 	}{
-		{state.ErrTokenExpired, "The source writes a new file with the same \"aeemesh runs export\"; the clocks may differ, too (\"aeemesh doctor\")."},
-		{state.ErrTokenAudience, "It is for another platform; --platform says which one this is."},
-		{state.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
-		{state.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
-		{state.ErrRunExists, "\"aeemesh runs list\" shows it."},
+		{transfer.ErrTokenExpired, "The source writes a new file with the same \"aeemesh runs export\"; the clocks may differ, too (\"aeemesh doctor\")."},
+		{transfer.ErrTokenAudience, "It is for another platform; --platform says which one this is."},
+		{transfer.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
+		{transfer.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
+		{transfer.ErrRunExists, "\"aeemesh runs list\" shows it."},
 		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
-		{state.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
+		{transfer.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
 		{state.ErrNoChecksum, "It has no checksum, and a run is not restored from such a document. Its maker has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
 		{state.ErrChecksum, "The file was changed after its checksum was made, on its way or by hand. \"aeemesh validate FILE\" says which checksum it has."},
 	} {

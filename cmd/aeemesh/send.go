@@ -12,8 +12,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // sendFlags are the flags of "send", beside those of the message.

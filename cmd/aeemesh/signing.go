@@ -16,9 +16,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // signFlags say which key signs, and which signatures are accepted.

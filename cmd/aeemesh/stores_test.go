@@ -6,10 +6,10 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func testJetStream(t *testing.T, streams bool) natsjs.JetStream {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // ErrPlaintext: the URL is not https.
@@ -111,7 +111,7 @@ func (c *Client) Send(ctx context.Context, token string, doc []byte) (Status, er
 	r, w := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
-		err := state.WriteHandoff(ctx, w, token, doc)
+		err := transfer.Write(ctx, w, token, doc)
 		w.Close() // a stream without handoff_complete is void
 		written <- err
 	}()
@@ -122,7 +122,7 @@ func (c *Client) Send(ctx context.Context, token string, doc []byte) (Status, er
 	status, err := Status{}, error(nil)
 	req, err := c.request(request, http.MethodPost, "", "", io.NopCloser(body))
 	if err == nil {
-		req.Header.Set("Content-Type", state.HandoffType)
+		req.Header.Set("Content-Type", transfer.MediaType)
 		err = c.send(req, http.StatusCreated, &status)
 	}
 	r.CloseWithError(errors.New("the target has answered"))
@@ -192,7 +192,7 @@ func (c *Client) Replies(ctx context.Context, id, request string, after uint64, 
 	if resp.StatusCode != http.StatusOK {
 		return c.failure(resp)
 	}
-	quiet := time.AfterFunc(c.idle, func() { cancel(fmt.Errorf("%w: nothing was heard for %v", state.ErrHandoffTimeout, c.idle)) })
+	quiet := time.AfterFunc(c.idle, func() { cancel(fmt.Errorf("%w: nothing was heard for %v", transfer.ErrTimeout, c.idle)) })
 	defer quiet.Stop()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxReply)
@@ -277,5 +277,5 @@ func (c *Client) failure(resp *http.Response) error {
 	case "busy":
 		return fmt.Errorf("handoff to %s: %w", c.base, ErrBusy)
 	}
-	return fmt.Errorf("handoff to %s: %w", c.base, state.RemoteHandoffError(p.Code, p.Message))
+	return fmt.Errorf("handoff to %s: %w", c.base, transfer.RemoteError(p.Code, p.Message))
 }

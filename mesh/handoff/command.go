@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // commandMembers are the commands that a source may give to a run that it handed
@@ -32,7 +33,7 @@ var commandMembers = map[string][]string{
 // does not verify there.
 func (r *Receiver) Command(ctx context.Context, id string, command []byte) ([]byte, error) {
 	if r.cfg.Forward == nil {
-		return nil, fmt.Errorf("%w: commands are not taken here", state.ErrHandoffAborted)
+		return nil, fmt.Errorf("%w: commands are not taken here", transfer.ErrAborted)
 	}
 	h, err := r.load(ctx, id)
 	if err != nil {
@@ -43,11 +44,11 @@ func (r *Receiver) Command(ctx context.Context, id string, command []byte) ([]by
 	}
 	e, err := h.command(command)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
+		return nil, fmt.Errorf("%w: %w", transfer.ErrStream, err)
 	}
 	raw, err := e.AppendJSON(nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
+		return nil, fmt.Errorf("%w: %w", transfer.ErrStream, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

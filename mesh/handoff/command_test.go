@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
-	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // Finding 8 of the security review: a source commands the run that it handed over,
@@ -75,7 +75,7 @@ func TestACommandIsAboutTheRunOfItsHandoff(t *testing.T) {
 		"by another entity":      command(intents.TaskCancel, `{`+mine+`}`, func(e *envelope.Envelope) { e.From = "human.ceo" }),
 		"no envelope":            []byte(`{"run":"` + x.run + `"}`),
 	} {
-		if err := send(raw); !errors.Is(err, state.ErrHandoffInvalid) {
+		if err := send(raw); !errors.Is(err, transfer.ErrStream) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

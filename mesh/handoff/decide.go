@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // stage keeps the document that has come. The run waits for the source's word.
@@ -100,7 +101,7 @@ func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
 		return stored{}, err
 	}
 	if m := c.Mesh.Migration; m == nil || m.ID != h.id {
-		return stored{}, fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, h.c.Doc.RunID, h.c.Mesh.Entity)
+		return stored{}, fmt.Errorf("%w: run %.50q of %s", transfer.ErrRunExists, h.c.Doc.RunID, h.c.Mesh.Entity)
 	}
 	return stored{c, rec.Revision}, nil
 }
@@ -110,7 +111,7 @@ func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
 func (r *Receiver) start(ctx context.Context, h *record) error {
 	run, err := r.own(ctx, h)
 	switch {
-	case errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrRunExists):
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
 		// It was started, and has ended or moved on since.
 		return r.close(ctx, h)
 	case err != nil:
@@ -157,7 +158,7 @@ func bare(c *state.Checkpoint) {
 // Refuse ends a handoff that has not been accepted, for ever: when it returns
 // without error the run will never run here. It fails with [ErrAccepted] where
 // that is too late. A handoff that never came is refused too, so that it cannot
-// come later, if its issuer may hand runs over to here at all ([state.ErrTokenKey]):
+// come later, if its issuer may hand runs over to here at all ([transfer.ErrTokenKey]):
 // what nobody else could bring needs no refusal.
 func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Status, error) {
 	for {
@@ -196,11 +197,11 @@ func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Statu
 // have expired: so that its source may have the run back. The document itself is
 // not looked at.
 func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Status, error) {
-	token, text, err := state.TakeToken(doc)
+	token, text, err := transfer.TakeToken(doc)
 	if err != nil {
 		return Status{}, err
 	}
-	grant, err := state.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	grant, err := transfer.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
 	if err != nil {
 		return Status{}, err
 	}
@@ -223,11 +224,11 @@ func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Stat
 // [Receiver.Decline] if it is to be refused, else of [Receiver.Import]. It
 // changes nothing: whoever has no key to sign a receipt with finds out in time.
 func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string, error) {
-	token, text, err := state.TakeToken(doc)
+	token, text, err := transfer.TakeToken(doc)
 	if err != nil {
 		return "", err
 	}
-	grant, err := state.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	grant, err := transfer.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
 	if err != nil {
 		return "", err
 	}
@@ -253,7 +254,7 @@ func (r *Receiver) drop(ctx context.Context, h *record, id state.ID) error {
 	}
 	run, err := r.own(ctx, &record{id: h.id, c: &state.Checkpoint{Doc: aaif.State{RunID: id.Run}, Mesh: state.Mesh{Entity: id.Entity}}})
 	switch {
-	case errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrRunExists):
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
 		return nil
 	case err != nil:
 		return err

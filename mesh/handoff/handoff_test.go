@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 func TestHandoffArrives(t *testing.T) {
@@ -65,7 +66,7 @@ func TestHandoffOfAPausedRun(t *testing.T) {
 	t.Parallel()
 	for _, status := range []aaif.RunStatus{aaif.RunPaused, aaif.RunAwaitingApproval} {
 		p := newPlatform(t)
-		x := p.pack(func(c *state.Checkpoint, _ *state.Grant) {
+		x := p.pack(func(c *state.Checkpoint, _ *transfer.Grant) {
 			c.Mesh.Migration.Status = status
 			c.Mesh.Effects = []state.Effect{{ID: "call-1", Tool: "pay", Key: state.EffectKey(c.Doc.RunID, 1, 1), Status: state.EffectUnknown}}
 		})
@@ -84,22 +85,22 @@ func TestHandoffWithATokenThatIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	for name, tt := range map[string]struct {
-		change func(*state.Checkpoint, *state.Grant)
+		change func(*state.Checkpoint, *transfer.Grant)
 		want   error
 	}{
-		"expired": {func(_ *state.Checkpoint, g *state.Grant) {
+		"expired": {func(_ *state.Checkpoint, g *transfer.Grant) {
 			g.Issued = g.Issued.Add(-10 * time.Minute)
 			g.Expires = g.Issued.Add(time.Minute)
-		}, state.ErrTokenExpired},
-		"for another":    {func(_ *state.Checkpoint, g *state.Grant) { g.Target = "rome" }, state.ErrTokenAudience},
-		"checksum":       {func(_ *state.Checkpoint, g *state.Grant) { g.Checksum = strings.Repeat("0", 64) }, state.ErrTokenState},
-		"another state":  {func(_ *state.Checkpoint, g *state.Grant) { g.StateID = agentID }, state.ErrTokenState},
-		"another run":    {func(_ *state.Checkpoint, g *state.Grant) { g.RunID = agentID }, state.ErrTokenState},
-		"another source": {func(_ *state.Checkpoint, g *state.Grant) { g.Source = "rome" }, state.ErrTokenState},
-		"unknown agent": {func(c *state.Checkpoint, g *state.Grant) {
+		}, transfer.ErrTokenExpired},
+		"for another":    {func(_ *state.Checkpoint, g *transfer.Grant) { g.Target = "rome" }, transfer.ErrTokenAudience},
+		"checksum":       {func(_ *state.Checkpoint, g *transfer.Grant) { g.Checksum = strings.Repeat("0", 64) }, transfer.ErrTokenState},
+		"another state":  {func(_ *state.Checkpoint, g *transfer.Grant) { g.StateID = agentID }, transfer.ErrTokenState},
+		"another run":    {func(_ *state.Checkpoint, g *transfer.Grant) { g.RunID = agentID }, transfer.ErrTokenState},
+		"another source": {func(_ *state.Checkpoint, g *transfer.Grant) { g.Source = "rome" }, transfer.ErrTokenState},
+		"unknown agent": {func(c *state.Checkpoint, g *transfer.Grant) {
 			c.Doc.AgentID, g.AgentID = "99999999-1111-4111-8111-111111111111", "99999999-1111-4111-8111-111111111111"
-		}, state.ErrUnknownAgent},
-		"another issuer": {func(_ *state.Checkpoint, g *state.Grant) { g.Issuer = "agent.y" }, state.ErrTokenKey},
+		}, transfer.ErrUnknownAgent},
+		"another issuer": {func(_ *state.Checkpoint, g *transfer.Grant) { g.Issuer = "agent.y" }, transfer.ErrTokenKey},
 	} {
 		x := p.pack(tt.change)
 		if _, err := p.send(x); !errors.Is(err, tt.want) {
@@ -114,9 +115,9 @@ func TestHandoffWithATokenThatIsRefused(t *testing.T) {
 	other := p.trust("other", "agent.y")
 	ours := p.signer
 	p.signer = other
-	x := p.pack(func(_ *state.Checkpoint, g *state.Grant) { g.Issuer = "agent.y" })
+	x := p.pack(func(_ *state.Checkpoint, g *transfer.Grant) { g.Issuer = "agent.y" })
 	p.signer = ours
-	if _, err := p.send(x); !errors.Is(err, state.ErrTokenKey) {
+	if _, err := p.send(x); !errors.Is(err, transfer.ErrTokenKey) {
 		t.Errorf("a key of another agent: %v", err)
 	}
 	// Only the token whose stream went wrong behind it has left a trace.
@@ -136,7 +137,7 @@ func TestHandoffTokenIsGoodForOneUse(t *testing.T) {
 	for range n {
 		if err := <-errs; err == nil {
 			won++
-		} else if !errors.Is(err, state.ErrTokenUsed) {
+		} else if !errors.Is(err, transfer.ErrTokenUsed) {
 			t.Errorf("a replay: %v", err)
 		}
 	}
@@ -144,21 +145,21 @@ func TestHandoffTokenIsGoodForOneUse(t *testing.T) {
 	if _, err := p.commit(x.id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.send(x); !errors.Is(err, state.ErrRunExists) {
+	if _, err := p.send(x); !errors.Is(err, transfer.ErrRunExists) {
 		t.Errorf("after the run has begun: %v", err)
 	}
 	// Nor when the run is gone, nor when the handoff was refused.
 	if err := p.states.Delete(context.Background(), state.ID{Entity: entity, Run: x.run}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.send(x); !errors.Is(err, state.ErrTokenUsed) {
+	if _, err := p.send(x); !errors.Is(err, transfer.ErrTokenUsed) {
 		t.Errorf("after the run is gone: %v", err)
 	}
 	y := p.pack()
 	if _, err := p.refuse(y.id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.send(y); !errors.Is(err, state.ErrTokenUsed) {
+	if _, err := p.send(y); !errors.Is(err, transfer.ErrTokenUsed) {
 		t.Errorf("after a refusal that came first: %v", err)
 	}
 }
@@ -174,7 +175,7 @@ func TestHandoffOfARunThatIsHere(t *testing.T) {
 	if _, err := p.states.Put(context.Background(), state.ID{Entity: entity, Run: x.run}, 0, data); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.send(x); !errors.Is(err, state.ErrRunExists) {
+	if _, err := p.send(x); !errors.Is(err, transfer.ErrRunExists) {
 		t.Error(err)
 	}
 	equal(t, "records", p.records(), "")

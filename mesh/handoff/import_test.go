@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // A file brings its token with it; there is nobody to wait for.
@@ -17,7 +18,7 @@ func TestImportOfAFile(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	x := p.pack()
-	file, err := state.PutToken(x.doc, x.token)
+	file, err := transfer.PutToken(x.doc, x.token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func TestImportOfAFile(t *testing.T) {
 	if _, err := p.receiver.Import(ctx, bytes.Replace(file, []byte("hi hi"), []byte("hi ho"), 1)); !errors.Is(err, state.ErrChecksum) {
 		t.Errorf("a changed file: %v", err)
 	}
-	if _, err := p.receiver.Import(ctx, x.doc); !errors.Is(err, state.ErrTokenInvalid) {
+	if _, err := p.receiver.Import(ctx, x.doc); !errors.Is(err, transfer.ErrTokenInvalid) {
 		t.Errorf("without a token: %v", err)
 	}
 	equal(t, "records", p.records(), "")
@@ -34,15 +35,15 @@ func TestImportOfAFile(t *testing.T) {
 		t.Fatalf("%+v, %v", status, err)
 	}
 	equal(t, "status", p.run(x.run).Doc.Status, aaif.RunRunning)
-	if _, err := p.receiver.Import(ctx, file); !errors.Is(err, state.ErrRunExists) {
+	if _, err := p.receiver.Import(ctx, file); !errors.Is(err, transfer.ErrRunExists) {
 		t.Errorf("again: %v", err)
 	}
 	// The document of another may not travel with this token.
-	other, err := state.PutToken(p.pack().doc, x.token)
+	other, err := transfer.PutToken(p.pack().doc, x.token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.receiver.Import(ctx, other); !errors.Is(err, state.ErrTokenState) {
+	if _, err := p.receiver.Import(ctx, other); !errors.Is(err, transfer.ErrTokenState) {
 		t.Errorf("another document: %v", err)
 	}
 }
@@ -120,7 +121,7 @@ func (p *platform) packForeign(doc *aaif.State) []byte {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	g := state.Grant{
+	g := transfer.Grant{
 		ID: newID(p.t), Issuer: entity, Source: there, Target: here, AgentID: agentID, RunID: doc.RunID, StateID: doc.StateID, Issued: p.now,
 	}
 	if g.Checksum, err = state.ContentChecksum(text); err != nil {
@@ -130,7 +131,7 @@ func (p *platform) packForeign(doc *aaif.State) []byte {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	file, err := state.PutToken(text, token)
+	file, err := transfer.PutToken(text, token)
 	if err != nil {
 		p.t.Fatal(err)
 	}

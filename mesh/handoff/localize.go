@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // localize makes a run of this mesh of the one that came. docs/migration.md, "What
@@ -24,7 +25,7 @@ func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint)
 	}
 	m := &c.Mesh
 	if m.Entity != entity {
-		return fmt.Errorf("%w: it is served as %s here, and the run is of %.80q", state.ErrUnknownAgent, entity, m.Entity)
+		return fmt.Errorf("%w: it is served as %s here, and the run is of %.80q", transfer.ErrUnknownAgent, entity, m.Entity)
 	}
 	if err := r.judgeTask(m, now); err != nil {
 		return fmt.Errorf("%w: the run's task: %w", state.ErrInvalid, err)

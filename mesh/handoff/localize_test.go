@@ -13,10 +13,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // task makes another task of a run, and the run's names with it.
-func (p *platform) task(c *state.Checkpoint, g *state.Grant, change func(*envelope.Envelope)) {
+func (p *platform) task(c *state.Checkpoint, g *transfer.Grant, change func(*envelope.Envelope)) {
 	p.t.Helper()
 	task, err := envelope.Parse(c.Mesh.Task)
 	if err != nil {
@@ -75,7 +76,7 @@ func TestTheSenderOfAHandedOverRun(t *testing.T) {
 		"by a forged signature":    {change: signed("human.ada", forged), refused: true},
 		"by another's key":         {change: signed("human.ceo", adas), refused: true},
 	} {
-		x := p.pack(func(c *state.Checkpoint, g *state.Grant) {
+		x := p.pack(func(c *state.Checkpoint, g *transfer.Grant) {
 			p.task(c, g, tt.change)
 			c.Mesh.KeyID, c.Mesh.Priority = "ceo-1", "urgent" // says the source
 		})
@@ -117,7 +118,7 @@ func runOf(t *testing.T, x parcel) string {
 func stream(t *testing.T, x parcel) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
-	if err := state.WriteHandoff(context.Background(), &b, x.token, x.doc); err != nil {
+	if err := transfer.Write(context.Background(), &b, x.token, x.doc); err != nil {
 		t.Fatal(err)
 	}
 	return &b
@@ -128,27 +129,27 @@ func TestTheTaskOfAHandedOverRun(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	other := envelope.NewID() // of somebody's task here
-	for name, change := range map[string]func(*state.Checkpoint, *state.Grant){
-		"for another agent": func(c *state.Checkpoint, g *state.Grant) {
+	for name, change := range map[string]func(*state.Checkpoint, *transfer.Grant){
+		"for another agent": func(c *state.Checkpoint, g *transfer.Grant) {
 			p.task(c, g, func(e *envelope.Envelope) { e.To = "agent.bank" })
 		},
-		"no task": func(c *state.Checkpoint, g *state.Grant) {
+		"no task": func(c *state.Checkpoint, g *transfer.Grant) {
 			p.task(c, g, func(e *envelope.Envelope) { e.Type = envelope.TypeEvent })
 		},
-		"handed on": func(c *state.Checkpoint, g *state.Grant) {
+		"handed on": func(c *state.Checkpoint, g *transfer.Grant) {
 			p.task(c, g, func(e *envelope.Envelope) {
 				e.Requires = json.RawMessage(`{"handoff":{"task":"12345678","caller":"human.bob","intent":"a.b","chain":["x"]}}`)
 			})
 		},
-		"handed on, respelled": func(c *state.Checkpoint, g *state.Grant) {
+		"handed on, respelled": func(c *state.Checkpoint, g *transfer.Grant) {
 			p.task(c, g, func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{"hando\u0066f":{"task":"12345678"}}`) })
 		},
-		"of another run": func(c *state.Checkpoint, g *state.Grant) {
+		"of another run": func(c *state.Checkpoint, g *transfer.Grant) {
 			run := c.Doc.RunID
 			p.task(c, g, func(e *envelope.Envelope) { e.ID = other })
 			c.Doc.RunID, g.RunID = run, run
 		},
-		"of another run, by its record alone": func(c *state.Checkpoint, _ *state.Grant) { c.Mesh.TaskID = other },
+		"of another run, by its record alone": func(c *state.Checkpoint, _ *transfer.Grant) { c.Mesh.TaskID = other },
 	} {
 		x := p.pack(change)
 		if _, err := p.send(x); !errors.Is(err, state.ErrInvalid) {
@@ -159,7 +160,7 @@ func TestTheTaskOfAHandedOverRun(t *testing.T) {
 		}
 	}
 	// One that its sender forbids to hand on is a task like any other.
-	x := p.pack(func(c *state.Checkpoint, g *state.Grant) {
+	x := p.pack(func(c *state.Checkpoint, g *transfer.Grant) {
 		p.task(c, g, func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{"handoff":false}`) })
 	})
 	if _, err := p.send(x); err != nil {
@@ -171,7 +172,7 @@ func TestTheTaskOfAHandedOverRun(t *testing.T) {
 func TestAHandedOverRunCommandsNobody(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
-	x := p.pack(func(c *state.Checkpoint, _ *state.Grant) {
+	x := p.pack(func(c *state.Checkpoint, _ *transfer.Grant) {
 		m := &c.Mesh
 		m.Calls = []state.Call{{Key: "step/0", ID: "01J00000000000000000000000", To: "agent.bank"}}
 		m.Waits = []state.Wait{{Entity: "human.boss", TaskID: "01J00000000000000000000001", Asked: p.now}}
@@ -206,7 +207,7 @@ func TestAHandedOverRunCommandsNobody(t *testing.T) {
 	for status, want := range map[state.EffectStatus]error{
 		state.EffectInFlight: state.ErrInvalid, state.EffectPending: state.ErrInvalid, state.EffectUnknown: state.ErrInvalid, state.EffectDone: nil,
 	} {
-		y := p.pack(func(c *state.Checkpoint, _ *state.Grant) {
+		y := p.pack(func(c *state.Checkpoint, _ *transfer.Grant) {
 			c.Mesh.Effects = []state.Effect{{ID: "call-1", Tool: "pay", Key: state.EffectKey(x.run, 1, 1), Status: status}}
 		})
 		if _, err := p.receiver.Receive(context.Background(), stream(t, y)); !errors.Is(err, want) {

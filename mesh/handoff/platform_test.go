@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // A platform is a receiver on stores in memory, behind TLS.
@@ -70,7 +71,7 @@ func (p *platform) config() handoff.ReceiverConfig {
 		Platform: here, Keys: p.ring, Handoffs: p.handoffs, States: p.states, Replies: p.replies,
 		Agent: func(_ context.Context, id, _ string) (string, error) {
 			if id != agentID && id != state.AgentID(entity) {
-				return "", state.ErrUnknownAgent
+				return "", transfer.ErrUnknownAgent
 			}
 			return entity, nil
 		},
@@ -137,7 +138,7 @@ type parcel struct {
 }
 
 // pack makes a run of the source ready; change may spoil it.
-func (p *platform) pack(change ...func(*state.Checkpoint, *state.Grant)) parcel {
+func (p *platform) pack(change ...func(*state.Checkpoint, *transfer.Grant)) parcel {
 	p.t.Helper()
 	task := envelope.New(envelope.TypeTask, "human.ada", entity, "agent.ask", []byte(`{"text":"hi"}`))
 	raw, err := task.AppendJSON(nil)
@@ -151,7 +152,7 @@ func (p *platform) pack(change ...func(*state.Checkpoint, *state.Grant)) parcel 
 	c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: strings.Repeat("hi ", 20_000)}}
 	m.Migration = &state.Migration{ID: newID(p.t), Phase: state.PhaseCaptured, Status: aaif.RunRunning}
 	out := c.Outbound(there, here, "1.2.3")
-	g := state.Grant{
+	g := transfer.Grant{
 		ID: m.Migration.ID, Issuer: entity, Source: there, Target: here, AgentID: agentID, RunID: c.Doc.RunID,
 		Issued: p.now, Expires: p.now.Add(5 * time.Minute),
 	}
@@ -183,7 +184,7 @@ func newID(t testing.TB) string {
 
 func (p *platform) request(id, action string) string {
 	p.t.Helper()
-	r, err := state.Request{Handoff: id, Issuer: entity, Target: here, Action: action, Issued: p.now}.Sign(p.signer)
+	r, err := transfer.Request{Handoff: id, Issuer: entity, Target: here, Action: action, Issued: p.now}.Sign(p.signer)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -9,16 +9,17 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // A Receipt is the target's word on a handoff, as a file for its source.
 type Receipt struct {
-	Handoff string          `json:"handoff"`
-	Entity  string          `json:"entity"`
-	Run     string          `json:"run"`
-	Outcome state.Outcome   `json:"outcome"` // for people; what counts is in the verdict
-	Verdict string          `json:"verdict"` // a [state.Verdict], signed
-	Reply   json.RawMessage `json:"reply,omitempty"`
+	Handoff string           `json:"handoff"`
+	Entity  string           `json:"entity"`
+	Run     string           `json:"run"`
+	Outcome transfer.Outcome `json:"outcome"` // for people; what counts is in the verdict
+	Verdict string           `json:"verdict"` // a [transfer.Verdict], signed
+	Reply   json.RawMessage  `json:"reply,omitempty"`
 }
 
 // Receipt signs the word on a handoff as it stands: that the run was accepted, or
@@ -33,13 +34,13 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 	if issuer == "" {
 		issuer = h.c.Mesh.Entity
 	}
-	v := state.Verdict{Handoff: id, Issuer: issuer, Source: m.Source, Target: m.Target, RunID: h.c.Doc.RunID, Issued: r.cfg.Now(ctx)}
+	v := transfer.Verdict{Handoff: id, Issuer: issuer, Source: m.Source, Target: m.Target, RunID: h.c.Doc.RunID, Issued: r.cfg.Now(ctx)}
 	out := Receipt{Handoff: id, Entity: h.c.Mesh.Entity, Run: h.c.Doc.RunID}
 	switch m.Phase {
 	case state.PhaseRefused:
-		v.Outcome, v.Reason = state.OutcomeRefused, m.Detail
+		v.Outcome, v.Reason = transfer.OutcomeRefused, m.Detail
 	case state.PhaseAccepted, state.PhaseRunning:
-		v.Outcome = state.OutcomeAccepted
+		v.Outcome = transfer.OutcomeAccepted
 		if out.Reply, err = r.ended(ctx, h); err != nil {
 			return Receipt{}, err
 		}
@@ -48,7 +49,7 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 			if err != nil {
 				return Receipt{}, fmt.Errorf("the reply in the run's record: %w", err)
 			}
-			v.Outcome = state.OutcomeEnded
+			v.Outcome = transfer.OutcomeEnded
 			if v.Reply, err = reply.Hash(); err != nil {
 				return Receipt{}, err
 			}
@@ -65,7 +66,7 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 func (r *Receiver) ended(ctx context.Context, h *record) (json.RawMessage, error) {
 	run, err := r.own(ctx, h)
 	switch {
-	case errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrRunExists):
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, transfer.ErrRunExists):
 		return nil, nil // forgotten; it was accepted all the same
 	case err != nil:
 		return nil, err

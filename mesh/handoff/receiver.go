@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // Defaults of [ReceiverConfig].
@@ -32,18 +33,18 @@ type ReceiverConfig struct {
 	// Platform is this platform's name: tokens must be for it.
 	Platform string
 	// Keys verify tokens and requests.
-	Keys state.Keys
+	Keys transfer.Keys
 	// Issuers are patterns of entities that may hand over any agent's runs, as
 	// in [sign.MatchFrom]. Default none: the agent's own entity alone may.
 	Issuers []string
 
 	// Agent finds the entity that serves an agent here, by its document's
 	// agent_id or the one that stands for the entity ([state.AgentID]), or fails with
-	// [state.ErrUnknownAgent]. Where several entities say that they have the id, the
+	// [transfer.ErrUnknownAgent]. Where several entities say that they have the id, the
 	// issuer of the handoff is meant, if it is one of them.
 	Agent func(ctx context.Context, agentID, issuer string) (entity string, err error)
 
-	// Fits reports, with [state.ErrUnknownAgent], that an entity does not go on with
+	// Fits reports, with [transfer.ErrUnknownAgent], that an entity does not go on with
 	// runs of another version of its agent (agent_version). nil: it goes on with all.
 	Fits func(ctx context.Context, entity, version string) error
 
@@ -65,7 +66,7 @@ type ReceiverConfig struct {
 	// Default [time.Now].
 	Now func(context.Context) time.Time
 
-	Limits state.HandoffLimits
+	Limits transfer.Limits
 	// Idle is how long a sender may be silent in the middle of a stream. Default
 	// 30 seconds.
 	Idle time.Duration
@@ -189,7 +190,7 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 		return Status{}, fmt.Errorf("%w: %d streams are open", ErrBusy, r.cfg.Open)
 	}
 	var h *record
-	doc, _, err := state.ReadHandoff(stream, r.cfg.Limits, func(in state.HandoffInit) (state.Grant, error) {
+	doc, _, err := transfer.Read(stream, r.cfg.Limits, func(in transfer.Init) (transfer.Grant, error) {
 		source := ""
 		if in.State.Provenance != nil {
 			source = in.State.Provenance.SourcePlatform
@@ -219,7 +220,7 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 // Import takes a whole document in, with its token in provenance, as from a
 // file. There is nobody to wait for: the run is staged and accepted at once.
 func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
-	token, text, err := state.TakeToken(doc)
+	token, text, err := transfer.TakeToken(doc)
 	if err != nil {
 		return Status{}, err
 	}
@@ -251,23 +252,23 @@ func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
 }
 
 // verify judges a token by all that is known before the document is.
-func (r *Receiver) verify(ctx context.Context, token, source string, s *aaif.State) (state.Grant, error) {
-	grant, err := state.VerifyToken(r.cfg.Keys, token, r.cfg.Platform, r.cfg.Now(ctx))
+func (r *Receiver) verify(ctx context.Context, token, source string, s *aaif.State) (transfer.Grant, error) {
+	grant, err := transfer.VerifyToken(r.cfg.Keys, token, r.cfg.Platform, r.cfg.Now(ctx))
 	if err != nil {
-		return state.Grant{}, err
+		return transfer.Grant{}, err
 	}
 	return grant, grant.Covers(source, s.AgentID, s.RunID, s.StateID, grant.Checksum)
 }
 
 // admit uses the token up: of any number of streams that bring it, one makes
 // the record. own is for what an operator of this platform brings.
-func (r *Receiver) admit(ctx context.Context, g state.Grant, own bool) (*record, error) {
+func (r *Receiver) admit(ctx context.Context, g transfer.Grant, own bool) (*record, error) {
 	entity, err := r.cfg.Agent(ctx, g.AgentID, g.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("agent_id %.50q: %w", g.AgentID, err)
 	}
 	if g.Issuer != entity && !matchAny(r.cfg.Issuers, g.Issuer) {
-		return nil, fmt.Errorf("%w: %.80q may not transfer runs of %s", state.ErrTokenKey, g.Issuer, entity)
+		return nil, fmt.Errorf("%w: %.80q may not transfer runs of %s", transfer.ErrTokenKey, g.Issuer, entity)
 	}
 	if err := r.vacant(ctx, state.ID{Entity: entity, Run: g.RunID}); err != nil {
 		return nil, err
@@ -275,7 +276,7 @@ func (r *Receiver) admit(ctx context.Context, g state.Grant, own bool) (*record,
 	h := &record{id: g.ID, c: opening(entity, g), own: own}
 	if err := r.write(ctx, h, state.PhaseReceiving, nil); err != nil {
 		if errors.Is(err, state.ErrChanged) {
-			err = fmt.Errorf("%w: %s", state.ErrTokenUsed, g.ID)
+			err = fmt.Errorf("%w: %s", transfer.ErrTokenUsed, g.ID)
 		}
 		return nil, err
 	}
@@ -283,7 +284,7 @@ func (r *Receiver) admit(ctx context.Context, g state.Grant, own bool) (*record,
 }
 
 // vacant reports whether a run may come under a name: there is none
-// ([state.ErrRunExists]). One that a receiver had prepared for a handoff of which
+// ([transfer.ErrRunExists]). One that a receiver had prepared for a handoff of which
 // there is no record any more was never accepted, and is taken away.
 func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
 	rec, err := r.cfg.States.Get(ctx, id)
@@ -293,7 +294,7 @@ func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
 	case err != nil:
 		return err
 	}
-	exists := fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, id.Run, id.Entity)
+	exists := fmt.Errorf("%w: run %.50q of %s", transfer.ErrRunExists, id.Run, id.Entity)
 	c, err := r.cfg.Codec(id.Entity).Read(rec)
 	if err != nil || c.Doc.Status != aaif.RunMigrating || c.Mesh.Migration == nil || c.Mesh.Migration.Phase != state.PhaseStaged {
 		return exists
@@ -308,7 +309,7 @@ func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
 }
 
 // opening is what the record of a handoff begins with.
-func opening(entity string, g state.Grant) *state.Checkpoint {
+func opening(entity string, g transfer.Grant) *state.Checkpoint {
 	return &state.Checkpoint{
 		Doc: aaif.State{AgentID: g.AgentID, RunID: g.RunID, Status: aaif.RunMigrating},
 		Mesh: state.Mesh{

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 func TestHandoffIsCollected(t *testing.T) {
@@ -72,7 +73,7 @@ func TestReceiverDiesAtEveryWrite(t *testing.T) {
 				}
 				ctx := context.Background()
 				var stream bytes.Buffer
-				if err := state.WriteHandoff(ctx, &stream, x.token, x.doc); err != nil {
+				if err := transfer.Write(ctx, &stream, x.token, x.doc); err != nil {
 					t.Fatal(err)
 				}
 				dead := dies(func() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // What a receiver may answer besides the errors of package state.
@@ -133,7 +134,7 @@ func (r *Receiver) put(ctx context.Context, store state.Store, id state.ID, prev
 func (r *Receiver) giveUp(ctx context.Context, h *record, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	if err := r.refuse(ctx, h, state.NewHandoffError(why).Message); err != nil && !errors.Is(err, state.ErrChanged) {
+	if err := r.refuse(ctx, h, transfer.NewError(why).Message); err != nil && !errors.Is(err, state.ErrChanged) {
 		r.cfg.Logger.Warn("handoff not refused", "handoff", h.id, "err", err)
 	}
 	return why

@@ -12,18 +12,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // Where a receiver is found below its URL, and how requests are authorised.
 const (
 	Path = "/aaif/handoff"
-	// HeaderRequest carries a signed [state.Request] about a handoff that has
+	// HeaderRequest carries a signed [transfer.Request] about a handoff that has
 	// begun.
 	HeaderRequest = "Aee-Handoff-Request"
 )
 
-// The actions of a [state.Request].
+// The actions of a [transfer.Request].
 const (
 	ActionStatus  = "status"
 	ActionCommit  = "commit"
@@ -107,8 +107,8 @@ func (s *server) about(w http.ResponseWriter, _ *http.Request) {
 // receive reads a streaming handoff. The sender may be slow as long as it is not
 // silent; what it sends is read line by line, so it goes no faster than we do.
 func (s *server) receive(w http.ResponseWriter, r *http.Request) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != state.HandoffType {
-		s.answer(w, http.StatusUnsupportedMediaType, problem{Code: string(state.HandoffInvalid), Message: "Content-Type must be " + state.HandoffType})
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != transfer.MediaType {
+		s.answer(w, http.StatusUnsupportedMediaType, problem{Code: string(transfer.CodeInvalid), Message: "Content-Type must be " + transfer.MediaType})
 		return
 	}
 	control := http.NewResponseController(w)
@@ -142,15 +142,15 @@ func (p *patient) Read(b []byte) (int, error) {
 }
 
 // asked lets a request through that the one has signed who brought the handoff.
-func (s *server) asked(action string, next func(http.ResponseWriter, *http.Request, state.Request)) http.HandlerFunc {
+func (s *server) asked(action string, next func(http.ResponseWriter, *http.Request, transfer.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		req, err := state.VerifyRequest(s.cfg.Keys, r.Header.Get(HeaderRequest), s.cfg.Platform, s.cfg.Now(r.Context()))
+		req, err := transfer.VerifyRequest(s.cfg.Keys, r.Header.Get(HeaderRequest), s.cfg.Platform, s.cfg.Now(r.Context()))
 		if err != nil {
 			s.fail(w, err)
 			return
 		}
 		if req.Action != action || req.Handoff != r.PathValue("id") {
-			s.answer(w, http.StatusForbidden, problem{Code: string(state.HandoffTokenState), Message: "the request was signed for something else"})
+			s.answer(w, http.StatusForbidden, problem{Code: string(transfer.CodeTokenState), Message: "the request was signed for something else"})
 			return
 		}
 		h, err := s.load(r.Context(), req.Handoff)
@@ -160,24 +160,24 @@ func (s *server) asked(action string, next func(http.ResponseWriter, *http.Reque
 			s.fail(w, err)
 			return
 		case h.migration().Issuer != req.Issuer:
-			s.answer(w, http.StatusForbidden, problem{Code: string(state.HandoffTokenKey), Message: "another issuer has sent this handoff"})
+			s.answer(w, http.StatusForbidden, problem{Code: string(transfer.CodeTokenKey), Message: "another issuer has sent this handoff"})
 			return
 		}
 		next(w, r, req)
 	}
 }
 
-func (s *server) status(w http.ResponseWriter, r *http.Request, req state.Request) {
+func (s *server) status(w http.ResponseWriter, r *http.Request, req transfer.Request) {
 	status, err := s.Get(r.Context(), req.Handoff)
 	s.outcome(w, status, err)
 }
 
-func (s *server) commit(w http.ResponseWriter, r *http.Request, req state.Request) {
+func (s *server) commit(w http.ResponseWriter, r *http.Request, req transfer.Request) {
 	status, err := s.Commit(r.Context(), req.Handoff)
 	s.outcome(w, status, err)
 }
 
-func (s *server) refuse(w http.ResponseWriter, r *http.Request, req state.Request) {
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, req transfer.Request) {
 	status, err := s.Refuse(r.Context(), req.Handoff, req.Issuer, "the source took the run back")
 	s.outcome(w, status, err)
 }
@@ -194,10 +194,10 @@ func (s *server) outcome(w http.ResponseWriter, status Status, err error) {
 
 // replies streams the run's replies as lines of JSON, from a number on, until the
 // terminal one. Empty objects in between are signs of life.
-func (s *server) replies(w http.ResponseWriter, r *http.Request, req state.Request) {
+func (s *server) replies(w http.ResponseWriter, r *http.Request, req transfer.Request) {
 	after, err := strconv.ParseUint(r.FormValue("after"), 10, 64)
 	if err != nil && r.FormValue("after") != "" {
-		s.answer(w, http.StatusBadRequest, problem{Code: string(state.HandoffInvalid), Message: "after must be a number"})
+		s.answer(w, http.StatusBadRequest, problem{Code: string(transfer.CodeInvalid), Message: "after must be a number"})
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -243,10 +243,10 @@ func (s *server) replies(w http.ResponseWriter, r *http.Request, req state.Reque
 	}
 }
 
-func (s *server) command(w http.ResponseWriter, r *http.Request, req state.Request) {
+func (s *server) command(w http.ResponseWriter, r *http.Request, req transfer.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
 	if err != nil {
-		s.answer(w, http.StatusRequestEntityTooLarge, problem{Code: string(state.HandoffTooLarge), Message: "the command is too large"})
+		s.answer(w, http.StatusRequestEntityTooLarge, problem{Code: string(transfer.CodeTooLarge), Message: "the command is too large"})
 		return
 	}
 	answer, err := s.Command(r.Context(), req.Handoff, body)
@@ -276,16 +276,16 @@ func (s *server) fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, ErrBusy):
 		status, p = http.StatusServiceUnavailable, problem{"busy", err.Error()}
 	default:
-		e := state.NewHandoffError(err)
+		e := transfer.NewError(err)
 		p = problem{string(e.Code), e.Message}
 		switch e.Code {
-		case state.HandoffTokenInvalid, state.HandoffTokenKey, state.HandoffTokenExpired, state.HandoffTokenAudience, state.HandoffTokenState, state.HandoffTokenUsed:
+		case transfer.CodeTokenInvalid, transfer.CodeTokenKey, transfer.CodeTokenExpired, transfer.CodeTokenAudience, transfer.CodeTokenState, transfer.CodeTokenUsed:
 			status = http.StatusForbidden
-		case state.HandoffTooLarge:
+		case transfer.CodeTooLarge:
 			status = http.StatusRequestEntityTooLarge
-		case state.HandoffRunExists:
+		case transfer.CodeRunExists:
 			status = http.StatusConflict
-		case state.HandoffInternal:
+		case transfer.CodeInternal:
 			status = http.StatusInternalServerError
 			s.cfg.Logger.Error("handoff failed", "err", err)
 		}

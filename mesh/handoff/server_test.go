@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 func TestHandoffThatIsBrokenOff(t *testing.T) {
@@ -23,7 +24,7 @@ func TestHandoffThatIsBrokenOff(t *testing.T) {
 	p := newPlatform(t)
 	x := p.pack()
 	var whole bytes.Buffer
-	if err := state.WriteHandoff(context.Background(), &whole, x.token, x.doc); err != nil {
+	if err := transfer.Write(context.Background(), &whole, x.token, x.doc); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(whole.String(), "\n")
@@ -35,7 +36,7 @@ func TestHandoffThatIsBrokenOff(t *testing.T) {
 		p := newPlatform(t)
 		x := p.pack()
 		var own bytes.Buffer
-		if err := state.WriteHandoff(context.Background(), &own, x.token, x.doc); err != nil {
+		if err := transfer.Write(context.Background(), &own, x.token, x.doc); err != nil {
 			t.Fatal(err)
 		}
 		init, _, _ := strings.Cut(own.String(), "\n")
@@ -60,7 +61,7 @@ func TestHandoffThatIsBrokenOff(t *testing.T) {
 // post sends a body as it is.
 func (p *platform) post(body string) *http.Response {
 	p.t.Helper()
-	resp, err := p.server.Client().Post(p.server.URL+handoff.Path, state.HandoffType, strings.NewReader(body))
+	resp, err := p.server.Client().Post(p.server.URL+handoff.Path, transfer.MediaType, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -74,15 +75,15 @@ func TestHandoffIsAbortedByItsSender(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p.fail = func(phase state.Phase, done bool) {
 		if phase == state.PhaseReceiving && done {
-			cancel(fmt.Errorf("%w: changed my mind", state.ErrHandoffAborted))
+			cancel(fmt.Errorf("%w: changed my mind", transfer.ErrAborted))
 		}
 	}
-	big := p.pack(func(c *state.Checkpoint, _ *state.Grant) {
+	big := p.pack(func(c *state.Checkpoint, _ *transfer.Grant) {
 		for range 100 {
 			c.Doc.Conversation = append(c.Doc.Conversation, c.Doc.Conversation[0])
 		}
 	})
-	if _, err := p.client.Send(ctx, big.token, big.doc); !errors.Is(err, state.ErrHandoffAborted) {
+	if _, err := p.client.Send(ctx, big.token, big.doc); !errors.Is(err, transfer.ErrAborted) {
 		t.Error(err)
 	}
 	if status, err := p.refuse(big.id); err != nil || status.Phase != state.PhaseRefused {
@@ -112,10 +113,10 @@ func TestHandoffNeedsTLS(t *testing.T) {
 	defer plain.Close()
 	x := p.pack()
 	var body bytes.Buffer
-	if err := state.WriteHandoff(context.Background(), &body, x.token, x.doc); err != nil {
+	if err := transfer.Write(context.Background(), &body, x.token, x.doc); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(plain.URL+handoff.Path, state.HandoffType, &body)
+	resp, err := http.Post(plain.URL+handoff.Path, transfer.MediaType, &body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,8 +160,8 @@ func TestHandoffRequestsAreSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := p.trust("other", "agent.y")
-	make := func(s *sign.Signer, change func(*state.Request)) string {
-		r := state.Request{Handoff: x.id, Issuer: entity, Target: here, Action: handoff.ActionCommit, Issued: p.now}
+	make := func(s *sign.Signer, change func(*transfer.Request)) string {
+		r := transfer.Request{Handoff: x.id, Issuer: entity, Target: here, Action: handoff.ActionCommit, Issued: p.now}
 		change(&r)
 		text, err := r.Sign(s)
 		if err != nil {
@@ -171,12 +172,12 @@ func TestHandoffRequestsAreSigned(t *testing.T) {
 	for name, request := range map[string]string{
 		"none":             "",
 		"the token":        x.token,
-		"another's key":    make(stranger, func(*state.Request) {}),
-		"another's word":   make(other, func(r *state.Request) { r.Issuer = "agent.y" }),
-		"another action":   make(p.signer, func(r *state.Request) { r.Action = handoff.ActionStatus }),
-		"another handoff":  make(p.signer, func(r *state.Request) { r.Handoff = newID(t) }),
-		"another platform": make(p.signer, func(r *state.Request) { r.Target = "rome" }),
-		"old":              make(p.signer, func(r *state.Request) { r.Issued = r.Issued.Add(-2 * time.Minute) }),
+		"another's key":    make(stranger, func(*transfer.Request) {}),
+		"another's word":   make(other, func(r *transfer.Request) { r.Issuer = "agent.y" }),
+		"another action":   make(p.signer, func(r *transfer.Request) { r.Action = handoff.ActionStatus }),
+		"another handoff":  make(p.signer, func(r *transfer.Request) { r.Handoff = newID(t) }),
+		"another platform": make(p.signer, func(r *transfer.Request) { r.Target = "rome" }),
+		"old":              make(p.signer, func(r *transfer.Request) { r.Issued = r.Issued.Add(-2 * time.Minute) }),
 	} {
 		if _, err := p.client.Commit(ctx, x.id, request); err == nil {
 			t.Errorf("%s: committed", name)
@@ -184,10 +185,10 @@ func TestHandoffRequestsAreSigned(t *testing.T) {
 	}
 	equal(t, "records", p.records(), "staged large")
 	unknown := newID(t)
-	if _, err := p.client.Commit(ctx, unknown, make(p.signer, func(r *state.Request) { r.Handoff = unknown })); !errors.Is(err, handoff.ErrUnknown) {
+	if _, err := p.client.Commit(ctx, unknown, make(p.signer, func(r *transfer.Request) { r.Handoff = unknown })); !errors.Is(err, handoff.ErrUnknown) {
 		t.Errorf("an unknown handoff: %v", err)
 	}
-	if status, err := p.client.Status(ctx, x.id, make(p.signer, func(r *state.Request) { r.Action = handoff.ActionStatus })); err != nil || status.Phase != state.PhaseStaged {
+	if status, err := p.client.Status(ctx, x.id, make(p.signer, func(r *transfer.Request) { r.Action = handoff.ActionStatus })); err != nil || status.Phase != state.PhaseStaged {
 		t.Errorf("status %+v, %v", status, err)
 	}
 }
@@ -203,11 +204,11 @@ func TestHandoffSilence(t *testing.T) {
 	r, w := io.Pipe()
 	go func() {
 		var b bytes.Buffer
-		_ = state.WriteHandoff(context.Background(), &b, x.token, x.doc)
+		_ = transfer.Write(context.Background(), &b, x.token, x.doc)
 		line, _, _ := bytes.Cut(b.Bytes(), []byte("\n"))
 		_, _ = w.Write(append(line, '\n')) // and then nothing
 	}()
-	resp, err := p.server.Client().Post(p.server.URL+handoff.Path, state.HandoffType, r)
+	resp, err := p.server.Client().Post(p.server.URL+handoff.Path, transfer.MediaType, r)
 	if err == nil {
 		resp.Body.Close()
 		if resp.StatusCode < 400 {

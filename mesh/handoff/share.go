@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // Defaults of [ReceiverConfig].
@@ -147,8 +148,8 @@ func (r *Receiver) mayIssue(ctx context.Context, issuer string) error {
 	}
 	entity, err := r.cfg.Agent(ctx, state.AgentID(issuer), issuer)
 	switch {
-	case errors.Is(err, state.ErrUnknownAgent), err == nil && entity != issuer:
-		return fmt.Errorf("%w: %.80q may not transfer runs here", state.ErrTokenKey, issuer)
+	case errors.Is(err, transfer.ErrUnknownAgent), err == nil && entity != issuer:
+		return fmt.Errorf("%w: %.80q may not transfer runs here", transfer.ErrTokenKey, issuer)
 	}
 	return err
 }
@@ -172,10 +173,10 @@ func (r *Receiver) life(h *record, phase state.Phase) time.Duration {
 		case h.rev == 0 && h.own:
 			return 0
 		case h.rev == 0:
-			return state.MaxTokenLife + 5*time.Minute
+			return transfer.MaxTokenLife + 5*time.Minute
 		}
 	}
-	return 2 * max(r.cfg.Stay, state.MaxTokenLife+5*time.Minute)
+	return 2 * max(r.cfg.Stay, transfer.MaxTokenLife+5*time.Minute)
 }
 
 // lasting is a store whose records are kept for life; 0: as long as it keeps any.

@@ -12,12 +12,13 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // refuseAs asks for the refusal of a handoff in an entity's name.
 func (p *platform) refuseAs(id, issuer string, s *sign.Signer) error {
 	p.t.Helper()
-	request, err := state.Request{Handoff: id, Issuer: issuer, Target: here, Action: handoff.ActionRefuse, Issued: p.now}.Sign(s)
+	request, err := transfer.Request{Handoff: id, Issuer: issuer, Target: here, Action: handoff.ActionRefuse, Issued: p.now}.Sign(s)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestARefusalByAStrangerLeavesNothing(t *testing.T) {
 	for kid, who := range map[string]string{"bob-1": "human.bob", "y-1": "agent.y"} {
 		s := p.trust(kid, who)
 		for range 50 {
-			if err := p.refuseAs(newID(t), who, s); !errors.Is(err, state.ErrTokenKey) {
+			if err := p.refuseAs(newID(t), who, s); !errors.Is(err, transfer.ErrTokenKey) {
 				t.Fatalf("%s: %v", who, err)
 			}
 		}
@@ -87,7 +88,7 @@ func TestOneIssuerDoesNotFillTheStore(t *testing.T) {
 	pack := func() parcel {
 		p.signer = s
 		defer func() { p.signer = ours }()
-		return p.pack(func(_ *state.Checkpoint, g *state.Grant) { g.Issuer = "service.berlin" })
+		return p.pack(func(_ *state.Checkpoint, g *transfer.Grant) { g.Issuer = "service.berlin" })
 	}
 	var staged []parcel
 	for range 6 {
@@ -103,7 +104,7 @@ func TestOneIssuerDoesNotFillTheStore(t *testing.T) {
 	equal(t, "large records", strings.Count(p.records(), "staged large"), 3)
 	// A run that is started makes room: its document is with the others then.
 	if _, err := p.client.Commit(context.Background(), staged[0].id, func() string {
-		r, err := state.Request{Handoff: staged[0].id, Issuer: "service.berlin", Target: here, Action: handoff.ActionCommit, Issued: p.now}.Sign(s)
+		r, err := transfer.Request{Handoff: staged[0].id, Issuer: "service.berlin", Target: here, Action: handoff.ActionCommit, Issued: p.now}.Sign(s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,14 +241,14 @@ func TestAPreparedRunWithoutAHandoffMakesRoom(t *testing.T) {
 	if c := p.run(x.run); c == nil || c.Doc.Status != aaif.RunMigrating {
 		t.Fatalf("no run was prepared: %+v", c)
 	}
-	again := p.pack(func(c *state.Checkpoint, g *state.Grant) {
+	again := p.pack(func(c *state.Checkpoint, g *transfer.Grant) {
 		first, err := state.Codec{}.Decode(x.doc)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Mesh.Task, c.Mesh.TaskID, c.Doc.RunID, g.RunID = first.Mesh.Task, first.Mesh.TaskID, x.run, x.run
 	})
-	if _, err := p.send(again); !errors.Is(err, state.ErrRunExists) {
+	if _, err := p.send(again); !errors.Is(err, transfer.ErrRunExists) {
 		t.Errorf("while its handoff is open: %v", err)
 	}
 	if err := p.handoffs.Delete(context.Background(), state.ID{Entity: "service.handoff", Run: x.id}); err != nil { // it expires

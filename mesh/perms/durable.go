@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // jsAPI is where JetStream is asked, outside of a domain.

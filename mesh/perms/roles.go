@@ -6,9 +6,9 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // everything are patterns of all subjects of a mesh.

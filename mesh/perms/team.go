@@ -1,8 +1,8 @@
 package perms
 
 import (
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // Call are the least that a worker needs to give tasks to the given

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // State is how a task stands.

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // RuleSubagent is the rule of the problems that [View.Check] reports.

@@ -14,12 +14,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/perms"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // serve serves an agent on a connection of its own until stop ends it, or kill

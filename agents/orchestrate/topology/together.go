@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/registry"
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Source is a document and its origin.

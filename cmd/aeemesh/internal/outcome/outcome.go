@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // Exit statuses.
@@ -137,7 +138,7 @@ var sentinels = []struct {
 	{jetstream.ErrChanged, Outcome{CodeConflict, NotWanted}},
 	{state.ErrChanged, Outcome{CodeConflict, NotWanted}},
 	{registry.ErrChanged, Outcome{CodeConflict, NotWanted}},
-	{state.ErrRunExists, Outcome{CodeConflict, NotWanted}},
+	{transfer.ErrRunExists, Outcome{CodeConflict, NotWanted}},
 	{mesh.ErrAnswered, Outcome{CodeConflict, NotWanted}},
 	{mesh.ErrTooLate, Outcome{CodeConflict, NotWanted}},
 	{mesh.ErrEnded, Outcome{CodeConflict, NotWanted}},

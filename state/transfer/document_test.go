@@ -1,4 +1,4 @@
-package state_test
+package transfer_test
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 func travelling(t testing.TB) *state.Checkpoint {
@@ -65,11 +66,11 @@ func TestTokenInADocument(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		with, err := state.PutToken(doc, "a.b.c")
+		with, err := transfer.PutToken(doc, "a.b.c")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		token, without, err := state.TakeToken(with)
+		token, without, err := transfer.TakeToken(with)
 		if err != nil || token != "a.b.c" {
 			t.Fatalf("%s: token %q, %v", name, token, err)
 		}
@@ -83,18 +84,18 @@ func TestTokenInADocument(t *testing.T) {
 			"another token":  bytes.Replace(with, []byte("a.b.c"), []byte("a.b.d"), 1),
 			"another status": bytes.Replace(with, []byte(`"migrating"`), []byte(`"paused"`), 1),
 		} {
-			if _, _, err := state.TakeToken(data); !errors.Is(err, state.ErrChecksum) {
+			if _, _, err := transfer.TakeToken(data); !errors.Is(err, state.ErrChecksum) {
 				t.Errorf("%s with %s: %v", name, change, err)
 			}
 		}
-		if _, _, err := state.TakeToken(doc); !errors.Is(err, state.ErrTokenInvalid) {
+		if _, _, err := transfer.TakeToken(doc); !errors.Is(err, transfer.ErrTokenInvalid) {
 			t.Errorf("%s without a token: %v", name, err)
 		}
-		if _, err := state.PutToken(with, "x"); err == nil {
+		if _, err := transfer.PutToken(with, "x"); err == nil {
 			t.Errorf("%s: a second token was put in", name)
 		}
 	}
-	if _, err := state.PutToken([]byte(strings.Replace(string(stated(t, `{"provenance":{"checksum":""}}`)), `{`, `{"a":1,`, 1)), "x"); !errors.Is(err, state.ErrChecksum) {
+	if _, err := transfer.PutToken([]byte(strings.Replace(string(stated(t, `{"provenance":{"checksum":""}}`)), `{`, `{"a":1,`, 1)), "x"); !errors.Is(err, state.ErrChecksum) {
 		t.Errorf("a wrong checksum: %v", err)
 	}
 }
@@ -105,7 +106,7 @@ func FuzzTakeToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	with, err := state.PutToken(doc, "a.b.c")
+	with, err := transfer.PutToken(doc, "a.b.c")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -113,15 +114,15 @@ func FuzzTakeToken(f *testing.F) {
 	f.Add(doc)
 	f.Add([]byte(`{"provenance":{"migration_token":"t","checksum":"x"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		token, without, err := state.TakeToken(data)
+		token, without, err := transfer.TakeToken(data)
 		if err != nil {
 			return
 		}
-		with, err := state.PutToken(without, token)
+		with, err := transfer.PutToken(without, token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, text, err := state.TakeToken(with); err != nil || again != token || canonical(t, text) != canonical(t, without) {
+		if again, text, err := transfer.TakeToken(with); err != nil || again != token || canonical(t, text) != canonical(t, without) {
 			t.Fatalf("%q, %v\n%s\n%s", again, err, text, without)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"pgregory.net/rapid"
 )
 

@@ -1,4 +1,4 @@
-package state
+package transfer
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ type Grant struct {
 	AgentID  string
 	RunID    string
 	StateID  string
-	Checksum string // of the state without the token: see [ContentChecksum]
+	Checksum string // of the state without the token: see [state.ContentChecksum]
 
 	// Issued and Expires are truncated to seconds. Expires is at most [MaxTokenLife]
 	// after Issued; zero means that.

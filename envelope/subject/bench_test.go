@@ -3,7 +3,7 @@ package subject_test
 import (
 	"testing"
 
-	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 var sink string

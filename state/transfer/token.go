@@ -1,4 +1,4 @@
-package state
+package transfer
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package state_test
+package transfer_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
-	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 var issued = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -28,8 +28,8 @@ func newRing(t testing.TB) (*sign.Signer, *sign.Ring) {
 	return signer, ring
 }
 
-func grant() state.Grant {
-	return state.Grant{
+func grant() transfer.Grant {
+	return transfer.Grant{
 		ID:     "6a0f3c1e-90a7-4d5c-8b0e-0f5f4bb0e1aa",
 		Issuer: "agent.x", Source: "aeemesh/berlin", Target: "aeemesh/paris",
 		AgentID: "11111111-1111-4111-8111-111111111111", RunID: "22222222-2222-4222-8222-222222222222",
@@ -46,7 +46,7 @@ func TestTokenComesBackAsItWasIssued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := state.VerifyToken(ring, token, "aeemesh/paris", issued.Add(time.Minute))
+	got, err := transfer.VerifyToken(ring, token, "aeemesh/paris", issued.Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +69,12 @@ func TestTokenGetsAnIDAndTheLongestLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := state.VerifyToken(ring, token, g.Target, issued.Add(state.MaxTokenLife-time.Second))
+		got, err := transfer.VerifyToken(ring, token, g.Target, issued.Add(transfer.MaxTokenLife-time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen[got.ID] = true
-		if !got.Expires.Equal(issued.Add(state.MaxTokenLife)) {
+		if !got.Expires.Equal(issued.Add(transfer.MaxTokenLife)) {
 			t.Errorf("expires %v", got.Expires)
 		}
 	}
@@ -86,18 +86,18 @@ func TestTokenGetsAnIDAndTheLongestLife(t *testing.T) {
 func TestInvalidGrantsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	signer, _ := newRing(t)
-	for name, change := range map[string]func(*state.Grant){
-		"lives too long":          func(g *state.Grant) { g.Expires = issued.Add(state.MaxTokenLife + time.Second) },
-		"expires before":          func(g *state.Grant) { g.Expires = issued },
-		"has no issuer":           func(g *state.Grant) { g.Issuer = "" },
-		"has no source":           func(g *state.Grant) { g.Source = "" },
-		"has no target":           func(g *state.Grant) { g.Target = "" },
-		"has no agent":            func(g *state.Grant) { g.AgentID = "" },
-		"has no run":              func(g *state.Grant) { g.RunID = "" },
-		"has no state":            func(g *state.Grant) { g.StateID = "" },
-		"has no checksum":         func(g *state.Grant) { g.Checksum = "" },
-		"has an id that is a key": func(g *state.Grant) { g.ID = "a.b.>" },
-		"has no time":             func(g *state.Grant) { g.Issued = time.Time{} },
+	for name, change := range map[string]func(*transfer.Grant){
+		"lives too long":          func(g *transfer.Grant) { g.Expires = issued.Add(transfer.MaxTokenLife + time.Second) },
+		"expires before":          func(g *transfer.Grant) { g.Expires = issued },
+		"has no issuer":           func(g *transfer.Grant) { g.Issuer = "" },
+		"has no source":           func(g *transfer.Grant) { g.Source = "" },
+		"has no target":           func(g *transfer.Grant) { g.Target = "" },
+		"has no agent":            func(g *transfer.Grant) { g.AgentID = "" },
+		"has no run":              func(g *transfer.Grant) { g.RunID = "" },
+		"has no state":            func(g *transfer.Grant) { g.StateID = "" },
+		"has no checksum":         func(g *transfer.Grant) { g.Checksum = "" },
+		"has an id that is a key": func(g *transfer.Grant) { g.ID = "a.b.>" },
+		"has no time":             func(g *transfer.Grant) { g.Issued = time.Time{} },
 	} {
 		g := grant()
 		change(&g)
@@ -200,44 +200,44 @@ func TestTokenIsRefused(t *testing.T) {
 		at    time.Time
 		want  error
 	}{
-		"empty":                      {"", issued, state.ErrTokenInvalid},
-		"no token":                   {"a.b.c", issued, state.ErrTokenInvalid},
-		"too long":                   {strings.Repeat("a", 9000), issued, state.ErrTokenInvalid},
-		"no signature":               {good[:cut+1], issued, state.ErrTokenInvalid},
-		"another's signature":        {mixed, issued, state.ErrTokenInvalid},
-		"a stranger's key":           {by(stranger), issued, state.ErrTokenInvalid},
-		"alg none":                   {unsigned, issued, state.ErrTokenInvalid},
-		"alg HS256 with the public":  {confused, issued, state.ErrTokenInvalid},
-		"an unknown key":             {by(unknown), issued, state.ErrTokenKey},
-		"a revoked key":              {by(revoked), issued, state.ErrTokenKey},
-		"an expired key":             {by(expired), issued, state.ErrTokenKey},
-		"a key of another agent":     {by(foreign), issued, state.ErrTokenKey},
-		"another's issuer":           {claim("iss", "agent.y"), issued, state.ErrTokenKey},
-		"no issuer":                  {claim("iss", nil), issued, state.ErrTokenKey},
-		"expired":                    {good, issued.Add(5 * time.Minute), state.ErrTokenExpired},
-		"from the future":            {good, issued.Add(-2 * time.Minute), state.ErrTokenExpired},
-		"no expiry":                  {claim("exp", nil), issued, state.ErrTokenInvalid},
-		"an hour's life":             {claim("exp", issued.Add(time.Hour).Unix()), issued, state.ErrTokenExpired},
-		"no time of issue":           {claim("iat", nil), issued, state.ErrTokenInvalid},
-		"not yet":                    {claim("nbf", issued.Add(time.Minute).Unix()), issued, state.ErrTokenExpired},
-		"another platform":           {claim("aud", "aeemesh/rome"), issued, state.ErrTokenAudience},
-		"two platforms":              {claim("aud", []string{"aeemesh/paris", "aeemesh/rome"}), issued, state.ErrTokenAudience},
-		"no platform":                {claim("aud", nil), issued, state.ErrTokenInvalid},
-		"an id that is no UUID":      {claim("jti", "x"), issued, state.ErrTokenInvalid},
-		"no checksum":                {claim("checksum", nil), issued, state.ErrTokenInvalid},
-		"another kind of token":      {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["typ"] = "JWT" }), issued, state.ErrTokenInvalid},
-		"an HS256 key of the ring":   {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = "hs" }), issued, state.ErrTokenKey},
-		"a kid that is no string":    {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = 1 }), issued, state.ErrTokenKey},
-		"claims of another type":     {claim("agent_id", 7), issued, state.ErrTokenInvalid},
-		"base64 with bits to spare":  {good[:len(good)-1] + string(good[len(good)-1]+1), issued, state.ErrTokenInvalid},
-		"something behind the token": {good + "=", issued, state.ErrTokenInvalid},
+		"empty":                      {"", issued, transfer.ErrTokenInvalid},
+		"no token":                   {"a.b.c", issued, transfer.ErrTokenInvalid},
+		"too long":                   {strings.Repeat("a", 9000), issued, transfer.ErrTokenInvalid},
+		"no signature":               {good[:cut+1], issued, transfer.ErrTokenInvalid},
+		"another's signature":        {mixed, issued, transfer.ErrTokenInvalid},
+		"a stranger's key":           {by(stranger), issued, transfer.ErrTokenInvalid},
+		"alg none":                   {unsigned, issued, transfer.ErrTokenInvalid},
+		"alg HS256 with the public":  {confused, issued, transfer.ErrTokenInvalid},
+		"an unknown key":             {by(unknown), issued, transfer.ErrTokenKey},
+		"a revoked key":              {by(revoked), issued, transfer.ErrTokenKey},
+		"an expired key":             {by(expired), issued, transfer.ErrTokenKey},
+		"a key of another agent":     {by(foreign), issued, transfer.ErrTokenKey},
+		"another's issuer":           {claim("iss", "agent.y"), issued, transfer.ErrTokenKey},
+		"no issuer":                  {claim("iss", nil), issued, transfer.ErrTokenKey},
+		"expired":                    {good, issued.Add(5 * time.Minute), transfer.ErrTokenExpired},
+		"from the future":            {good, issued.Add(-2 * time.Minute), transfer.ErrTokenExpired},
+		"no expiry":                  {claim("exp", nil), issued, transfer.ErrTokenInvalid},
+		"an hour's life":             {claim("exp", issued.Add(time.Hour).Unix()), issued, transfer.ErrTokenExpired},
+		"no time of issue":           {claim("iat", nil), issued, transfer.ErrTokenInvalid},
+		"not yet":                    {claim("nbf", issued.Add(time.Minute).Unix()), issued, transfer.ErrTokenExpired},
+		"another platform":           {claim("aud", "aeemesh/rome"), issued, transfer.ErrTokenAudience},
+		"two platforms":              {claim("aud", []string{"aeemesh/paris", "aeemesh/rome"}), issued, transfer.ErrTokenAudience},
+		"no platform":                {claim("aud", nil), issued, transfer.ErrTokenInvalid},
+		"an id that is no UUID":      {claim("jti", "x"), issued, transfer.ErrTokenInvalid},
+		"no checksum":                {claim("checksum", nil), issued, transfer.ErrTokenInvalid},
+		"another kind of token":      {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["typ"] = "JWT" }), issued, transfer.ErrTokenInvalid},
+		"an HS256 key of the ring":   {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = "hs" }), issued, transfer.ErrTokenKey},
+		"a kid that is no string":    {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = 1 }), issued, transfer.ErrTokenKey},
+		"claims of another type":     {claim("agent_id", 7), issued, transfer.ErrTokenInvalid},
+		"base64 with bits to spare":  {good[:len(good)-1] + string(good[len(good)-1]+1), issued, transfer.ErrTokenInvalid},
+		"something behind the token": {good + "=", issued, transfer.ErrTokenInvalid},
 	} {
-		g, err := state.VerifyToken(ring, tt.token, "aeemesh/paris", tt.at)
-		if !errors.Is(err, tt.want) || g != (state.Grant{}) {
+		g, err := transfer.VerifyToken(ring, tt.token, "aeemesh/paris", tt.at)
+		if !errors.Is(err, tt.want) || g != (transfer.Grant{}) {
 			t.Errorf("%s: %+v, %v; want %v", name, g, err, tt.want)
 		}
 	}
-	if _, err := state.VerifyToken(ring, good, "aeemesh/paris", issued); err != nil {
+	if _, err := transfer.VerifyToken(ring, good, "aeemesh/paris", issued); err != nil {
 		t.Errorf("the good one: %v", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestTokenThatHasExpiredMayBeRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := state.VerifyOldToken(ring, token, "aeemesh/paris"); err != nil || got != grant() {
+	if got, err := transfer.VerifyOldToken(ring, token, "aeemesh/paris"); err != nil || got != grant() {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	stranger, _ := newRing(t)
@@ -257,7 +257,7 @@ func TestTokenThatHasExpiredMayBeRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{token, "", "a.b.c"} {
-		if _, err := state.VerifyOldToken(ring, bad, "aeemesh/paris"); !errors.Is(err, state.ErrTokenInvalid) {
+		if _, err := transfer.VerifyOldToken(ring, bad, "aeemesh/paris"); !errors.Is(err, transfer.ErrTokenInvalid) {
 			t.Errorf("%.20q: %v", bad, err)
 		}
 	}
@@ -270,7 +270,7 @@ func TestGrantForSomethingElse(t *testing.T) {
 	for i := range right {
 		args := right
 		args[i] = "other"
-		if err := g.Covers(args[0], args[1], args[2], args[3], args[4]); !errors.Is(err, state.ErrTokenState) {
+		if err := g.Covers(args[0], args[1], args[2], args[3], args[4]); !errors.Is(err, transfer.ErrTokenState) {
 			t.Errorf("argument %d: %v", i, err)
 		}
 	}
@@ -288,7 +288,7 @@ func FuzzVerifyToken(f *testing.F) {
 	f.Add("..")
 	f.Add(strings.Replace(good, ".", "..", 1))
 	f.Fuzz(func(t *testing.T, token string) {
-		g, err := state.VerifyToken(ring, token, "aeemesh/paris", issued)
+		g, err := transfer.VerifyToken(ring, token, "aeemesh/paris", issued)
 		if (err == nil) != (token == good) || err == nil && g != grant() {
 			t.Fatalf("%q: %+v, %v", token, g, err)
 		}

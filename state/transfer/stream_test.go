@@ -1,4 +1,4 @@
-package state_test
+package transfer_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // fullState returns a document with everything that a handoff has a message for. Its
@@ -66,7 +67,7 @@ func stated(t testing.TB, text string) []byte {
 }
 
 // grantFor returns a grant for the document.
-func grantFor(t testing.TB, doc []byte) state.Grant {
+func grantFor(t testing.TB, doc []byte) transfer.Grant {
 	t.Helper()
 	g := grant()
 	var err error
@@ -76,15 +77,15 @@ func grantFor(t testing.TB, doc []byte) state.Grant {
 	return g
 }
 
-func accepts(g state.Grant) func(state.HandoffInit) (state.Grant, error) {
-	return func(state.HandoffInit) (state.Grant, error) { return g, nil }
+func accepts(g transfer.Grant) func(transfer.Init) (transfer.Grant, error) {
+	return func(transfer.Init) (transfer.Grant, error) { return g, nil }
 }
 
 // written returns the handoff stream of a document.
 func written(t testing.TB, doc []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := state.WriteHandoff(context.Background(), &b, "the token", doc); err != nil {
+	if err := transfer.Write(context.Background(), &b, "the token", doc); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -103,8 +104,8 @@ func TestHandoffCarriesTheWholeState(t *testing.T) {
 	t.Parallel()
 	for name, doc := range map[string][]byte{"full": fullState(t), "bare": bareState(t)} {
 		g := grantFor(t, doc)
-		var init state.HandoffInit
-		got, granted, err := state.ReadHandoff(bytes.NewReader(written(t, doc)), state.HandoffLimits{}, func(i state.HandoffInit) (state.Grant, error) {
+		var init transfer.Init
+		got, granted, err := transfer.Read(bytes.NewReader(written(t, doc)), transfer.Limits{}, func(i transfer.Init) (transfer.Grant, error) {
 			init = i
 			return g, nil
 		})
@@ -168,11 +169,11 @@ func TestHandoffTokenIsJudgedFirst(t *testing.T) {
 		w.Write(lines[0])
 		w.CloseWithError(errors.New("read on"))
 	}()
-	refused := fmt.Errorf("%w: twice", state.ErrTokenUsed)
+	refused := fmt.Errorf("%w: twice", transfer.ErrTokenUsed)
 	judged := false
-	doc, _, err := state.ReadHandoff(r, state.HandoffLimits{}, func(state.HandoffInit) (state.Grant, error) {
+	doc, _, err := transfer.Read(r, transfer.Limits{}, func(transfer.Init) (transfer.Grant, error) {
 		judged = true
-		return state.Grant{}, refused
+		return transfer.Grant{}, refused
 	})
 	if !judged || !errors.Is(err, refused) || doc != nil {
 		t.Errorf("judged %v, %v, %q", judged, err, doc)
@@ -182,16 +183,16 @@ func TestHandoffTokenIsJudgedFirst(t *testing.T) {
 func TestHandoffGrantForAnotherState(t *testing.T) {
 	t.Parallel()
 	doc := fullState(t)
-	for name, change := range map[string]func(*state.Grant){
-		"agent":    func(g *state.Grant) { g.AgentID = "55555555-5555-4555-8555-555555555555" },
-		"run":      func(g *state.Grant) { g.RunID = "55555555-5555-4555-8555-555555555555" },
-		"state":    func(g *state.Grant) { g.StateID = "55555555-5555-4555-8555-555555555555" },
-		"source":   func(g *state.Grant) { g.Source = "aeemesh/rome" },
-		"checksum": func(g *state.Grant) { g.Checksum = strings.Repeat("0", 64) },
+	for name, change := range map[string]func(*transfer.Grant){
+		"agent":    func(g *transfer.Grant) { g.AgentID = "55555555-5555-4555-8555-555555555555" },
+		"run":      func(g *transfer.Grant) { g.RunID = "55555555-5555-4555-8555-555555555555" },
+		"state":    func(g *transfer.Grant) { g.StateID = "55555555-5555-4555-8555-555555555555" },
+		"source":   func(g *transfer.Grant) { g.Source = "aeemesh/rome" },
+		"checksum": func(g *transfer.Grant) { g.Checksum = strings.Repeat("0", 64) },
 	} {
 		g := grantFor(t, doc)
 		change(&g)
-		if got, _, err := state.ReadHandoff(bytes.NewReader(written(t, doc)), state.HandoffLimits{}, accepts(g)); !errors.Is(err, state.ErrTokenState) || got != nil {
+		if got, _, err := transfer.Read(bytes.NewReader(written(t, doc)), transfer.Limits{}, accepts(g)); !errors.Is(err, transfer.ErrTokenState) || got != nil {
 			t.Errorf("%s: %v, %.20q", name, err, got)
 		}
 	}
@@ -218,17 +219,17 @@ func TestHandoffThatIsRefused(t *testing.T) {
 		stream string
 		want   error
 	}{
-		"nothing":                      {"", state.ErrHandoffInvalid},
-		"no JSON":                      {"hello\n", state.ErrHandoffInvalid},
-		"an empty line":                {"\n" + whole, state.ErrHandoffInvalid},
-		"no init":                      {at(0, vars) + at(1, one) + at(2, two) + at(3, end), state.ErrHandoffInvalid},
-		"an early end":                 {init + vars + one, state.ErrHandoffInvalid},
-		"half a line":                  {whole[:len(whole)-10], state.ErrHandoffInvalid},
-		"two inits":                    {init + at(1, init) + at(2, vars) + at(3, one) + at(4, two) + at(5, end), state.ErrHandoffInvalid},
-		"something behind the end":     {whole + at(5, end), state.ErrHandoffInvalid},
-		"an empty line behind the end": {whole + "\n", state.ErrHandoffInvalid},
-		"a gap":                        {init + vars + one + at(4, two) + at(5, end), state.ErrHandoffInvalid},
-		"a double":                     {init + vars + one + one + at(4, two) + at(5, end), state.ErrHandoffInvalid},
+		"nothing":                      {"", transfer.ErrStream},
+		"no JSON":                      {"hello\n", transfer.ErrStream},
+		"an empty line":                {"\n" + whole, transfer.ErrStream},
+		"no init":                      {at(0, vars) + at(1, one) + at(2, two) + at(3, end), transfer.ErrStream},
+		"an early end":                 {init + vars + one, transfer.ErrStream},
+		"half a line":                  {whole[:len(whole)-10], transfer.ErrStream},
+		"two inits":                    {init + at(1, init) + at(2, vars) + at(3, one) + at(4, two) + at(5, end), transfer.ErrStream},
+		"something behind the end":     {whole + at(5, end), transfer.ErrStream},
+		"an empty line behind the end": {whole + "\n", transfer.ErrStream},
+		"a gap":                        {init + vars + one + at(4, two) + at(5, end), transfer.ErrStream},
+		"a double":                     {init + vars + one + one + at(4, two) + at(5, end), transfer.ErrStream},
 		"a line left out":              {init + vars + one + at(3, end), state.ErrChecksum},
 		"lines in another order":       {init + vars + at(2, two) + at(3, one) + end, state.ErrChecksum},
 		"another text":                 {swap(whole, "world", "World", 1), state.ErrChecksum},
@@ -236,36 +237,36 @@ func TestHandoffThatIsRefused(t *testing.T) {
 		"another variable":             {swap(whole, `{"n":1}`, `{"n":2}`, 1), state.ErrChecksum},
 		"another checksum at the end":  {init + vars + one + two + swap(end, g.Checksum, strings.Repeat("0", 64), 1), state.ErrChecksum},
 		"another checksum within":      {swap(init, g.Checksum, strings.Repeat("0", 64), 1) + vars + one + two + end, state.ErrChecksum},
-		"an error":                     {init + vars + failure, state.ErrHandoffAborted},
-		"an error at once":             {at(0, failure), state.ErrHandoffAborted},
-		"an unknown type":              {init + `{"type":"handoff_pause","seq":1}` + "\n", state.ErrHandoffInvalid},
-		"an unknown member":            {init + swap(vars, `"value"`, `"secret":1,"value"`, 1), state.ErrHandoffInvalid},
-		"a member twice":               {init + swap(vars, `"value"`, `"seq":1,"value"`, 1), state.ErrHandoffInvalid},
-		"variables twice":              {init + vars + at(2, vars), state.ErrHandoffInvalid},
-		"pipeline of something else":   {init + swap(vars, "variables", "conversation", 1), state.ErrHandoffInvalid},
-		"init with variables":          {swap(init, `"status"`, `"variables":{},"status"`, 1), state.ErrHandoffInvalid},
-		"init with a conversation":     {swap(init, `"conversation":[]`, `"conversation":[{"role":"user","content":"hi"}]`, 1), state.ErrHandoffInvalid},
-		"init with a second token":     {swap(init, `"source_platform"`, `"migration_token":"x","source_platform"`, 1), state.ErrHandoffInvalid},
-		"init without a token":         {swap(init, `"migration_token":"the token",`, ``, 1), state.ErrHandoffInvalid},
+		"an error":                     {init + vars + failure, transfer.ErrAborted},
+		"an error at once":             {at(0, failure), transfer.ErrAborted},
+		"an unknown type":              {init + `{"type":"handoff_pause","seq":1}` + "\n", transfer.ErrStream},
+		"an unknown member":            {init + swap(vars, `"value"`, `"secret":1,"value"`, 1), transfer.ErrStream},
+		"a member twice":               {init + swap(vars, `"value"`, `"seq":1,"value"`, 1), transfer.ErrStream},
+		"variables twice":              {init + vars + at(2, vars), transfer.ErrStream},
+		"pipeline of something else":   {init + swap(vars, "variables", "conversation", 1), transfer.ErrStream},
+		"init with variables":          {swap(init, `"status"`, `"variables":{},"status"`, 1), transfer.ErrStream},
+		"init with a conversation":     {swap(init, `"conversation":[]`, `"conversation":[{"role":"user","content":"hi"}]`, 1), transfer.ErrStream},
+		"init with a second token":     {swap(init, `"source_platform"`, `"migration_token":"x","source_platform"`, 1), transfer.ErrStream},
+		"init without a token":         {swap(init, `"migration_token":"the token",`, ``, 1), transfer.ErrStream},
 		"init without a status":        {swap(init, `"status":"paused",`, ``, 1), state.ErrInvalid},
 		"a message with another role":  {swap(whole, `"user"`, `"boss"`, 1), state.ErrChecksum},
-		"a value that is no object":    {init + vars + swap(one, `{"role":"user","content":"hello"}`, `7`, 1), state.ErrHandoffInvalid},
-		"neither value nor part":       {init + `{"type":"context_chunk","seq":1}` + "\n", state.ErrHandoffInvalid},
-		"value and part":               {init + `{"type":"context_chunk","seq":1,"value":{},"part":"{}"}` + "\n", state.ErrHandoffInvalid},
-		"more of a value":              {init + `{"type":"context_chunk","seq":1,"value":{},"more":true}` + "\n", state.ErrHandoffInvalid},
-		"more that is false":           {init + `{"type":"context_chunk","seq":1,"part":"{}","more":false}` + "\n", state.ErrHandoffInvalid},
-		"a value amid parts":           {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, one), state.ErrHandoffInvalid},
-		"another type amid parts":      {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"memory_item","seq":2,"part":"}"}` + "\n", state.ErrHandoffInvalid},
-		"the end amid parts":           {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, end), state.ErrHandoffInvalid},
-		"parts that are no JSON":       {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"context_chunk","seq":2,"part":"{"}` + "\n", state.ErrHandoffInvalid},
+		"a value that is no object":    {init + vars + swap(one, `{"role":"user","content":"hello"}`, `7`, 1), transfer.ErrStream},
+		"neither value nor part":       {init + `{"type":"context_chunk","seq":1}` + "\n", transfer.ErrStream},
+		"value and part":               {init + `{"type":"context_chunk","seq":1,"value":{},"part":"{}"}` + "\n", transfer.ErrStream},
+		"more of a value":              {init + `{"type":"context_chunk","seq":1,"value":{},"more":true}` + "\n", transfer.ErrStream},
+		"more that is false":           {init + `{"type":"context_chunk","seq":1,"part":"{}","more":false}` + "\n", transfer.ErrStream},
+		"a value amid parts":           {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, one), transfer.ErrStream},
+		"another type amid parts":      {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"memory_item","seq":2,"part":"}"}` + "\n", transfer.ErrStream},
+		"the end amid parts":           {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, end), transfer.ErrStream},
+		"parts that are no JSON":       {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"context_chunk","seq":2,"part":"{"}` + "\n", transfer.ErrStream},
 		"a line that is too long":      {init + `{"type":"context_chunk","seq":1,"part":"` + strings.Repeat("x", 300<<10) + `"}` + "\n", state.ErrTooLarge},
-		"bytes that are no UTF-8":      {init + vars + swap(one, "hello", "\xff", 1), state.ErrHandoffInvalid},
+		"bytes that are no UTF-8":      {init + vars + swap(one, "hello", "\xff", 1), transfer.ErrStream},
 	} {
-		got, granted, err := state.ReadHandoff(strings.NewReader(tt.stream), state.HandoffLimits{}, accepts(g))
-		if !errors.Is(err, tt.want) || got != nil || granted != (state.Grant{}) {
+		got, granted, err := transfer.Read(strings.NewReader(tt.stream), transfer.Limits{}, accepts(g))
+		if !errors.Is(err, tt.want) || got != nil || granted != (transfer.Grant{}) {
 			t.Errorf("%s: %v, %.20q; want %v", name, err, got, tt.want)
 		}
-		if e := state.NewHandoffError(err); e.Code == state.HandoffInternal || !errors.Is(e, tt.want) {
+		if e := transfer.NewError(err); e.Code == transfer.CodeInternal || !errors.Is(e, tt.want) {
 			t.Errorf("%s: the other side is told %+v", name, e)
 		}
 	}
@@ -277,7 +278,7 @@ func TestHandoffThatIsRefused(t *testing.T) {
 		"types interleaved":      init + at(1, one) + at(2, vars) + two + end,
 		"in parts":               init + vars + `{"type":"context_chunk","seq":2,"part":"{\"role\":\"user\",","more":true}` + "\n" + `{"type":"context_chunk","seq":3,"part":"\"content\":\"hello\"}"}` + "\n" + at(4, two) + at(5, end),
 	} {
-		if _, _, err := state.ReadHandoff(strings.NewReader(stream), state.HandoffLimits{}, accepts(g)); err != nil {
+		if _, _, err := transfer.Read(strings.NewReader(stream), transfer.Limits{}, accepts(g)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -289,15 +290,15 @@ func TestHandoffLimits(t *testing.T) {
 	stream := written(t, doc)
 	count := bytes.Count(stream, []byte("\n"))
 	for name, tt := range map[string]struct {
-		limits state.HandoffLimits
+		limits transfer.Limits
 		ok     bool
 	}{
-		"messages, as many":   {state.HandoffLimits{Messages: count}, true},
-		"messages, one fewer": {state.HandoffLimits{Messages: count - 1}, false},
-		"bytes, as many":      {state.HandoffLimits{Total: int64(len(stream))}, true},
-		"bytes, one fewer":    {state.HandoffLimits{Total: int64(len(stream)) - 1}, false},
+		"messages, as many":   {transfer.Limits{Messages: count}, true},
+		"messages, one fewer": {transfer.Limits{Messages: count - 1}, false},
+		"bytes, as many":      {transfer.Limits{Total: int64(len(stream))}, true},
+		"bytes, one fewer":    {transfer.Limits{Total: int64(len(stream)) - 1}, false},
 	} {
-		_, _, err := state.ReadHandoff(bytes.NewReader(stream), tt.limits, accepts(grantFor(t, doc)))
+		_, _, err := transfer.Read(bytes.NewReader(stream), tt.limits, accepts(grantFor(t, doc)))
 		if tt.ok != (err == nil) || err != nil && !errors.Is(err, state.ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -311,24 +312,24 @@ func TestHandoffEndsInAnErrorWhenTheSenderGivesUp(t *testing.T) {
 		cause error
 		want  error
 	}{
-		"cancelled":  {nil, state.ErrHandoffAborted},
-		"with cause": {fmt.Errorf("%w: the target is slow", state.ErrHandoffTimeout), state.ErrHandoffTimeout},
+		"cancelled":  {nil, transfer.ErrAborted},
+		"with cause": {fmt.Errorf("%w: the target is slow", transfer.ErrTimeout), transfer.ErrTimeout},
 	} {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		r, w := io.Pipe()
 		sent := make(chan error, 1)
 		go func() {
-			err := state.WriteHandoff(ctx, w, "the token", doc)
+			err := transfer.Write(ctx, w, "the token", doc)
 			w.Close()
 			sent <- err
 		}()
 		// The reader stops the sender in the middle: the first message arrives, the next
 		// does not.
-		got, _, err := state.ReadHandoff(r, state.HandoffLimits{}, func(state.HandoffInit) (state.Grant, error) {
+		got, _, err := transfer.Read(r, transfer.Limits{}, func(transfer.Init) (transfer.Grant, error) {
 			cancel(tt.cause)
 			return grantFor(t, doc), nil
 		})
-		var e *state.HandoffError
+		var e *transfer.Error
 		if !errors.As(err, &e) || !e.Remote || !errors.Is(err, tt.want) || got != nil {
 			t.Errorf("%s: the reader has %v", name, err)
 		}
@@ -351,7 +352,7 @@ func TestHandoffWriterRefuses(t *testing.T) {
 		"a head without end":  string(stated(t, `{"_comment":"`+strings.Repeat("x", 300<<10)+`"}`)),
 	} {
 		var b bytes.Buffer
-		if err := state.WriteHandoff(context.Background(), &b, "t", []byte(text)); err == nil {
+		if err := transfer.Write(context.Background(), &b, "t", []byte(text)); err == nil {
 			t.Errorf("%s: written as %.200q", name, b.String())
 		}
 		if bytes.Contains(b.Bytes(), []byte("handoff_complete")) {
@@ -359,7 +360,7 @@ func TestHandoffWriterRefuses(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if err := state.WriteHandoff(context.Background(), failing{broken}, "t", []byte(doc)); !errors.Is(err, broken) {
+	if err := transfer.Write(context.Background(), failing{broken}, "t", []byte(doc)); !errors.Is(err, broken) {
 		t.Errorf("a broken stream: %v", err)
 	}
 }
@@ -373,17 +374,17 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 func TestHandoffInternalErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("disk on fire at 10.0.0.7")
-	_, _, err := state.ReadHandoff(io.MultiReader(bytes.NewReader(written(t, bareState(t))[:40]), readFailing{broken}), state.HandoffLimits{}, accepts(state.Grant{}))
+	_, _, err := transfer.Read(io.MultiReader(bytes.NewReader(written(t, bareState(t))[:40]), readFailing{broken}), transfer.Limits{}, accepts(transfer.Grant{}))
 	if !errors.Is(err, broken) {
 		t.Errorf("the cause is lost: %v", err)
 	}
-	if e := state.NewHandoffError(err); e.Code != state.HandoffInternal || strings.Contains(e.Message, "10.0.0.7") {
+	if e := transfer.NewError(err); e.Code != transfer.CodeInternal || strings.Contains(e.Message, "10.0.0.7") {
 		t.Errorf("the other side is told %+v", e)
 	}
 	for _, code := range []string{"internal", "from a later release"} {
-		_, _, err := state.ReadHandoff(strings.NewReader(`{"type":"handoff_error","seq":0,"code":"`+code+`","message":"m"}`), state.HandoffLimits{}, accepts(state.Grant{}))
-		var e *state.HandoffError
-		if !errors.As(err, &e) || e.Code != state.HandoffInternal || e.Message != "m" || !e.Remote {
+		_, _, err := transfer.Read(strings.NewReader(`{"type":"handoff_error","seq":0,"code":"`+code+`","message":"m"}`), transfer.Limits{}, accepts(transfer.Grant{}))
+		var e *transfer.Error
+		if !errors.As(err, &e) || e.Code != transfer.CodeInternal || e.Message != "m" || !e.Remote {
 			t.Errorf("%s: %v", code, err)
 		}
 	}
@@ -392,25 +393,6 @@ func TestHandoffInternalErrors(t *testing.T) {
 type readFailing struct{ err error }
 
 func (f readFailing) Read([]byte) (int, error) { return 0, f.err }
-
-func TestContentChecksum(t *testing.T) {
-	t.Parallel()
-	base := `{"b":1,"provenance":{"source_platform":"p"},"a":[1.0]}`
-	want, err := state.ContentChecksum([]byte(base))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, same := range map[string]bool{
-		`{"a":[1],"b":1.0,"provenance":{"source_platform":"p","checksum":"x","migration_token":"t"}}`: true,
-		`{"a":[1],"b":1,"provenance":{"source_platform":"q"}}`:                                        false,
-		`{"a":[1],"b":1,"checksum":"x","provenance":{"source_platform":"p"}}`:                         false,
-		`{"a":[1],"b":1}`: false,
-	} {
-		if got, err := state.ContentChecksum([]byte(text)); err != nil || (got == want) != same {
-			t.Errorf("%s: %s, %v", text, got, err)
-		}
-	}
-}
 
 // FuzzReadHandoff: a stream that is read to its end gives a valid state with the granted
 // checksum, and writing it again gives the same state.
@@ -423,7 +405,7 @@ func FuzzReadHandoff(f *testing.F) {
 	f.Add(bytes.ReplaceAll(written(f, bare), []byte(`"memory_snapshot":[]`), []byte(`"conversation":[]`)))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		// An issuer of tokens may send any state: the grant agrees to everything.
-		agreeable := func(i state.HandoffInit) (state.Grant, error) {
+		agreeable := func(i transfer.Init) (transfer.Grant, error) {
 			g := g
 			g.AgentID, g.RunID, g.StateID, g.Source = i.State.AgentID, i.State.RunID, i.State.StateID, ""
 			if i.State.Provenance != nil {
@@ -438,9 +420,9 @@ func FuzzReadHandoff(f *testing.F) {
 			}
 			return g, nil
 		}
-		doc, granted, err := state.ReadHandoff(bytes.NewReader(stream), state.HandoffLimits{}, agreeable)
+		doc, granted, err := transfer.Read(bytes.NewReader(stream), transfer.Limits{}, agreeable)
 		if err != nil {
-			state.NewHandoffError(err)
+			transfer.NewError(err)
 			return
 		}
 		if _, err := aaif.Parse(doc, aaif.Options{Kind: aaif.KindState, MaxBytes: len(doc), MaxDepth: 128}); err != nil {
@@ -449,7 +431,7 @@ func FuzzReadHandoff(f *testing.F) {
 		if sum, err := state.ContentChecksum(doc); err != nil || sum != granted.Checksum {
 			t.Fatalf("checksum %s, %v; granted %s", sum, err, granted.Checksum)
 		}
-		again, _, err := state.ReadHandoff(bytes.NewReader(written(t, doc)), state.HandoffLimits{}, accepts(granted))
+		again, _, err := transfer.Read(bytes.NewReader(written(t, doc)), transfer.Limits{}, accepts(granted))
 		if err != nil || canonical(t, again) != canonical(t, doc) {
 			t.Fatalf("%v: written anew it is\n%s, and was\n%s", err, again, doc)
 		}
