@@ -20,13 +20,10 @@ import (
 // once: messages that are published at about the same time share a system call, and their
 // acknowledgements share one subscription. A single message takes as long as before. All
 // other methods are js's own, as is PublishMsg when it is given options.
-// is given options.
 // When the connection is lost, the messages under way fail at once with
 // [nats.ErrDisconnected] instead of at their timeout: their acknowledgements cannot
 // arrive any more, though the messages may be stored.
-// acknowledgements cannot come any more, though they may be stored.
 // The subscription is created with the first message and ends with the connection.
-// The subscription is made with the first message and ends with the connection.
 func Gather(js natsjs.JetStream) natsjs.JetStream {
 	if g, ok := js.(*gathered); ok {
 		return g

@@ -102,10 +102,8 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 
 // newLane makes a durable lane from a mesh's streams and buckets.
 func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
-	return &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
-	}
+	s := jetstream.Open(js, m)
+	return &mesh.Durable{Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, Inbox: s.Inbox, States: s.States, Clock: s.Clock, Slots: s.Slots}
 }
 
 // laneClient adds the durable lane to the node of a command, as a client.
