@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -50,21 +48,6 @@ func (t *teams) needed() bool {
 	return false
 }
 
-// lookTime bounds the check of subagents when a worker starts.
-const lookTime = 10 * time.Second
-
-// view returns the directory as the agent of one document sees it.
-func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
-	asker := directory.Asker{Entity: as}
-	if as == "" {
-		asker.Entity, _ = aaif.EntityName(doc.Definition().Agent.Name)
-	}
-	if folder, err := filepath.Abs(filepath.Dir(name)); err == nil && name != "-" {
-		asker.Folder = folder
-	}
-	return t.dir.For(asker)
-}
-
 // connectTeams connects the directory to the mesh, registers documents if
 // requested, and refuses documents whose subagents can never be found. The
 // returned function stops what it has started.
@@ -82,7 +65,7 @@ func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register b
 			return nil, fmt.Errorf("--register: %w", err)
 		}
 	}
-	looking, cancel := context.WithTimeout(ctx, lookTime)
+	looking, cancel := context.WithTimeout(ctx, directory.LookTime)
 	defer cancel()
 	var bad []error
 	for _, agent := range served {
@@ -112,28 +95,25 @@ func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *team
 	if err != nil {
 		return err
 	}
-	r := &registrar{reg: reg, index: indexOf(all), entries: map[string]registry.Entry{}}
-	for _, e := range all {
-		r.entries[e.Key] = e
-	}
+	r := registry.NewRegistrar(reg, all)
 	for _, agent := range served {
 		h := t.hosted[agent.Entity]
 		if h.doc == nil {
 			continue
 		}
-		rec, err := r.record(h.doc, agent.Entity, agent.Entity)
+		rec, err := r.Record(h.doc, agent.Entity, agent.Entity)
 		if err == nil {
-			err = r.free(&rec)
+			err = r.Free(&rec)
 		}
-		var done registration
+		var done registry.Registered
 		if err == nil {
-			done, err = r.put(ctx, rec)
+			done, err = r.Put(ctx, rec)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", h.name, err)
+			return registryError(fmt.Errorf("%s: %w", h.name, err))
 		}
 		if done.Outcome != "unchanged" {
-			a.log.Info("registered", "entity", done.Entity, "key", done.Key, "version", done.Version, "revision", done.Revision, "outcome", done.Outcome)
+			a.log.Info("registered", "entity", rec.Entity, "key", rec.Key(), "version", rec.Version, "revision", done.Revision, "outcome", done.Outcome)
 		}
 	}
 	return nil
@@ -166,7 +146,7 @@ func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agen
 		case <-ctx.Done():
 			return
 		}
-		looking, cancel := context.WithTimeout(ctx, lookTime)
+		looking, cancel := context.WithTimeout(ctx, directory.LookTime)
 		defer cancel()
 		for _, agent := range served {
 			h := t.hosted[agent.Entity]

@@ -335,7 +335,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 			return nil, err
 		}
 		docs = append(docs, doc)
-		view := f.teams.view(name, f.as, doc)
+		view := f.teams.dir.For(directory.AskerOf(doc.Definition(), f.as, name))
 		opts.Directory = view
 		agent, err := agents.New(doc, opts)
 		if err != nil {
