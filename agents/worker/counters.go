@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -8,17 +8,16 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// meshCounters are the mesh's shared counters. Agents are made before the
-// worker is connected, so until it has a durable lane meshCounters has no
-// counters.
-type meshCounters struct {
+// lateCounters are the mesh's shared counters. Agents are made before the worker
+// is connected, so until it has a durable lane there are no counters.
+type lateCounters struct {
 	mesh atomic.Pointer[jetstream.Counters]
 }
 
-func (c *meshCounters) use(mesh *jetstream.Counters) { c.mesh.Store(mesh) }
+func (c *lateCounters) use(mesh *jetstream.Counters) { c.mesh.Store(mesh) }
 
-// Add implements agents.Counters.
-func (c *meshCounters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
+// Add implements [agents.Counters].
+func (c *lateCounters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
 	mesh := c.mesh.Load()
 	if mesh == nil {
 		return 0, agents.ErrNoCounters

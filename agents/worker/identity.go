@@ -1,8 +1,6 @@
-package main
+package worker
 
 import (
-	"cmp"
-	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -12,74 +10,64 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// identify says in an agent's metadata which process serves it. Everybody who may
-// list agents sees that.
-func (f *workerFlags) identify(agent *agents.Agent) {
+// Keys of an agent's metadata that say which process serves it.
+const (
+	MetaHost           = "host"
+	MetaPID            = "pid"
+	MetaProcessStarted = "process_started"
+)
+
+// processStarted is when this process started.
+var processStarted = time.Now().UTC()
+
+// identify adds to an agent's metadata which process serves it. All who may
+// list agents see that.
+func (w *Worker) identify(agent *agents.Agent) {
 	if agent.Metadata == nil {
 		agent.Metadata = map[string]string{}
 	}
-	if f.machine != "none" {
-		agent.Metadata[metaHost], agent.Metadata[metaPID] = cmp.Or(f.machine, hostname()), strconv.Itoa(os.Getpid())
+	if w.cfg.Machine != NoMachine {
+		host := w.cfg.Machine
+		if host == "" {
+			host = hostname()
+		}
+		agent.Metadata[MetaHost], agent.Metadata[MetaPID] = host, strconv.Itoa(os.Getpid())
 	}
-	agent.Metadata[metaProcessStarted] = processStarted.Format(time.RFC3339)
+	agent.Metadata[MetaProcessStarted] = processStarted.Format(time.RFC3339)
 }
 
-// Keys of an agent's metadata that say which process serves it.
-const (
-	metaHost           = "host"
-	metaPID            = "pid"
-	metaProcessStarted = "process_started"
-	metaProgram        = "aeemesh_version" // by the mesh
-)
-
-// instanceOf is the id of this process's worker of an agent.
-func instanceOf(node *mesh.Node, entity string) string {
-	for _, s := range node.Serving() {
-		if s.Entity == entity {
-			return s.Instance
+// serving returns a function that describes an agent, once it is served.
+func (w *Worker) serving(node *mesh.Node, agent *agents.Agent) (func() Serving, error) {
+	s := Serving{Entity: agent.Entity, AgentID: agent.AgentID, Version: agent.Version, Concurrency: max(agent.Concurrency, mesh.DefaultConcurrency)}
+	var err error
+	if s.Subject, err = node.Subjects().Live(agent.Entity); err != nil {
+		return nil, err
+	}
+	if s.AskSubject, err = node.Subjects().Ask(agent.Entity); err != nil {
+		return nil, err
+	}
+	work, err := node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
+	if err != nil {
+		return nil, err
+	}
+	return func() Serving {
+		if d := node.Durable(); d != nil && d.There() && !agent.LiveOnly {
+			s.WorkSubject = work
 		}
-	}
-	return ""
-}
-
-// announceAgent makes the function that says what is served, once it is.
-func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
-	live, err := s.node.Subjects().Live(agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	ask, err := s.node.Subjects().Ask(agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	durable, err := s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	at := max(agent.Concurrency, mesh.DefaultConcurrency)
-	return func() {
-		work := ""
-		if d := s.node.Durable(); d != nil && d.There() && !agent.LiveOnly {
-			work = durable
-		}
-		a.term.logs.Store(logServing)
-		instance := instanceOf(s.node, agent.Entity)
-		if !a.term.json || a.term.records != nil {
-			durably := ""
-			if work != "" {
-				durably = ", durable tasks on " + work
+		for _, served := range node.Serving() {
+			if served.Entity == agent.Entity {
+				s.Instance = served.Instance
 			}
-			a.term.tell(event{level: slog.LevelInfo, style: styleGood, msg: "serving", attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
-				"ask_subject", ask, "work_subject", work, "agent_version", agent.Version, "concurrency", at}},
-				"serving %s on %s and %s%s, %d at once, as instance %s", agent.Entity, live, ask, durably, at, instance)
 		}
-		if !a.term.json {
-			return
-		}
-		// A terminal that is gone must not end a worker.
-		if err := a.term.object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
-			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
-			a.log.Warn("not told", "entity", agent.Entity, "err", err)
-		}
+		s.Server = node.Conn().ConnectedUrlRedacted()
+		return s
 	}, nil
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
 }

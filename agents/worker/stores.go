@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -14,17 +14,14 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// useStores adds the mesh's journal to a node, if flags want it and it exists;
-// with auto a missing journal is not reported.
-func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map, want string, cfg *mesh.Config) error {
-	if want == "memory" {
+// useJournal adds the mesh's journal to the configuration of the worker's node,
+// if its streams exist.
+func (w *Worker) useJournal(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
+	use := w.cfg.Journal
+	if use == Off {
 		return nil
 	}
-	wait := a.conn.wait()
-	if want == "auto" {
-		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
-	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, use.patience(w.cfg.Wait))
 	defer cancel()
 	plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: []string{jetstream.StreamJournal, jetstream.BucketRefuted}})
 	there := map[string]bool{}
@@ -41,44 +38,51 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 		}
 	}
 	switch {
-	case want == "auto" && err != nil:
-		a.log.Info("no journal in JetStream; envelopes are remembered in memory", "err", err)
-	case want == "jetstream" && err != nil:
-		return fmt.Errorf("--journal jetstream: %w", err)
-	case want == "jetstream" && (cfg.Journal == nil || cfg.Refutations == nil):
-		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh apply\" makes them.")
+	case use == Auto && err != nil:
+		w.log.Info("no journal in JetStream; envelopes are remembered in memory", "err", err)
+	case use == On && err != nil:
+		return &ConfigError{"Journal", err}
+	case use == On && (cfg.Journal == nil || cfg.Refutations == nil):
+		return &ConfigError{"Journal", ErrNoStreams}
 	}
 	return nil
 }
 
-// useSeen adds the mesh's replay window to a node, if --replay-scope wants it
-// and, for auto, if it exists.
-func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
-	scope := a.sign.replayScope
-	if scope == "process" || cfg.ReplayWindow <= 0 {
+// ErrNoStreams is the error of [Config].Journal On in a mesh without the
+// journal's streams.
+var ErrNoStreams = errors.New("the mesh's streams are not there")
+
+// A WindowError says that the mesh keeps the ids of envelopes for a shorter time
+// than this worker has to remember them: an older envelope could come again.
+type WindowError struct {
+	Want, Kept time.Duration
+}
+
+func (e *WindowError) Error() string {
+	return fmt.Sprintf("ids have to be remembered for %v (ReplayWindow, or twice the Skew), and the mesh's bucket keeps them for %v", e.Want, e.Kept)
+}
+
+// useSeen adds the mesh's replay window to the configuration of the worker's
+// node, if its bucket exists.
+func (w *Worker) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
+	use := w.cfg.Replay
+	if use == Off || cfg.ReplayWindow <= 0 {
 		return nil
 	}
-	wait := a.conn.wait()
-	if scope == "auto" {
-		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
-	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	ctx, cancel := context.WithTimeout(ctx, use.patience(w.cfg.Wait))
 	defer cancel()
 	seen := jetstream.NewSeen(js, m, cfg.ReplayWindow)
 	bound, err := seen.Bound(ctx)
 	switch {
-	case err != nil && scope == "auto":
-		a.log.Info("ids are remembered by this process alone", "err", err)
+	case err != nil && use == Auto:
+		w.log.Info("ids are remembered by this process alone", "err", err)
 		return nil
-	case errors.Is(err, jetstream.ErrNotFound):
-		return hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh apply\" makes the bucket.")
 	case err != nil:
-		return hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh auth perms ENTITY --replay-scope mesh\" prints the permissions that it needs.")
+		return &ConfigError{"Replay", err}
 	case bound > 0 && cfg.ReplayWindow > bound:
-		return hinted(fmt.Errorf("ids have to be remembered for %v (--replay-window, or twice the --skew), and the mesh's bucket keeps them for %v: older envelopes could come again", cfg.ReplayWindow, bound),
-			"\"aeemesh apply --limit %s=max_age:%v\" keeps them for longer; --replay-scope process does without the bucket.", jetstream.BucketSeen, cfg.ReplayWindow)
+		return &ConfigError{"Replay", &WindowError{cfg.ReplayWindow, bound}}
 	}
-	cfg.Seen, cfg.SeenUnsigned = seen, scope == "mesh"
+	cfg.Seen, cfg.SeenUnsigned = seen, use == On
 	return nil
 }
 
@@ -96,18 +100,18 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 	return by, nil
 }
 
-// look starts to use the window if the mesh keeps ids for long enough.
-func (s *lateSeen) look(ctx context.Context, a *app, js natsjs.JetStream, m subject.Map, length time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+// attachSeen starts to use the mesh's replay window if the mesh keeps ids for
+// long enough.
+func (w *Worker) attachSeen(ctx context.Context, late *lateSeen, window *jetstream.Seen, length time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
 	defer cancel()
-	window := jetstream.NewSeen(js, m, length)
 	bound, err := window.Bound(ctx)
 	if err == nil && bound > 0 && length > bound {
 		err = fmt.Errorf("the mesh keeps them for %v, and %v are asked for", bound, length)
 	}
 	if err != nil {
-		a.log.Info("ids are remembered by this process alone", "err", err)
+		w.log.Info("ids are remembered by this process alone", "err", err)
 		return
 	}
-	s.window.Store(window)
+	late.window.Store(window)
 }

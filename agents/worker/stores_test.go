@@ -1,48 +1,47 @@
-package main
+package worker
 
 import (
-	"log/slog"
+	"errors"
 	"testing"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func testJetStream(t *testing.T, streams bool) natsjs.JetStream {
-	t.Helper()
-	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	if streams {
-		if err := applyTopology(srv); err != nil {
-			t.Fatal(err)
-		}
-	}
-	js, err := natsjs.New(natstest.Conn(t, srv))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
-}
-
-func TestJournalIsUsedWhereItIs(t *testing.T) {
+func TestTheJournalIsUsedWhereItIs(t *testing.T) {
 	t.Parallel()
-	a := &app{log: slog.New(slog.DiscardHandler)}
 	for _, tt := range []struct {
 		streams bool
-		want    string
+		use     Use
 		used    bool
 		fails   bool
 	}{
-		{true, "auto", true, false}, {true, "memory", false, false}, {true, "jetstream", true, false},
-		{false, "auto", false, false}, {false, "jetstream", false, true},
+		{true, Auto, true, false}, {true, Off, false, false}, {true, On, true, false},
+		{false, Auto, false, false}, {false, On, false, true},
 	} {
+		js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.streams {
+			if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w, err := New(Config{Agents: []Agent{{As: "agent.one", Handler: mesh.HandlerFunc(nil)}}, Journal: tt.use})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var cfg mesh.Config
-		err := a.useStores(t.Context(), testJetStream(t, tt.streams), subject.Map{}, tt.want, &cfg)
-		if (err != nil) != tt.fails || (cfg.Journal != nil) != tt.used || (cfg.Refutations != nil) != tt.used {
-			t.Errorf("--journal %s, streams %v: journal %v, refutations %v, %v", tt.want, tt.streams, cfg.Journal, cfg.Refutations, err)
+		err = w.useJournal(t.Context(), js, subject.Map{}, &cfg)
+		var bad *ConfigError
+		if errors.As(err, &bad) != tt.fails || (err != nil) != tt.fails || (cfg.Journal != nil) != tt.used || (cfg.Refutations != nil) != tt.used {
+			t.Errorf("Journal %v, streams %v: journal %v, refutations %v, %v", tt.use, tt.streams, cfg.Journal, cfg.Refutations, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -7,101 +7,67 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/aeemesh/aeemesh/agents"
-	"github.com/aeemesh/aeemesh/agents/aaif"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 )
-
-// hostedDocument is the document of an agent of this worker.
-type hostedDocument struct {
-	name string
-	doc  *aaif.Document
-	view *directory.View // nil: it names no subagents
-}
-
-// teams holds the directory of a worker, with the documents that it hosts.
-type teams struct {
-	dir    *directory.Directory
-	hosted map[string]hostedDocument // by entity
-}
-
-func newTeams(cfg directory.Config) teams {
-	return teams{dir: directory.New(cfg), hosted: map[string]hostedDocument{}}
-}
-
-// add adds an agent; named says whether its document names subagents.
-func (t *teams) add(entity, name string, doc *aaif.Document, view *directory.View, named bool) {
-	if !named || doc.Definition().Agent.Orchestration == nil {
-		view = nil
-	}
-	t.hosted[entity] = hostedDocument{name, doc, view}
-}
-
-// needed reports whether a hosted agent names subagents.
-func (t *teams) needed() bool {
-	for _, h := range t.hosted {
-		if h.view != nil {
-			return true
-		}
-	}
-	return false
-}
 
 // connectTeams connects the directory to the mesh, registers documents if
 // requested, and refuses documents whose subagents can never be found. The
 // returned function stops what it has started.
-func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
-	if !register && !t.needed() {
+func (w *Worker) connectTeams(ctx context.Context, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
+	named := false
+	for _, h := range w.agents {
+		named = named || h.view != nil
+	}
+	if !w.cfg.Register && !named {
 		return func() {}, nil
 	}
-	reg, err := s.definitions()
-	if err != nil {
-		return nil, err
-	}
-	t.dir.Use(s.node, reg)
-	if register {
-		if err := a.registerHosted(ctx, reg, t, served); err != nil {
-			return nil, fmt.Errorf("--register: %w", err)
+	reg := jetstream.NewAgents(js, node.Subjects())
+	w.directory.Use(node, reg)
+	if w.cfg.Register {
+		if err := w.register(ctx, reg); err != nil {
+			return nil, &ConfigError{"Register", err}
 		}
 	}
 	looking, cancel := context.WithTimeout(ctx, directory.LookTime)
 	defer cancel()
 	var bad []error
-	for _, agent := range served {
-		h := t.hosted[agent.Entity]
+	for _, h := range w.agents {
 		if h.view == nil {
 			continue
 		}
 		for _, p := range h.doc.Locate(h.view.Never(looking, h.doc.Definition())) {
-			bad = append(bad, fmt.Errorf("%s: %s", h.name, p))
+			bad = append(bad, fmt.Errorf("%s: %s", h.name(), p))
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(ctx)
-	told := a.warnOfMissing(running, t, served)
+	told := w.reportMissing(running)
 	var wait sync.WaitGroup
-	wait.Go(func() { t.dir.Run(running) })
+	wait.Go(func() { w.directory.Run(running) })
 	return func() { stop(); wait.Wait(); told() }, nil
 }
 
-// registerHosted registers the documents of a worker.
-func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+// register registers the documents.
+func (w *Worker) register(ctx context.Context, reg registry.Registry) error {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
 	defer cancel()
 	all, err := reg.List(ctx)
 	if err != nil {
 		return err
 	}
 	r := registry.NewRegistrar(reg, all)
-	for _, agent := range served {
-		h := t.hosted[agent.Entity]
+	for _, h := range w.agents {
 		if h.doc == nil {
 			continue
 		}
-		rec, err := r.Record(h.doc, agent.Entity, agent.Entity)
+		rec, err := r.Record(h.doc, h.Entity, h.Entity)
 		if err == nil {
 			err = r.Free(&rec)
 		}
@@ -110,33 +76,31 @@ func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *team
 			done, err = r.Put(ctx, rec)
 		}
 		if err != nil {
-			return registryError(fmt.Errorf("%s: %w", h.name, err))
+			return fmt.Errorf("%s: %w", h.name(), err)
 		}
 		if done.Outcome != "unchanged" {
-			a.log.Info("registered", "entity", rec.Entity, "key", rec.Key(), "version", rec.Version, "revision", done.Revision, "outcome", done.Outcome)
+			w.log.Info("registered", "entity", rec.Entity, "key", rec.Key(), "version", rec.Version, "revision", done.Revision, "outcome", done.Outcome)
 		}
 	}
 	return nil
 }
 
-// warnOfMissing warns once of subagents that no agent answers for, after all
-// agents of this worker are served, because they may name one another. The
-// returned function waits until the warning was printed or ctx has ended.
-func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
+// reportMissing reports once which subagents no running agent answers for, after
+// all agents of this worker are served, because they may name one another. The
+// returned function waits until that is done or ctx has ended.
+func (w *Worker) reportMissing(ctx context.Context) (wait func()) {
 	var told sync.WaitGroup
 	var left atomic.Int64
-	left.Store(int64(len(served)))
+	left.Store(int64(len(w.agents)))
 	all := make(chan struct{})
-	for _, agent := range served {
-		before, once := agent.Ready, sync.OnceFunc(func() {
+	for _, h := range w.agents {
+		before, once := h.Ready, sync.OnceFunc(func() {
 			if left.Add(-1) == 0 {
 				close(all)
 			}
 		})
-		agent.Ready = func() {
-			if before != nil {
-				before()
-			}
+		h.Ready = func() {
+			before()
 			once()
 		}
 	}
@@ -148,8 +112,7 @@ func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agen
 		}
 		looking, cancel := context.WithTimeout(ctx, directory.LookTime)
 		defer cancel()
-		for _, agent := range served {
-			h := t.hosted[agent.Entity]
+		for _, h := range w.agents {
 			if h.view == nil {
 				continue
 			}
@@ -157,13 +120,8 @@ func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agen
 			if ctx.Err() != nil {
 				return
 			}
-			all := len(directory.References(h.doc.Definition()))
-			if answered := all - len(missing); len(missing) == 0 {
-				a.term.note("%s: %d of %d references are answered", agent.Entity, all, all)
-			} else if answered > 0 {
-				a.term.warn("%s: %d of %d references are answered", agent.Entity, answered, all)
-			}
-			a.term.notices(agent.Entity, missing)
+			of := len(directory.References(h.doc.Definition()))
+			w.cfg.Hooks.References(h.Entity, of-len(missing), of, missing)
 		}
 	})
 	return told.Wait
