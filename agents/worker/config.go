@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/program"
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -19,8 +20,11 @@ import (
 type Config struct {
 	// Agents are the agents to host, each under an entity of its own.
 	Agents []Agent
-	// Options hold for all agents: Go tools, concurrency, the keys of
-	// checkpoints. The worker sets As, Handler, Program, Directory and Counters,
+	// Tools are Go functions ([tool.Func]) that the documents' tools of protocol
+	// function may name, beside those of Options.Tools. Default none.
+	Tools []tool.Tool
+	// Options hold for all agents: concurrency, budget, the keys of checkpoints.
+	// The worker sets As, Handler, Program, Directory and Counters,
 	// and the adapters set Open, Offer, Redactor and Budget. Default of
 	// Telemetry's Tracer and Meter: Node's providers. Logger's default: Logger.
 	Options agents.Options

@@ -2,10 +2,10 @@
 // does, which is this package with flags.
 //
 //	w, err := worker.New(worker.Config{
-//		Agents:  []worker.Agent{{File: "reviewer.yaml"}},
-//		Options: agents.Options{Tools: tools},
-//		NATS:    natsconn.Config{URL: "nats://127.0.0.1:4222"},
-//		Logger:  slog.Default(),
+//		Agents: []worker.Agent{{File: "reviewer.yaml"}},
+//		Tools:  []tool.Tool{tool.Func(tool.Definition{Name: "lint", Description: "Lints a file."}, lint)},
+//		NATS:   natsconn.Config{URL: "nats://127.0.0.1:4222"},
+//		Logger: slog.Default(),
 //	})
 //	if err != nil { … }
 //	err = w.Run(ctx) // serves until ctx ends, then drains

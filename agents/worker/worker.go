@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/perms"
@@ -49,15 +50,30 @@ func New(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	w.directory = directory.New(directory.Config{Policy: w.adapters.Policy(), RegisteredSkills: w.adapters.RegisteredSkills(), Logger: w.log})
-	if err := errors.Join(w.makeAgents(), w.sign()); err != nil {
+	err := w.makeAgents()
+	if err == nil {
+		err = w.sign()
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.release())
 	}
 	return w, nil
 }
 
-// adapt makes adapters if there are none, and has the agents use them.
+// adapt has the agents use the Go tools, and the adapters, which it makes if
+// there are none.
 func (w *Worker) adapt() error {
 	opts := &w.cfg.Options
+	if len(w.cfg.Tools) > 0 {
+		all := w.cfg.Tools
+		if opts.Tools != nil {
+			all = append(opts.Tools.Tools(), all...)
+		}
+		opts.Tools = &tool.Registry{}
+		if err := opts.Tools.Add(all...); err != nil {
+			return &ConfigError{"Tools", err}
+		}
+	}
 	open := opts.Open
 	if w.cfg.Adapters == nil {
 		set, err := adapters.New(adapters.Config{Budget: opts.Budget}, adapters.Options{Version: w.cfg.Node.Version, Env: w.cfg.Env, Logger: w.log})
