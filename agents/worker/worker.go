@@ -30,6 +30,7 @@ type Worker struct {
 	conn      atomic.Pointer[nats.Conn]
 	node      atomic.Pointer[mesh.Node]
 	refused   chan error // a permission violation that ends the worker
+	served    atomic.Bool
 }
 
 // New reads the documents and makes the agents. It connects to nothing.
@@ -182,6 +183,9 @@ const flushTime = 2 * time.Second
 // nothing was lost. It fails if an agent cannot be served, and stops the others
 // then. A worker serves once.
 func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
+	if w.served.Swap(true) {
+		return errors.New("a worker serves once")
+	}
 	defer func() { err = errors.Join(err, w.release()) }()
 	w.conn.Store(conn)
 	defer w.watch(conn)()
