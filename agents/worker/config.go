@@ -24,9 +24,9 @@ type Config struct {
 	// function may name, beside those of Options.Tools. Default none.
 	Tools []tool.Tool
 	// Options hold for all agents: concurrency, budget, the keys of checkpoints.
-	// The worker sets As, Handler, Program, Directory and Counters,
-	// and the adapters set Open, Offer, Redactor and Budget. Default of
-	// Telemetry's Tracer and Meter: Node's providers. Logger's default: Logger.
+	// The worker sets As, Handler, Program, Directory and Counters, and the
+	// adapters set Open, Offer, Redactor and Budget. Default of Telemetry's
+	// Tracer and Meter: Node's providers. Default of Logger: that of the Config.
 	Options agents.Options
 	// Adapters are the operator's configuration: models, servers, secrets,
 	// endpoints, budgets. The caller closes them. Default: adapters that allow

@@ -33,9 +33,10 @@
 // # Errors
 //
 // A [ConfigError] names the field of the Config at fault. An [*agents.Refusal]
-// is an agent whose document requires what this worker does not do. An error of
-// Run or Serve after the agents were served says which agent failed, or what was
-// lost.
+// is an agent whose document requires what this worker does not do. One that MUST
+// be audit-logged is in the log, and Run tells the mesh; New has no connection,
+// so that its caller does ([agents.Refusal.Tell]). An error of Run or Serve after
+// the agents were served says which agent failed, or what was lost.
 //
 // # Concurrency
 //
