@@ -187,6 +187,8 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 		return errors.New("a worker serves once")
 	}
 	defer func() { err = errors.Join(err, w.release()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // nothing waits for the durable lane any more
 	w.conn.Store(conn)
 	defer w.watch(conn)()
 	node, js, err := w.newNode(ctx, conn)
