@@ -57,10 +57,9 @@ func (l *lane) js(nc *nats.Conn) natsjs.JetStream {
 // node is a node with a durable lane, as a command would set it up.
 func (l *lane) node(nc *nats.Conn, cfg mesh.Config, change func(*mesh.Durable)) *mesh.Node {
 	l.t.Helper()
-	js, m := jetstream.Gather(l.js(nc)), subject.Map{}
+	s := jetstream.Open(jetstream.Gather(l.js(nc)), subject.Map{})
 	d := &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m),
+		Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, Inbox: s.Inbox, States: s.States, Clock: s.Clock,
 		Lease: lease, Create: true, Sweep: -1,
 	}
 	if change != nil {

@@ -18,9 +18,8 @@ import (
 func (l *lane) behind(o *natstest.Outage, a *agents.Agent) {
 	l.t.Helper()
 	l.host(a, func(d *mesh.Durable) {
-		js, m := jetstream.Gather(o.JetStream(l.t, natstest.Conn(l.t, l.server))), subject.Map{}
-		d.Queue, d.Replies, d.Dead, d.Inbox = jetstream.NewQueue(js, m), jetstream.NewReplies(js, m), jetstream.NewDead(js, m), jetstream.NewInbox(js, m)
-		d.States, d.Clock = jetstream.NewStates(js, m), jetstream.NewClock(js, m)
+		s := jetstream.Open(jetstream.Gather(o.JetStream(l.t, natstest.Conn(l.t, l.server))), subject.Map{})
+		d.Queue, d.Replies, d.Dead, d.Inbox, d.States, d.Clock = s.Queue, s.Replies, s.Dead, s.Inbox, s.States, s.Clock
 	})
 }
 

@@ -103,8 +103,9 @@
 // # The stores
 //
 // [Journal], [Records] (keys), [Refutations] and [Seen] are handles without state of
-// their own. Creating one does no I/O; their methods may be called concurrently. [Replay]
-// reads what the streams hold, in the order of time.
+// their own. Creating one does no I/O; their methods may be called concurrently. [Open]
+// returns all stores of a mesh at once. [Replay] reads what the streams hold, in the order
+// of time.
 //
 // [States] stores the checkpoints of runs. Each write is a compare-and-swap, so the
 // worker that wrote the last revision owns the run. [States.Open] lists the runs that

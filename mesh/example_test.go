@@ -77,13 +77,13 @@ func Example_durable() {
 		log.Fatal(err)
 	}
 	ctx, drain := context.WithCancel(context.Background())
-	var m subject.Map // of a mesh without a prefix
+	var m subject.Map // a mesh without a prefix
 	if _, err := jetstream.Apply(ctx, js, jetstream.Options{Map: m}); err != nil {
 		log.Fatal(err)
 	}
+	s := jetstream.Open(js, m)
 	node, err := mesh.New(conn, mesh.Config{Entity: "human.ada", Durable: &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Create: true,
+		Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, States: s.States, Clock: s.Clock, Create: true,
 	}})
 	if err != nil {
 		log.Fatal(err)

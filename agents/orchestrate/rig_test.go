@@ -82,10 +82,10 @@ func (r *rig) js(nc *nats.Conn) natsjs.JetStream {
 func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool, change ...func(*mesh.Durable)) *mesh.Node {
 	r.t.Helper()
 	if durable {
-		js, m := jetstream.Gather(r.js(nc)), subject.Map{}
+		s := jetstream.Open(jetstream.Gather(r.js(nc)), subject.Map{})
 		cfg.Durable = &mesh.Durable{
-			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Inbox: jetstream.NewInbox(js, m), Lease: lease, Create: true, Sweep: -1,
+			Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, States: s.States, Clock: s.Clock, Inbox: s.Inbox,
+			Lease: lease, Create: true, Sweep: -1,
 		}
 		for _, f := range change {
 			f(cfg.Durable)

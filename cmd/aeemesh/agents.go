@@ -16,11 +16,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
+
+// metaProgram is the key of an agent's metadata that holds the program's version.
+const metaProgram = "aeemesh_version"
 
 func (a *app) agentsCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
@@ -153,7 +157,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		if takesDurable(i.Info) {
 			l.Takers++
 		}
-		l.Hosts = withOne(l.Hosts, i.Info.Metadata[metaHost])
+		l.Hosts = withOne(l.Hosts, i.Info.Metadata[worker.MetaHost])
 		l.Programs = withOne(l.Programs, i.Info.Metadata[metaProgram])
 		if !slices.Contains(strings.Split(l.Version, ","), i.Info.Version) {
 			l.Version = strings.TrimPrefix(l.Version+","+i.Info.Version, ",")
@@ -461,7 +465,7 @@ func (a *app) printDescription(d agentDescription) {
 			}
 		}
 		meta := i.Info.Metadata
-		rows = append(rows, []string{i.Info.ID, i.Info.Version, meta[metaHost], meta[metaPID], meta[metaProgram], started, strconv.Itoa(requests), strconv.Itoa(errs),
+		rows = append(rows, []string{i.Info.ID, i.Info.Version, meta[worker.MetaHost], meta[worker.MetaPID], meta[metaProgram], started, strconv.Itoa(requests), strconv.Itoa(errs),
 			average.Round(10 * time.Microsecond).String(), lane, last})
 	}
 	t.table([]string{"instance", "version", "host", "pid", "aeemesh", "started", "requests", "errors", "average", "durable lane", "last error"}, rows)

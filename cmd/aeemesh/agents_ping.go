@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
@@ -105,7 +106,7 @@ func (s *session) ping(ctx context.Context, entity, instance string) (pong, erro
 	} else {
 		var answer micro.Ping
 		answer, p.took, err = s.node.PingInstance(ctx, entity, instance)
-		p.Host, p.PID, p.Program = answer.Metadata[metaHost], answer.Metadata[metaPID], answer.Metadata[metaProgram]
+		p.Host, p.PID, p.Program = answer.Metadata[worker.MetaHost], answer.Metadata[worker.MetaPID], answer.Metadata[metaProgram]
 	}
 	p.MS = float64(p.took.Microseconds()) / 1000
 	return p, err

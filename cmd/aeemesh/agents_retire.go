@@ -134,7 +134,7 @@ func unregister(ctx context.Context, reg registry.Registry, entity string) (bool
 	for _, e := range all {
 		if e.Err == nil && e.Record.Entity == entity {
 			if err := reg.Remove(ctx, e.Key, e.Revision); err != nil {
-				return there, changedMeanwhile(err)
+				return there, registryError(err)
 			}
 			there = true
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,22 +136,20 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 		return err
 	}
 	return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, reg registry.Registry, all []registry.Entry) error {
-		r := &registrar{reg: reg, index: indexOf(all), entries: map[string]registry.Entry{}, replace: f.replace, dry: f.dry}
-		for _, e := range all {
-			r.entries[e.Key] = e
-		}
+		r := registry.NewRegistrar(reg, all)
+		r.Replace, r.Dry = f.replace, f.dry
 		var records []registry.Record
 		for _, d := range docs {
-			rec, err := r.record(d.doc, f.as, a.defaultFrom())
+			rec, err := r.Record(d.doc, f.as, a.defaultFrom())
 			if err == nil && cmd.Flags().Changed("alias") {
 				rec.Aliases = slices.DeleteFunc(slices.Clone(f.aliases), func(s string) bool { return s == "" })
 				err = rec.Validate()
 			}
 			if err == nil {
-				err = r.free(&rec)
+				err = r.Free(&rec)
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", d.name, err)
+				return registryError(fmt.Errorf("%s: %w", d.name, err))
 			}
 			for i, other := range records {
 				if other.Key() == rec.Key() || other.Entity == rec.Entity {
@@ -162,12 +159,12 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 			records = append(records, rec)
 		}
 		for i, rec := range records {
-			done, err := r.put(ctx, rec)
+			done, err := r.Put(ctx, rec)
 			if err != nil {
-				return fmt.Errorf("%s: %w", docs[i].name, err)
+				return registryError(fmt.Errorf("%s: %w", docs[i].name, err))
 			}
-			done.File = docs[i].name
-			if err := a.tellRegistration(done); err != nil {
+			if err := a.tellRegistration(registration{File: docs[i].name, Outcome: done.Outcome, Key: rec.Key(), Entity: rec.Entity, AgentID: rec.AgentID,
+				Version: rec.Version, SHA256: rec.SHA256, Revision: done.Revision, Was: done.Was, Replaced: done.Replaced, DryRun: f.dry}); err != nil {
 				return err
 			}
 		}
@@ -200,88 +197,13 @@ func (a *app) tellRegistration(r registration) error {
 	return nil
 }
 
-// registrar registers documents in the registry.
-type registrar struct {
-	reg     registry.Registry
-	index   *registry.Index
-	entries map[string]registry.Entry // by key
-	replace bool
-	dry     bool
-}
-
-// record makes the record of a document. An existing record's entity and
-// aliases are kept unless flags change them.
-func (r *registrar) record(doc *aaif.Document, as, by string) (registry.Record, error) {
-	rec, err := registry.New(doc, registry.Options{Entity: as, By: by})
-	before, known := r.entries[registry.KeyOf(doc.Definition().AgentID, as)]
-	if doc.Definition().AgentID == "" && err == nil {
-		before, known = r.entries[rec.Key()]
-	}
-	if !known || before.Err != nil {
-		return rec, err
-	}
-	if as == "" {
-		if made, _ := aaif.EntityName(before.Record.Name); made != before.Record.Entity {
-			rec, err = registry.New(doc, registry.Options{Entity: before.Record.Entity, By: by})
-		}
-	}
-	rec.Aliases = before.Record.Aliases
-	return rec, err
-}
-
-// free returns an error if another definition has the record's entity, or one
-// of its aliases.
-func (r *registrar) free(rec *registry.Record) error {
-	other, taken := r.index.Taken(rec)
-	if !taken || r.replace {
-		return nil
-	}
-	what := rec.Entity
-	if other.Entity != rec.Entity {
-		i := slices.IndexFunc(rec.Aliases, func(a string) bool { return slices.Contains(other.Aliases, a) })
-		what = fmt.Sprintf("the alias %q", rec.Aliases[i])
-	}
-	return hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, printable(other.Key)),
-		"--replace removes that one; --as registers this one under another entity.")
-}
-
-// put registers a record, unless the same record is registered already.
-func (r *registrar) put(ctx context.Context, rec registry.Record) (registration, error) {
-	key := rec.Key()
-	out := registration{Outcome: "new", Key: key, Entity: rec.Entity, AgentID: rec.AgentID, Version: rec.Version, SHA256: rec.SHA256, DryRun: r.dry}
-	before, known := r.entries[key]
+// registryError adds a hint to an error of the registry.
+func registryError(err error) error {
+	var taken *registry.TakenError
 	switch {
-	case known && before.Err == nil && before.Record.Same(&rec):
-		out.Outcome, out.Revision = "unchanged", before.Revision
-		return out, nil
-	case known:
-		out.Outcome, out.Was = "changed", before.Record.Version
-	}
-	if other, taken := r.index.Taken(&rec); taken && r.replace {
-		out.Replaced = other.Key
-		if !r.dry {
-			if err := r.reg.Remove(ctx, other.Key, other.Revision); err != nil {
-				return out, changedMeanwhile(err)
-			}
-			r.index.Set(&registry.Entry{Key: other.Key, Removed: true})
-		}
-	}
-	if r.dry {
-		return out, nil
-	}
-	revision, err := r.reg.Put(ctx, rec, before.Revision)
-	if err != nil {
-		return out, changedMeanwhile(err)
-	}
-	out.Revision = revision
-	r.entries[key] = registry.Entry{Key: key, Revision: revision, Record: rec, Time: time.Now()}
-	e := r.entries[key]
-	r.index.Set(&e)
-	return out, nil
-}
-
-func changedMeanwhile(err error) error {
-	if errors.Is(err, registry.ErrChanged) {
+	case errors.As(err, &taken):
+		return hinted(outcome.Conflict("%w", err), "--replace removes that one; --as registers this one under another entity.")
+	case errors.Is(err, registry.ErrChanged):
 		return hinted(err, "Another client registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
 	}
 	return err

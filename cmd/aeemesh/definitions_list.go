@@ -275,7 +275,7 @@ registered skill. Workers go on. The stored versions stay, and
 					err := reg.Remove(removing, e.Key, e.Revision)
 					cancel()
 					if err != nil {
-						return changedMeanwhile(err)
+						return registryError(err)
 					}
 					if a.term.json {
 						if err := a.term.object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {

@@ -15,22 +15,26 @@ import (
 // error names its kind, and the command that accepts it.
 func parseDefinition(name string, data []byte) (*aaif.Document, error) {
 	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
-	if err == nil {
-		return doc, nil
+	if err != nil {
+		return nil, hinted(err, "%s", definitionHint(name, err))
 	}
-	hint := fmt.Sprintf("\"aeemesh validate %s\" says more.", name)
+	return doc, nil
+}
+
+// definitionHint says what to do about a file that is no agent definition.
+func definitionHint(name string, err error) string {
 	var refused *aaif.Error
 	if errors.As(err, &refused) {
 		switch refused.Kind {
 		case aaif.KindState:
-			hint = fmt.Sprintf("\"aeemesh runs import %s\" takes it, where its agent is served.", name)
+			return fmt.Sprintf("\"aeemesh runs import %s\" takes it, where its agent is served.", name)
 		case aaif.KindManifest:
-			hint = fmt.Sprintf("It says what a platform offers: \"aeemesh validate AGENT... %s\" holds agents against it.", name)
+			return fmt.Sprintf("It says what a platform offers: \"aeemesh validate AGENT... %s\" holds agents against it.", name)
 		case aaif.KindReport:
-			hint = fmt.Sprintf("\"aeemesh validate %s\" checks it; there is nothing to run.", name)
+			return fmt.Sprintf("\"aeemesh validate %s\" checks it; there is nothing to run.", name)
 		}
 	}
-	return nil, hinted(err, "%s", hint)
+	return fmt.Sprintf("\"aeemesh validate %s\" says more.", name)
 }
 
 // checkTools refuses --tool programs whose function no document declares;

@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -39,73 +38,9 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
-// lane adds the durable lane to a worker's node, if the flags want it. With
-// auto the worker waits for a missing lane, and serves live tasks meanwhile.
-func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
-	ring, err := a.keyring(cmd)
-	if err != nil {
-		return err
-	}
-	remotes, err := a.remotes(cmd, &f.remotes)
-	if err != nil {
-		return err
-	}
-	if f.durable == "off" {
-		return nil
-	}
-	wait := a.conn.wait()
-	if f.durable == "auto" {
-		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
-	}
-	looking, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	lacking := jetstream.LaneLacks(looking, js, m, f.fenced)
-	if lacking != nil && f.durable == "on" {
-		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
-	}
-	d := newLane(jetstream.Gather(js), m)
-	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, f.lease))
-	if f.fenced {
-		d.Fence()
-	}
-	d.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
-	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
-	d.Platform, d.Remotes = a.platform, remotes
-	counters := jetstream.NewCounters(js, m)
-	cfg.Durable, cfg.Counters = d, counters
-	if lacking == nil {
-		shared.use(counters)
-		return nil
-	}
-	level := slog.LevelWarn
-	if errors.Is(lacking, jetstream.ErrNoLane) {
-		level = slog.LevelInfo // so that the operator sees it
-	}
-	a.log.Log(ctx, level, "live tasks only, until the durable lane is available (--durable off means that, --durable on insists on both)",
-		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
-	var seen *lateSeen
-	window := cfg.ReplayWindow
-	if cfg.Seen == nil && a.sign.replayScope == "auto" && window > 0 {
-		seen = new(lateSeen)
-		cfg.Seen = seen
-	}
-	await := jetstream.AwaitLane(ctx, js, m, f.fenced, laneLook, lacking, func() {
-		shared.use(counters)
-		if seen != nil {
-			seen.look(ctx, a, js, m, window)
-		}
-		a.log.Warn("the durable lane is available: durable tasks are taken from now on")
-	})
-	d.Ready, d.Lacks = await.Ready(), await.Lacks
-	return nil
-}
-
 // newLane makes a durable lane from a mesh's streams and buckets.
 func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
-	return &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
-	}
+	return worker.Lane(jetstream.Open(js, m))
 }
 
 // laneClient adds the durable lane to the node of a command, as a client.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -132,7 +133,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 		return err
 	}
 	f.vitals.look(func() []health.Check {
-		return []health.Check{connected(s.conn), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
+		return []health.Check{health.Check(worker.CheckConn(s.conn)), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
 	})
 	f.vitals.serves(listener.Addr().String())
 	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()

@@ -2,14 +2,9 @@ package main
 
 import (
 	"errors"
-	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
 )
-
-// laneLook is how often a worker that started without the durable lane checks
-// whether it exists. It also checks after each reconnect.
-const laneLook = 30 * time.Second
 
 // laneHelp says what to do if there is no durable lane for a worker of entity.
 func laneHelp(err error, entity string) string {

@@ -168,7 +168,6 @@ func servesHostile(t *testing.T, srv *natsd.Server) {
 		return &agents.Agent{Agent: mesh.Agent{Entity: entity, Handler: mesh.HandlerFunc(do), Description: "about " + hostile}}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
 	ready := make(chan struct{}, 3)
 	served := []*agents.Agent{
 		agent("agent.text", func(_ context.Context, t *mesh.Task) (json.RawMessage, error) { return said, t.Emit(said) }),
@@ -180,14 +179,19 @@ func servesHostile(t *testing.T, srv *natsd.Server) {
 	for _, s := range served {
 		s.Ready = func() { ready <- struct{}{} }
 	}
-	go func() { ended <- newDaemon(node, served).run(ctx) }()
+	ended := make(chan error, len(served))
+	for _, s := range served {
+		go func() { ended <- s.Run(ctx, node) }()
+	}
 	for range served {
 		<-ready
 	}
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		for range served {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

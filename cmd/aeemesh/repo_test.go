@@ -110,6 +110,7 @@ var floors = []struct {
 	{"handlers", []string{"agents/program"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
+	{"worker", []string{"agents/worker"}},
 	{"examples", []string{"examples/*", "examples/*/*"}},
 	{"proof", []string{"jetstream/soak"}},
 	{"parts", []string{"cmd/aeemesh/internal/*"}},
@@ -290,7 +291,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},

@@ -99,11 +99,8 @@ func cmdMesh(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(applyTopology(srv))
 		raw, err := natsjs.New(conn)
 		ts.Check(err)
-		js, m := jetstream.Gather(raw), subject.Map{}
-		config.Durable = &mesh.Durable{
-			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Sweep: -1,
-		}
+		s := jetstream.Open(jetstream.Gather(raw), subject.Map{})
+		config.Durable = &mesh.Durable{Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, States: s.States, Clock: s.Clock, Sweep: -1}
 	}
 	s.node, err = mesh.New(conn, config)
 	ts.Check(err)

@@ -23,9 +23,9 @@ func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []strin
 	if err != nil {
 		return err
 	}
-	t := newTeams(directory.Config{})
-	t.dir.Use(s.node, reg)
-	looking, cancel := context.WithTimeout(ctx, lookTime)
+	dir := directory.New(directory.Config{})
+	dir.Use(s.node, reg)
+	looking, cancel := context.WithTimeout(ctx, directory.LookTime)
 	defer cancel()
 	for i, doc := range docs {
 		if doc == nil || doc.Definition() == nil || doc.Definition().Agent.Orchestration == nil {
@@ -33,7 +33,7 @@ func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []strin
 		}
 		// The mesh can resolve names, so the problem does not apply.
 		verdicts[i].Problems = slices.DeleteFunc(verdicts[i].Problems, func(p aaif.Problem) bool { return p.Rule == topology.RuleName })
-		verdicts[i].add(doc.Locate(t.view(names[i], "", doc).Present(looking, doc.Definition())))
+		verdicts[i].add(doc.Locate(dir.For(directory.AskerOf(doc.Definition(), "", names[i])).Present(looking, doc.Definition())))
 	}
 	return ctx.Err()
 }

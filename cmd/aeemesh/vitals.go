@@ -9,15 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/pflag"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/sdnotify"
-	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // vitals report the state of the process: to a service manager by sd_notify,
@@ -102,49 +98,6 @@ func (p *vitals) end() {
 	if err := p.server.Close(); err != nil {
 		p.app.log.Warn("health checks not closed", "err", err)
 	}
-}
-
-// connected checks a connection.
-func connected(conn *nats.Conn) health.Check {
-	c := health.Check{Name: "nats", OK: conn.IsConnected()}
-	if !c.OK {
-		c.Why = "the connection is " + conn.Status().String()
-	}
-	return c
-}
-
-// serving checks the agents that a worker serves.
-func serving(node *mesh.Node, entities []string) []health.Check {
-	now := map[string]mesh.Served{}
-	for _, s := range node.Serving() {
-		now[s.Entity] = s
-	}
-	var out []health.Check
-	for _, entity := range entities {
-		s, there := now[entity]
-		c := health.Check{Name: entity}
-		if !there {
-			c.Why = "not served yet"
-			out = append(out, c)
-			continue
-		}
-		c.Detail = map[string]any{"instance": s.Instance, "status": s.Health.Status}
-		c.Why, _ = s.Health.Details["reason"].(string)
-		c.OK = s.Health.Status != "unhealthy"
-		if lane, durable := laneOf(&intents.HealthResult{Details: s.Health.Details}); durable {
-			c.Detail[healthDurable] = lane.State
-			// A lane that an operator has paused is in the intended state.
-			c.OK = c.OK && (lane.State == string(jetstream.LaneWorking) || lane.State == string(jetstream.LanePaused))
-			if !c.OK && c.Why == "" {
-				c.Why = "the durable lane is " + lane.State
-			}
-		}
-		if s.Stopping {
-			c.OK, c.Why = false, "shutting down"
-		}
-		out = append(out, c)
-	}
-	return out
 }
 
 // healthURL is the address of a process on this machine that was started with

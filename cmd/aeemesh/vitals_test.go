@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -136,7 +137,7 @@ func TestAWorkerTellsHowItStands(t *testing.T) {
 		t.Fatalf("%v: %s", err, out.String())
 	}
 	meta, instance := d.Instances[0].Info.Metadata, d.Instances[0].Info.ID
-	if meta[metaHost] != "host-of-test" || meta[metaPID] == "" || meta[metaProgram] != version() || meta[metaProcessStarted] == "" || r.Checks[1].Detail["instance"] != instance {
+	if meta[worker.MetaHost] != "host-of-test" || meta[worker.MetaPID] == "" || meta[metaProgram] != version() || meta[worker.MetaProcessStarted] == "" || r.Checks[1].Detail["instance"] != instance {
 		t.Errorf("%v, instance %s", meta, instance)
 	}
 	out.Reset()

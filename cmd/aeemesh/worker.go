@@ -1,29 +1,26 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
-	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/agents/adapters"
-	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
+	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -42,9 +39,6 @@ type workerFlags struct {
 	vitals                                             vitals
 	machine                                            string
 	operator                                           operatorFlags
-	counters                                           meshCounters
-	teams                                              teams
-	tree                                               mesh.TreeLimits
 }
 
 func (a *app) workerCommand() *cobra.Command { return a.workerWith(&workerFlags{}) }
@@ -141,74 +135,70 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	f.teams = newTeams(directory.Config{Policy: set.Policy(), RegisteredSkills: set.RegisteredSkills(), Logger: a.log})
-	f.tree = set.Tree()
-	served, err := a.readAgents(cmd, f, set, tel, args)
+	cfg, err := a.workerConfig(cmd, f, set, tel, args)
 	if err != nil {
+		return err
+	}
+	var own []string // the keys that this process signs with
+	cfg.Signer = func(entity string) (*sign.Signer, error) {
+		s, err := a.signer(entity)
+		if s != nil {
+			own = append(own, s.KID())
+		}
+		return s, err
+	}
+	w, err := worker.New(cfg)
+	if err == nil {
+		err = checkTools(cmd, f.tools, w.Documents())
+	}
+	if err != nil {
+		err = workerError(cmd, err)
 		a.tellRefusal(ctx, cmd, tel, err)
 		return err
 	}
-	d := newDaemon(nil, served)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d), tel: tel,
-		config: func(s *session, cfg *mesh.Config) error { return a.workerConfig(ctx, cmd, s, f, cfg) }})
+	keys, err := a.keys()
+	if err == nil {
+		err = cfg.Node.Verifier.Ring.Replace(sign.Local, keys.Trusted)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := a.openWorker(ctx, cmd, w.Entities()[0], cfg.Node.Verifier)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	d.node = s.node
-	entities := make([]string, len(served))
-	for i, agent := range served {
-		entities[i] = agent.Entity
-	}
-	f.vitals.look(func() []health.Check { return append([]health.Check{connected(s.conn)}, serving(s.node, entities)...) })
-	waiting := atomic.Int32{} // agents that are not served yet
-	waiting.Store(int32(len(served)))
-	for _, agent := range served {
-		f.identify(agent)
-		if agent.Signer, err = a.signer(agent.Entity); err != nil {
-			return err
+	f.vitals.look(func() (checks []health.Check) {
+		for _, c := range w.Health() {
+			checks = append(checks, health.Check(c))
 		}
-		accepted := agent.Accept(s.node)
-		a.term.notices(agent.Entity, agent.Notices)
-		if accepted != nil {
-			return accepted
-		}
-		announce, err := a.announceAgent(s, agent)
-		if err != nil {
-			return err
-		}
-		agent.Ready = func() {
-			announce()
-			if waiting.Add(-1) == 0 {
-				f.vitals.serves(strings.Join(entities, ", "))
-			}
-		}
-	}
-	end, err := a.connectTeams(ctx, s, &f.teams, f.register, served)
-	if err != nil {
-		return err
-	}
-	defer end()
-	keys, stop := context.WithCancel(ctx)
-	defer stop()
-	var own []string
-	for _, agent := range served {
-		if agent.Signer != nil {
-			own = append(own, agent.Signer.KID())
-		}
-	}
-	go a.keepKeys(keys, s.verifier.Ring, own)
-	draining := context.AfterFunc(ctx, func() {
-		f.vitals.ends(f.drain)
-		a.term.tell(event{level: slog.LevelInfo, msg: "draining", attrs: []any{"at_most", f.drain}},
-			"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
+		return checks
 	})
-	defer draining()
-	if err := d.run(ctx); err != nil {
-		return err
+	reloading, stop := context.WithCancel(ctx)
+	defer stop()
+	go a.keepKeys(reloading, cfg.Node.Verifier.Ring, own)
+	if err := w.Serve(ctx, s.conn); err != nil {
+		return workerError(cmd, err)
 	}
 	a.term.tell(event{level: slog.LevelInfo, msg: "stopped"}, "stopped; nothing was lost")
 	return nil
+}
+
+// openWorker connects as a worker of an entity.
+func (a *app) openWorker(ctx context.Context, cmd *cobra.Command, entity string, verifier sign.Verifier) (*session, error) {
+	s := &session{app: a, verifier: verifier}
+	a.speaker, a.conn.patient = entity, true
+	var err error
+	if s.conn, err = a.connect(ctx, cmd, a.workerStatus()); err != nil {
+		return nil, err
+	}
+	if a.sign.shared {
+		if s.ring, err = a.watchSharedKeys(ctx, s.conn, verifier.Ring); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // tellRefusal tells the mesh of an agent that was refused before there was a
@@ -228,12 +218,15 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 	}
 }
 
-// workerStatus tells the daemon and then a person, each trouble once.
-func (a *app) workerStatus(d *daemon) func(natsconn.Status) {
+// workerStatus prints each trouble of a worker's connection once, except for
+// permissions whose absence the worker itself reports.
+func (a *app) workerStatus() func(natsconn.Status) {
 	tell, once := a.term.status(true), &tellOnce{}
 	return func(s natsconn.Status) {
-		if !d.status(s) {
-			return
+		if s.Err != nil && errors.Is(s.Err, nats.ErrPermissionViolation) {
+			if text := s.Err.Error(); strings.Contains(text, `"$JS.`) || strings.Contains(text, "Subscription") {
+				return
+			}
 		}
 		if s.State == "error" && s.URL == "" && s.Err != nil && !once.first(s.Err.Error()) {
 			return
@@ -242,132 +235,26 @@ func (a *app) workerStatus(d *daemon) func(natsconn.Status) {
 	}
 }
 
-func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, f *workerFlags, cfg *mesh.Config) error {
-	a.replayConfig(cfg)
-	cfg.Tree = f.tree
-	cfg.Drain, cfg.MaxTimeout, cfg.Heartbeat = f.drain, f.maxTimeout, f.heartbeat
-	if f.heartbeat == 0 {
-		cfg.Heartbeat = -1
-	}
-	if f.taskEvents == "failures" {
-		cfg.TaskEvents = mesh.EventsFailures
-	}
-	cfg.Quotas = f.quotas
-	cfg.Quotas.Known, cfg.Quotas.Cap, cfg.Quotas.UnknownCap = f.known, envelope.Priority(f.cap), envelope.Priority(f.unknownCap)
-	for _, limit := range []*float64{&cfg.Quotas.UnknownRate, &cfg.Quotas.UrgentRate} {
-		if *limit == 0 {
-			*limit = -1
-		}
-	}
-	m, err := a.subjects()
-	if err != nil {
-		return err
-	}
-	js, err := a.jetStream(s.conn)
-	if err != nil {
-		return err
-	}
-	if err := a.useSeen(ctx, js, m, cfg); err != nil {
-		return err
-	}
-	if err := a.lane(ctx, cmd, js, m, &f.lane, &f.counters, cfg); err != nil {
-		return err
-	}
-	return a.useStores(ctx, js, m, f.journal, cfg)
+// tellOnce lets each text through once, so that a message that recurs with
+// every heartbeat does not fill a terminal.
+type tellOnce struct {
+	mu   sync.Mutex
+	told map[string]bool
 }
 
-// readAgents makes agents of the documents.
-func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) ([]*agents.Agent, error) {
-	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
-		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated, WorkQueues: f.workQueues}
-	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
-	set.Use(&opts)
-	opts.Counters = &f.counters
-	if f.queue == 0 {
-		opts.Queue = -1
-	}
-	opts.ContextTokens, opts.RequireTools = f.contextTokens, f.requireTools
-	var err error
-	if opts.AcceptUnhonoured, err = acceptances(cmd, f.accept); err != nil {
-		return nil, err
-	}
-	ring, err := a.keyring(cmd)
-	if err != nil {
-		return nil, err
-	}
-	opts.StateKeys = ring
-	opts.LostCalls = make(map[string]agents.LostCall)
-	for _, spec := range f.lostCalls {
-		name, what, ok := strings.Cut(spec, "=")
-		if !ok {
-			return nil, usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
-		}
-		opts.LostCalls[name] = agents.LostCall(what)
-	}
-	if opts.Tools, err = a.programTools(cmd, f.tools, set.ProgramEnv()); err != nil {
-		return nil, err
-	}
-	if f.command != "" {
-		if opts.Program, err = a.program(cmd, f.command, set.ProgramEnv()); err != nil {
-			return nil, err
-		}
-	}
-	if len(files) == 0 {
-		agent, err := undocumented(f, opts)
-		if err != nil {
-			return nil, err
-		}
-		return []*agents.Agent{agent}, nil
-	}
-	var out []*agents.Agent
-	var docs []*aaif.Document
-	from := map[string]string{}
-	for _, name := range files {
-		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
-		if err != nil {
-			return nil, err
-		}
-		doc, err := parseDefinition(name, data)
-		if err != nil {
-			if bytes.Contains(data, []byte(aaif.SafetyRegulated)) { // as far as one can tell
-				a.log.Error("document refused", "audit", true, "file", name, "err", err)
-			}
-			return nil, err
-		}
-		docs = append(docs, doc)
-		view := f.teams.view(name, f.as, doc)
-		opts.Directory = view
-		agent, err := agents.New(doc, opts)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if other, taken := from[agent.Entity]; taken {
-			return nil, usagef(cmd, "%s and %s are both %s", other, name, agent.Entity)
-		}
-		from[agent.Entity] = name
-		f.teams.add(agent.Entity, name, doc, view, f.command == "")
-		out = append(out, agent)
-	}
-	a.warnUnusedAcceptances(opts.AcceptUnhonoured, out)
-	return out, checkTools(cmd, f.tools, docs)
-}
+const maxTold = 256
 
-// undocumented is the agent of a program alone. Its intents are those of the
-// operator's folder; plain text gets through where others are refused.
-func undocumented(f *workerFlags, opts agents.Options) (*agents.Agent, error) {
-	known := intents.NewRegistry()
-	if f.intents != "" {
-		if _, err := known.LoadDir(f.intents); err != nil {
-			return nil, fmt.Errorf("--intents: %w", err)
-		}
+func (t *tellOnce) first(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.told == nil || len(t.told) > maxTold {
+		t.told = map[string]bool{}
 	}
-	if f.refuseUnknown && !known.Has(intents.AgentAsk) {
-		if err := known.Register(intents.FromIO(intents.AgentAsk, nil, nil)); err != nil {
-			return nil, err
-		}
+	if t.told[text] {
+		return false
 	}
-	return &agents.Agent{Program: opts.Program, Agent: mesh.Agent{Entity: f.as, Handler: opts.Program, Health: opts.Program.Health,
-		Concurrency: max(f.concurrency, mesh.DefaultConcurrency), Queue: opts.Queue, Intents: known, RefuseUnknown: f.refuseUnknown}}, nil
+	t.told[text] = true
+	return true
 }
 
 // program is what --exec runs.

@@ -23,15 +23,6 @@ func acceptances(cmd *cobra.Command, specs []string) ([]string, error) {
 	return pointers, nil
 }
 
-// warnUnusedAcceptances says which acceptances made no difference to any agent.
-func (a *app) warnUnusedAcceptances(pointers []string, served []*agents.Agent) {
-	for _, p := range pointers {
-		if !slices.ContainsFunc(served, func(agent *agents.Agent) bool { return slices.Contains(agent.Accepted, p) }) {
-			a.term.warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", aaif.FieldPath(p))
-		}
-	}
-}
-
 // acceptanceHint tells the operator how to host an agent all the same that is
 // refused for what this runtime does not do, or is not allowed to do; "" where that
 // cannot be. What it names is what these flags take.

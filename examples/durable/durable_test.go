@@ -44,10 +44,9 @@ func TestTheAgentSurvivesItsWorker(t *testing.T) {
 		if _, err := jetstream.Apply(t.Context(), raw, jetstream.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		js, m := jetstream.Gather(raw), subject.Map{}
+		s := jetstream.Open(jetstream.Gather(raw), subject.Map{})
 		n, err := mesh.New(conn, mesh.Config{Entity: "human.ada", Heartbeat: -1, Drain: 100 * time.Millisecond, Durable: &mesh.Durable{
-			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m),
+			Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, Inbox: s.Inbox, States: s.States, Clock: s.Clock,
 			Lease: 500 * time.Millisecond, Create: true, Sweep: -1, Observe: observe,
 		}})
 		if err != nil {

@@ -144,9 +144,8 @@ func keys(system string) (*sign.Signer, sign.Verifier, error) {
 
 // lane returns what a node needs for the durable lane.
 func lane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
-	js = jetstream.Gather(js)
-	return &mesh.Durable{Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Inbox: jetstream.NewInbox(js, m)}
+	s := jetstream.Open(jetstream.Gather(js), m)
+	return &mesh.Durable{Queue: s.Queue, Replies: s.Replies, Dead: s.Dead, States: s.States, Clock: s.Clock, Inbox: s.Inbox}
 }
 
 // lines writes whole lines from several goroutines.

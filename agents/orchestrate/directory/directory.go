@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,9 @@ type Mesh interface {
 }
 
 var _ Mesh = (*mesh.Node)(nil)
+
+// LookTime is long enough to check all references of a document.
+const LookTime = 10 * time.Second
 
 // Config holds the operator's decisions.
 type Config struct {
@@ -113,6 +117,23 @@ func (d *Directory) Use(m Mesh, r registry.Registry) {
 type Asker struct {
 	Entity string // the agent's own entity, which skill: never resolves to; may be ""
 	Folder string // the folder of its document, for relative files; "": the folders that the policy allows
+}
+
+// AskerOf returns the asker for a definition that was read from a file; as is
+// the agent's entity, if that does not follow from its name. A file "" or "-"
+// (standard input) has no folder.
+func AskerOf(def *aaif.Definition, as, file string) Asker {
+	asker := Asker{Entity: as}
+	if as == "" {
+		asker.Entity, _ = aaif.EntityName(def.Agent.Name)
+	}
+	if file == "" || file == "-" {
+		return asker
+	}
+	if folder, err := filepath.Abs(filepath.Dir(file)); err == nil {
+		asker.Folder = folder
+	}
+	return asker
 }
 
 // For returns the directory as one agent sees it.

@@ -1,0 +1,121 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+var sayOK = mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+	return json.RawMessage(`{"ok":true}`), nil
+})
+
+// config hosts Go handlers under these entities, on the live lane.
+func config(srv *natsd.Server, entities ...string) worker.Config {
+	cfg := worker.Config{NATS: natsconn.Config{URL: srv.ClientURL()}, Durable: worker.Off, Journal: worker.Off, Replay: worker.Off,
+		Node: mesh.Config{Drain: time.Second, Heartbeat: -1}}
+	for _, entity := range entities {
+		cfg.Agents = append(cfg.Agents, worker.Agent{As: entity, Handler: sayOK})
+	}
+	return cfg
+}
+
+func newWorker(t testing.TB, cfg worker.Config) *worker.Worker {
+	t.Helper()
+	w, err := worker.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// start runs a worker and returns once it serves all its agents. The returned
+// function stops it.
+func start(t testing.TB, cfg worker.Config) (w *worker.Worker, stop func()) {
+	t.Helper()
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	cfg.Hooks.Ready = func([]string) { close(ready) }
+	w = newWorker(t, cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { ended <- w.Run(ctx) }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		t.Fatal(err)
+	}
+	stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	return w, stop
+}
+
+func client(t testing.TB, srv *natsd.Server) *mesh.Node {
+	t.Helper()
+	node, err := mesh.New(natstest.Conn(t, srv), mesh.Config{Entity: "human.ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// A worker serves all its agents, and ends without an error when its context
+// ends.
+func TestAWorkerServesAndDrains(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	w, stop := start(t, config(srv, "agent.one", "agent.two"))
+	for _, entity := range []string{"agent.one", "agent.two"} {
+		task := envelope.New(envelope.TypeTask, "human.ada", entity, "agent.ask", nil)
+		if _, err := client(t, srv).Send(t.Context(), task, mesh.SendOptions{}); err != nil {
+			t.Errorf("%s: %v", entity, err)
+		}
+	}
+	var names []string
+	for _, c := range w.Health() {
+		if names = append(names, c.Name); !c.OK {
+			t.Errorf("%+v", c)
+		}
+	}
+	if got := strings.Join(names, " "); got != "nats agent.one agent.two" {
+		t.Errorf("the checks are of %s", got)
+	}
+	stop()
+}
+
+// One agent that cannot be served ends the worker, with its error.
+func TestAWorkerEndsWithItsAgents(t *testing.T) {
+	t.Parallel()
+	err := newWorker(t, config(natstest.Run(t, natsd.Config{}), "agent.one", "bus.wrong")).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "bus.wrong") {
+		t.Errorf("run: %v", err)
+	}
+}
+
+// A worker whose subscriptions are refused ends.
+func TestAWorkerEndsWhenASubscriptionIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "w", Password: "w",
+		Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Allow: []string{"$SRV.>"}}}}}})
+	cfg := config(srv, "agent.one")
+	cfg.NATS.User, cfg.NATS.Password = "w", "w"
+	var denied *worker.DeniedError
+	if err := newWorker(t, cfg).Run(t.Context()); !errors.Is(err, nats.ErrPermissionViolation) || !errors.As(err, &denied) || denied.Entity != "agent.one" {
+		t.Errorf("run: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"encoding/json"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// Check is a condition for the worker to be ready.
+type Check struct {
+	Name   string         `json:"name"` // nats, or an entity
+	OK     bool           `json:"ok"`
+	Why    string         `json:"why,omitempty"` // the reason, if the check failed or is degraded
+	Detail map[string]any `json:"detail,omitempty"`
+}
+
+// Health returns the checks of the connection and of each agent. The worker is
+// ready if all are OK. It does no I/O.
+func (w *Worker) Health() []Check {
+	conn := w.conn.Load()
+	if conn == nil {
+		return []Check{{Name: "nats", Why: "not connected yet"}}
+	}
+	now := map[string]mesh.Served{}
+	if node := w.node.Load(); node != nil {
+		for _, s := range node.Serving() {
+			now[s.Entity] = s
+		}
+	}
+	out := []Check{CheckConn(conn)}
+	for _, entity := range w.Entities() {
+		s, there := now[entity]
+		if !there {
+			out = append(out, Check{Name: entity, Why: "not served yet"})
+			continue
+		}
+		out = append(out, checkServed(s))
+	}
+	return out
+}
+
+// CheckConn checks a connection.
+func CheckConn(conn *nats.Conn) Check {
+	c := Check{Name: "nats", OK: conn.IsConnected()}
+	if !c.OK {
+		c.Why = "the connection is " + conn.Status().String()
+	}
+	return c
+}
+
+func checkServed(s mesh.Served) Check {
+	c := Check{Name: s.Entity, OK: s.Health.Status != "unhealthy", Detail: map[string]any{"instance": s.Instance, "status": s.Health.Status}}
+	c.Why, _ = s.Health.Details["reason"].(string)
+	if lane := laneState(s.Health); lane != "" {
+		c.Detail[detailDurable] = lane
+		// A lane that an operator has paused is in the intended state.
+		c.OK = c.OK && (lane == string(jetstream.LaneWorking) || lane == string(jetstream.LanePaused))
+		if !c.OK && c.Why == "" {
+			c.Why = "the durable lane is " + lane
+		}
+	}
+	if s.Stopping {
+		c.OK, c.Why = false, "shutting down"
+	}
+	return c
+}
+
+// detailDurable is the key of the durable lane in an agent's health.
+const detailDurable = "durable"
+
+// laneState returns the state of an agent's durable lane; "" if it has none.
+func laneState(h mesh.Health) string {
+	raw, err := json.Marshal(h.Details[detailDurable])
+	if err != nil {
+		return ""
+	}
+	var lane struct{ State string }
+	if json.Unmarshal(raw, &lane) != nil {
+		return ""
+	}
+	return lane.State
+}

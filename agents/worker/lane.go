@@ -1,0 +1,79 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// laneInterval is how often a worker that started without the durable lane
+// checks whether it exists. It also checks after each reconnect.
+const laneInterval = 30 * time.Second
+
+// useLane adds the durable lane to the configuration of the worker's node. With
+// Auto the worker waits for a missing lane, and serves live tasks meanwhile.
+func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
+	template := cfg.Durable
+	cfg.Durable = nil
+	if w.cfg.Durable == Off {
+		return nil
+	}
+	looking, cancel := context.WithTimeout(ctx, w.cfg.Durable.patience(w.cfg.Wait))
+	defer cancel()
+	lacking := jetstream.LaneLacks(looking, js, m, w.cfg.Fenced)
+	if lacking != nil && w.cfg.Durable == On {
+		return &ConfigError{"Durable", lacking}
+	}
+	d := &mesh.Durable{Create: true}
+	if template != nil {
+		*d = *template
+	}
+	d.Lease = cmp.Or(d.Lease, mesh.DefaultLease)
+	fillLane(d, jetstream.Open(jetstream.Gather(js), m))
+	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, d.Lease))
+	if w.cfg.Fenced {
+		d.Fence()
+	}
+	counters := jetstream.NewCounters(js, m)
+	cfg.Durable, cfg.Counters = d, counters
+	if lacking == nil {
+		w.counters.use(counters)
+		return nil
+	}
+	w.cfg.Hooks.NoLane(cfg.Entity, lacking)
+	var seen *lateSeen
+	window := cfg.ReplayWindow
+	if cfg.Seen == nil && w.cfg.Replay == Auto && window > 0 {
+		seen = new(lateSeen)
+		cfg.Seen = seen
+	}
+	await := jetstream.AwaitLane(ctx, js, m, w.cfg.Fenced, laneInterval, lacking, func() {
+		w.counters.use(counters)
+		if seen != nil {
+			w.attachSeen(ctx, seen, jetstream.NewSeen(js, m, window), window)
+		}
+		w.log.Warn("the durable lane is available: durable tasks are taken from now on")
+	})
+	d.Ready, d.Lacks = await.Ready(), await.Lacks
+	return nil
+}
+
+// fillLane sets the stores of a durable lane.
+func fillLane(d *mesh.Durable, s *jetstream.Stores) {
+	d.Queue, d.Replies, d.Dead, d.Inbox = s.Queue, s.Replies, s.Dead, s.Inbox
+	d.States, d.Clock, d.Slots = s.States, s.Clock, s.Slots
+}
+
+// Lane returns a durable lane on the stores of a mesh, for a node that sends
+// durable tasks and serves none.
+func Lane(s *jetstream.Stores) *mesh.Durable {
+	d := &mesh.Durable{}
+	fillLane(d, s)
+	return d
+}

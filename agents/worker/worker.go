@@ -1,0 +1,226 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/perms"
+)
+
+// Worker hosts agents. [New] makes one.
+type Worker struct {
+	cfg       Config
+	log       *slog.Logger
+	adapters  *adapters.Set
+	agents    []*hosted
+	directory *directory.Directory
+	counters  lateCounters
+	conn      atomic.Pointer[nats.Conn]
+	node      atomic.Pointer[mesh.Node]
+	refused   chan error // a permission violation that ends the worker
+	served    atomic.Bool
+}
+
+// New reads the documents and makes the agents. It connects to nothing.
+func New(cfg Config) (*Worker, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Options.Logger = cmp.Or(cfg.Options.Logger, cfg.Logger)
+	cfg.Node.Logger = cmp.Or(cfg.Node.Logger, cfg.Logger)
+	cfg.Hooks = cfg.Hooks.withLog(cfg.Logger)
+	cfg.Wait = cmp.Or(cfg.Wait, defaultWait)
+	if cfg.ReadFile == nil {
+		cfg.ReadFile = readFile
+	}
+	w := &Worker{cfg: cfg, log: cfg.Logger, adapters: cfg.Adapters, refused: make(chan error, 1)}
+	if err := w.adapt(); err != nil {
+		return nil, err
+	}
+	w.directory = directory.New(directory.Config{Policy: w.adapters.Policy(), RegisteredSkills: w.adapters.RegisteredSkills(), Logger: w.log})
+	err := w.makeAgents()
+	if err == nil {
+		err = w.sign()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.release())
+	}
+	return w, nil
+}
+
+// adapt has the agents use the Go tools, and the adapters, which it makes if
+// there are none.
+func (w *Worker) adapt() error {
+	opts := &w.cfg.Options
+	if len(w.cfg.Tools) > 0 {
+		all := w.cfg.Tools
+		if opts.Tools != nil {
+			all = append(opts.Tools.Tools(), all...)
+		}
+		opts.Tools = &tool.Registry{}
+		if err := opts.Tools.Add(all...); err != nil {
+			return &ConfigError{"Tools", err}
+		}
+	}
+	open := opts.Open
+	if w.cfg.Adapters == nil {
+		set, err := adapters.New(adapters.Config{Budget: opts.Budget}, adapters.Options{Version: w.cfg.Node.Version, Env: w.cfg.Env, Logger: w.log})
+		if err != nil {
+			return &ConfigError{"Adapters", err}
+		}
+		w.adapters = set
+	} else {
+		w.cfg.Node.Tree, open = w.adapters.Tree(), nil
+	}
+	w.adapters.Use(opts)
+	if open != nil {
+		opts.Open = open
+	}
+	opts.Counters = &w.counters
+	if opts.Telemetry.Tracer == nil {
+		opts.Telemetry.Tracer = w.cfg.Node.TracerProvider
+	}
+	if opts.Telemetry.Meter == nil {
+		opts.Telemetry.Meter = w.cfg.Node.MeterProvider
+	}
+	return nil
+}
+
+// sign gives each agent the key that it signs with. The node signs what no
+// agent sends with the first agent's.
+func (w *Worker) sign() error {
+	for i, h := range w.agents {
+		if i == 0 {
+			w.cfg.Node.Entity = cmp.Or(w.cfg.Node.Entity, h.Entity)
+		}
+		if w.cfg.Signer == nil {
+			continue
+		}
+		var err error
+		if h.Signer, err = w.cfg.Signer(h.Entity); err != nil {
+			return err
+		}
+		if i == 0 {
+			w.cfg.Node.Signer = h.Signer
+		}
+	}
+	return nil
+}
+
+// release closes the adapters that New has made.
+func (w *Worker) release() error {
+	if w.cfg.Adapters != nil {
+		return nil
+	}
+	return w.adapters.Close()
+}
+
+// Entities returns the entities of the agents, in the order of the Config.
+func (w *Worker) Entities() []string {
+	out := make([]string, len(w.agents))
+	for i, h := range w.agents {
+		out[i] = h.Entity
+	}
+	return out
+}
+
+// Documents returns the documents of the agents that have one.
+func (w *Worker) Documents() []*aaif.Document {
+	var out []*aaif.Document
+	for _, h := range w.agents {
+		if h.doc != nil {
+			out = append(out, h.doc)
+		}
+	}
+	return out
+}
+
+// Run connects to [Config].NATS and serves the agents until ctx ends; see
+// [Worker.Serve].
+func (w *Worker) Run(ctx context.Context) error {
+	c := w.cfg.NATS
+	c.Name = cmp.Or(c.Name, "aeemesh worker")
+	c.InboxPrefix = cmp.Or(c.InboxPrefix, perms.InboxPrefix(w.Entities()[0]))
+	c.Logger = cmp.Or(c.Logger, w.log)
+	for _, h := range w.agents {
+		if h.Signer != nil {
+			c.SigningKeys = append(c.SigningKeys, h.Signer.Key())
+		}
+	}
+	if s := w.cfg.Node.Signer; s != nil {
+		c.SigningKeys = append(c.SigningKeys, s.Key())
+	}
+	conn, err := natsconn.Connect(ctx, c)
+	if err != nil {
+		return errors.Join(err, w.release())
+	}
+	defer conn.Close()
+	err = w.Serve(ctx, conn)
+	if flushed := conn.FlushTimeout(flushTime); flushed != nil && conn.IsConnected() {
+		w.log.Warn("what was sent last may be lost", "err", flushed)
+	}
+	return err
+}
+
+// flushTime is how long the server may take to receive what was sent last.
+const flushTime = 2 * time.Second
+
+// Serve serves the agents on a connection, which the caller closes, until ctx
+// ends. Then it drains, for at most Config.Node.Drain, and returns nil if
+// nothing was lost. It fails if an agent cannot be served, and stops the others
+// then. A worker serves once.
+func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
+	if w.served.Swap(true) {
+		return errors.New("a worker serves once")
+	}
+	defer func() { err = errors.Join(err, w.release()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // nothing waits for the durable lane any more
+	w.conn.Store(conn)
+	defer w.watch(conn)()
+	node, js, err := w.newNode(ctx, conn)
+	if err != nil {
+		return err
+	}
+	w.node.Store(node)
+	var waiting atomic.Int32 // agents that are not served yet
+	waiting.Store(int32(len(w.agents)))
+	for _, h := range w.agents {
+		w.identify(h.Agent)
+		accepted := h.Accept(node)
+		w.cfg.Hooks.Notices(h.Entity, h.Notices)
+		if accepted != nil {
+			return accepted
+		}
+		serving, err := w.serving(node, h.Agent)
+		if err != nil {
+			return err
+		}
+		h.Ready = func() {
+			w.cfg.Hooks.Serving(serving())
+			if waiting.Add(-1) == 0 {
+				w.cfg.Hooks.Ready(w.Entities())
+			}
+		}
+	}
+	end, err := w.connectTeams(ctx, node, js)
+	if err != nil {
+		return err
+	}
+	defer end()
+	defer context.AfterFunc(ctx, w.cfg.Hooks.Draining)()
+	return w.serve(ctx, node)
+}

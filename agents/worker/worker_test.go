@@ -1,0 +1,203 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// write writes a document, and returns its file.
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const echo = "sc_standard: SC-006\nagent: {name: Echo, goal: x, version: 1.2.3, model: {provider: custom, provider_id: builtin, preferred: echo}}\n"
+
+func apply(t testing.TB, js natsjs.JetStream) {
+	t.Helper()
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func jsOf(t testing.TB, srv *natsd.Server) natsjs.JetStream {
+	t.Helper()
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// Each fault of a configuration names its field; faulty values are reported
+// together.
+func TestAConfigurationIsChecked(t *testing.T) {
+	t.Parallel()
+	file := write(t, "echo.yaml", echo)
+	handler := worker.Agent{As: "agent.one", Handler: sayOK}
+	lint := tool.Func(tool.Definition{Name: "lint", Description: "Lints."}, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
+	for name, tt := range map[string]struct {
+		cfg    worker.Config
+		fields string
+	}{
+		"nothing":             {worker.Config{}, "Agents"},
+		"values":              {worker.Config{Wait: -1, Replay: 7}, "Agents Wait Replay"},
+		"no work":             {worker.Config{Agents: []worker.Agent{{As: "agent.one"}}}, "Agents"},
+		"no entity":           {worker.Config{Agents: []worker.Agent{{Handler: sayOK}}}, "Agents"},
+		"one entity twice":    {worker.Config{Agents: []worker.Agent{handler, handler}}, "Agents"},
+		"one document twice":  {worker.Config{Agents: []worker.Agent{{File: file}, {File: file}}}, "Agents"},
+		"one tool twice":      {worker.Config{Agents: []worker.Agent{handler}, Tools: []tool.Tool{lint, lint}}, "Tools"},
+		"a window for no ids": {worker.Config{Agents: []worker.Agent{handler}, Replay: worker.On, Node: mesh.Config{ReplayWindow: -1}}, "Replay"},
+	} {
+		_, err := worker.New(tt.cfg)
+		var bad *worker.ConfigError
+		if !errors.As(err, &bad) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for field := range strings.SplitSeq(tt.fields, " ") {
+			if !strings.Contains(err.Error(), field+": ") {
+				t.Errorf("%s: %v names no %s", name, err, field)
+			}
+		}
+	}
+}
+
+// A document that may be regulated and cannot be read is audit-logged.
+func TestAnUnreadableDocumentIsRefused(t *testing.T) {
+	t.Parallel()
+	for text, audited := range map[string]bool{
+		"sc_standard: SC-006\nagent: {name: }\n":                                false,
+		"sc_standard: SC-006\nagent: {compliance: {safety_level: regulated}}\n": true,
+	} {
+		var log natstest.Buffer
+		file := write(t, "broken.yaml", text)
+		_, err := worker.New(worker.Config{Agents: []worker.Agent{{File: file}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		var unread *worker.DocumentError
+		if !errors.As(err, &unread) || unread.File != file {
+			t.Errorf("%v", err)
+		}
+		if got := strings.Contains(log.String(), "audit=true"); got != audited {
+			t.Errorf("audited: %v, for %q", got, text)
+		}
+	}
+}
+
+// A worker that starts before the streams exist takes durable tasks when they
+// do. It registers its document.
+func TestTheLaneIsAttachedWhenItComes(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, m := jsOf(t, srv), subject.Map{}
+	conn := natstest.Conn(t, srv)
+	lacks, ready := make(chan error, 1), make(chan struct{})
+	w := newWorker(t, worker.Config{
+		Agents: []worker.Agent{{File: write(t, "echo.yaml", echo)}}, Node: mesh.Config{Drain: time.Second, Heartbeat: -1},
+		Hooks: worker.Hooks{NoLane: func(_ string, err error) { lacks <- err }, Ready: func([]string) { close(ready) }},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Serve(ctx, conn) }()
+	<-ready
+	var missing jetstream.MissingError
+	if err := <-lacks; !errors.As(err, &missing) {
+		t.Errorf("the lane lacks %v", err)
+	}
+	if health := w.Health(); health[len(health)-1].OK || health[len(health)-1].Detail["durable"] != "waiting" {
+		t.Errorf("%+v", health)
+	}
+	apply(t, js)
+	if err := conn.ForceReconnect(); err != nil { // the worker looks after each reconnect
+		t.Fatal(err)
+	}
+	sender, err := mesh.New(natstest.Conn(t, srv), mesh.Config{Entity: "human.ada", Durable: worker.Lane(jetstream.Open(js, m))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.echo", "agent.ask", json.RawMessage(`{"text":"hi"}`))
+	if _, err := sender.Submit(within, task, mesh.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := sender.Result(within, task.To, task.ID, mesh.ResultOptions{Follow: true}); err != nil || !strings.Contains(string(reply.Payload), "hi") {
+		t.Errorf("%v, %v", reply, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := w.Serve(t.Context(), conn); err == nil {
+		t.Error("it serves twice")
+	}
+}
+
+// A worker that insists on what the mesh has not fails, and says which.
+func TestAWorkerInsists(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	for field, change := range map[string]func(*worker.Config){
+		"Durable":  func(c *worker.Config) { c.Durable = worker.On },
+		"Journal":  func(c *worker.Config) { c.Journal = worker.On },
+		"Replay":   func(c *worker.Config) { c.Replay = worker.On },
+		"Register": func(c *worker.Config) { c.Register = true },
+		"Node":     func(c *worker.Config) { c.Node.MaxHandoffs = -1 },
+	} {
+		cfg := config(srv, "agent.one")
+		cfg.Agents[0] = worker.Agent{File: write(t, "echo.yaml", echo)}
+		change(&cfg)
+		var bad *worker.ConfigError
+		if err := newWorker(t, cfg).Run(t.Context()); !errors.As(err, &bad) || bad.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// The documents are registered, and a handler can do the work of one.
+func TestDocumentsAreRegistered(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := jsOf(t, srv)
+	apply(t, js)
+	cfg := config(srv)
+	cfg.Register = true
+	cfg.Agents = []worker.Agent{{File: write(t, "echo.yaml", echo), As: "agent.eu.echo", Handler: sayOK}}
+	served := make(chan worker.Serving, 1)
+	cfg.Hooks.Serving = func(s worker.Serving) { served <- s }
+	_, stop := start(t, cfg)
+	defer stop()
+	if s := <-served; s.Entity != "agent.eu.echo" || s.Version != "1.2.3" || s.Instance == "" || s.WorkSubject != "" || s.Server == "" {
+		t.Errorf("%+v", s)
+	}
+	all, err := jetstream.Open(js, subject.Map{}).Agents.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].Record.Entity != "agent.eu.echo" || all[0].Key != registry.KeyOf("", "agent.eu.echo") {
+		t.Errorf("%+v, %v", all, err)
+	}
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.eu.echo", "agent.ask", json.RawMessage(`{"text":"hi"}`))
+	if reply, err := client(t, srv).Send(t.Context(), task, mesh.SendOptions{}); err != nil || string(reply.Payload) != `{"ok":true}` {
+		t.Errorf("%v, %v", reply, err)
+	}
+}

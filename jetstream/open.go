@@ -1,0 +1,39 @@
+package jetstream
+
+import (
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+)
+
+// Stores are the stores of one mesh. Whether their streams and buckets exist
+// shows when a store is used; [LaneLacks] and [Plan] check that.
+type Stores struct {
+	// The durable lane.
+	Queue   *Queue   // tasks
+	Replies *Replies // streamed text and results
+	Dead    *Dead    // tasks that failed for good
+	States  *States  // checkpoints of runs
+	Clock   *Clock   // the server's time
+	Inbox   *Inbox   // tasks for people
+	Slots   *Slots   // limits across the mesh, with [DefaultSlotLease]
+
+	Counters    *Counters    // rates and costs, counted for the whole mesh
+	Journal     *Journal     // recent envelopes
+	Refutations *Refutations // refuted envelopes
+	Handoffs    *States      // runs that arrive from other platforms
+	Agents      *Agents      // the registry of agents
+	Keys        *Records     // shared keys
+}
+
+// Open returns all stores of m's mesh but the replay window, which has a length
+// ([NewSeen]). It does no I/O. A node that serves agents passes a js from
+// [Gather].
+func Open(js natsjs.JetStream, m subject.Map) *Stores {
+	return &Stores{
+		Queue: NewQueue(js, m), Replies: NewReplies(js, m), Dead: NewDead(js, m),
+		States: NewStates(js, m), Clock: NewClock(js, m), Inbox: NewInbox(js, m), Slots: NewSlots(js, m, 0),
+		Counters: NewCounters(js, m), Journal: NewJournal(js, m), Refutations: NewRefutations(js, m),
+		Handoffs: NewHandoffs(js, m), Agents: NewAgents(js, m), Keys: NewKeys(js, m),
+	}
+}
