@@ -312,9 +312,10 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 	return ack.Sequence, nil
 }
 
-// Free releases the slots of an entity that a holder has left behind, because it has
-// died. A holder that lives all the same loses them: it must stop its tasks.
-func (s *Slots) Free(ctx context.Context, entity, holder string) error {
+// Free releases up to n slots of an entity whose holder has died: those of tasks that go
+// on elsewhere. A holder that lives all the same finds out when it renews them, and must
+// stop its tasks.
+func (s *Slots) Free(ctx context.Context, entity, holder string, n int) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
@@ -322,11 +323,12 @@ func (s *Slots) Free(ctx context.Context, entity, holder string) error {
 		return err
 	}
 	var failed []error
-	for n, state := range slots {
-		if !state.held || state.record.Holder != holder {
+	for number, state := range slots {
+		if n == 0 || !state.held || state.record.Holder != holder {
 			continue
 		}
-		if _, err := s.write(ctx, s.key(entity, n), nil, state.revision, time.Minute, "DEL"); err != nil && !isWrongSequence(err) {
+		n--
+		if _, err := s.write(ctx, s.key(entity, number), nil, state.revision, time.Minute, "DEL"); err != nil && !isWrongSequence(err) {
 			failed = append(failed, explain(s.js.Conn(), err, "free a slot of %s", entity))
 		}
 	}

@@ -245,3 +245,39 @@ func TestSlotsAcrossARestart(t *testing.T) {
 	waitFor(t, "the slot to be given back", func() bool { return held.Release(brief(t)) == nil })
 	waiting.Wait()
 }
+
+// Slots of a holder that died are freed one by one, as its tasks go on elsewhere; those of
+// others stay. A holder that lives all the same finds out.
+func TestSlotsOfADeadHolderAreFreed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	apply(t, connect(t, srv), jetstream.Options{})
+	s := jetstream.NewSlots(connect(t, srv), subject.Map{}, time.Hour)
+	dead := []*jetstream.Slot{acquire(t, s, 3, "dead"), acquire(t, s, 3, "dead")}
+	other := acquire(t, s, 3, "other")
+	if slot, err := s.Try(ctx, "agent.x", 3, "new"); slot != nil || err != nil {
+		t.Fatalf("a fourth slot: %v, %v", slot, err)
+	}
+	if err := s.Free(ctx, "agent.x", "dead", 1); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, s, 3, "new")
+	if slot, err := s.Try(ctx, "agent.x", 3, "new"); slot != nil || err != nil {
+		t.Errorf("more than one slot was freed: %v, %v", slot, err)
+	}
+	if err := other.Renew(ctx); err != nil {
+		t.Errorf("another holder: %v", err)
+	}
+	lost := 0
+	for _, slot := range dead {
+		if err := slot.Renew(ctx); errors.Is(err, jetstream.ErrChanged) {
+			lost++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if lost != 1 {
+		t.Errorf("%d of two slots are lost, want 1", lost)
+	}
+}

@@ -198,17 +198,14 @@ func (g *guardian) guards() bool {
 	return len(g.until) > 0
 }
 
-// dead abandons the runs of a dead worker, and frees its slots.
+// dead abandons the runs of a dead worker. For each it frees one of the worker's slots: should
+// that one live after all, the limit holds for all but this one run, which may be in two
+// places until the worker finds out. The other slots end with their lease.
 func (g *guardian) dead(ctx context.Context, instance string) {
 	l := g.lane
 	g.mu.Lock()
 	delete(g.until, instance)
 	g.mu.Unlock()
-	if l.slots != nil {
-		if err := l.cfg.Slots.Free(ctx, l.host.Entity, instance); err != nil {
-			l.host.log.Warn("slots of a dead worker not freed: their lease ends them", "worker", instance, "err", err)
-		}
-	}
 	runs := 0
 	for rec, err := range l.open(ctx) {
 		if err != nil {
@@ -226,8 +223,14 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 			l.host.log.Warn("run of a dead worker not queued: it goes on when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
 		}
 	}
-	if runs > 0 {
-		l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", runs)
+	if runs == 0 {
+		return
+	}
+	l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", runs)
+	if l.slots != nil {
+		if err := l.cfg.Slots.Free(ctx, l.host.Entity, instance, runs); err != nil {
+			l.host.log.Warn("slots of a dead worker not freed: their lease ends them", "worker", instance, "err", err)
+		}
 	}
 }
 
