@@ -45,7 +45,8 @@ func TestSchemasAgreeWithThePublishedOnes(t *testing.T) {
 			compared, mtls := 0, 0
 			compare := func(doc any, change string) {
 				compared++
-				want, got := reference.Validate(doc), ours.Validate(doc)
+				want := reference.Validate(doc)
+				got, _ := ours.Examine(encoded(t, doc), 1)
 				if (want == nil) == (got == nil) {
 					return
 				}
