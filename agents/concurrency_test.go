@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -20,6 +21,7 @@ import (
 // keep to it together, unless their operators say how many tasks each may do.
 func TestUndeclaredConcurrencyIsOneInTheWholeMesh(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for name, c := range map[string]struct {
 		runtime string
 		each    int // the operator's word

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -65,6 +66,7 @@ const someAgent = `"agent_id":"5b0a8c2e-1111-4111-8111-111111111111"`
 // read, it is not started anew.
 func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	members := &crew{}
 	r.serve(true, members, "agent.fetch", "agent.sort", "agent.write", "agent.spare")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -78,6 +79,7 @@ func get(t *testing.T, kv natsjs.KeyValue, want string) {
 
 func TestServerKeepsItsStoreOverKill(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	s, kv := testServers(t, 1)
 	put(t, kv, "1")
 	s.nodes[0].kill()
@@ -111,6 +113,7 @@ func TestServerKeepsItsStoreOverKill(t *testing.T) {
 // bypasses the proxies.
 func TestClusterNodesCanBeParted(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	s, kv := testServers(t, 3)
 	put(t, kv, "0")
 	for i := range s.nodes {
