@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // Gap 24 of the traceability review: runtime.concurrency has the default 1, and a
@@ -20,6 +21,7 @@ import (
 // keep to it together, unless their operators say how many tasks each may do.
 func TestUndeclaredConcurrencyIsOneInTheWholeMesh(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for name, c := range map[string]struct {
 		runtime string
 		each    int // the operator's word

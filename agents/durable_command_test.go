@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -210,6 +211,7 @@ func TestRetriesGoOnWhereTheRunStands(t *testing.T) {
 // the program has crashed, as the same run with a higher attempt each time.
 func TestProgramsSeeTheirAttempt(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	l := newLane(t)
 	dir := t.TempDir()
 	first := l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: newProgram(t, "serve", nil)}), nil)

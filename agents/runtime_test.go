@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // scripted is the offline model playing these turns.
@@ -45,6 +46,7 @@ func stubborn(t *testing.T) *tool.Registry {
 // and return a structured error, whatever the agent is doing.
 func TestTimeoutSecondsEndsARunOnBothLanes(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	d := doc(t, scripted(`{"call":[{"name":"stubborn","arguments":{}}]},{"say":"late"}`)+
 		`, "runtime": {"timeout_seconds": 1}, "tools": [{"name": "stubborn", "description": "Does not stop."}]`)
 	l := newLane(t)
@@ -109,6 +111,7 @@ func TestDurableTasksAreDoneByTheWorkersOfTheirQueue(t *testing.T) {
 // links to the one under which the run began.
 func TestARunThatMovesStaysInItsTrace(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	l := newLane(t)
 	spans := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // Finding 20 of the security review: a server that lists 1,024 tools with costly
@@ -17,6 +18,7 @@ import (
 // one list, and the log says it in one line a list.
 func TestCostlySchemasOfAServerAreBounded(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	costly := func(list int) []tool.Tool {
 		var tools []tool.Tool
 		for i := range 1024 {

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -112,6 +113,7 @@ func TestNamedMemoriesGoAlongWithEachCall(t *testing.T) {
 // stores nothing again.
 func TestMemoriesOfACallAreStoredOnce(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	l := newLane(t)
 	begun, finish := make(chan *envelope.Envelope, 8), make(chan struct{})
 	knows := &member{name: "knows", work: func(task *mesh.Task, text string) (string, error) {

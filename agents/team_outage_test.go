@@ -28,6 +28,7 @@ func (l *lane) behind(o *natstest.Outage, a *agents.Agent) {
 // Finding D7 of the reliability review: such teams ended with E_INTERNAL.
 func TestATeamOutlastsAnOutageOfJetStream(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for name, orchestration := range map[string]string{
 		"pipeline": `{"pipeline":["agent.one","human.ada","agent.two"]}`,
 		"swarm":    `{"parallel_execution":true,"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"human.ada","alias":"ada"},{"ref":"agent.two","alias":"two"}],"consensus":{"strategy":"majority_vote"}}`,

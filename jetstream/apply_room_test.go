@@ -23,6 +23,7 @@ import (
 // none, and with smaller limits it creates all.
 func TestApplyOnASmallDisk(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 700 << 20})
 	js := connect(t, srv)
 	report, err := jetstream.Apply(testContext(t), js, jetstream.Options{})

@@ -399,6 +399,7 @@ func permitted(t *testing.T, publish ...string) (admin, user natsjs.JetStream) {
 
 func TestPermissionDeniedSaysSo(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	admin, user := permitted(t, "$JS.API.STREAM.INFO.>")
 	short := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/nats.go"
 )
 
@@ -16,6 +17,7 @@ import (
 // submitted.
 func TestLaneOfDelayedTasks(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for _, p := range []string{"", "acme.eu"} {
 		ctx, js, m := testContext(t), start(t), prefix(t, p)
 		apply(t, js, jetstream.Options{Map: m})
@@ -56,6 +58,7 @@ func TestLaneOfDelayedTasks(t *testing.T) {
 // not delayed tasks are dropped.
 func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.StreamWork: {MaxBytes: 4096}}})
 	q := jetstream.NewQueue(js, subject.Map{})
@@ -170,6 +173,7 @@ func TestAFencedLaneDropsWhatAScheduleRepeats(t *testing.T) {
 // Many tasks fall due at once, for two workers: each is delivered once.
 func TestLaneOfManyDelayedTasks(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	js := start(t)
 	apply(t, js, jetstream.Options{})
 	q := jetstream.NewQueue(js, subject.Map{})

@@ -200,6 +200,7 @@ func TestLaneThatIsPaused(t *testing.T) {
 // The server restarts without JetStream, or with an empty store.
 func TestLaneWithoutJetStream(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	apply(t, js, jetstream.Options{})
@@ -252,6 +253,7 @@ func TestLaneAcrossRestarts(t *testing.T) {
 // Without permission to send a request, the server does not answer at all.
 func TestLaneThatIsRefused(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	users := func(deny ...string) []natsd.User {
 		return []natsd.User{
 			{Name: "all", Password: "p"},

@@ -338,6 +338,7 @@ func renew(t *testing.T, d *jetstream.Delivery, lease time.Duration) func() {
 // connection.
 func TestLaneAdoptedDelivery(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)

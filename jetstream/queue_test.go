@@ -126,6 +126,7 @@ func TestSubmitRefusals(t *testing.T) {
 
 func TestSubmitDenied(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
 		{Name: "all", Password: "p"},
 		{Name: "none", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"aee.work.>"}}}},

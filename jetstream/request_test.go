@@ -20,6 +20,7 @@ import (
 // finding D6 of the reliability review is a similar one.
 func TestALostAnswerDoesNotTakeTheTimeOfATask(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	nc := natstest.Conn(t, srv)
 	silent, err := nc.SubscribeSync("lost.>") // receives requests, and answers none

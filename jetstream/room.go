@@ -132,8 +132,13 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 		return nil
 	}
 	fits, known := p.fits(ctx, bytes)
-	for tries := 0; !fits && known && tries < roomTries && pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); tries++ {
-		fits, known = p.fits(ctx, bytes) // another process may be probing
+	// The probe of another process may hold the room. It has its answer once the stream
+	// exists, so the stream may be deleted; a try that met one does not count.
+	for tries, all := 0, 0; !fits && known && tries < roomTries && all < 10*roomTries && pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
+		if !p.remove(ctx) {
+			tries++
+		}
+		fits, known = p.fits(ctx, bytes)
 	}
 	if fits || !known {
 		return nil
@@ -175,10 +180,17 @@ const probeWait = 2 * time.Second
 // mayDelete deletes what an earlier probe may have left, and reports whether that was
 // permitted.
 func (p roomProbe) mayDelete(ctx context.Context) bool {
+	err := p.delete(ctx)
+	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
+}
+
+// remove deletes the probe of another process, and reports whether there was one.
+func (p roomProbe) remove(ctx context.Context) bool { return p.delete(ctx) == nil }
+
+func (p roomProbe) delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWait)
 	defer cancel()
-	err := request(ctx, p.js, "STREAM.DELETE."+p.name, nil, nil)
-	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
+	return request(ctx, p.js, "STREAM.DELETE."+p.name, nil, nil)
 }
 
 // fits reports whether the server can reserve that many bytes; known is false if the

@@ -78,6 +78,7 @@ func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
 // not before; a holder that renews keeps its slot.
 func TestSlotOfACrashedHolder(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	apply(t, connect(t, srv), jetstream.Options{})
@@ -229,6 +230,7 @@ func TestSlotsWithoutTheirBucket(t *testing.T) {
 // A waiting worker keeps waiting while the server is down.
 func TestSlotsAcrossARestart(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	apply(t, js, jetstream.Options{})

@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/statetest"
 )
@@ -13,6 +14,7 @@ import (
 // A user who may only use direct gets has a conforming store, too.
 func TestFencedStatesAreAStore(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	statetest.Run(t, func(t *testing.T) state.Store {
 		js := jetstream.Gather(start(t))
 		apply(t, js, jetstream.Options{Only: states})

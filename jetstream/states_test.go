@@ -297,6 +297,7 @@ func TestOpenRuns(t *testing.T) {
 // A write without an answer is resolved, and stored once.
 func TestResolve(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := jetstream.Gather(connect(t, srv))
 	apply(t, js, jetstream.Options{Only: states})
@@ -348,6 +349,7 @@ func TestResolve(t *testing.T) {
 
 func TestStatesErrors(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
 		{Name: "admin", Password: "a"},

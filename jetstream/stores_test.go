@@ -301,6 +301,7 @@ func put(t *testing.T, keys *jetstream.Records, id, value string) {
 
 func TestWatchSaysEveryChangeInOrder(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	js := start(t)
 	apply(t, js, jetstream.Options{})
 	keys := jetstream.NewKeys(js, subject.Map{})
@@ -353,6 +354,7 @@ func TestWatchIsLeftInTheMiddle(t *testing.T) {
 
 func TestWatchSurvivesAServerRestart(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	apply(t, js, jetstream.Options{})
@@ -387,6 +389,7 @@ func TestWatchSurvivesAServerRestart(t *testing.T) {
 // again, and reports the entries of the new one, whose revisions start again.
 func TestWatchSurvivesTheLossOfItsBucket(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	memory := jetstream.Options{Storage: natsjs.MemoryStorage}

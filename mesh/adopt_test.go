@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -66,6 +67,7 @@ func TestACopyOfAnotherPlatformsRun(t *testing.T) {
 // input is not held against a schema, since the run has long begun. Its result is.
 func TestTheInputOfACopyIsWhatItBeganWith(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	client := r.client()
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Intents: reviewIntents(t), DefaultIntent: "code.review", Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {

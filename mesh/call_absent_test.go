@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // inVain waits until a durable task has called somebody who is not there.
@@ -62,6 +63,7 @@ func TestADurableCallThatWaitsForAWorkerIsInterrupted(t *testing.T) {
 
 func TestAnImpatientCallOfADurableTaskDoesNotWait(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	ended := make(chan error, 1)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one", Impatient: true}, func(_ *mesh.Answer, err error) { ended <- err })})

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A task that comes back to an agent all of whose places are taken by tasks that wait
@@ -94,6 +95,7 @@ func TestACircleOfAgents(t *testing.T) {
 // On the durable lane nobody refuses such a task, so the operator is told.
 func TestADurableCircleIsToldTheOperator(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	log := &syncBuffer{}
 	r.serve(r.lane(mesh.Config{Logger: textLogger(log)}), mesh.Agent{Entity: helper, Handler: calling(mesh.Call{To: lead, Key: "back"}, nil)})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // ways are how a task goes on to another agent.
@@ -87,6 +88,7 @@ func TestApprovalIsInheritedByEveryHop(t *testing.T) {
 // came there.
 func TestALeafHasThePriorityAndTheTraceOfItsTree(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})
 	r.hears(helper)

@@ -17,6 +17,7 @@ import (
 // Finding D7 of the reliability review.
 func TestCallsOutlastAnOutageOfJetStream(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	outage := natstest.NewOutage(t, r.srv)
 	nc := natstest.Conn(t, r.srv)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -170,6 +171,7 @@ func TestTurnsOfARunThatGoesOnAreCountedOnce(t *testing.T) {
 // server, over both lanes.
 func TestWhoDropsOrRaisesTheBoundsOfATreeFreesNobody(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	counters := r.counting()
 	for i, c := range []struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -398,6 +399,7 @@ func TestWhoMayCommand(t *testing.T) {
 // hands the command to the worker all the same, which gives it back, and reads it.
 func TestABusyWorkerHearsACommandThatItGaveBack(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: willing{g}, Concurrency: 1})

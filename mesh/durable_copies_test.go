@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -35,6 +36,7 @@ func (g *gated) Put(ctx context.Context, id state.ID, prev uint64, data []byte) 
 // the second ended the run of a program with E_REPLAY.
 func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for where, copied := range map[string]func(r *durableRig, store *gated, g *gate, nak func()){
 		"while it is claimed": func(r *durableRig, store *gated, g *gate, nak func()) {
 			within(r.t, "the claim", store.came)
@@ -84,6 +86,7 @@ func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
 // back, the worker kept the run, and nobody ran it.
 func TestAClaimedRunThatFindsNoSlotGoesOn(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	at, g := newPoints(t), newGate(t)

@@ -157,6 +157,7 @@ func TestAZombieChangesNothing(t *testing.T) {
 // the server could hand out: the sweep finds the run.
 func TestALateAckLosesNothing(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	line, g := newCable(t), newGate(t)
@@ -194,6 +195,7 @@ func TestALateAckLosesNothing(t *testing.T) {
 // A run whose message is gone, but whose owner lives, is left alone.
 func TestTheSweepLeavesLivingOwnersAlone(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	g := newGate(t)
@@ -312,6 +314,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 // a result.
 func TestALostAnswerDoesNotEndTheWaitForAResult(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
 	task := newTask(reviewer, "code.review", `{"n":1}`)

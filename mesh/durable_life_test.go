@@ -314,6 +314,7 @@ func TestAHandlerMayGoOnWithWhatWasTold(t *testing.T) {
 
 func TestTheWholeMeshKeepsToALimit(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	agent := mesh.Agent{Handler: g, Concurrency: 4, MeshConcurrency: 2}

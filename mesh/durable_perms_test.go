@@ -339,6 +339,7 @@ func (n needy) of(f func(did) string) string {
 // server would have refused without it.
 func TestPermissionsForTheDurableLaneSufficeAndNoneIsTooMany(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	m, err := subject.New("acme")
 	if err != nil {
 		t.Fatal(err)

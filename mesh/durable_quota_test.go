@@ -135,6 +135,7 @@ func TestDurableTasksOverTheRateArePutOff(t *testing.T) {
 // A task that was put off is done when its turn comes, and counted once.
 func TestDurableTasksThatWerePutOffAreDone(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	r.serve(r.lane(mesh.Config{Quotas: mesh.Quotas{UnknownRate: 2, UnknownBurst: 1}}), mesh.Agent{Handler: echo})
 	events := r.listen("bus.mesh.task")

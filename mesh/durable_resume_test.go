@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -20,6 +21,7 @@ import (
 // review: it went to the end of the queue, and each sweep said that it had been lost.
 func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	log, acks, g := &syncBuffer{}, r.listen("$JS.ACK.AEE_WORK.>"), newGate(t)
 	order := make(chan string, 100)

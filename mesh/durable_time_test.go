@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 func TestADeadlinePassesWhileTheTaskIsQueued(t *testing.T) {
@@ -55,6 +56,7 @@ func TestADeadlinePassesWhileTheTaskRuns(t *testing.T) {
 // and what it ran under an earlier owner does.
 func TestTheAgentsTimeoutCountsRunningTime(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	const limit = 4 * time.Second
 	s := newStepper(t, 2)
@@ -86,6 +88,7 @@ func TestTheAgentsTimeoutCountsRunningTime(t *testing.T) {
 
 func TestScheduledTasks(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
 	client := r.client()
@@ -126,6 +129,7 @@ func TestScheduledTasks(t *testing.T) {
 // and be signed long before, so that its ts is past by then.
 func TestATaskThatIsToBeginLater(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	r.serve(r.lane(mesh.Config{Skew: 2 * time.Second}), mesh.Agent{Handler: echo})
 	client := r.client()

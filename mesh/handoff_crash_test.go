@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -152,6 +153,7 @@ func TestADurableHandOverWaitsForItsReceiver(t *testing.T) {
 // on keeps no place for it.
 func TestADurableTaskIsHandedToOneThatIsSilent(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	w := r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
 	r.hears("agent.b") // its lane stays

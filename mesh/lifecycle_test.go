@@ -349,6 +349,7 @@ func TestWorkerServesAgainAfterServerRestart(t *testing.T) {
 
 func TestKilledWorkersTaskTimesOutAndTheOthersGoOn(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	g := newGate(t)
 	conns := []*nats.Conn{natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)}

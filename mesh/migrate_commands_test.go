@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -280,6 +281,7 @@ func TestAWishToPauseGoesToAnotherPlatform(t *testing.T) {
 // sweep sees to it.
 func TestAMoveWithoutAMessageIsSweptUp(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	v, goOn := newErrand(t, aaif.RunPaused, func(v *voyage) { v.sweep = 50 * time.Millisecond })
 	goOn()
 	store := jetstream.NewStates(v.berlin.js(v.berlin.nc), v.berlin.m)

@@ -19,6 +19,7 @@ import (
 // one terminal reply, and no queue keeps anything.
 func TestRunsGoToAnotherPlatformWhileThingsBreak(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	const voyages = 12
 	leave := []mesh.Point{
 		mesh.PointAfterCommit, mesh.PointOffer, mesh.PointStaged, mesh.PointBeforeMove + "committed", mesh.PointAfterMove + "committed",

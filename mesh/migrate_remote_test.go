@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -233,6 +234,7 @@ func TestSourceDiesOnTheWayToAnotherPlatform(t *testing.T) {
 // The relay dies in the middle, and so does the way to the target.
 func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	v := newVoyage(t)
 	v.write(2)
 	v.move()

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -124,6 +125,7 @@ func TestAPausedRunMoves(t *testing.T) {
 // on with the next word.
 func TestAMoveThatFails(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for name, tt := range map[string]struct {
 		to      func(*movement) string
 		prepare func(*movement)
@@ -180,6 +182,7 @@ func TestAMoveThatFails(t *testing.T) {
 // own. Somebody finishes the run, and the caller notices nothing.
 func TestWorkersDieDuringAMove(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for _, tt := range []struct {
 		who string
 		at  mesh.Point

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -141,6 +142,7 @@ func (a *aged) Open(ctx context.Context, entity string) iter.Seq2[state.Record, 
 // A note lives for minutes, unless its task may be in the queue, or is in the schedule.
 func TestANoteWaitsForAsLongAsItsTask(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	store := &aged{States: jetstream.NewStates(r.js(r.nc), r.m)}

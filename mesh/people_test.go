@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -344,6 +345,7 @@ func TestALiveTaskWaitsForAPerson(t *testing.T) {
 // cancel reaches the person through both.
 func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	const inner = "agent.inner"
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: inner, Handler: asking{people: []string{bob}}})

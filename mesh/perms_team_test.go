@@ -125,6 +125,7 @@ func teamWorks(t *testing.T, caller, callee perms.Permissions) error {
 // and each part of it is needed.
 func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	worker := func(entity, inbox string) perms.Permissions {
 		live, errA := perms.Worker(subject.Map{}, entity, time.Hour)
 		lane, errB := perms.DurableWorker(subject.Map{}, entity, inbox)

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // proven is a mesh whose worker requires signatures and asks the mesh's replay window,
@@ -122,6 +123,7 @@ func TestASignedTaskRunsOnOneLane(t *testing.T) {
 // drawn.
 func TestACapturedTaskThatIsDrawnLateIsNotDoneAgain(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	k := newKeys(t)
 	adas := k.signer("ada", sign.Ed25519, ada)
 	r := newDurableRig(t)

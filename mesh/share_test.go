@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -21,6 +22,7 @@ import (
 // worker has the permissions of its own entity alone.
 func TestAnAgentTakesNoMoreThanItsShareOfTheStore(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for store, c := range map[string]struct{ limit, tasks, size int }{
 		"KV_" + jetstream.BucketState:   {4 << 20, 60, 100 << 10},
 		"OBJ_" + jetstream.ObjectsState: {8 << 20, 40, 400 << 10},

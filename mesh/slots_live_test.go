@@ -132,6 +132,7 @@ func TestTasksWithoutASlotAreHandedBack(t *testing.T) {
 // keeps one, however many it has used.
 func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 8, MeshConcurrency: 8, Handler: g})
@@ -172,6 +173,7 @@ func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
 // that had its slot.
 func TestASlotOutlastsARestartOfTheServer(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	stopped := make(chan error, 1)

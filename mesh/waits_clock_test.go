@@ -20,6 +20,7 @@ import (
 // out to be behind what the worker thought, its timer goes off too early.
 func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
 	js, err := natsjs.New(nc)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 // stream has it only later, and nobody says so.
 func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	for _, heard := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heard %t", heard), func(t *testing.T) {
 			t.Parallel()

@@ -4,38 +4,26 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v5"
-
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// explain describes one schema error for the document's author. It uses the
-// schema and the document, and only as a last resort the validator's own text.
-func (s *documentSchema) explain(tree any, ve *jsonschema.ValidationError) []Problem {
-	at := ve.InstanceLocation
-	if decoded, err := url.PathUnescape(at); err == nil {
-		at = decoded
-	}
-	value := lookup(tree, at)
-	_, keywordAt, _ := strings.Cut(ve.AbsoluteKeywordLocation, "#")
-	cut := strings.LastIndexByte(keywordAt, '/')
-	if cut < 0 {
-		return []Problem{errorf(at, RuleSchema, "%s", ve.Message)}
-	}
-	keyword := keywordAt[cut+1:]
-	schema, _ := s.lookup(keywordAt[:cut]).(map[string]any)
-	limit := schema[keyword]
+// explain describes one violation for the document's author. It uses the schema and
+// the document, and only as a last resort the validator's own text.
+func (s *documentSchema) explain(tree any, v schema.Problem) []Problem {
+	at, value := v.Pointer, lookup(tree, v.Pointer)
+	part, _ := lookup(s.source, v.Place).(map[string]any)
+	limit := part[v.Keyword]
 
-	switch keyword {
+	switch v.Keyword {
 	case "required":
 		return s.explainRequired(at, value, limit)
 	case "additionalProperties":
-		return s.explainUnknown(at, value, schema)
+		return s.explainUnknown(at, value, part)
 	case "type":
 		return []Problem{explainType(at, value, limit)}
 	case "enum":
@@ -57,7 +45,7 @@ func (s *documentSchema) explain(tree any, ve *jsonschema.ValidationError) []Pro
 	case "uniqueItems":
 		return []Problem{explainUnique(at, value)}
 	}
-	return []Problem{errorf(at, RuleSchema, "%s", ve.Message)}
+	return []Problem{errorf(at, RuleSchema, "%s", v.Message)}
 }
 
 func (s *documentSchema) explainRequired(at string, value, limit any) []Problem {
@@ -87,10 +75,10 @@ func (s *documentSchema) explainRequired(at string, value, limit any) []Problem 
 
 // explainUnknown reports each field that an object must not have, with a
 // suggestion of what its author meant.
-func (s *documentSchema) explainUnknown(at string, value any, schema map[string]any) []Problem {
+func (s *documentSchema) explainUnknown(at string, value any, part map[string]any) []Problem {
 	object, _ := value.(map[string]any)
-	props, _ := schema["properties"].(map[string]any)
-	_, extensible := schema["patternProperties"]
+	props, _ := part["properties"].(map[string]any)
+	_, extensible := part["patternProperties"]
 	var known []string
 	for name := range props {
 		if _, used := object[name]; !used {

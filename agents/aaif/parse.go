@@ -90,7 +90,7 @@ func parse(data []byte, opts Options) (*Document, []Problem) {
 		doc.kind = is
 		return doc, []Problem{errorf("", RuleKind, "it is %s, and %s is needed", is.article(), opts.Kind.article())}
 	}
-	problems = validateTree(doc.kind, tree)
+	problems = validateTree(doc.kind, tree, doc.text)
 	problems = append(problems, scanSecrets(doc.kind, tree)...)
 	if len(problems) > 0 {
 		return nil, doc.locate(sortProblems(problems))

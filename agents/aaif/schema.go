@@ -3,15 +3,13 @@ package aaif
 import (
 	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v5"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 //go:embed schema/*.schema.json
@@ -30,7 +28,7 @@ func SchemaJSON(k Kind) []byte {
 // A documentSchema is a compiled schema, with its source as a tree for error
 // messages.
 type documentSchema struct {
-	compiled *jsonschema.Schema
+	compiled *schema.Schema
 	source   map[string]any
 	homes    map[string][]string // field name -> pointers of the objects that have it
 }
@@ -51,7 +49,7 @@ func compileDocumentSchema(k Kind) *documentSchema {
 	}
 	source := tree.(map[string]any)
 	s := &documentSchema{source: source, homes: make(map[string][]string)}
-	compiled, err := jsonschema.CompileString(source["$id"].(string), string(SchemaJSON(k)))
+	compiled, err := schema.Compile(SchemaJSON(k))
 	if err != nil {
 		panic(fmt.Sprintf("aaif: schema of %s: %v", k, err))
 	}
@@ -63,14 +61,14 @@ func compileDocumentSchema(k Kind) *documentSchema {
 // collectHomes records which objects of a document have which fields. "*"
 // stands for array items.
 func (s *documentSchema) collectHomes(node any, pointer string, depth int) {
-	schema := s.resolve(node)
-	if schema == nil || depth > 12 {
+	part := s.resolve(node)
+	if part == nil || depth > 12 {
 		return
 	}
-	if items, ok := schema["items"]; ok {
+	if items, ok := part["items"]; ok {
 		s.collectHomes(items, pointer+"/*", depth+1)
 	}
-	props, _ := schema["properties"].(map[string]any)
+	props, _ := part["properties"].(map[string]any)
 	for name, sub := range props {
 		s.homes[name] = append(s.homes[name], pointer)
 		s.collectHomes(sub, pointer+"/"+name, depth+1)
@@ -79,19 +77,11 @@ func (s *documentSchema) collectHomes(node any, pointer string, depth int) {
 
 // resolve follows the schema's own $ref, if it has one.
 func (s *documentSchema) resolve(node any) map[string]any {
-	schema, _ := node.(map[string]any)
-	if ref, ok := schema["$ref"].(string); ok {
-		return s.resolve(s.lookup(strings.TrimPrefix(ref, "#")))
+	part, _ := node.(map[string]any)
+	if ref, ok := part["$ref"].(string); ok {
+		return s.resolve(lookup(s.source, strings.TrimPrefix(ref, "#")))
 	}
-	return schema
-}
-
-// lookup returns the part of the source at a pointer, which may be percent-encoded as in a URL fragment.
-func (s *documentSchema) lookup(pointer string) any {
-	if decoded, err := url.PathUnescape(pointer); err == nil {
-		pointer = decoded
-	}
-	return lookup(s.source, pointer)
+	return part
 }
 
 // lookup returns the value at a pointer in a tree, or nil.
@@ -128,44 +118,31 @@ func index(token string, length int) (int, bool) {
 	return n, n < length
 }
 
-// validateTree validates a decoded document against the schema of its kind and
-// reports all violations.
-func validateTree(k Kind, tree any) []Problem {
+// maxViolations bounds how many violations are looked for in a document. A list of
+// problems is cut after the first [maxProblems] places, so it exceeds that number.
+const maxViolations = 10 * maxProblems
+
+// validateTree validates a document, given as a tree and as the JSON text that the tree
+// was decoded from, against the schema of its kind, and reports all violations.
+func validateTree(k Kind, tree any, text []byte) []Problem {
 	s := schemas()[k]
-	err := s.compiled.Validate(tree)
-	if err == nil {
-		return nil
+	violations, _ := s.compiled.Examine(text, maxViolations)
+	for i, v := range violations {
+		if v.Keyword == "additionalProperties" { // explained for the whole object
+			violations[i].Pointer = v.Pointer[:strings.LastIndexByte(v.Pointer, '/')]
+		}
 	}
-	var ve *jsonschema.ValidationError
-	if !errors.As(err, &ve) {
-		return []Problem{errorf("", RuleSchema, "the document cannot be validated: %v", err)}
-	}
-	causes := slices.Collect(leaves(ve))
-	slices.SortFunc(causes, func(a, b *jsonschema.ValidationError) int {
-		return cmp.Compare(a.InstanceLocation, b.InstanceLocation) // a fixed order, so that the same problems are cut off each time
+	slices.SortStableFunc(violations, func(a, b schema.Problem) int {
+		return cmp.Compare(a.Pointer, b.Pointer) // of one value, what it lacks comes before its unknown fields
+	})
+	violations = slices.CompactFunc(violations, func(a, b schema.Problem) bool {
+		return a.Pointer == b.Pointer && a.Place == b.Place && a.Keyword == b.Keyword
 	})
 	var ps []Problem
-	for _, leaf := range causes {
-		if ps = append(ps, s.explain(tree, leaf)...); len(ps) > maxProblems {
+	for _, v := range violations {
+		if ps = append(ps, s.explain(tree, v)...); len(ps) > maxProblems {
 			break
 		}
 	}
 	return ps
-}
-
-// leaves yields the errors that have no further cause.
-func leaves(ve *jsonschema.ValidationError) func(yield func(*jsonschema.ValidationError) bool) {
-	var walk func(ve *jsonschema.ValidationError, yield func(*jsonschema.ValidationError) bool) bool
-	walk = func(ve *jsonschema.ValidationError, yield func(*jsonschema.ValidationError) bool) bool {
-		if len(ve.Causes) == 0 {
-			return yield(ve)
-		}
-		for _, cause := range ve.Causes {
-			if !walk(cause, yield) {
-				return false
-			}
-		}
-		return true
-	}
-	return func(yield func(*jsonschema.ValidationError) bool) { walk(ve, yield) }
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -66,6 +67,7 @@ const someAgent = `"agent_id":"5b0a8c2e-1111-4111-8111-111111111111"`
 // read, it is not started anew.
 func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	members := &crew{}
 	r.serve(true, members, "agent.fetch", "agent.sort", "agent.write", "agent.spare")

@@ -126,6 +126,7 @@ func TestPeopleInASwarmHaveTheTasksTime(t *testing.T) {
 // the next receiver would have no time: the swarm continues without it.
 func TestASwarmsTimeIsNotEscalated(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	r.serve(true, newTally(), "agent.a")
 	r.serve(true, says(`{"merged":true}`), "agent.s")

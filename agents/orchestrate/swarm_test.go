@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // three are subagents a, b, c, and the block's other members.
@@ -292,6 +293,7 @@ func judge(what string) mesh.HandlerFunc {
 // the result: each fails when its time is over, and is cancelled.
 func TestSwarmWithSlowAndDeadMembers(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	cancelled := make(chan error, 1)
 	r.serve(false, says(`{"v":1}`), "agent.a")
@@ -341,6 +343,7 @@ func TestWhatBecomesOfASwarmIsToldWithAFailure(t *testing.T) {
 // reserved for the result.
 func TestSwarmKeepsTimeForItsResult(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	r.serve(false, says(`{"v":1}`), "agent.a")
 	r.serve(false, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {

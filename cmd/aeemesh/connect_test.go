@@ -70,6 +70,7 @@ func certificates(t *testing.T) (ca, cert, key string) {
 
 func TestConnectsWithTLSAndClientCertificates(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ca, cert, key := certificates(t)
 	srv := natstest.Run(t, natsd.Config{TLS: &natsd.TLS{CertFile: cert, KeyFile: key, CAFile: ca, Verify: true}})
 	for _, tt := range []struct {

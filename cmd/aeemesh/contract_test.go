@@ -99,6 +99,7 @@ func argumentsForTest(c *cobra.Command, dir string) (args []string) {
 // one form, with the exit status of its code.
 func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	dir := t.TempDir()
 	env := map[string]string{"NATS_URL": "nats://127.0.0.1:1", "HOME": dir, "USER": "ada"}
 	endless := []string{"aeemesh up", "aeemesh demo", "aeemesh soak", "aeemesh bench", "aeemesh bench durable", "aeemesh bench tree"}

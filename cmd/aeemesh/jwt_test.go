@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/jwt/v2"
 )
 
@@ -83,6 +84,7 @@ func (r *jwtRig) runIn(ctx context.Context, creds string, args ...string) (stdou
 // of the roles.
 func TestPrintedPermissionsFitIntoAJWT(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv, user := operatorMode(t)
 	r := &jwtRig{T: t, url: srv.ClientURL(), user: user, dir: t.TempDir()}
 	const document = "../../examples/echo/agent.yaml"

@@ -74,6 +74,7 @@ func scriptSetup(env *testscript.Env) error {
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
 	env.Setenv("USER", "ada")
+	env.Setenv("GOGC", os.Getenv("GOGC")) // as natstest.AtOnce has set it
 	env.Setenv("ROOT", root)
 	env.Values[lastServer{}] = &scriptServer{}
 	return nil

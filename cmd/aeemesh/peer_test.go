@@ -199,6 +199,7 @@ func servesHostile(t *testing.T, srv *natsd.Server) {
 // Finding 22 of the security review, with the commands and a server.
 func TestNoCommandLetsAPeerCommandTheTerminal(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	if err := applyTopology(srv); err != nil {
 		t.Fatal(err)

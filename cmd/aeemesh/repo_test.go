@@ -316,7 +316,7 @@ var heavy = []struct {
 	{"github.com/sony/gobreaker", []string{"agents/model/route"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
-	{"github.com/santhosh-tekuri/jsonschema", []string{"intents/schema", "agents/aaif"}, []string{"envelope", "intents", "state", "mesh", "cmd/*"}},
+	{"github.com/santhosh-tekuri/jsonschema", []string{"intents/schema"}, []string{"envelope", "intents", "state", "mesh", "agents/aaif"}},
 	{"filippo.io/edwards25519", []string{"envelope/sign"}, nil},
 	{"github.com/golang-jwt/jwt", []string{"state/transfer"}, nil},
 	{"github.com/gowebpki/jcs", nil, []string{"envelope", "envelope/sign"}},

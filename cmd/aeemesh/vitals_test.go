@@ -47,6 +47,7 @@ func fetch(url string) (status int, body string) {
 // the operators' review.
 func TestAWorkerTellsHowItStands(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	if err := applyTopology(srv); err != nil {
 		t.Fatal(err)

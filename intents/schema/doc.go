@@ -1,5 +1,6 @@
 // Package schema is a JSON Schema engine with limits, for schemas and documents from
-// untrusted sources: agents' documents, tools, peers.
+// untrusted sources. It validates the payloads of intents, the arguments and results of
+// tools, and AAIF documents.
 //
 //	s, err := schema.Compile(raw)         // an *Error lists what is wrong with the schema
 //	err = s.Validate(payload)             // a *ValidationError lists what is wrong with the payload
@@ -10,6 +11,9 @@
 // regular expression too slow: no combination of schema and payload panics, overflows the
 // stack or runs for much more than a second. Messages contain pointers, types, sizes and
 // parts of the schema, but no value of the payload.
+//
+// [Schema.Examine] is for a program that explains problems in its own words, as agents/aaif
+// does: it returns each problem with its place in the schema.
 //
 // A [Pool] limits the total cost of all schemas of one document or one tool server.
 //

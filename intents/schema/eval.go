@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"unicode/utf8"
 
@@ -21,6 +22,9 @@ const (
 // collects the problems of an invalid one.
 type eval struct {
 	tree
+	examines  bool  // for Examine: formats are annotations, pointers are whole, problems have places
+	most      int   // problems to collect
+	rule      *rule // that is being checked
 	collect   bool
 	problems  []Problem
 	truncated bool
@@ -34,22 +38,27 @@ var evals = sync.Pool{New: func() any { return new(eval) }}
 // validate returns the document's problems.
 func (s *Schema) validate(doc []byte) (problems []Problem, truncated bool) {
 	e := evals.Get().(*eval)
+	e.examines, e.anyNumber, e.most = false, false, MaxProblems
+	return e.validate(s, doc, maxValues)
+}
+
+func (e *eval) validate(s *Schema, doc []byte, values int) (problems []Problem, truncated bool) {
 	defer func() {
 		e.release()
-		e.problems = nil
+		e.problems, e.rule = nil, nil
 		if cap(e.values) <= 4096 { // do not keep huge trees in the pool
 			evals.Put(e)
 		}
 	}()
-	if p := e.parse(doc, maxDepth, maxValues); p != nil {
+	if p := e.parse(doc, maxDepth, values); p != nil {
 		return []Problem{*p}, false
 	}
 	if ok, within := e.run(s, false); ok && within {
 		return nil, false
 	} else if within {
 		_, within = e.run(s, true)
-		if within {
-			return e.problems, e.truncated
+		if within || e.examines && len(e.problems) > 0 {
+			return e.problems, e.truncated || !within
 		}
 	}
 	return []Problem{{Keyword: "limit", Message: "takes too much work to check against its schema"}}, false
@@ -77,11 +86,17 @@ func (e *eval) fail(at int32, keyword, format string, args ...any) bool {
 	if !e.collect {
 		return false
 	}
-	if len(e.problems) >= MaxProblems {
+	if len(e.problems) >= e.most {
 		e.truncated = true
 		return false
 	}
-	e.problems = append(e.problems, Problem{Pointer: e.pointer(at), Keyword: keyword, Message: fmt.Sprintf(format, args...)})
+	p := Problem{Keyword: keyword, Message: fmt.Sprintf(format, args...)}
+	if !e.examines {
+		p.Pointer = e.pointer(at)
+	} else if p.Pointer, p.Place = e.pointerUpTo(at, math.MaxInt), e.rule.place; !e.spend(len(p.Pointer)) {
+		return false
+	}
+	e.problems = append(e.problems, p)
 	return true
 }
 
@@ -113,8 +128,9 @@ func (e *eval) check(r *rule, at int32, marks seen) bool {
 		e.work = -1
 		return false
 	}
-	e.depth++
-	defer func() { e.depth-- }()
+	outer := e.rule
+	e.depth, e.rule = e.depth+1, r
+	defer func() { e.depth, e.rule = e.depth-1, outer }()
 	if r.never {
 		e.fail(at, "false", "is not allowed")
 		return false
@@ -177,7 +193,7 @@ func (e *eval) checkValue(r *rule, at int32) bool {
 			}
 		}
 	}
-	if v := &e.values[at]; r.formatOK != nil && v.kind == kString {
+	if v := &e.values[at]; r.formatOK != nil && v.kind == kString && !e.examines {
 		e.spend(len(v.raw))
 		if !r.formatOK(string(e.text(v))) {
 			e.fail(at, "format", "is not a %s", clip.Text(r.format, 40))

@@ -198,3 +198,41 @@ func TestUnevaluatedSeesAcceptingSubschemas(t *testing.T) {
 		}
 	}
 }
+
+// Examine tells each problem with a whole pointer and the place of its keyword, also
+// behind a $ref; formats do not count, nor do the limits of numbers.
+func TestExamine(t *testing.T) {
+	t.Parallel()
+	s := compiled(t, `{"properties":{"a/b":{"$ref":"#/$defs/x%20y~1z"},"when":{"format":"date"},"n":{"type":"integer"}},
+		"required":["r1","r2"],"additionalProperties":false,"$defs":{"x y/z":{"items":{"minLength":2}}}}`)
+	long := strings.Repeat("n", 3*maxPointer)
+	doc := `{"a/b":["ab","c"],"when":"never","n":1` + strings.Repeat("0", 500) + `,"` + long + `":0}`
+	want := []Problem{
+		{Pointer: "", Keyword: "required", Message: `lacks the property "r1"`},
+		{Pointer: "", Keyword: "required", Message: `lacks the property "r2"`},
+		{Pointer: "/a~1b/1", Keyword: "minLength", Message: "has 1 characters, 2 at least are due", Place: "/$defs/x y~1z/items"},
+		{Pointer: "/" + long, Keyword: "additionalProperties", Message: "is no property that is allowed here"},
+	}
+	if got, truncated := s.Examine([]byte(doc), 4); !slices.Equal(got, want) || truncated {
+		t.Errorf("got %v, truncated %v", got, truncated)
+	}
+	if got, truncated := s.Examine([]byte(doc), 3); !slices.Equal(got, want[:3]) || !truncated {
+		t.Errorf("got %v, truncated %v", got, truncated)
+	}
+	if err := s.Validate([]byte(doc)); err == nil || !strings.Contains(err.Error(), "number of more than") {
+		t.Errorf("Validate after Examine: %v", err)
+	}
+}
+
+// The pointers of a document with long names are part of the work: what was found within
+// it is told.
+func TestExamineBoundsItsPointers(t *testing.T) {
+	t.Parallel()
+	s := compiled(t, `{"additionalProperties":{"items":{"type":"string"}}}`)
+	name := strings.Repeat("n", 100_000)
+	doc := `{"` + name + `":[0` + strings.Repeat(",0", 5_000) + `]}`
+	got, truncated := s.Examine([]byte(doc), 10_000)
+	if len(got) == 0 || len(got) > maxWork/len(name) || !truncated {
+		t.Errorf("%d problems, truncated %v", len(got), truncated)
+	}
+}

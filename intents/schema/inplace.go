@@ -111,7 +111,7 @@ func (e *eval) alternatives(keyword string, rules []*rule, at int32, marks seen,
 	case matched == 0:
 		e.fail(at, keyword, "fits none of the %d alternatives", len(rules))
 		for _, p := range nearest {
-			if e.collect && len(e.problems) < MaxProblems {
+			if e.collect && len(e.problems) < e.most {
 				e.problems = append(e.problems, p)
 			}
 		}

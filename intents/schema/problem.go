@@ -21,6 +21,9 @@ type Problem struct {
 	// Message says what was expected. It contains types, sizes and parts of the schema;
 	// never a value of the document.
 	Message string
+	// Place is the JSON pointer, in the schema, of the subschema with the keyword. Only
+	// [Schema.Examine] sets it.
+	Place string
 }
 
 // String returns the problem in one line, pointer first.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"sort"
@@ -17,8 +18,9 @@ import (
 // A rule is one subschema, prepared for validation. Rules refer to each other as the
 // subschemas do, cycles included. They are immutable once built.
 type rule struct {
-	never bool // the schema false
-	types kind // 0 for any
+	place string // its JSON pointer in the schema
+	never bool   // the schema false
+	types kind   // 0 for any
 
 	constant *any
 	enum     []any
@@ -96,6 +98,7 @@ func (b *builder) rule(s *jsonschema.Schema) *rule {
 		return r
 	}
 	r := newRule()
+	r.place = placeOf(s.Location)
 	b.rules[s] = r // before the parts are built: they may refer to this rule
 	if s.Always != nil {
 		r.never = !*s.Always
@@ -112,6 +115,15 @@ func (b *builder) rule(s *jsonschema.Schema) *rule {
 	r.above, r.below = newBound(s.ExclusiveMinimum), newBound(s.ExclusiveMaximum)
 	r.step = newBound(s.MultipleOf)
 	return r
+}
+
+// placeOf returns the JSON pointer in a compiled schema's URL.
+func placeOf(location string) string {
+	_, fragment, _ := strings.Cut(location, "#")
+	if decoded, err := url.PathUnescape(fragment); err == nil {
+		return decoded
+	}
+	return fragment
 }
 
 func (b *builder) general(r *rule, s *jsonschema.Schema) {

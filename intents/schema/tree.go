@@ -52,9 +52,10 @@ const none = -1
 // A tree is a parsed document that shares the document's bytes: its values in document
 // order, the root first. It is reused for the next document.
 type tree struct {
-	values []value
-	dec    jsontext.Decoder
-	buf    bytes.Buffer
+	values    []value
+	anyNumber bool // numbers are not held to the limits: the caller has bounded them
+	dec       jsontext.Decoder
+	buf       bytes.Buffer
 }
 
 // Limits of every document, whatever its schema.
@@ -123,7 +124,7 @@ func (t *tree) parseValue(doc []byte, parent int32, name []byte, index int32, de
 		v.escaped = bytes.IndexByte(v.raw, '\\') >= 0
 	default:
 		v.kind = kNumber
-		if why := checkNumber(v.raw); why != "" {
+		if why := checkNumber(v.raw); why != "" && !t.anyNumber {
 			return &Problem{Pointer: t.pointer(me), Keyword: "number", Message: why}
 		}
 	}
@@ -222,23 +223,29 @@ func (t *tree) member(v *value, name string) int32 {
 // a payload.
 const maxPointer = 200
 
-// pointer returns the JSON pointer of a value.
+// pointer returns the JSON pointer of a value, which is cut if it is long.
 func (t *tree) pointer(i int32) string {
+	return clip.Text(t.pointerUpTo(i, maxPointer), maxPointer)
+}
+
+// pointerUpTo returns the JSON pointer of a value, or a part of it with at least most
+// bytes. Each name is cut to about most bytes.
+func (t *tree) pointerUpTo(i int32, most int) string {
 	var path []int32
 	for ; i != none && t.values[i].parent != none; i = t.values[i].parent {
 		path = append(path, i)
 	}
 	var b strings.Builder
-	for n := len(path) - 1; n >= 0 && b.Len() <= maxPointer; n-- {
+	for n := len(path) - 1; n >= 0 && b.Len() <= most; n-- {
 		v := &t.values[path[n]]
 		b.WriteByte('/')
 		if t.values[v.parent].kind == kObject {
-			b.WriteString(pointerEscape.Replace(clip.Text(string(v.name), maxPointer)))
+			b.WriteString(pointerEscape.Replace(clip.Text(string(v.name), most)))
 		} else {
 			b.WriteString(strconv.Itoa(int(v.index)))
 		}
 	}
-	return clip.Text(b.String(), maxPointer)
+	return b.String()
 }
 
 var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")

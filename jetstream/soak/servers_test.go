@@ -3,9 +3,11 @@ package soak
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -59,6 +61,7 @@ func put(t *testing.T, kv natsjs.KeyValue, v string) {
 	}
 }
 
+// get reads until the value is there: any replica may answer, also one that lags.
 func get(t *testing.T, kv natsjs.KeyValue, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -66,7 +69,7 @@ func get(t *testing.T, kv natsjs.KeyValue, want string) {
 	if err := poll(ctx, 20*time.Millisecond, func() error {
 		e, err := kv.Get(ctx, "k")
 		if err == nil && string(e.Value()) != want {
-			t.Fatalf("got %q, want %q", e.Value(), want)
+			return fmt.Errorf("got %q, want %q", e.Value(), want)
 		}
 		return err
 	}); err != nil {
@@ -76,6 +79,7 @@ func get(t *testing.T, kv natsjs.KeyValue, want string) {
 
 func TestServerKeepsItsStoreOverKill(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	s, kv := testServers(t, 1)
 	put(t, kv, "1")
 	s.nodes[0].kill()
@@ -109,6 +113,7 @@ func TestServerKeepsItsStoreOverKill(t *testing.T) {
 // bypasses the proxies.
 func TestClusterNodesCanBeParted(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	s, kv := testServers(t, 3)
 	put(t, kv, "0")
 	for i := range s.nodes {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,19 +72,22 @@ func testHostileIDs(t *testing.T, s state.Store) {
 	}
 	all := list(t, s, "")
 	for i, id := range ids {
-		want := id.Entity + "\n" + id.Run
-		if r := get(t, s, id); string(r.Data) != want || r.ID != id || r.Revision != revisions[i] {
-			t.Errorf("%+v is %q of %+v", id, r.Data, r.ID)
-		}
-		if h, err := s.History(background(t), id); err != nil || len(h) != 1 || string(h[0].Data) != want {
-			t.Errorf("history of %+v: %v, %v", id, h, err)
-		}
-		if all[id] != want {
-			t.Errorf("%+v is listed as %q", id, all[id])
-		}
-		reports := watch(t, s, id)
-		await(t, reports, id, want, revisions[i])
-		await(t, reports, id, "2", put(t, s, id, revisions[i], "2"))
+		t.Run(strconv.Itoa(i), func(t *testing.T) { // a watch of some stores takes its time to begin
+			t.Parallel()
+			want := id.Entity + "\n" + id.Run
+			if r := get(t, s, id); string(r.Data) != want || r.ID != id || r.Revision != revisions[i] {
+				t.Errorf("%+v is %q of %+v", id, r.Data, r.ID)
+			}
+			if h, err := s.History(background(t), id); err != nil || len(h) != 1 || string(h[0].Data) != want {
+				t.Errorf("history of %+v: %v, %v", id, h, err)
+			}
+			if all[id] != want {
+				t.Errorf("%+v is listed as %q", id, all[id])
+			}
+			reports := watch(t, s, id)
+			await(t, reports, id, want, revisions[i])
+			await(t, reports, id, "2", put(t, s, id, revisions[i], "2"))
+		})
 	}
 	if len(all) != len(ids) {
 		t.Errorf("%d runs are listed, want %d", len(all), len(ids))

@@ -51,6 +51,7 @@ func serve(t *testing.T, srv *natsd.Server, a mesh.Agent) (stop, kill func()) {
 // server: who has the skill is killed, and who is left drains.
 func TestADirectoryOfARealMesh(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	m := subject.Map{}
 	own := perms.Registry(m, "_INBOX_team", false)
 	client, err := perms.Client(m, "_INBOX_team", "agent.a", "agent.b")
