@@ -197,7 +197,7 @@ func (h *host) orderStop(call state.Call) error {
 
 // cancelOf is the command to cancel a task of this agent's, signed.
 func (h *host) cancelOf(call state.Call) (*envelope.Envelope, error) {
-	e := newCommand(h.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live})
+	e := NewCommand(h.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live})
 	return e, h.sign(e)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 )
 
-// newCommand is the envelope of a command, not signed yet.
-func newCommand(from, to string, cmd intents.Command) *envelope.Envelope {
+// NewCommand returns the envelope of a command, unsigned. Commands are urgent.
+func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
 	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), mustJSON(cmd))
 	e.Priority = envelope.PriorityUrgent
 	return e

@@ -188,7 +188,7 @@ func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, sig
 // sendCancel asks the workers of an entity, in this agent's name, to end a task
 // that it has sent there.
 func (h *host) sendCancel(entity string, what intents.CancelTask) error {
-	e := newCommand(h.Entity, entity, what)
+	e := NewCommand(h.Entity, entity, what)
 	if err := h.sign(e); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 	default:
 		return out
 	}
-	e := newCommand(l.host.Entity, m.Handed.To, cmd)
+	e := NewCommand(l.host.Entity, m.Handed.To, cmd)
 	if err := l.host.sign(e); err != nil {
 		out.refused = border(err)
 		return out

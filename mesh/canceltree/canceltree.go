@@ -1,9 +1,10 @@
-package mesh
+package canceltree
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,73 +13,76 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Below says what became of the tasks that came of a cancelled one, as far as
-// records name them.
+// Below is what became of the tasks below a cancelled one, as far as checkpoints name
+// them.
 type Below struct {
-	// Ended counts the tasks that have been told to end, or had ended.
+	// Ended counts the tasks that were cancelled now or had ended before.
 	Ended int `json:"ended"`
-	// Waiting are those whose agents did not answer: they end when a worker of
-	// theirs comes, which finds the command in its queue, or at their deadline.
-	Waiting []TreeTask `json:"waiting,omitempty"`
-	// Silent are tasks of the live lane whose caller's worker is gone, and for
-	// which nobody answered: they have ended, or end at their deadline.
-	Silent []TreeTask `json:"silent,omitempty"`
-	// Refused are those whose agents do not obey whoever cancels.
-	Refused []TreeTask `json:"refused,omitempty"`
-	// Unread are those whose records could not be read: what they had others do is
-	// stopped by their workers only.
-	Unread []TreeTask `json:"unread,omitempty"`
-	// Asked counts the questions to people that stay open until a worker of those
-	// that wait comes.
+	// Waiting are tasks whose agents did not answer. The cancel is queued for them; they
+	// end when a worker of the agent comes, or at their deadline.
+	Waiting []Task `json:"waiting,omitempty"`
+	// Silent are live tasks whose caller has no worker, and for which no worker
+	// answered. They have ended, or end at their deadline.
+	Silent []Task `json:"silent,omitempty"`
+	// Refused are tasks whose agents do not obey the sender of the cancel.
+	Refused []Task `json:"refused,omitempty"`
+	// Unread are tasks whose checkpoints could not be read. Only their own workers cancel
+	// what is below them.
+	Unread []Task `json:"unread,omitempty"`
+	// Asked counts the questions to people that stay open until a worker comes for a task
+	// in Waiting.
 	Asked int `json:"asked,omitempty"`
-	// More says that the tree goes on beyond what one cancel looks at.
+	// More reports that the tree is larger than one cancel visits.
 	More bool `json:"more,omitempty"`
 }
 
-// A TreeTask is a task of a tree.
-type TreeTask struct {
-	Entity string `json:"entity"` // who has it
+// A Task is one task of a tree.
+type Task struct {
+	Entity string `json:"entity"` // the agent that has the task
 	TaskID string `json:"task_id"`
 }
 
-// Bounds of a walk down a tree.
+// Limits of a walk.
 const (
-	maxCancelDepth = 64 // beyond [DefaultMaxDepth]: each hop may have been handed on
-	maxCancelTasks = DefaultMaxTasks
-	cancelsAtOnce  = 32
-	cancelWait     = 5 * time.Second // for a worker that is there, and draws the command from its queue
+	maxDepth = 64 // more than mesh.DefaultMaxDepth, because each task may have been delegated
+	maxTasks = mesh.DefaultMaxTasks
+	atOnce   = 32
+	wait     = 5 * time.Second // for a worker that is online and draws the command from its queue
 )
 
-// CancelTree is [Node.Command] with a cancel, which then goes down the tree
-// itself: from the records of the run and of those below it, it reads what they
-// have others do, and cancels that too. So a cancel by somebody whom all of these
-// agents obey, an operator, ends what is below an agent that has no worker just
-// now. Without that each worker stops what its own run has others do.
-func (n *Node) CancelTree(ctx context.Context, entity string, cmd intents.CancelTask) (out intents.CommandResult, below Below, err error) {
-	if n.cfg.Durable == nil {
-		return out, below, errLiveOnly
-	}
-	if cmd.ID == "" && cmd.Run == "" {
-		out, err = n.Command(ctx, entity, cmd)
+// Cancel sends a cancel as [mesh.Node.Command] does, and then cancels the tasks below: it
+// reads from the checkpoints of the run, and of the runs below it, which tasks they sent.
+// So a cancel by an operator, whom all these agents obey, also ends the tasks below an
+// agent that has no worker at the moment. Without Cancel, each worker cancels only the
+// tasks that its own run sent.
+//
+// A task that no worker has begun is withdrawn from the queue where the node may do that
+// ([mesh.Node.Withdraw]); the status is then [StatusWithdrawn]. log is told why a task was
+// not withdrawn; it must not be nil.
+func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity string, cmd intents.CancelTask) (out intents.CommandResult, below Below, err error) {
+	if node.Durable() == nil || cmd.ID == "" && cmd.Run == "" {
+		out, err = node.Command(ctx, entity, cmd)
 		return out, below, err
 	}
-	w := &treeCancel{node: n, reason: cmd.Reason, seen: map[string]bool{}}
+	w := &walk{node: node, reason: cmd.Reason, seen: map[string]bool{}}
 	root := branch{run: cmd.Run, call: state.Call{To: entity, ID: cmd.ID}}
 	if root.run == "" {
 		root.run = state.RunID(entity, cmd.ID)
 	}
 	before, known := w.read(ctx, root)
-	e := newCommand(n.cfg.Entity, entity, durably(cmd))
-	reply, err := n.tryCommand(ctx, e)
+	cmd.Durable = true
+	e := mesh.NewCommand(node.Entity(), entity, cmd)
+	reply, err := node.TryCommand(ctx, e)
 	answered := err == nil
-	if unheard(err) && ctx.Err() == nil {
-		if cmd.ID != "" && n.withdrawn(ctx, entity, cmd, &err) {
+	if mesh.Unheard(err) && ctx.Err() == nil {
+		if cmd.ID != "" && withdrawn(ctx, node, log, entity, cmd, &err) {
 			return intents.CommandResult{Cancelled: err == nil, Status: StatusWithdrawn}, below, err
 		}
-		_, err = n.Submit(ctx, e, SubmitOptions{})
+		_, err = node.Submit(ctx, e, mesh.SubmitOptions{})
 	}
 	if err != nil {
 		return out, below, err
@@ -94,45 +98,46 @@ func (n *Node) CancelTree(ctx context.Context, entity string, cmd intents.Cancel
 	}
 	w.walk(ctx, branches(!answered, before, after))
 	if !answered {
-		if reply, err = n.await(ctx, e, ResultOptions{}); err == nil {
+		if reply, err = node.Await(ctx, e, mesh.ResultOptions{}); err == nil {
 			err = json.Unmarshal(reply.Payload, &out)
 		}
 	}
 	return out, w.below, err
 }
 
-// StatusWithdrawn is the status of a cancel that took the task out of the queue,
-// where no worker had begun it.
+// StatusWithdrawn is the status of a cancel that removed the task from the queue before
+// any worker had begun it.
 const StatusWithdrawn = "withdrawn"
 
-// withdrawn withdraws a task whose agent has no worker. It reports whether that is
-// the end of it: with an error where there is no such task. Else, where this node
-// may not or it is too late, a worker has to be told.
-func (n *Node) withdrawn(ctx context.Context, entity string, cmd intents.CancelTask, err *error) bool {
-	if there, asked := n.served(ctx, entity); there || asked != nil {
+// withdrawn withdraws a task whose agent has no worker. It reports whether the cancel is
+// done with that; err is then the result, an error if there is no such task. It returns
+// false if this node may not withdraw the task or it is too late: a worker has to cancel
+// it.
+func withdrawn(ctx context.Context, node *mesh.Node, log *slog.Logger, entity string, cmd intents.CancelTask, err *error) bool {
+	if workers, asked := node.Discover(ctx, entity, time.Second); len(workers) > 0 || asked != nil {
 		return false
 	}
-	failed := n.Withdraw(ctx, entity, cmd.ID, cmd.Reason)
-	switch {
-	case failed == nil, errors.Is(failed, jetstream.ErrNotFound) && !errors.Is(failed, jetstream.ErrUnavailable):
+	failed := node.Withdraw(ctx, entity, cmd.ID, cmd.Reason)
+	if failed == nil || errors.Is(failed, jetstream.ErrNotFound) && !errors.Is(failed, jetstream.ErrUnavailable) {
 		*err = failed
 		return true
 	}
-	n.log.Info("task not withdrawn, its agent is told", "id", cmd.ID, "to", entity, "err", failed)
+	log.Info("task not withdrawn, its agent is told", "id", cmd.ID, "to", entity, "err", failed)
 	return false
 }
 
-// A branch is one task of the tree.
+// A branch is one task of the tree and what is below it.
 type branch struct {
 	call state.Call
 	run  string
-	// orphan says that no worker has answered for the run that sent the task.
+	// orphan: no worker has answered for the run that sent the task.
 	orphan bool
 }
 
-func (b branch) task() TreeTask { return TreeTask{b.call.To, b.call.ID} }
+func (b branch) task() Task { return Task{b.call.To, b.call.ID} }
 
-// branches are the tasks that checkpoints of one run name.
+// branches returns the tasks that checkpoints of one run name: those that it sent, and the
+// one that it was delegated to.
 func branches(orphans bool, of ...*state.Checkpoint) (out []branch) {
 	for _, c := range of {
 		if c == nil {
@@ -143,7 +148,7 @@ func branches(orphans bool, of ...*state.Checkpoint) (out []branch) {
 			calls = append(calls[:len(calls):len(calls)], state.Call{To: h.To, ID: h.TaskID})
 		}
 		for _, call := range calls {
-			if !PublishesTo(call.To) {
+			if !mesh.PublishesTo(call.To) {
 				out = append(out, branch{call, state.RunID(call.To, call.ID), orphans})
 			}
 		}
@@ -151,9 +156,9 @@ func branches(orphans bool, of ...*state.Checkpoint) (out []branch) {
 	return out
 }
 
-// treeCancel is a walk down a tree.
-type treeCancel struct {
-	node   *Node
+// A walk goes down one tree.
+type walk struct {
+	node   *mesh.Node
 	reason string
 
 	mu    sync.Mutex
@@ -161,20 +166,20 @@ type treeCancel struct {
 	below Below
 }
 
-// walk cancels tasks and what is below them, one level after the other: a run that
-// was told to end does not have done again what then ends below it.
-func (w *treeCancel) walk(ctx context.Context, level []branch) {
+// walk cancels tasks and those below them, level by level: a run that is already
+// cancelled does not send a task again when that task ends below it.
+func (w *walk) walk(ctx context.Context, level []branch) {
 	for depth := 0; ; depth++ {
 		if level = w.fresh(level); len(level) == 0 {
 			return
 		}
-		if depth == maxCancelDepth || ctx.Err() != nil {
+		if depth == maxDepth || ctx.Err() != nil {
 			w.below.More = true
 			return
 		}
 		found := make([][]branch, len(level))
 		var all sync.WaitGroup
-		places := make(chan struct{}, cancelsAtOnce)
+		places := make(chan struct{}, atOnce)
 		for i, b := range level {
 			places <- struct{}{}
 			all.Go(func() {
@@ -190,12 +195,12 @@ func (w *treeCancel) walk(ctx context.Context, level []branch) {
 	}
 }
 
-// fresh are the tasks that were not met before.
-func (w *treeCancel) fresh(level []branch) (out []branch) {
+// fresh returns the tasks that were not visited before, and marks them as visited.
+func (w *walk) fresh(level []branch) (out []branch) {
 	for _, b := range level {
 		switch {
 		case w.seen[b.run]:
-		case len(w.seen) >= maxCancelTasks:
+		case len(w.seen) >= maxTasks:
 			w.below.More = true
 		default:
 			w.seen[b.run] = true
@@ -205,11 +210,11 @@ func (w *treeCancel) fresh(level []branch) (out []branch) {
 	return out
 }
 
-// cancel ends one task, and returns those below it.
-func (w *treeCancel) cancel(ctx context.Context, b branch) []branch {
+// cancel cancels one task and returns those below it.
+func (w *walk) cancel(ctx context.Context, b branch) []branch {
 	before, known := w.read(ctx, b)
 	if b.call.Live && before == nil && known {
-		if b.orphan { // else the worker that ended its caller tells it
+		if b.orphan { // otherwise the worker that ends its caller cancels it
 			w.cancelLive(ctx, b)
 		}
 		return nil
@@ -224,10 +229,11 @@ func (w *treeCancel) cancel(ctx context.Context, b branch) []branch {
 		w.unread(b)
 	}
 	var problem *envelope.Error
+	errors.As(err, &problem)
 	switch {
-	case err == nil || isCode(err, envelope.CodeNotFound):
+	case err == nil || problem != nil && problem.Code == envelope.CodeNotFound:
 		w.count(func(s *Below) { s.Ended++ })
-	case errors.As(err, &problem) && problem.FromPeer() && !problem.Retryable:
+	case problem != nil && problem.FromPeer() && !problem.Retryable:
 		w.count(func(s *Below) { s.Refused = append(s.Refused, b.task()) })
 	default:
 		w.count(func(s *Below) {
@@ -240,7 +246,7 @@ func (w *treeCancel) cancel(ctx context.Context, b branch) []branch {
 	return branches(err != nil, before, after)
 }
 
-// open counts the questions that wait for an answer.
+// open counts the questions to people that have no answer yet.
 func open(waits []state.Wait) (n int) {
 	for _, w := range waits {
 		if !w.Void {
@@ -250,31 +256,32 @@ func open(waits []state.Wait) (n int) {
 	return n
 }
 
-// command tells the workers of a task's agent to end it. Where nobody hears that
-// it is queued; where somebody does, who has not got the run, he draws it.
-func (w *treeCancel) command(ctx context.Context, b branch) error {
-	e := newCommand(w.node.cfg.Entity, b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
-	_, err := w.node.tryCommand(ctx, e)
-	if !unheard(err) || ctx.Err() != nil {
+// command sends a cancel to the workers of a task's agent. If none is online, it queues
+// the cancel. If some are but none has the run, it queues the cancel and waits a while for
+// one of them to draw it.
+func (w *walk) command(ctx context.Context, b branch) error {
+	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
+	_, err := w.node.TryCommand(ctx, e)
+	if !mesh.Unheard(err) || ctx.Err() != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, cancelWait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if errors.Is(err, nats.ErrNoResponders) {
-		if _, bad := w.node.Submit(ctx, e, SubmitOptions{}); bad != nil {
+		if _, bad := w.node.Submit(ctx, e, mesh.SubmitOptions{}); bad != nil {
 			return bad
 		}
 		return err
 	}
-	_, _, err = w.node.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
+	_, _, err = w.node.Perform(ctx, e, mesh.SubmitOptions{}, mesh.ResultOptions{})
 	return err
 }
 
-// cancelLive tells the workers of an agent to end a task of the live lane. Where
-// none hears it the task has gone with them.
-func (w *treeCancel) cancelLive(ctx context.Context, b branch) {
-	e := newCommand(w.node.cfg.Entity, b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason})
-	_, err := w.node.tryCommand(ctx, e)
+// cancelLive sends a cancel of a live task to the workers of its agent. If none is
+// online, the task has ended with its worker.
+func (w *walk) cancelLive(ctx context.Context, b branch) {
+	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason})
+	_, err := w.node.TryCommand(ctx, e)
 	w.count(func(s *Below) {
 		if err == nil || errors.Is(err, nats.ErrNoResponders) {
 			s.Ended++
@@ -284,10 +291,10 @@ func (w *treeCancel) cancelLive(ctx context.Context, b branch) {
 	})
 }
 
-// read reads the last checkpoint of a task's run, nil where there is none. known
-// is false where there may be one that cannot be read.
-func (w *treeCancel) read(ctx context.Context, b branch) (c *state.Checkpoint, known bool) {
-	d := w.node.cfg.Durable
+// read returns the last checkpoint of a task's run, nil if there is none. known is false
+// if there may be one that cannot be read.
+func (w *walk) read(ctx context.Context, b branch) (c *state.Checkpoint, known bool) {
+	d := w.node.Durable()
 	rec, err := d.States.Get(ctx, state.ID{Entity: b.call.To, Run: b.run})
 	if err != nil {
 		return nil, errors.Is(err, state.ErrNotFound)
@@ -296,15 +303,15 @@ func (w *treeCancel) read(ctx context.Context, b branch) (c *state.Checkpoint, k
 	return c, err == nil
 }
 
-func (w *treeCancel) unread(b branch) {
+func (w *walk) unread(b branch) {
 	task := b.task()
 	if task.TaskID == "" {
-		task.TaskID = b.run // of the first, which was named so
+		task.TaskID = b.run // the root, if it was named by its run
 	}
 	w.count(func(s *Below) { s.Unread = append(s.Unread, task) })
 }
 
-func (w *treeCancel) count(change func(*Below)) {
+func (w *walk) count(change func(*Below)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.below)
