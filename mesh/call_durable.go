@@ -50,7 +50,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	var reply *envelope.Envelope
 	err := t.persist(wait, func() (err error) {
 		if was != nil {
-			reply, err = n.await(wait, was, opts)
+			reply, err = n.Await(wait, was, opts)
 		} else {
 			_, reply, err = n.Perform(wait, task, SubmitOptions{}, opts)
 		}

@@ -140,13 +140,7 @@ func (l *lane) stopCalls(c *state.Checkpoint) {
 // stopLive asks the workers of another agent to end a task that this one sent over
 // the live lane. It is a courtesy: if it is lost, the deadline ends the task.
 func (h *host) stopLive(call state.Call) {
-	e, err := h.cancelOf(call)
-	if err != nil {
-		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
-		return
-	}
-	err = h.node.tellWorkers(e)
-	if err != nil {
+	if err := h.tellCancel(call.To, cancelOf(call)); err != nil {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 }
@@ -169,7 +163,7 @@ func (h *host) orderStop(call state.Call) error {
 	defer cancel()
 	stored := false
 	for range 3 {
-		e, err := h.cancelOf(call)
+		e, err := h.newCommand(call.To, cancelOf(call))
 		if err != nil {
 			return err
 		}
@@ -195,10 +189,9 @@ func (h *host) orderStop(call state.Call) error {
 	return nil
 }
 
-// cancelOf is the command to cancel a task of this agent's, signed.
-func (h *host) cancelOf(call state.Call) (*envelope.Envelope, error) {
-	e := newCommand(h.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live})
-	return e, h.sign(e)
+// cancelOf returns the command to cancel a task that this agent sent.
+func cancelOf(call state.Call) intents.CancelTask {
+	return intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live}
 }
 
 func isCode(err error, code envelope.Code) bool {

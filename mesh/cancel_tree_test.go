@@ -2,12 +2,14 @@ package mesh_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/canceltree"
 )
 
 // cutTree is a tree of three over both lanes, the middle of which has lost its
@@ -46,7 +48,7 @@ func newCutTree(t *testing.T, operators ...string) *cutTree {
 func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	r := newCutTree(t)
-	got, below, err := r.client().CancelTree(ctxFor(t), lead, intents.CancelTask{ID: r.task.ID, Reason: "wrong branch"})
+	got, below, err := canceltree.Cancel(ctxFor(t), r.client(), slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: r.task.ID, Reason: "wrong branch"})
 	if err != nil || !got.Cancelled {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -56,7 +58,7 @@ func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 		t.Errorf("waiting %+v, want agent.middle's task", below.Waiting)
 	}
 	below.Waiting = nil
-	equal(t, "below", below, mesh.Below{Ended: 2})
+	equal(t, "below", below, canceltree.Below{Ended: 2})
 	eventually(t, "only the middle is open", func() bool { return len(r.openRuns(lead, "agent.durable")) == 0 })
 
 	r.serve(r.lane(mesh.Config{}), r.middle)
@@ -69,11 +71,11 @@ func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 func TestCancelTreeObeysOperatorsOnly(t *testing.T) {
 	t.Parallel()
 	r := newCutTree(t, "human.chief")
-	_, below, err := r.client().CancelTree(ctxFor(t), lead, intents.CancelTask{ID: r.task.ID})
+	_, below, err := canceltree.Cancel(ctxFor(t), r.client(), slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: r.task.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(below.Refused) != 1 || below.Refused[0] != (mesh.TreeTask{Entity: "agent.durable", TaskID: r.began[0]}) {
+	if len(below.Refused) != 1 || below.Refused[0] != (canceltree.Task{Entity: "agent.durable", TaskID: r.began[0]}) {
 		t.Errorf("refused %+v, want the durable leaf", below.Refused)
 	}
 	if n := len(r.durable.stopped); n > 0 {
@@ -105,7 +107,7 @@ func TestCancelTreeBelowARootThatNobodyServes(t *testing.T) {
 	}
 	over := make(chan outcome, 1)
 	go func() {
-		got, _, err := client.CancelTree(ctxFor(t), lead, intents.CancelTask{ID: task.ID})
+		got, _, err := canceltree.Cancel(ctxFor(t), client, slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: task.ID})
 		over <- outcome{got, err}
 	}()
 	equal(t, "stopped", within(t, "the hop to stop", end.stopped), hop)

@@ -403,7 +403,7 @@ func (n *Node) abandon(task *envelope.Envelope, why error) {
 	if errors.Is(why, context.DeadlineExceeded) {
 		return // the agent knows the deadline
 	}
-	if n.tellWorkers(newCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
+	if n.tellWorkers(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
 		_ = n.conn.FlushTimeout(2 * time.Second)
 	}
 }
@@ -412,7 +412,7 @@ func (n *Node) abandon(task *envelope.Envelope, why error) {
 // own entity, has sent. It does not wait: each task that is ended answers its
 // sender with E_CANCELLED.
 func (n *Node) Cancel(entity string, what intents.CancelTask) error {
-	if err := n.tellWorkers(newCommand(n.cfg.Entity, entity, what)); err != nil {
+	if err := n.tellWorkers(NewCommand(n.cfg.Entity, entity, what)); err != nil {
 		return err
 	}
 	return n.conn.FlushTimeout(2 * time.Second)

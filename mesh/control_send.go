@@ -9,11 +9,27 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 )
 
-// newCommand is the envelope of a command, not signed yet.
-func newCommand(from, to string, cmd intents.Command) *envelope.Envelope {
+// NewCommand returns the envelope of a command, unsigned. Commands are urgent.
+func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
 	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), mustJSON(cmd))
 	e.Priority = envelope.PriorityUrgent
 	return e
+}
+
+// newCommand returns the envelope of a command in the agent's name, signed.
+func (h *host) newCommand(to string, cmd intents.Command) (*envelope.Envelope, error) {
+	e := NewCommand(h.Entity, to, cmd)
+	return e, h.sign(e)
+}
+
+// tellCancel sends a cancel, in the agent's name, to all workers of an entity, and waits
+// for none of them.
+func (h *host) tellCancel(to string, what intents.CancelTask) error {
+	e, err := h.newCommand(to, what)
+	if err != nil {
+		return err
+	}
+	return h.node.tellWorkers(e)
 }
 
 // tellWorkers sends a command to all workers of its to, and waits for none of them.

@@ -149,7 +149,7 @@ func (t *Task) mayHandOff(o *handover) error {
 func (t *Task) Chain() []string {
 	chain, _ := t.handedBy() // what cannot be read was refused
 	if t.handed != nil {
-		chain = append(chain, t.handed.entities()...)
+		chain = append(chain, t.handed.links.Entities()...)
 	}
 	return chain
 }

@@ -176,23 +176,13 @@ func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, sig
 		return (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) &&
 			(t.from == env.From || env.From == h.Entity) && (signed || t.keyID == "")
 	}) {
-		if err := h.sendCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
+		if err := h.tellCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
 			h.log.Warn("cancel not passed on", "to", one.to, "id", one.id, "err", err)
 			continue
 		}
 		found = true
 	}
 	return found
-}
-
-// sendCancel asks the workers of an entity, in this agent's name, to end a task
-// that it has sent there.
-func (h *host) sendCancel(entity string, what intents.CancelTask) error {
-	e := newCommand(h.Entity, entity, what)
-	if err := h.sign(e); err != nil {
-		return err
-	}
-	return h.node.tellWorkers(e)
 }
 
 // follow sends an order on to where a run was handed to. All workers of the
@@ -219,8 +209,8 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 	default:
 		return out
 	}
-	e := newCommand(l.host.Entity, m.Handed.To, cmd)
-	if err := l.host.sign(e); err != nil {
+	e, err := l.host.newCommand(m.Handed.To, cmd)
+	if err != nil {
 		out.refused = border(err)
 		return out
 	}

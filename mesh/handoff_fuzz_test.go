@@ -1,13 +1,12 @@
 package mesh
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 )
 
 // What requires.handoff and the header say is a peer's word: whatever it is, it is
@@ -15,17 +14,19 @@ import (
 func FuzzHanded(f *testing.F) {
 	n := &Node{cfg: Config{MaxHandoffs: 8}}
 	add := func(from, to, task, caller string) string {
-		e := envelope.New(envelope.TypeEvent, from, to, intents.TaskHanded, mustJSON(link{task, caller}))
-		e.Corr, e.ReplyTo = "workflow-1", task
-		raw, err := e.AppendJSON(nil)
+		e, err := chain.NewLink(from, to, "workflow-1", chain.About{Task: task, Caller: caller})
 		if err != nil {
 			f.Fatal(err)
 		}
-		return base64.RawURLEncoding.EncodeToString(raw)
+		text, err := chain.Text(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		return text
 	}
 	first, second := add("agent.a", "agent.b", "task-0001", "human.ada"), add("agent.b", "agent.c", "task-0001", "human.ada")
-	for _, chain := range []string{first, first + " " + second, second + " " + first, first + " " + first, "", "e30", first + " " + add("agent.b", "agent.a", "task-0001", "human.ada")} {
-		f.Add(chain, `{"task":"task-0001","caller":"human.ada","intent":"x.y.z","chain":["`+strings.ReplaceAll(chain, " ", `","`)+`"]}`)
+	for _, text := range []string{first, first + " " + second, second + " " + first, first + " " + first, "", "e30", first + " " + add("agent.b", "agent.a", "task-0001", "human.ada")} {
+		f.Add(text, `{"task":"task-0001","caller":"human.ada","intent":"x.y.z","chain":["`+strings.ReplaceAll(text, " ", `","`)+`"]}`)
 	}
 	f.Add(first, `false`)
 	f.Add(first, `{"task":"task-0001","caller":"human.ada","intent":"x.y.z","chain":["`+first+`"],"stream":-1,"state":{"entity":"agent.a"}}`)
@@ -33,8 +34,8 @@ func FuzzHanded(f *testing.F) {
 		reply := envelope.New(envelope.TypeResult, "agent.c", "human.ada", "x.y.z", nil)
 		reply.Corr, reply.ReplyTo = "workflow-1", "task-0001"
 		if err := n.mayAnswer("agent.a", "task-0001", "workflow-1", "human.ada", header, reply, nil); err == nil {
-			links, err := readChain(strings.Split(header, " "))
-			if err != nil || links[0].From != "agent.a" || links[len(links)-1].To != "agent.c" {
+			links, err := chain.Parse(strings.Split(header, " "))
+			if err != nil || links.First().From != "agent.a" || links.Last().To != "agent.c" {
 				t.Errorf("%q lets agent.c answer for agent.a: %v", header, err)
 			}
 		}
@@ -48,14 +49,14 @@ func FuzzHanded(f *testing.F) {
 			return
 		}
 		seen := map[string]bool{}
-		for i, l := range h.links {
-			if seen[l.From] || i > 0 && h.links[i-1].To != l.From {
-				t.Errorf("a chain that does not hold: %v", h.entities())
+		for i, l := range h.links.Links {
+			if seen[l.From] || i > 0 && h.links.Links[i-1].To != l.From {
+				t.Errorf("a chain that does not hold: %v", h.links.Entities())
 			}
 			seen[l.From] = true
 		}
-		if last := h.links[len(h.links)-1]; last.From != task.From || last.To != task.To || seen[task.To] {
-			t.Errorf("the task is not at the end of its chain: %v", h.entities())
+		if last := h.links.Last(); last.From != task.From || last.To != task.To || seen[task.To] {
+			t.Errorf("the task is not at the end of its chain: %v", h.links.Entities())
 		}
 	})
 }

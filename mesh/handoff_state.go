@@ -129,7 +129,7 @@ func hashOf(data []byte) string {
 // its own task on, and asks instead, or it leads a team and has its members know something.
 func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if t.handed != nil {
-		return checkRef(t.handed.State, t.handed.entities())
+		return checkRef(t.handed.State, t.handed.links.Entities())
 	}
 	raw := t.required(requireContext)
 	if raw == nil {

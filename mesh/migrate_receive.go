@@ -137,8 +137,8 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 	if e.To != entity {
 		return nil, envelope.Errorf(envelope.CodeWrongRecipient, "the command is for another entity than the run's, %s", entity)
 	}
-	reply, err := n.tryCommand(ctx, e)
-	if unheard(err) {
+	reply, err := n.TryCommand(ctx, e)
+	if Unheard(err) {
 		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -212,8 +213,8 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if cfg.MaxHandoffs == 0 {
 		cfg.MaxHandoffs = DefaultMaxHandoffs
 	}
-	if cfg.MaxHandoffs < 0 || cfg.MaxHandoffs > maxLinks {
-		bad = append(bad, fmt.Errorf("MaxHandoffs is %d, must be 1 to %d", cfg.MaxHandoffs, maxLinks))
+	if cfg.MaxHandoffs < 0 || cfg.MaxHandoffs > chain.Max {
+		bad = append(bad, fmt.Errorf("MaxHandoffs is %d, must be 1 to %d", cfg.MaxHandoffs, chain.Max))
 	}
 	if cfg.MaxTimeout < 0 || cfg.DefaultTimeout < 0 {
 		bad = append(bad, errors.New("MaxTimeout and DefaultTimeout cannot be negative"))

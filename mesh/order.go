@@ -30,7 +30,7 @@ func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) 
 	if d == nil {
 		return out, errLiveOnly
 	}
-	e := newCommand(n.cfg.Entity, entity, durably(cmd))
+	e := NewCommand(n.cfg.Entity, entity, durably(cmd))
 	reply, err := n.sendCommand(ctx, entity, e)
 	if err != nil {
 		return out, err
@@ -61,8 +61,8 @@ func durably(cmd intents.Command) intents.Command {
 }
 
 func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := n.tryCommand(ctx, e)
-	if !unheard(err) || ctx.Err() != nil {
+	reply, err := n.TryCommand(ctx, e)
+	if !Unheard(err) || ctx.Err() != nil {
 		return reply, err
 	}
 	// The same envelope over the queue. Who did hear it knows its id.
@@ -73,9 +73,11 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 	return reply, nil
 }
 
-// tryCommand tells all workers of an entity, and waits a little for the one that
-// has something to do.
-func (n *Node) tryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
+// TryCommand sends a command ([NewCommand]) to all workers of its to, and waits two
+// seconds for an answer of the worker that has the run. It returns an error reply as an
+// [envelope.Error]. If no worker answers, the error is [Unheard], and the caller may
+// [Node.Submit] the same envelope: a worker that did receive it ignores the copy.
+func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
 	reply, err := n.askWorkers(ctx, e, ctlWait)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
@@ -86,8 +88,9 @@ func (n *Node) tryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.
 	return reply, err
 }
 
-// unheard reports whether nobody heard a command, or nobody who has the run.
-func unheard(err error) bool {
+// Unheard reports whether err, of [Node.TryCommand], means that no worker answered: none is
+// online, or none of them has the run.
+func Unheard(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 )
 
 // Respell writes JSON text in another way that has the same canonical form: all of a
@@ -72,7 +73,7 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	note("tree", tree, err)
 	h, forbidden, err := n.checkHanded(t)
 	if h != nil {
-		h.links = nil // made of h.Chain, each time anew
+		h.links = chain.Chain{} // made of h.Chain, each time anew
 	}
 	note("handoff", [2]any{h, forbidden}, err)
 	by, err := t.handedBy()

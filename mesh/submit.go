@@ -230,8 +230,9 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 	return receipt, nil, context.Cause(ctx)
 }
 
-// await is Perform for a task that was submitted before, by whomever.
-func (n *Node) await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
+// Await is [Node.Perform] for a task that was already submitted. It ignores
+// [ResultOptions].Follow.
+func (n *Node) Await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
 	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: taskDigest(task), onStream: opts.OnStream}
 	for msg, err := range n.cfg.Durable.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}) {
 		if err == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -23,7 +22,7 @@ var ErrBegun = errors.New("a worker has begun the task")
 // Withdraw ends a durable task that no worker has begun, and that waits in the
 // queue or for its time: its message is taken away, and its sender gets
 // E_CANCELLED, from this node's entity. It is for operators, where an agent has no
-// worker that could be asked: see [Node.CancelTree], which does it. It fails with
+// worker that could be asked: package canceltree uses it. It fails with
 // [jetstream.ErrNotFound] where no such task waits, and with [ErrBegun] where it is
 // too late.
 //
@@ -183,11 +182,4 @@ func (n *Node) withdrawnBy(reply *envelope.Envelope) bool {
 		}
 	}
 	return false
-}
-
-// served reports whether a worker of an entity answers: one that listens there may
-// also be somebody who watches.
-func (n *Node) served(ctx context.Context, entity string) (bool, error) {
-	found, err := n.Discover(ctx, entity, time.Second)
-	return len(found) > 0, err
 }

@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/canceltree"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -50,8 +52,8 @@ func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 				}()
 				within(t, "the task", submitted)
 				eventually(t, "the task is stored", func() bool { return r.queued() == 1 || name == "scheduled" && r.asleep() == 1 })
-				got, below, err := ops.CancelTree(ctxFor(t), task.To, intents.CancelTask{ID: task.ID, Reason: "a slip"})
-				if err != nil || !got.Cancelled || got.Status != mesh.StatusWithdrawn || len(below.Waiting) > 0 {
+				got, below, err := canceltree.Cancel(ctxFor(t), ops, slog.New(slog.DiscardHandler), task.To, intents.CancelTask{ID: task.ID, Reason: "a slip"})
+				if err != nil || !got.Cancelled || got.Status != canceltree.StatusWithdrawn || len(below.Waiting) > 0 {
 					t.Fatalf("%+v, %+v, %v", got, below, err)
 				}
 				a := within(t, "the answer", answered)
@@ -65,7 +67,7 @@ func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 				if _, err := r.result(client, task); err == nil || !strings.Contains(err.Error(), "a slip") {
 					t.Errorf("later: %v", err)
 				}
-				if _, _, err := ops.CancelTree(ctxFor(t), task.To, intents.CancelTask{ID: task.ID}); !errors.Is(err, jetstream.ErrNotFound) {
+				if _, _, err := canceltree.Cancel(ctxFor(t), ops, slog.New(slog.DiscardHandler), task.To, intents.CancelTask{ID: task.ID}); !errors.Is(err, jetstream.ErrNotFound) {
 					t.Errorf("again: %v", err)
 				}
 			})
@@ -177,7 +179,7 @@ func TestWithoutPermissionACancelIsQueued(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := ops.CancelTree(ctx, task.To, intents.CancelTask{ID: task.ID})
+		_, _, err := canceltree.Cancel(ctx, ops, slog.New(slog.DiscardHandler), task.To, intents.CancelTask{ID: task.ID})
 		ended <- err
 	}()
 	eventually(t, "the command is queued beside the task", func() bool { return r.queued() == 2 })

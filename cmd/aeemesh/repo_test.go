@@ -105,7 +105,7 @@ var floors = []struct {
 	{"meaning", []string{"intents", "intents/template", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh's parts", []string{"mesh/internal/*"}},
-	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
+	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
 	{"handlers", []string{"agents/program"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
@@ -126,6 +126,7 @@ var beside = map[string][]string{
 	"state":                  {"state/internal/rawdoc"},
 	"state/run":              {"state", "intents"},
 	"state/transfer":         {"state", "state/internal/rawdoc"},
+	"mesh/canceltree":        {"mesh"},
 	"mesh/perms":             {"mesh"},
 	"mesh/natsd/natstest":    {"mesh/natsd"},
 	"mesh/internal/rpc":      {"mesh/internal/sched"},
@@ -145,9 +146,9 @@ var beside = map[string][]string{
 	"examples/*":             {"examples/code-reviewer/review"},
 }
 
-// forTests may be imported by the tests of every floor: a real server, and what its
-// users may do.
-var forTests = []string{"mesh/natsd", "mesh/natsd/natstest", "mesh/perms"}
+// forTests may be imported by the tests of every floor: a real server, what its users
+// may do, and the leaf that is tested with mesh's rig.
+var forTests = []string{"mesh/natsd", "mesh/natsd/natstest", "mesh/perms", "mesh/canceltree"}
 
 func floorOf(dir string) int {
 	return slices.IndexFunc(floors, func(f struct {
@@ -291,7 +292,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},

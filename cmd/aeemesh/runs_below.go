@@ -6,17 +6,17 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/canceltree"
 )
 
 // commandOutput is the JSON output of a command about a run.
 type commandOutput struct {
 	intents.CommandResult
-	Below *mesh.Below `json:"below,omitempty"` // of a cancel
+	Below *canceltree.Below `json:"below,omitempty"` // of a cancel
 }
 
 // toldBelow reports which tasks of a run's tree a cancel could not end.
-func (a *app) toldBelow(b *mesh.Below) {
+func (a *app) toldBelow(b *canceltree.Below) {
 	if a.term.json {
 		return
 	}
@@ -25,8 +25,8 @@ func (a *app) toldBelow(b *mesh.Below) {
 	}
 }
 
-func belowWords(b *mesh.Below) (out []string) {
-	say := func(tasks []mesh.TreeTask, one, many, format string) {
+func belowWords(b *canceltree.Below) (out []string) {
+	say := func(tasks []canceltree.Task, one, many, format string) {
 		if len(tasks) == 0 {
 			return
 		}
@@ -50,7 +50,7 @@ func belowWords(b *mesh.Below) (out []string) {
 }
 
 // withWhom lists the agents of tasks, up to a few.
-func withWhom(tasks []mesh.TreeTask) string {
+func withWhom(tasks []canceltree.Task) string {
 	var names []string
 	for _, t := range tasks {
 		if !slices.Contains(names, t.Entity) {

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/canceltree"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -153,10 +153,10 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	})
 	defer silence.Stop()
 	var got intents.CommandResult
-	var below *mesh.Below
+	var below *canceltree.Below
 	if c, ok := command.(intents.CancelTask); ok {
-		below = &mesh.Below{}
-		got, *below, err = s.node.CancelTree(ctx, entity, c)
+		below = &canceltree.Below{}
+		got, *below, err = canceltree.Cancel(ctx, s.node, a.log, entity, c)
 		defer a.toldBelow(below)
 	} else {
 		got, err = s.node.Command(ctx, entity, command)
@@ -220,7 +220,7 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 		}
 		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
 	case a.term.json:
-	case got.Status == mesh.StatusWithdrawn:
+	case got.Status == canceltree.StatusWithdrawn:
 		a.term.good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
 	case got.Status == "noted":
 		a.term.good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
