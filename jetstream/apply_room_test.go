@@ -122,6 +122,35 @@ func TestManyNodesApplyAtOnceOnAFullDisk(t *testing.T) {
 	}
 }
 
+// The room that another process's probe holds for a moment is not missing, however often
+// a probe meets one.
+func TestRoomProbesOfOthersAreNoFullDisk(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	js := &meetsProbes{JetStream: connect(t, natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 2200 << 20})), left: 24}
+	if got := apply(t, js, jetstream.Options{}); len(got) != len(jetstream.Topology()) || js.left != 0 {
+		t.Errorf("got %q, %d probes left", words(got), js.left)
+	}
+}
+
+// meetsProbes finds the probe of another process as many times as left says.
+type meetsProbes struct {
+	natsjs.JetStream
+	left int
+}
+
+func (m *meetsProbes) CreateStream(ctx context.Context, cfg natsjs.StreamConfig) (natsjs.Stream, error) {
+	if cfg.Name == "AEE_ROOM" && m.left > 0 {
+		m.left--
+		other := cfg
+		other.Description = "another process asks"
+		if _, err := m.JetStream.CreateStream(ctx, other); err != nil {
+			return nil, err
+		}
+	}
+	return m.JetStream.CreateStream(ctx, cfg)
+}
+
 // A server that removes its empty directory of streams while the first stream is created
 // fails to create it; Apply tries again.
 func TestApplyOutlastsADirectoryThatIsRemoved(t *testing.T) {
