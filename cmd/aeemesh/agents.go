@@ -70,7 +70,7 @@ that the workers tell in their stats.`,
   nats micro ls`,
 		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(a.term.status(false))})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(connectionStatus(a.term, false))})
 			if err != nil {
 				return err
 			}
@@ -306,7 +306,7 @@ agent has no schema for, such as those of "send" and "ask".`,
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return usagef(cmd, "%w", err)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(a.term.status(false))})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(connectionStatus(a.term, false))})
 			if err != nil {
 				return err
 			}

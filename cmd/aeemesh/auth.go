@@ -170,14 +170,6 @@ func nscArguments(p perms.Permissions) string {
 	return strings.TrimSpace(b.String())
 }
 
-// shellWord quotes a word that a shell would split or expand.
-func shellWord(s string) string {
-	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`*>?;&|<(){}[]!#~") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
 // permissionsJSON returns permissions for JSON, with durations as text like in
 // the server's configuration.
 func permissionsJSON(p perms.Permissions) any {

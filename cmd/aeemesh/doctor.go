@@ -133,7 +133,7 @@ func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
 
 func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // doctor checks permissions itself
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, false))) // doctor checks permissions itself
 	if err != nil {
 		d.tell("connection", "fail", hintFor(err), "%s", errorText(err))
 		return

@@ -2,14 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 )
 
 // Annotations of flags.
@@ -101,44 +98,10 @@ func (a *app) logger() (*slog.Logger, error) {
 
 // loggerAt returns the program's logger with another level.
 func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withUnits}
-	switch strings.ToLower(a.levels.format) {
-	case "text":
-		return slog.New(slog.NewTextHandler(a.term.words, opts)), nil
-	case formatJSON:
-		return slog.New(slog.NewJSONHandler(records{a.term.words}, opts)), nil
+	if log := a.term.logger(a.levels.format, level); log != nil {
+		return log, nil
 	}
 	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)
-}
-
-// withUnits writes durations in JSON as in text, "30s"; slog would write a
-// number of nanoseconds.
-func withUnits(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.StringValue(a.Value.Duration().String())
-	}
-	return a
-}
-
-const formatJSON = "json"
-
-// records escapes control characters in a log's JSON, so that it cannot command
-// a terminal.
-type records struct{ to io.Writer }
-
-func (r records) Write(p []byte) (int, error) {
-	if _, err := r.to.Write(plain.JSON(p)); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// recordWords makes messages for people records of the log, if the log is JSON.
-// They are written at every level, because they are no diagnostics.
-func (a *app) recordWords() {
-	if a.term.records == nil && strings.EqualFold(a.levels.format, formatJSON) {
-		a.term.records = slog.New(slog.NewJSONHandler(records{a.term.words}, &slog.HandlerOptions{ReplaceAttr: withUnits}))
-	}
 }
 
 // oneOf refuses values that are not in the list.

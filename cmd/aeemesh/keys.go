@@ -198,7 +198,7 @@ func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) erro
 	if err != nil {
 		return err
 	}
-	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (a *app) localKeys() ([]keyLine, error) {
 }
 
 func (a *app) bucketKeys(ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
-	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
 	if err != nil {
 		return nil, err
 	}

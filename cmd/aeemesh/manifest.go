@@ -85,7 +85,7 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 
 // hasLane asks the server whether it has what the durable lane needs.
 func (a *app) hasLane(ctx context.Context, cmd *cobra.Command) (bool, error) {
-	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
 	if err != nil {
 		return false, err
 	}

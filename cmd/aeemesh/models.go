@@ -320,7 +320,7 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 	}
 	a.term.notices(name, notices)
 	if usable == 0 {
-		return errorf("%s: no route to a model can be used here", name)
+		return fmt.Errorf("%s: no route to a model can be used here", name)
 	}
 	return nil
 }

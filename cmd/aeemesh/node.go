@@ -69,7 +69,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 	cfg.TracerProvider, cfg.MeterProvider = s.tel.tracer, s.tel.meter
 	status := o.status
 	if status == nil {
-		if status = a.term.status(o.long); !o.long {
+		if status = connectionStatus(a.term, o.long); !o.long {
 			status = quietAboutServices(status)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -45,7 +46,7 @@ func onTTY(ctx context.Context, env map[string]string, args ...string) (stdout, 
 	root.SetOut(&out)
 	root.SetErr(&words)
 	if err = root.ExecuteContext(ctx); err != nil {
-		a.term.fail(err)
+		a.term.fail(errorText(err), string(outcome.Of(err).Code), hintFor(err))
 	}
 	return out.String(), words.String(), err
 }
@@ -70,7 +71,7 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 		"hint":     func(t *terminal) { t.hint(hostile) },
 		"heading":  func(t *terminal) { t.heading("%s", hostile) },
 		"steps":    func(t *terminal) { t.steps(hostile, hostile) },
-		"fail":     func(t *terminal) { t.fail(hinted(errors.New(hostile), "%s", hostile)) },
+		"fail":     func(t *terminal) { t.fail(hostile, hostile, hostile) },
 		"notice":   func(t *terminal) { t.notice(hostile, problem) },
 		"problem":  func(t *terminal) { t.line("%s", t.problem(problem)) },
 		"object":   func(t *terminal) { _ = t.object(map[string]any{"k" + hostile: payload, "s": hostile}) },
@@ -84,7 +85,7 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 		"paint":   func(t *terminal) { t.line("%s", t.data.paint(styleGood, hostile)) },
 		"traffic": func(t *terminal) { t.sighting(sighting{at: time.Now(), env: e}, true) },
 		"status": func(t *terminal) {
-			t.status(true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
+			connectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
 		},
 		"stream": func(t *terminal) {
 			v := streamView{term: t, out: t.data, about: func(string) string { return hostile }}

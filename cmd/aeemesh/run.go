@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // Exit statuses that do not follow from an error.
@@ -61,6 +65,52 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	}
 	return a.failed(err, args)
+}
+
+// failed prints an error, with --json also as JSON, and returns the exit
+// status.
+func (a *app) failed(err error, args []string) int {
+	o := outcome.Of(err)
+	var usage *usageError
+	if !a.began && !errors.As(err, &usage) {
+		err = &usageError{err: err}
+	}
+	if errors.As(err, &usage) {
+		o = outcome.Outcome{Code: outcome.CodeUsage, Exit: outcome.Usage}
+		// A wrong command line may have kept --json from being parsed.
+		if end := slices.Index(args, "--"); end >= 0 {
+			args = args[:end]
+		}
+		a.term.json = a.term.json || slices.Contains(args, "--json")
+		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.env("AEEMESH_LOG_FORMAT"), formatJSON) {
+			a.levels.format = formatJSON
+		}
+		a.term.recordWords(a.levels.format)
+	}
+	if !errors.Is(err, errQuiet) {
+		a.term.fail(errorText(err), string(o.Code), hintFor(err))
+	}
+	if !a.term.json {
+		return o.Exit
+	}
+	f := failure{Code: o.Code, Message: strings.TrimPrefix(errorText(err), string(o.Code)+": "), Hint: hintFor(err)}
+	if errors.Is(err, errQuiet) {
+		f.Message = "a check failed, or something was not done; what was printed before says which"
+	}
+	var peer *envelope.Error
+	if errors.As(err, &peer) && peer.Code == o.Code {
+		f.Retryable, f.BackoffMS = peer.Retryable, peer.BackoffMS
+	}
+	out := map[string]any{}
+	var more *detailed
+	if errors.As(err, &more) {
+		maps.Copy(out, more.members)
+	}
+	out["error"] = f
+	if a.term.object(out) != nil {
+		return outcome.Failed
+	}
+	return o.Exit
 }
 
 func (a *app) root() *cobra.Command {
@@ -142,7 +192,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	}
 	var err error
 	if a.log, err = a.logger(); err == nil {
-		a.recordWords()
+		a.term.recordWords(a.levels.format)
 	}
 	return err
 }
@@ -197,7 +247,7 @@ func (a *app) group(cmd *cobra.Command, args []string) error {
 		a.help(cmd, nil)
 		return nil
 	}
-	err := &usageError{err: errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
+	err := &usageError{err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		err.hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // untilSignalled returns a context that ends at the first SIGINT, SIGTERM or
@@ -35,3 +38,22 @@ func untilSignalled(ctx context.Context) context.Context {
 // gone: a closed pipe to a logger must not end a worker in the middle of its
 // tasks. Otherwise Go would end the process with SIGPIPE.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// beginLog is called when a long-running command begins its work: from here on
+// its messages are a log, and the first one identifies the process.
+func (a *app) beginLog(cmd *cobra.Command) {
+	outliveReaders()
+	a.term.logs.Store(logWords)
+	a.term.tell(event{level: slog.LevelInfo, style: styleFaint, msg: "starting",
+		attrs: []any{"command", cmd.Name(), "version", version(), "host", hostname(), "pid", os.Getpid()}},
+		"aeemesh %s %s on %s, process %d", version(), cmd.Name(), hostname(), os.Getpid())
+}
+
+// hostname is this machine's name.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}

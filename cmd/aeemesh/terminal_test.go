@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"strings"
 	"syscall"
@@ -49,7 +48,7 @@ func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	tell := newTerminal(&out, &words, func(string) string { return "" }).status(true)
+	tell := connectionStatus(newTerminal(&out, &words, func(string) string { return "" }), true)
 	lines := func() int { return strings.Count(words.String(), "trying again\n") }
 	away := natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
 	for n, want := range []int{1, 1, 1, 1, 1, 1, 1, 2, 2} {
@@ -99,7 +98,7 @@ func TestPeersCannotCommandTheTerminal(t *testing.T) {
 	term.sighting(sighting{at: time.Now(), env: e}, true)
 	term.payload(e.Payload)
 	term.table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
-	term.fail(errors.New("peer says " + evil))
+	term.fail("peer says "+evil, "E_FAILED", "")
 	if s := out.String() + words.String(); strings.ContainsAny(s, "\x1b\x07\u009b") {
 		t.Errorf("%q", s)
 	}

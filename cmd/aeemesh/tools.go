@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,12 +197,4 @@ func (a *app) printTools(t toolEntries) error {
 	}
 	a.term.table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
 	return nil
-}
-
-// counted formats a number with its noun.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

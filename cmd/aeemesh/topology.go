@@ -161,7 +161,7 @@ func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyF
 		return err
 	}
 	opts.Wait = a.conn.wait()
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // the command's own errors describe them better
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, false))) // the command's own errors describe them better
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *tree
 	if err != nil {
 		return err
 	}
-	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
 	if err != nil {
 		return err
 	}

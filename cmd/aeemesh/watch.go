@@ -101,7 +101,7 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 		return err
 	}
 	gone := make(chan struct{})
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(true)), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, true)), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
 	if err != nil {
 		return err
 	}

@@ -2,22 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
-	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // Messages go to stderr. With --log-format json each message is a record of the
@@ -84,25 +78,6 @@ func (o programOutput) Write(p []byte) (int, error) {
 		return o.t.words.Write(p)
 	}
 	return len(p), nil
-}
-
-// beginLog is called when a long-running command begins its work: from here on
-// its messages are a log, and the first one identifies the process.
-func (a *app) beginLog(cmd *cobra.Command) {
-	outliveReaders()
-	a.term.logs.Store(logWords)
-	a.term.tell(event{level: slog.LevelInfo, style: styleFaint, msg: "starting",
-		attrs: []any{"command", cmd.Name(), "version", version(), "host", hostname(), "pid", os.Getpid()}},
-		"aeemesh %s %s on %s, process %d", version(), cmd.Name(), hostname(), os.Getpid())
-}
-
-// hostname is this machine's name.
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return name
 }
 
 // say prints a line for people.
@@ -182,25 +157,16 @@ func (t *terminal) hint(hint string) {
 	}
 }
 
-// fail prints an error, then one hint.
-func (t *terminal) fail(err error) {
-	if errors.Is(err, errQuiet) {
-		return
-	}
-	said, hint := errorText(err), hintFor(err)
+// fail prints an error and its code, then one hint.
+func (t *terminal) fail(text, code, hint string) {
 	if t.records != nil {
-		t.records.Error(plain.Text(said), "code", string(outcome.Of(err).Code), "hint", hint)
+		t.records.Error(plain.Text(text), "code", code, "hint", hint)
 		return
 	}
-	t.tell(event{level: slog.LevelError, label: "error: ", mark: styleError, end: true}, "%s", said)
+	t.tell(event{level: slog.LevelError, label: "error: ", mark: styleError, end: true}, "%s", text)
 	if hint != "" {
 		t.tell(event{level: slog.LevelInfo, label: "hint: ", mark: styleFaint, end: true}, "%s", hint)
 	}
-}
-
-// errorText removes repetitions that come from Go's wrapping of errors.
-func errorText(err error) string {
-	return strings.TrimRight(strings.ReplaceAll(err.Error(), "nats: ", ""), "\n")
 }
 
 // steps prints commands that a user may run next.
@@ -226,69 +192,10 @@ func (t *terminal) heading(format string, args ...any) {
 	fmt.Fprintln(t.words, "\n"+string(t.words.colour(styleStrong, sprintf(format, args...))))
 }
 
-// status prints changes of the connection. A long-running command prints all of
-// them, a short one only failures.
-func (t *terminal) status(long bool) func(natsconn.Status) {
-	var away seldom
-	return func(s natsconn.Status) {
-		why := ""
-		attrs := []any{"url", s.URL}
-		if s.Err != nil {
-			why = ": " + errorText(s.Err)
-			attrs = append(attrs, "err", errorText(s.Err))
-		}
-		good := event{level: slog.LevelInfo, style: styleGood, msg: s.State, attrs: attrs}
-		bad := event{level: slog.LevelWarn, label: "warning: ", mark: styleWarn, msg: s.State, attrs: attrs}
-		switch s.State {
-		case "connected":
-			away.over()
-			if long {
-				t.tell(good, "connected to %s", s.URL)
-			}
-		case "disconnected":
-			t.tell(bad, "disconnected from %s%s; reconnecting", s.URL, why)
-		case "reconnected":
-			away.over()
-			t.tell(good, "reconnected to %s", s.URL)
-		case "error":
-			if s.URL != "" && !away.now(s.URL+why) {
-				return
-			}
-			bad.msg = "no connection"
-			if s.URL != "" {
-				t.tell(bad, "no connection to %s%s; trying again", s.URL, why)
-			} else {
-				bad.msg = "NATS"
-				t.tell(bad, "NATS%s", why)
-			}
-		}
+// counted formats a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
 	}
-}
-
-// seldom lets a repeated message through the first time, and then at growing
-// intervals: the 8th time, the 64th, the 512th.
-type seldom struct {
-	mu       sync.Mutex
-	what     string
-	n, again int
-}
-
-func (s *seldom) now(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if what != s.what {
-		s.what, s.n, s.again = what, 0, 1
-	}
-	if s.n++; s.n < s.again {
-		return false
-	}
-	s.again *= 8
-	return true
-}
-
-// over resets a message: its next occurrence counts as the first.
-func (s *seldom) over() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.what = ""
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -230,7 +230,7 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 
 // workerStatus tells the daemon and then a person, each trouble once.
 func (a *app) workerStatus(d *daemon) func(natsconn.Status) {
-	tell, once := a.term.status(true), &tellOnce{}
+	tell, once := connectionStatus(a.term, true), &tellOnce{}
 	return func(s natsconn.Status) {
 		if !d.status(s) {
 			return

@@ -102,10 +102,10 @@ const minLease = time.Second
 // tooShort tells which durations no lane can work with.
 func (f *laneFlags) tooShort() (bad []error) {
 	if f.lease < minLease {
-		bad = append(bad, errorf("--lease %v: it must be at least %v", f.lease, minLease))
+		bad = append(bad, fmt.Errorf("--lease %v: it must be at least %v", f.lease, minLease))
 	}
 	if f.timeout <= 0 {
-		bad = append(bad, errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
+		bad = append(bad, fmt.Errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
 	}
 	return bad
 }

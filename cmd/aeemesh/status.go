@@ -1,0 +1,74 @@
+package main
+
+import (
+"log/slog"
+"sync"
+"github.com/aeemesh/aeemesh/mesh/natsconn"
+)
+
+// connectionStatus prints changes of the connection. A long-running command prints all of
+// them, a short one only failures.
+func connectionStatus(t *terminal, long bool) func(natsconn.Status) {
+	var away seldom
+	return func(s natsconn.Status) {
+		why := ""
+		attrs := []any{"url", s.URL}
+		if s.Err != nil {
+			why = ": " + errorText(s.Err)
+			attrs = append(attrs, "err", errorText(s.Err))
+		}
+		good := event{level: slog.LevelInfo, style: styleGood, msg: s.State, attrs: attrs}
+		bad := event{level: slog.LevelWarn, label: "warning: ", mark: styleWarn, msg: s.State, attrs: attrs}
+		switch s.State {
+		case "connected":
+			away.over()
+			if long {
+				t.tell(good, "connected to %s", s.URL)
+			}
+		case "disconnected":
+			t.tell(bad, "disconnected from %s%s; reconnecting", s.URL, why)
+		case "reconnected":
+			away.over()
+			t.tell(good, "reconnected to %s", s.URL)
+		case "error":
+			if s.URL != "" && !away.now(s.URL+why) {
+				return
+			}
+			bad.msg = "no connection"
+			if s.URL != "" {
+				t.tell(bad, "no connection to %s%s; trying again", s.URL, why)
+			} else {
+				bad.msg = "NATS"
+				t.tell(bad, "NATS%s", why)
+			}
+		}
+	}
+}
+
+// seldom lets a repeated message through the first time, and then at growing
+// intervals: the 8th time, the 64th, the 512th.
+type seldom struct {
+	mu       sync.Mutex
+	what     string
+	n, again int
+}
+
+func (s *seldom) now(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if what != s.what {
+		s.what, s.n, s.again = what, 0, 1
+	}
+	if s.n++; s.n < s.again {
+		return false
+	}
+	s.again *= 8
+	return true
+}
+
+// over resets a message: its next occurrence counts as the first.
+func (s *seldom) over() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.what = ""
+}
