@@ -10,7 +10,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -166,7 +166,7 @@ var errNobody = errors.New("nobody can be asked")
 
 // ask asks a yes-or-no question at a terminal.
 func (a *app) ask(question string) (bool, error) {
-	if f, ok := a.stdin.(*os.File); a.term.records != nil || !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
+	if f, ok := a.stdin.(*os.File); a.term.records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.term.words.tty {
 		return false, errNobody
 	}
 	fmt.Fprintf(a.term.words, "%s [y/N] ", question)

@@ -68,7 +68,7 @@ func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, 
 
 func (w *demoWatch) show(ctx context.Context, s sighting) {
 	t := w.d.app.term
-	t.say("   %s", t.words.sighting(s, false))
+	t.say("   %s", sightingText(t.words, s, false))
 	if s.env.From != demoVictim || s.env.Intent != intents.TaskStarted || w.d.killed != 0 {
 		return
 	}

@@ -83,7 +83,7 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 		},
 		"table":   func(t *terminal) { t.table([]string{"x"}, [][]string{{hostile}}) },
 		"paint":   func(t *terminal) { t.line("%s", t.data.paint(styleGood, hostile)) },
-		"traffic": func(t *terminal) { t.sighting(sighting{at: time.Now(), env: e}, true) },
+		"traffic": func(t *terminal) { printSighting(t, sighting{at: time.Now(), env: e}, true) },
 		"status": func(t *terminal) {
 			connectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
 		},
@@ -95,9 +95,9 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 			}
 		},
 	} {
-		term, out, words := onTerminal()
-		term.data.color, term.words.color = false, false
-		show(term)
+		screen, out, words := onTerminal()
+		screen.data.color, screen.words.color = false, false
+		show(screen)
 		if s := out.String() + words.String(); s == "" || hostileIn(s) != nil {
 			t.Errorf("%s: %U in %q", name, hostileIn(s), s)
 		}
@@ -107,8 +107,8 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 // Own colours stay where a peer's words stand beside them.
 func TestColoursSurviveBesideAPeersWords(t *testing.T) {
 	t.Parallel()
-	term, out, _ := onTerminal()
-	term.line("%s %s", term.mark("ok"), "peer\x1b[2J")
+	screen, out, _ := onTerminal()
+	screen.line("%s %s", screen.mark("ok"), "peer\x1b[2J")
 	if got, want := out.String(), "\x1b[32mok  \x1b[0m peer\uFFFD[2J\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -118,18 +118,18 @@ func TestColoursSurviveBesideAPeersWords(t *testing.T) {
 func TestDataStaysWhatItIsOffATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	term := newTerminal(&out, &out, func(string) string { return "" })
-	term.line("%s", hostile)
+	screen := newTerminal(&out, &out, func(string) string { return "" })
+	screen.line("%s", hostile)
 	if out.String() != hostile+"\n" {
 		t.Errorf("%q", out.String())
 	}
 	out.Reset()
-	_ = term.bytes([]byte(hostile))
+	_ = screen.bytes([]byte(hostile))
 	if out.String() != hostile {
 		t.Errorf("%q", out.String())
 	}
 	out.Reset()
-	if err := term.object(map[string]string{"s": hostile}); err != nil {
+	if err := screen.object(map[string]string{"s": hostile}); err != nil {
 		t.Fatal(err)
 	}
 	var back map[string]string
@@ -292,15 +292,15 @@ func TestOnlyWhatIsVerifiedIsCalledSigned(t *testing.T) {
 		if got := v.words(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
-		term, out, _ := onTerminal()
-		term.data.color = false
-		term.sighting(sighting{at: time.Now(), env: tt.e, by: v}, false)
+		screen, out, _ := onTerminal()
+		screen.data.color = false
+		printSighting(screen, sighting{at: time.Now(), env: tt.e, by: v}, false)
 		if good := strings.Contains(out.String(), " signed ada"); good != (tt.want == "signed ada") && !strings.Contains(tt.want, "is signed by") {
 			t.Errorf("%q for %q", out.String(), tt.want)
 		}
 		out.Reset()
-		term.json = true
-		term.sighting(sighting{at: time.Now(), env: tt.e, by: v}, false)
+		screen.json = true
+		printSighting(screen, sighting{at: time.Now(), env: tt.e, by: v}, false)
 		if good := strings.Contains(out.String(), `"verified":true`); good != (tt.want == "signed ada") {
 			t.Errorf("%s for %q", out.String(), tt.want)
 		}

@@ -30,9 +30,9 @@ type sightingJSON struct {
 	Payload  json.RawMessage   `json:"payload,omitempty"`
 }
 
-// sighting prints one line of traffic: time, type, from → to, intent, corr,
+// printSighting prints one line of traffic: time, type, from → to, intent, corr,
 // status.
-func (t *terminal) sighting(s sighting, payload bool) {
+func printSighting(t *terminal, s sighting, payload bool) {
 	e := s.env
 	if t.json {
 		out := sightingJSON{
@@ -48,11 +48,11 @@ func (t *terminal) sighting(s sighting, payload bool) {
 		}
 		return
 	}
-	t.line("%s", t.data.sighting(s, payload))
+	t.line("%s", sightingText(t.data, s, payload))
 }
 
-// sighting formats the line.
-func (t *stream) sighting(s sighting, payload bool) painted {
+// sightingText formats the line.
+func sightingText(t *stream, s sighting, payload bool) painted {
 	e := s.env
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", t.paint(styleFaint, s.at.Local().Format("15:04:05.000")), t.paint(styleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))

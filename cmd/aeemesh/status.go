@@ -1,9 +1,9 @@
 package main
 
 import (
-"log/slog"
-"sync"
-"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"log/slog"
+	"sync"
 )
 
 // connectionStatus prints changes of the connection. A long-running command prints all of

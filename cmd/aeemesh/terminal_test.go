@@ -29,11 +29,11 @@ func onTerminal() (*terminal, *bytes.Buffer, *bytes.Buffer) {
 func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	term := newTerminal(&out, &words, func(string) string { return "" })
-	term.progress("connecting")
-	term.good("done")
-	term.warn("careful")
-	term.table([]string{"a", "b"}, [][]string{{"1", "2"}})
+	screen := newTerminal(&out, &words, func(string) string { return "" })
+	screen.progress("connecting")
+	screen.good("done")
+	screen.warn("careful")
+	screen.table([]string{"a", "b"}, [][]string{{"1", "2"}})
 	if s := out.String() + words.String(); strings.Contains(s, "\x1b") || strings.Contains(s, "connecting") {
 		t.Errorf("%q", s)
 	}
@@ -72,8 +72,8 @@ func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	term := newTerminal(&out, &words, func(string) string { return "" })
-	term.notices("agent.a", []aaif.Problem{
+	screen := newTerminal(&out, &words, func(string) string { return "" })
+	screen.notices("agent.a", []aaif.Problem{
 		{Pointer: "/agent/x", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
 		{Pointer: "/agent/y", Message: "nor this", Hint: "add y", Severity: aaif.SeverityNote},
 		{Pointer: "/agent/z", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
@@ -91,14 +91,14 @@ func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 // A peer's words must not command the terminal that shows them.
 func TestPeersCannotCommandTheTerminal(t *testing.T) {
 	t.Parallel()
-	term, out, words := onTerminal()
-	term.data.color, term.words.color = false, false
+	screen, out, words := onTerminal()
+	screen.data.color, screen.words.color = false, false
 	const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m"
 	e := envelope.New(envelope.TypeEvent, "agent.a"+evil, "bus.b"+evil, "in.tent"+evil, json.RawMessage(`{"text":"`+`\u001b[2J`+`"}`))
-	term.sighting(sighting{at: time.Now(), env: e}, true)
-	term.payload(e.Payload)
-	term.table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
-	term.fail("peer says "+evil, "E_FAILED", "")
+	printSighting(screen, sighting{at: time.Now(), env: e}, true)
+	screen.payload(e.Payload)
+	screen.table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
+	screen.fail("peer says "+evil, "E_FAILED", "")
 	if s := out.String() + words.String(); strings.ContainsAny(s, "\x1b\x07\u009b") {
 		t.Errorf("%q", s)
 	}
@@ -179,8 +179,8 @@ func TestTheLastTurnOfAStreamIsPrintedOnce(t *testing.T) {
 		{[]string{say("mine"), `{"handed_to":"agent.b"}`, say("its")}, "its", true},
 		{nil, "all of it", false},
 	} {
-		term, _, _ := onTerminal()
-		v := streamView{term: term, out: term.data}
+		screen, _, _ := onTerminal()
+		v := streamView{term: screen, out: screen.data}
 		for _, p := range tt.stream {
 			if err := v.show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
 				t.Fatal(err)

@@ -183,23 +183,25 @@ func (r *treeReader) print(t *tree.Tree) error {
 	case r.flags.dot:
 		r.app.term.line("%s", t.Dot(r.flags.siblings()))
 	default:
-		_, err := r.app.term.data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: r.app.term.data.paintState})))
+		_, err := r.app.term.data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: statePainter(r.app.term.data)})))
 		return err
 	}
 	return nil
 }
 
-// paintState colours text by a state.
-func (s *stream) paintState(state tree.State, words string) string {
-	switch state {
-	case tree.Done:
-		return string(s.paint(styleGood, words))
-	case tree.Failed:
-		return string(s.paint(styleError, words))
-	case tree.Waiting, tree.Retrying, tree.Unknown:
-		return string(s.paint(styleWarn, words))
-	case "", tree.HandedOff, tree.Withdrawn:
-		return string(s.paint(styleFaint, words))
+// statePainter returns what colours text by a state.
+func statePainter(s *stream) func(tree.State, string) string {
+	return func(state tree.State, words string) string {
+		switch state {
+		case tree.Done:
+			return string(s.paint(styleGood, words))
+		case tree.Failed:
+			return string(s.paint(styleError, words))
+		case tree.Waiting, tree.Retrying, tree.Unknown:
+			return string(s.paint(styleWarn, words))
+		case "", tree.HandedOff, tree.Withdrawn:
+			return string(s.paint(styleFaint, words))
+		}
+		return words
 	}
-	return words
 }

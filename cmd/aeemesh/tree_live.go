@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/tree"
@@ -55,7 +55,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 			if e, ok := r.take(h.at, h.data); ok {
 				last = time.Now()
 				if !r.app.term.json && !r.flags.dot && !view.redraws {
-					r.app.term.line("%s", r.app.term.data.sighting(sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
+					r.app.term.line("%s", sightingText(r.app.term.data, sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
 				}
 			}
 			continue
@@ -131,11 +131,11 @@ func (v *treeView) draw(t *tree.Tree) {
 	out := v.app.term.data
 	width, height := 80, 24
 	if f, ok := out.w.(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 2 {
+		if w, h, err := xterm.GetSize(int(f.Fd())); err == nil && w > 0 && h > 2 {
 			width, height = w, h
 		}
 	}
-	text := fitted(t, v.flags.siblings(), width, height-1, out.paintState)
+	text := fitted(t, v.flags.siblings(), width, height-1, statePainter(out))
 	if text == v.drawn {
 		return
 	}

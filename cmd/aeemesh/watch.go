@@ -313,7 +313,7 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		return
 	}
 	w.shown++
-	w.app.term.sighting(s, w.flags.payload)
+	printSighting(w.app.term, s, w.flags.payload)
 }
 
 // handedOut reports whether JetStream delivers a stored message: it was shown
