@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -80,12 +81,12 @@ that the workers tell in their stats.`,
 				return err
 			}
 			list := s.summaries(ctx, found)
-			if a.term.json {
-				return objects(a.term, list)
+			if a.term.JSON {
+				return term.Objects(a.term, list)
 			}
 			if len(list) == 0 {
-				a.term.say("no agent answers")
-				a.term.hint("\"aeemesh worker FILE\" starts one.")
+				a.term.Say("no agent answers")
+				a.term.Hint("\"aeemesh worker FILE\" starts one.")
 				return nil
 			}
 			var rows [][]string
@@ -97,7 +98,7 @@ that the workers tell in their stats.`,
 				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
 					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable})
 			}
-			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
+			a.term.Table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
 			return nil
 		}),
 	})
@@ -318,8 +319,8 @@ agent has no schema for, such as those of "send" and "ask".`,
 			if err != nil {
 				return s.unanswered(ctx, args[0], err)
 			}
-			if a.term.json {
-				return a.term.object(d)
+			if a.term.JSON {
+				return a.term.Object(d)
 			}
 			a.printDescription(d)
 			return nil
@@ -405,7 +406,7 @@ func (a *app) printDescription(d agentDescription) {
 	t := a.term
 	field := func(name, value string) {
 		if value != "" {
-			t.line("%-12s %s", name, printable(value))
+			t.Line("%-12s %s", name, term.Printable(value))
 		}
 	}
 	field("entity", d.Entity)
@@ -432,13 +433,13 @@ func (a *app) printDescription(d agentDescription) {
 		if i == 0 {
 			field("intents", name)
 		} else {
-			t.line("%-12s %s", "", printable(name))
+			t.Line("%-12s %s", "", term.Printable(name))
 		}
 	}
 	for _, p := range d.Problems {
-		t.warn("%s", printable(p))
+		t.Warn("%s", term.Printable(p))
 	}
-	t.line("")
+	t.Line("")
 	var rows [][]string
 	for _, i := range d.Instances {
 		requests, errs, average, last := 0, 0, time.Duration(0), ""
@@ -464,5 +465,5 @@ func (a *app) printDescription(d agentDescription) {
 		rows = append(rows, []string{i.Info.ID, i.Info.Version, meta[metaHost], meta[metaPID], meta[metaProgram], started, strconv.Itoa(requests), strconv.Itoa(errs),
 			average.Round(10 * time.Microsecond).String(), lane, last})
 	}
-	t.table([]string{"instance", "version", "host", "pid", "aeemesh", "started", "requests", "errors", "average", "durable lane", "last error"}, rows)
+	t.Table([]string{"instance", "version", "host", "pid", "aeemesh", "started", "requests", "errors", "average", "durable lane", "last error"}, rows)
 }

@@ -55,13 +55,13 @@ answers; with --instance it is this one, which says where it runs.`,
 				if err != nil {
 					return s.unanswered(ctx, args[0], err)
 				}
-				if a.term.json {
-					if err := a.term.object(p); err != nil {
+				if a.term.JSON {
+					if err := a.term.Object(p); err != nil {
 						return err
 					}
 					continue
 				}
-				a.term.line("%s answered in %v%s", args[0], p.took.Round(10*time.Microsecond), p.from())
+				a.term.Line("%s answered in %v%s", args[0], p.took.Round(10*time.Microsecond), p.from())
 			}
 			return nil
 		}),

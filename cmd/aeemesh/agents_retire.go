@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -67,7 +68,7 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 		return err
 	}
 	if len(found) > 0 && !force {
-		return hinted(outcome.Conflict("%s is served: %s", entity, counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
+		return hinted(outcome.Conflict("%s is served: %s", entity, term.Counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
 	}
 	list, err := d.Queue.Backlog(ctx, entity)
 	if err != nil {
@@ -75,14 +76,14 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 	}
 	waiting := list[0].Pending() + list[0].Unacked() + list[0].Scheduled + list[0].Due
 	if waiting > 0 && !force {
-		return hinted(outcome.Conflict("%s for %s", counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
+		return hinted(outcome.Conflict("%s for %s", term.Counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
 	}
 	if !yes {
-		a.term.say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + counted(waiting, "task", "tasks")}[waiting > 0])
+		a.term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
 		if agreed, err := a.ask("Do this?"); err != nil {
 			return usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
-			a.term.say("nothing was done")
+			a.term.Say("nothing was done")
 			return errQuiet
 		}
 	}
@@ -104,18 +105,18 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 	if out.Registration, err = unregister(ctx, jetstream.NewAgents(js, m), entity); err != nil {
 		return err
 	}
-	if a.term.json {
-		return a.term.object(out)
+	if a.term.JSON {
+		return a.term.Object(out)
 	}
 	switch {
 	case len(out.Consumers) == 0 && out.Slots == 0 && !out.Registration && out.Withdrawn == 0:
-		a.term.say("%s has left nothing on the server", entity)
+		a.term.Say("%s has left nothing on the server", entity)
 	default:
-		a.term.good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, counted(len(out.Consumers), "consumer", "consumers"), counted(int(out.Slots), "slot", "slots"),
-			map[bool]string{true: "its registration", false: "no registration"}[out.Registration], counted(out.Withdrawn, "task", "tasks"))
+		a.term.Good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, term.Counted(len(out.Consumers), "consumer", "consumers"), term.Counted(int(out.Slots), "slot", "slots"),
+			map[bool]string{true: "its registration", false: "no registration"}[out.Registration], term.Counted(out.Withdrawn, "task", "tasks"))
 	}
 	if len(found) > 0 {
-		a.term.warn("%s, and makes its consumers again", counted(len(found), "worker still answers", "workers still answer"))
+		a.term.Warn("%s, and makes its consumers again", term.Counted(len(found), "worker still answers", "workers still answer"))
 	}
 	return nil
 }

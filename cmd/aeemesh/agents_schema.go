@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -27,22 +28,22 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 			return err
 		}
 	}
-	if a.term.json {
-		return a.term.object(schemas)
+	if a.term.JSON {
+		return a.term.Object(schemas)
 	}
 	raw, err := json.Marshal(schemas)
 	if err != nil {
 		return fmt.Errorf("encode schemas: %w", err)
 	}
-	a.term.line("%s", a.term.data.safe(indented(raw)))
+	a.term.Line("%s", a.term.Data.Safe(term.Indented(raw)))
 	for _, name := range slices.Sorted(maps.Keys(schemas)) {
 		if schemas[name].Task == nil {
-			a.term.note("%s takes any object", printable(name))
+			a.term.Note("%s takes any object", term.Printable(name))
 		}
 	}
 	for _, name := range list.Intents {
 		if _, told := schemas[name]; !told && !intents.Reserved(name) {
-			a.term.note("%s is left out: the schemas are too large together", printable(name))
+			a.term.Note("%s is left out: the schemas are too large together", term.Printable(name))
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -108,14 +109,14 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 		}
 		return laneError(err)
 	}
-	if a.term.json {
+	if a.term.JSON {
 		return a.printEnvelope(reply)
 	}
 	word := "answered"
 	if declines {
 		word = "declined"
 	}
-	a.term.good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, oneLine(ask.Task.From))
+	a.term.Good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, term.OneLine(ask.Task.From))
 	return nil
 }
 
@@ -129,7 +130,7 @@ func refusedAnswer(k *mesh.Ask) error {
 	case mesh.AskOverdue:
 		return hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
 	case mesh.AskWithdrawn:
-		return hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(oneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
+		return hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(term.OneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 	if bad == nil {
 		return payload, nil
 	}
-	if text, isText := textOf(payload); isText {
+	if text, isText := term.TextOf(payload); isText {
 		values := []json.RawMessage{envelope.AppendString(nil, text)}
 		if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
 			values = append(values, literal)

@@ -13,6 +13,7 @@ import (
 	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -61,19 +62,19 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 	if t.todo() > 0 && !yes {
 		for _, c := range plan {
 			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-				a.term.say("%s", c)
+				a.term.Say("%s", c)
 			}
 		}
 		if agreed, err := a.ask("Do this?"); err != nil {
 			return usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
-			a.term.say("nothing was done")
+			a.term.Say("nothing was done")
 			return errQuiet
 		}
 	}
 	opts.Done = func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-			a.term.progress("%s", c)
+			a.term.Progress("%s", c)
 		}
 	}
 	report, err := jetstream.Apply(ctx, js, opts)
@@ -92,12 +93,12 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 	left := notDone(report, cmd.Flags().Changed("storage"))
 	a.tellNotDone(left, "keeps")
 	if t := count(report); t.todo() > 0 {
-		a.term.good("%d made, %d changed", t.create, t.update)
+		a.term.Good("%d made, %d changed", t.create, t.update)
 	} else if t.newer == 0 && len(left) == 0 {
-		a.term.good("everything is as it should be")
+		a.term.Good("everything is as it should be")
 	}
 	if len(left) > 0 {
-		return hinted(outcome.Conflict("%s not as asked", counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
+		return hinted(outcome.Conflict("%s not as asked", term.Counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
 	}
 	return nil
 }
@@ -133,7 +134,7 @@ func setting(field, value string) string {
 // it.
 func (a *app) tellNotDone(list []unmet, keeps string) {
 	for _, n := range list {
-		a.term.warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
+		a.term.Warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
 		stream := map[jetstream.Kind]string{jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[n.Kind] + n.Name
 		switch n.Field {
 		case "max_bytes", "max_age":
@@ -141,7 +142,7 @@ func (a *app) tellNotDone(list []unmet, keeps string) {
 			if value == "no limit" {
 				value = "0s"
 			}
-			a.term.hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
+			a.term.Hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
 		}
 	}
 }
@@ -166,10 +167,10 @@ var errNobody = errors.New("nobody can be asked")
 
 // ask asks a yes-or-no question at a terminal.
 func (a *app) ask(question string) (bool, error) {
-	if f, ok := a.stdin.(*os.File); a.term.records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.term.words.tty {
+	if f, ok := a.stdin.(*os.File); a.term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.term.Words.TTY {
 		return false, errNobody
 	}
-	fmt.Fprintf(a.term.words, "%s [y/N] ", question)
+	fmt.Fprintf(a.term.Words, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if err != nil {
 		return false, nil // end of input counts as no

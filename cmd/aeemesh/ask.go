@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -59,7 +60,7 @@ instead. "-" reads the text from standard input.`,
 				ctx, cancel = context.WithTimeout(ctx, a.conn.timeout)
 				defer cancel()
 			}
-			a.term.progress("asking %s", args[0])
+			a.term.Progress("asking %s", args[0])
 			started := time.Now()
 			waiting, stopWondering := a.watchWait(ctx, s.node, args[0])
 			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
@@ -67,10 +68,10 @@ instead. "-" reads the text from standard input.`,
 			if err != nil {
 				return withMember(s.unanswered(ctx, args[0], err), "entity", args[0])
 			}
-			if a.term.json {
-				return a.term.object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
+			if a.term.JSON {
+				return a.term.Object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
 			}
-			a.term.line("%s", strings.TrimSuffix(answer, "\n"))
+			a.term.Line("%s", strings.TrimSuffix(answer, "\n"))
 			return nil
 		}),
 	})
@@ -105,7 +106,7 @@ func (s *session) ask(ctx context.Context, entity, text string, opts mesh.SendOp
 	if err != nil {
 		return "", err
 	}
-	if text, ok := textOf(reply.Payload); ok {
+	if text, ok := term.TextOf(reply.Payload); ok {
 		return text, nil
 	}
 	return string(reply.Payload), nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
@@ -81,12 +82,12 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 				return err
 			}
 			switch {
-			case a.term.json:
-				return a.term.object(permissionsJSON(p))
+			case a.term.JSON:
+				return a.term.Object(permissionsJSON(p))
 			case f.nsc:
-				a.term.line("%s", nscArguments(p))
+				a.term.Line("%s", nscArguments(p))
 			default:
-				a.term.line("%s%s", r.comment(f, p), serverConfigText(p))
+				a.term.Line("%s%s", r.comment(f, p), serverConfigText(p))
 			}
 			return nil
 		}),
@@ -159,10 +160,10 @@ func serverConfigText(p perms.Permissions) string {
 func nscArguments(p perms.Permissions) string {
 	var b strings.Builder
 	for _, s := range p.Publish {
-		fmt.Fprintf(&b, "--allow-pub %s ", shellWord(s))
+		fmt.Fprintf(&b, "--allow-pub %s ", plain.ShellWord(s))
 	}
 	for _, s := range p.Subscribe {
-		fmt.Fprintf(&b, "--allow-sub %s ", shellWord(s))
+		fmt.Fprintf(&b, "--allow-sub %s ", plain.ShellWord(s))
 	}
 	if p.AllowResponses != (perms.AllowResponses{}) {
 		fmt.Fprintf(&b, "--allow-pub-response=%d --response-ttl %s", p.AllowResponses.Max, p.AllowResponses.Expires)

@@ -53,7 +53,7 @@ func (a *app) permsFor(cmd *cobra.Command, args []string) (permsNamed, error) {
 			who := whoIs(ref, d, docs)
 			switch {
 			case who == "":
-				a.term.warn("%s names %q, who may be anybody: --calls says whom it needs to reach", d.name, ref)
+				a.term.Warn("%s names %q, who may be anybody: --calls says whom it needs to reach", d.name, ref)
 			case who != d.entity && !slices.Contains(out.calls, who):
 				out.calls = append(out.calls, who)
 			}

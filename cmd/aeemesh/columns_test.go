@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestColumnsOfAFollowedRunDoNotShift(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	view := newFollowView(newTerminal(&out, &words, func(string) string { return "" }))
+	view := newFollowView(term.New(&out, &words, func(string) string { return "" }))
 	moment := func(revision uint64, status aaif.RunStatus, name, what string) state.Moment {
 		return state.Moment{Revision: revision, At: time.Unix(0, 0), Status: status, Step: state.Step{Kind: state.StepReceipt, Name: name}, Events: []string{what}}
 	}

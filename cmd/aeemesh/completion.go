@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -31,7 +32,7 @@ contexts and your keys.`,
 		Args:      cobra.MatchAll(arguments("SHELL"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			root, out := cmd.Root(), a.term.data
+			root, out := cmd.Root(), a.term.Data
 			switch args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
@@ -68,7 +69,7 @@ func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
 		}
 		found, _ := node.Discover(ctx, "", completeWait)
 		for _, i := range found {
-			out = append(out, cobra.CompletionWithDesc(i.Entity, printable(i.Info.Description)))
+			out = append(out, cobra.CompletionWithDesc(i.Entity, term.Printable(i.Info.Description)))
 		}
 	})
 	slices.Sort(out)
@@ -93,7 +94,7 @@ func (a *app) completeServed(n int) cobra.CompletionFunc {
 			}
 			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
 			for _, b := range list {
-				out = append(out, cobra.CompletionWithDesc(b.Entity, counted(b.Pending()+b.Unacked(), "task", "tasks")))
+				out = append(out, cobra.CompletionWithDesc(b.Entity, term.Counted(b.Pending()+b.Unacked(), "task", "tasks")))
 			}
 		})
 		return out, cobra.ShellCompDirectiveNoFileComp
@@ -153,7 +154,7 @@ func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out
 				return
 			}
 			if n := strconv.FormatUint(l.Seq, 10); strings.HasPrefix(n, begun) && !slices.Contains(args, n) {
-				out = append(out, cobra.CompletionWithDesc(n, printable(l.Entity+": "+l.Code)))
+				out = append(out, cobra.CompletionWithDesc(n, term.Printable(l.Entity+": "+l.Code)))
 			}
 		}
 	})
@@ -190,7 +191,7 @@ func (a *app) completeByRun(cmd *cobra.Command, args []string, begun string, nam
 	slices.SortFunc(list, latestFirst)
 	var out []string
 	for _, l := range list[:min(most, len(list))] {
-		out = append(out, cobra.CompletionWithDesc(name(l), printable(l.Entity+" "+l.Status+" "+ago(l.At))))
+		out = append(out, cobra.CompletionWithDesc(name(l), term.Printable(l.Entity+" "+l.Status+" "+ago(l.At))))
 	}
 	return out, as
 }

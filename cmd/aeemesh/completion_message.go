@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -66,7 +67,7 @@ func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out 
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(list.Schemas)) {
-		out = append(out, cobra.CompletionWithDesc(printable(name), printable(strings.Join(membersOf(list.Schemas[name].Task), ", "))))
+		out = append(out, cobra.CompletionWithDesc(term.Printable(name), term.Printable(strings.Join(membersOf(list.Schemas[name].Task), ", "))))
 	}
 	return out, none
 }
@@ -170,7 +171,7 @@ func payloadFor(schema json.RawMessage) string {
 		out.Write(key)
 		out.WriteString(":" + cmp.Or(value, `""`))
 	}
-	return printable("{" + out.String() + "}")
+	return term.Printable("{" + out.String() + "}")
 }
 
 // scalar returns a schema's type as one word: of a list of types the first.

@@ -118,9 +118,9 @@ func (a *app) conditionEval(ctx context.Context, cmd *cobra.Command, lang aaif.L
 	if err != nil {
 		return err
 	}
-	if a.term.json {
-		return a.term.object(verdictOf(ok, nil))
+	if a.term.JSON {
+		return a.term.Object(verdictOf(ok, nil))
 	}
-	a.term.line("%t", ok)
+	a.term.Line("%t", ok)
 	return nil
 }

@@ -58,7 +58,7 @@ func (a *app) conditionBatch(ctx context.Context, file string) error {
 		defer f.Close()
 		in = f
 	}
-	r, w := bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(a.term.data, 64<<10)
+	r, w := bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(a.term.Data, 64<<10)
 	programs := make(conditionPrograms)
 	for n := 1; ; n++ {
 		line, err := readLine(r)
@@ -81,7 +81,7 @@ func (a *app) conditionBatch(ctx context.Context, file string) error {
 				return err
 			}
 		}
-		if a.term.broken() {
+		if a.term.Broken() {
 			return nil
 		}
 	}

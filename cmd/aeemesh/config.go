@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -27,13 +28,13 @@ func (a *app) configCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.term.json {
-					if err := a.term.object(map[string]any{"file": name, "ok": true, "settings": n}); err != nil {
+				if a.term.JSON {
+					if err := a.term.Object(map[string]any{"file": name, "ok": true, "settings": n}); err != nil {
 						return err
 					}
 					continue
 				}
-				a.term.good("%s: ok, %s", name, counted(n, "setting", "settings"))
+				a.term.Good("%s: ok, %s", name, term.Counted(n, "setting", "settings"))
 			}
 			return nil
 		}),
@@ -59,7 +60,7 @@ file, or the default. Secrets are not shown.`,
 		Args:    arguments(),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, _ []string) error {
 			w, _ := a.detachedWorker(cmd)
-			return a.term.object(config.Schema(settings(w), adapters.Sections()))
+			return a.term.Object(config.Schema(settings(w), adapters.Sections()))
 		}),
 	}
 	return a.holder(&cobra.Command{
@@ -85,7 +86,7 @@ func (a *app) detachedWorker(cmd *cobra.Command) (*cobra.Command, *workerFlags) 
 func (a *app) checkConfig(name string) (int, error) {
 	// An app of its own, so that the file's settings change nothing here.
 	env := func(string) string { return "" }
-	b := &app{env: env, term: newTerminal(io.Discard, io.Discard, env), byEnv: map[string]bool{}, byFile: map[string]string{}}
+	b := &app{env: env, term: term.New(io.Discard, io.Discard, env), byEnv: map[string]bool{}, byFile: map[string]string{}}
 	w, f := b.detachedWorker(b.root())
 	data, err := a.readFile(name, config.MaxFile+1)
 	if err != nil {
@@ -153,18 +154,18 @@ func (a *app) showConfig(cmd *cobra.Command, args []string) error {
 	for _, s := range settings(w) {
 		out = append(out, a.shown(w, s))
 	}
-	if a.term.json {
+	if a.term.JSON {
 		byName := make(map[string]any, len(out))
 		for _, s := range out {
 			byName[s.Name] = map[string]string{"value": s.Value, "source": s.Source}
 		}
-		return a.term.object(byName)
+		return a.term.Object(byName)
 	}
 	rows := make([][]string, len(out))
 	for i, s := range out {
 		rows[i] = []string{s.Name, s.Value, s.Source}
 	}
-	a.term.table([]string{"setting", "value", "from"}, rows)
+	a.term.Table([]string{"setting", "value", "from"}, rows)
 	return nil
 }
 

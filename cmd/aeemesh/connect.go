@@ -141,7 +141,7 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 		return nil, err
 	}
 	c.Options = append(c.Options, opts...)
-	a.term.progress("connecting to %s", redactedURL(c.URL))
+	a.term.Progress("connecting to %s", redactedURL(c.URL))
 	conn, err := natsconn.Connect(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {

@@ -34,7 +34,7 @@ func (a *app) applyContext(c *natsconn.Config) error {
 	if err != nil {
 		return err
 	}
-	a.term.progress("context %s", name)
+	a.term.Progress("context %s", name)
 	fill := func(to *string, from string) {
 		if *to == "" {
 			*to = from

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -25,7 +26,7 @@ import (
 // commandsForTest are all commands that can be run, hidden ones apart.
 func commandsForTest() []*cobra.Command {
 	env := func(string) string { return "" }
-	a := &app{env: env, term: newTerminal(&strings.Builder{}, &strings.Builder{}, env), byEnv: map[string]bool{}}
+	a := &app{env: env, term: term.New(&strings.Builder{}, &strings.Builder{}, env), byEnv: map[string]bool{}}
 	var out []*cobra.Command
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {

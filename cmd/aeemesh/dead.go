@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -87,18 +88,18 @@ func (a *app) deadListCommand() *cobra.Command {
 					if err != nil {
 						return laneError(err)
 					}
-					if a.term.json {
-						if err := a.term.object(viewDead(l, false)); err != nil {
+					if a.term.JSON {
+						if err := a.term.Object(viewDead(l, false)); err != nil {
 							return err
 						}
 						continue
 					}
 					rows = append(rows, []string{strconv.FormatUint(l.Seq, 10), l.Entity, l.TaskID, l.Code, l.Cause, strconv.Itoa(l.Attempts), ago(l.Died)})
 				}
-				if len(rows) == 0 && !a.term.json {
-					a.term.say("no dead letters")
+				if len(rows) == 0 && !a.term.JSON {
+					a.term.Say("no dead letters")
 				}
-				a.term.table([]string{"number", "agent", "task", "code", "cause", "attempts", "died"}, rows)
+				a.term.Table([]string{"number", "agent", "task", "code", "cause", "attempts", "died"}, rows)
 				return nil
 			})
 		}),
@@ -134,23 +135,23 @@ func (a *app) deadShowCommand() *cobra.Command {
 					return noLetter(err, seq)
 				}
 				v := viewDead(l, true)
-				if a.term.json {
-					return a.term.object(v)
+				if a.term.JSON {
+					return a.term.Object(v)
 				}
-				a.term.line("number    %d", v.Seq)
-				a.term.line("agent     %s", oneLine(v.Entity))
-				a.term.line("task      %s", oneLine(v.Task))
-				a.term.line("cause     %s: %s", oneLine(v.Code), oneLine(v.Cause))
-				a.term.line("attempts  %d", v.Attempts)
-				a.term.line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), oneLine(v.Subject))
-				a.term.line("died      %s", v.Died.Local().Format(time.DateTime))
+				a.term.Line("number    %d", v.Seq)
+				a.term.Line("agent     %s", term.OneLine(v.Entity))
+				a.term.Line("task      %s", term.OneLine(v.Task))
+				a.term.Line("cause     %s: %s", term.OneLine(v.Code), term.OneLine(v.Cause))
+				a.term.Line("attempts  %d", v.Attempts)
+				a.term.Line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), term.OneLine(v.Subject))
+				a.term.Line("died      %s", v.Died.Local().Format(time.DateTime))
 				for name, values := range v.Header {
 					for _, value := range values {
-						a.term.line("header    %s: %s", oneLine(name), oneLine(value))
+						a.term.Line("header    %s: %s", term.OneLine(name), term.OneLine(value))
 					}
 				}
-				a.term.line("")
-				a.term.line("%s", indented(l.Data))
+				a.term.Line("")
+				a.term.Line("%s", term.Indented(l.Data))
 				return nil
 			})
 		}),
@@ -182,13 +183,13 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 					if err != nil {
 						return noLetter(err, seq)
 					}
-					if a.term.json {
-						if err := a.term.object(map[string]any{"seq": seq, "done": name}); err != nil {
+					if a.term.JSON {
+						if err := a.term.Object(map[string]any{"seq": seq, "done": name}); err != nil {
 							return err
 						}
 						continue
 					}
-					a.term.good("dead letter %d: %s", seq, what)
+					a.term.Good("dead letter %d: %s", seq, what)
 				}
 				return nil
 			})

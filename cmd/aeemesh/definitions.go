@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -176,8 +177,8 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 }
 
 func (a *app) tellRegistration(r registration) error {
-	if a.term.json {
-		return a.term.object(r)
+	if a.term.JSON {
+		return a.term.Object(r)
 	}
 	what := r.Outcome
 	if r.DryRun && what != "unchanged" {
@@ -193,9 +194,9 @@ func (a *app) tellRegistration(r registration) error {
 	if r.Revision != 0 {
 		about += fmt.Sprintf(", revision %d", r.Revision)
 	}
-	a.term.line("%s %s (%s)", what, printable(r.Entity), printable(about))
+	a.term.Line("%s %s (%s)", what, term.Printable(r.Entity), term.Printable(about))
 	if r.Replaced != "" {
-		a.term.line("  instead of %s", printable(r.Replaced))
+		a.term.Line("  instead of %s", term.Printable(r.Replaced))
 	}
 	return nil
 }
@@ -241,7 +242,7 @@ func (r *registrar) free(rec *registry.Record) error {
 		i := slices.IndexFunc(rec.Aliases, func(a string) bool { return slices.Contains(other.Aliases, a) })
 		what = fmt.Sprintf("the alias %q", rec.Aliases[i])
 	}
-	return hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, printable(other.Key)),
+	return hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, term.Printable(other.Key)),
 		"--replace takes that one away; --as registers this one under another entity.")
 }
 
@@ -319,8 +320,8 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 			continue
 		}
 		bad++
-		if a.term.json {
-			if err := a.term.object(v); err != nil {
+		if a.term.JSON {
+			if err := a.term.Object(v); err != nil {
 				return nil, err
 			}
 			continue
@@ -334,7 +335,7 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 	if bad == 1 {
 		word = "document is"
 	}
-	a.term.say("%d %s refused; nothing is registered", bad, word)
+	a.term.Say("%d %s refused; nothing is registered", bad, word)
 	return nil, errQuiet
 }
 

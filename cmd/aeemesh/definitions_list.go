@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -91,14 +92,14 @@ func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) erro
 		if v.Problem == "" {
 			v.Workers = &n
 		}
-		if a.term.json {
-			if err := a.term.object(v); err != nil {
+		if a.term.JSON {
+			if err := a.term.Object(v); err != nil {
 				return err
 			}
 			continue
 		}
 		if v.Problem != "" {
-			a.term.warn("%s: %s", printable(v.Key), printable(v.Problem))
+			a.term.Warn("%s: %s", term.Printable(v.Key), term.Printable(v.Problem))
 			continue
 		}
 		id := v.AgentID
@@ -107,15 +108,15 @@ func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) erro
 		}
 		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), ago(v.At), v.By})
 	}
-	if a.term.json {
+	if a.term.JSON {
 		return nil
 	}
 	if len(rows) == 0 {
-		a.term.say("nothing is registered")
-		a.term.hint("\"aeemesh agents import FILE\" registers a definition.")
+		a.term.Say("nothing is registered")
+		a.term.Hint("\"aeemesh agents import FILE\" registers a definition.")
 		return nil
 	}
-	a.term.table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
+	a.term.Table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
 	return nil
 }
 
@@ -129,7 +130,7 @@ func keyOf(all []registry.Entry, name string) string {
 
 func notRegistered(err error, name string) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return hinted(fmt.Errorf("%s: %w", printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
+		return hinted(fmt.Errorf("%s: %w", term.Printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
 	}
 	return err
 }
@@ -178,7 +179,7 @@ registered; --format writes it anew. --revision takes an earlier version
 				if out != "-" {
 					return os.WriteFile(out, data, 0o644)
 				}
-				return a.term.bytes(data)
+				return a.term.Bytes(data)
 			})
 		}),
 	})
@@ -224,8 +225,8 @@ any more, the agent_id, or the entity where it had none.`,
 				var rows [][]string
 				for i := range kept {
 					v := viewDefinition(&kept[i])
-					if a.term.json {
-						if err := a.term.object(v); err != nil {
+					if a.term.JSON {
+						if err := a.term.Object(v); err != nil {
 							return err
 						}
 						continue
@@ -239,8 +240,8 @@ any more, the agent_id, or the entity where it had none.`,
 					}
 					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), ago(v.At), v.By})
 				}
-				if !a.term.json {
-					a.term.table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
+				if !a.term.JSON {
+					a.term.Table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
 				}
 				return nil
 			})
@@ -277,14 +278,14 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 					if err != nil {
 						return changedMeanwhile(err)
 					}
-					if a.term.json {
-						if err := a.term.object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
+					if a.term.JSON {
+						if err := a.term.Object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
 							return err
 						}
 						continue
 					}
-					a.term.good("%s is not registered any more", printable(cmp.Or(e.Record.Entity, e.Key)))
-					a.term.hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", printable(e.Key), e.Revision))
+					a.term.Good("%s is not registered any more", term.Printable(cmp.Or(e.Record.Entity, e.Key)))
+					a.term.Hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", term.Printable(e.Key), e.Revision))
 				}
 				return nil
 			})
@@ -306,7 +307,7 @@ func (a *app) completeDefinitions(cmd *cobra.Command, args []string, _ string) (
 		all, _ := jetstream.NewAgents(js, m).List(ctx)
 		for _, e := range all {
 			if e.Err == nil && !slices.Contains(args, e.Record.Entity) {
-				out = append(out, cobra.CompletionWithDesc(e.Record.Entity, printable(e.Record.Name+" "+e.Record.Version)))
+				out = append(out, cobra.CompletionWithDesc(e.Record.Entity, term.Printable(e.Record.Name+" "+e.Record.Version)))
 			}
 		}
 	})

@@ -122,7 +122,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	}
 	d.showCommands()
 	if d.keep {
-		d.app.term.heading("The server and the agents go on. Ctrl-C ends them.")
+		d.app.term.Heading("The server and the agents go on. Ctrl-C ends them.")
 		<-ctx.Done()
 	}
 	return nil
@@ -160,8 +160,8 @@ func (d *demo) startServer(ctx context.Context) error {
 	}
 	d.app.conn.url = d.srv.ClientURL()
 	d.app.sign.dir = filepath.Join(d.scratch, "keys")
-	d.app.term.heading("1. A NATS server, in this process")
-	d.app.term.say("   %s, with JetStream and the mesh's streams", d.srv.ClientURL())
+	d.app.term.Heading("1. A NATS server, in this process")
+	d.app.term.Say("   %s, with JetStream and the mesh's streams", d.srv.ClientURL())
 	return d.apply(ctx)
 }
 
@@ -220,9 +220,9 @@ func (d *demo) review(ctx context.Context, s *session) error {
 	t := d.app.term
 	task := envelope.New(envelope.TypeTask, s.node.Entity(), demoLead, agents.RunIntent(demoLead), json.RawMessage(`{"path":"."}`))
 	task.Requires = json.RawMessage(`{"timeout_ms":120000}`)
-	t.heading("3. A signed, durable task for %s", demoLead)
-	t.say("   intent %s, corr %s, payload %s", task.Intent, task.Corr, task.Payload)
-	t.heading("4. What happens, as the bus tells it")
+	t.Heading("3. A signed, durable task for %s", demoLead)
+	t.Say("   intent %s, corr %s, payload %s", task.Intent, task.Corr, task.Payload)
+	t.Heading("4. What happens, as the bus tells it")
 	watch, err := d.watch(ctx, s, task.Corr)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 	"github.com/aeemesh/aeemesh/intents"
@@ -68,7 +70,7 @@ func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, 
 
 func (w *demoWatch) show(ctx context.Context, s sighting) {
 	t := w.d.app.term
-	t.say("   %s", sightingText(t.words, s, false))
+	t.Say("   %s", sightingText(t.Words, s, false))
 	if s.env.From != demoVictim || s.env.Intent != intents.TaskStarted || w.d.killed != 0 {
 		return
 	}
@@ -136,19 +138,19 @@ func (d *demo) showReview(reply *envelope.Envelope) error {
 	if err := json.Unmarshal(reply.Payload, &review); err != nil {
 		return fmt.Errorf("the result is no review: %w", err)
 	}
-	t.heading("5. The result, signed by %s", reply.From)
-	if t.json {
-		return t.object(review.TeamReview)
+	t.Heading("5. The result, signed by %s", reply.From)
+	if t.JSON {
+		return t.Object(review.TeamReview)
 	}
 	var rows [][]string
 	for _, f := range review.Findings {
 		rows = append(rows, []string{fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column), string(f.Severity), f.Rule, f.Message})
 	}
-	t.table([]string{"where", "severity", "rule", "finding"}, rows)
-	t.say("   %s", printable(review.Summary))
+	t.Table([]string{"where", "severity", "rule", "finding"}, rows)
+	t.Say("   %s", term.Printable(review.Summary))
 	for _, alias := range []string{"security", "style", "logic"} {
 		if vote, ok := review.Said[alias]; ok {
-			t.say("   %-9s votes %s", alias, vote)
+			t.Say("   %-9s votes %s", alias, vote)
 		}
 	}
 	return nil
@@ -157,8 +159,8 @@ func (d *demo) showReview(reply *envelope.Envelope) error {
 // showRecovery shows the tree of tasks, and how often the killed one was begun.
 func (d *demo) showRecovery(ctx context.Context, s *session, corr, victim string) error {
 	t := d.app.term
-	if !t.json {
-		t.heading("6. Who did what: aeemesh tree %s", corr)
+	if !t.JSON {
+		t.Heading("6. Who did what: aeemesh tree %s", corr)
 		if err := d.app.tree(ctx, d.cmd, corr, &treeFlags{fold: tree.DefaultFold}); err != nil {
 			return err
 		}
@@ -170,14 +172,14 @@ func (d *demo) showRecovery(ctx context.Context, s *session, corr, victim string
 	if err != nil {
 		return err
 	}
-	t.heading("7. What the kill has cost: aeemesh runs show %.8s", cp.Doc.RunID)
-	t.say("   the run of %s had %d owners; process %d was the first", demoVictim, cp.Mesh.Epoch, d.killed)
+	t.Heading("7. What the kill has cost: aeemesh runs show %.8s", cp.Doc.RunID)
+	t.Say("   the run of %s had %d owners; process %d was the first", demoVictim, cp.Mesh.Epoch, d.killed)
 	for _, e := range cp.Mesh.Effects {
 		by := "by the second"
 		if e.Epoch == 1 {
 			by = "by the first, and its receipt was there"
 		}
-		t.say("   its call of %s was made %s, %s", e.Tool, times(e.Tries), by)
+		t.Say("   its call of %s was made %s, %s", e.Tool, times(e.Tries), by)
 	}
 	return nil
 }
@@ -195,8 +197,8 @@ func (d *demo) showCommands() {
 	if !d.keep {
 		server, at, before = "", "", []string{"aeemesh demo --keep --port 4222" + d.pathFlag()}
 	}
-	d.app.term.heading("8. Go on")
-	d.app.term.steps("   with the nats CLI, and with aeemesh; the team takes unsigned tasks too", append(before,
+	d.app.term.Heading("8. Go on")
+	d.app.term.Steps("   with the nats CLI, and with aeemesh; the team takes unsigned tasks too", append(before,
 		"nats "+server+"micro ls",
 		"nats "+server+"sub 'bus.>'",
 		"nats "+server+"req aee.ask."+demoLead+` '{"path":"."}' --timeout 1m`,
@@ -209,5 +211,5 @@ func (d *demo) pathFlag() string {
 	if d.path == "" {
 		return ""
 	}
-	return " --path " + shellWord(d.path)
+	return " --path " + plain.ShellWord(d.path)
 }

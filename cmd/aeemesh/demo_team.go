@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
@@ -34,7 +36,7 @@ type demoWorker struct {
 // gather starts the team's workers.
 func (d *demo) gather(ctx context.Context) error {
 	t := d.app.term
-	t.heading("2. A team of agents, each from its AAIF document and in a process of its own")
+	t.Heading("2. A team of agents, each from its AAIF document and in a process of its own")
 	dir := filepath.Join(d.scratch, "team")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -86,9 +88,9 @@ func (d *demo) gather(ctx context.Context) error {
 	for _, w := range d.team {
 		rows = append(rows, []string{w.entity, strconv.Itoa(w.cmd.Process.Pid), w.about})
 	}
-	words := &terminal{data: t.words, words: t.words}
-	words.table([]string{"agent", "process", "about"}, rows)
-	t.say("   %s", d.about())
+	words := &term.Terminal{Data: t.Words, Words: t.Words}
+	words.Table([]string{"agent", "process", "about"}, rows)
+	t.Say("   %s", d.about())
 	return nil
 }
 
@@ -112,7 +114,7 @@ func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	args := []string{"worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.sign.dir,
 		"--durable", "on", "--lease", "1s", "--drain", "1s", "--lost-call", "*=repeat"} // its tools only read
 	for _, name := range w.tools {
-		args = append(args, "--tool", name+"="+shellWord(self)+" demo tool "+shellWord(name)+" "+shellWord(d.root))
+		args = append(args, "--tool", name+"="+plain.ShellWord(self)+" demo tool "+plain.ShellWord(name)+" "+plain.ShellWord(d.root))
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(demoEnv(), "AEEMESH_LOG_LEVEL=error")
@@ -163,13 +165,13 @@ func (d *demo) kill(ctx context.Context, entity string) error {
 			return err
 		}
 		<-w.ended
-		d.app.term.say("   %s", d.app.term.words.paint(styleError, fmt.Sprintf("kill -9 %d: the only worker of %s is gone, in the middle of its task", d.killed, entity)))
+		d.app.term.Say("   %s", d.app.term.Words.Paint(term.StyleError, fmt.Sprintf("kill -9 %d: the only worker of %s is gone, in the middle of its task", d.killed, entity)))
 		next := &demoWorker{file: w.file, entity: w.entity, about: w.about, tools: w.tools}
 		if err := d.start(ctx, next); err != nil {
 			return err
 		}
 		d.team[i] = next
-		d.app.term.say("   another one is started, as a supervisor would: process %d", next.cmd.Process.Pid)
+		d.app.term.Say("   another one is started, as a supervisor would: process %d", next.cmd.Process.Pid)
 	}
 	return nil
 }

@@ -28,10 +28,10 @@ func (a *app) demoToolCommand() *cobra.Command {
 			}
 			result, err := review.Call(ctx, review.Tools(args[1], review.Checks{}), args[0], input)
 			if err != nil {
-				_ = a.term.object(map[string]string{"error": err.Error()}) // the worker tells the model
+				_ = a.term.Object(map[string]string{"error": err.Error()}) // the worker tells the model
 				return errQuiet
 			}
-			return a.term.object(json.RawMessage(result))
+			return a.term.Object(json.RawMessage(result))
 		}),
 	}
 }

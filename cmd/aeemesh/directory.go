@@ -179,11 +179,11 @@ func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agen
 			}
 			all := len(directory.References(h.doc.Definition()))
 			if answered := all - len(missing); len(missing) == 0 {
-				a.term.note("%s: %d of %d references are answered", agent.Entity, all, all)
+				a.term.Note("%s: %d of %d references are answered", agent.Entity, all, all)
 			} else if answered > 0 {
-				a.term.warn("%s: %d of %d references are answered", agent.Entity, answered, all)
+				a.term.Warn("%s: %d of %d references are answered", agent.Entity, answered, all)
 			}
-			a.term.notices(agent.Entity, missing)
+			a.term.Notices(agent.Entity, missing)
 		}
 	})
 	return told.Wait

@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -116,18 +117,18 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 }
 
 func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
-	c := check{Name: name, Outcome: outcome, Found: printable(fmt.Sprintf(format, args...)), Hint: hint}
+	c := check{Name: name, Outcome: outcome, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: hint}
 	d.failed, d.warned = d.failed || outcome == "fail", d.warned || outcome == "warn"
 	t := d.app.term
-	if t.json {
-		if err := t.object(c); err != nil {
-			t.warn("%s", errorText(err))
+	if t.JSON {
+		if err := t.Object(c); err != nil {
+			t.Warn("%s", errorText(err))
 		}
 		return
 	}
-	t.line("%s %-12s %s", t.mark(outcome), c.Name, c.Found)
+	t.Line("%s %-12s %s", t.Mark(outcome), c.Name, c.Found)
 	if c.Hint != "" {
-		t.line("     %-12s %s", "", t.data.paint(styleFaint, c.Hint))
+		t.Line("     %-12s %s", "", t.Data.Paint(term.StyleFaint, c.Hint))
 	}
 }
 
@@ -285,7 +286,7 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 	defer cancel()
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas, Done: func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-			d.app.term.say("%s", c)
+			d.app.term.Say("%s", c)
 		}
 	}})
 	if err != nil {
@@ -475,7 +476,7 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 	}
 	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
 		skew := at.Sub(asked.Add(took / 2))
-		if d.all || d.app.term.json || skew.Abs() > mesh.DefaultSkew/5 {
+		if d.all || d.app.term.JSON || skew.Abs() > mesh.DefaultSkew/5 {
 			d.skew("clock", entity, skew, took)
 		} else {
 			d.clocked, d.apart = append(d.clocked, entity), max(d.apart, skew.Abs())

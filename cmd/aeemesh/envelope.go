@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -97,7 +98,7 @@ func (a *app) printEnvelope(e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	a.term.raw(b)
+	a.term.Raw(b)
 	return nil
 }
 
@@ -194,8 +195,8 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 		} else {
 			bad++
 		}
-		if a.term.json {
-			return a.term.object(r)
+		if a.term.JSON {
+			return a.term.Object(r)
 		}
 		a.printReport(r)
 		return nil
@@ -206,7 +207,7 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 	case good+bad == 0:
 		return errors.New("there is no envelope in the input")
 	case good+bad > 1:
-		a.term.say("%d good, %d not", good, bad)
+		a.term.Say("%d good, %d not", good, bad)
 	}
 	if bad > 0 {
 		return errQuiet
@@ -219,23 +220,23 @@ func (a *app) printReport(r envelopeReport) {
 	if r.Line > 0 {
 		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
 	}
-	what := printable(fmt.Sprintf("%s %s from %s", r.Type, r.ID, r.From))
+	what := term.Printable(fmt.Sprintf("%s %s from %s", r.Type, r.ID, r.From))
 	if r.Valid {
 		if r.Signed != nil {
 			what += ", unsigned: from is only a claim"
 			if *r.Signed {
-				what = printable(fmt.Sprintf("%s %s, signed by %s for %s", r.Type, r.ID, r.KID, r.From))
+				what = term.Printable(fmt.Sprintf("%s %s, signed by %s for %s", r.Type, r.ID, r.KID, r.From))
 			}
 		}
-		a.term.line("%s %s: %s", a.term.mark("ok"), where, what)
+		a.term.Line("%s %s: %s", a.term.Mark("ok"), where, what)
 		return
 	}
-	a.term.line("%s %s: %s", a.term.mark("fail"), where, r.Code)
+	a.term.Line("%s %s: %s", a.term.Mark("fail"), where, r.Code)
 	if r.Error != "" {
-		a.term.line("     %s", printable(r.Error))
+		a.term.Line("     %s", term.Printable(r.Error))
 	}
 	for _, p := range r.Problems {
-		a.term.line("     rule %s: %s", p.Rule, printable(problemText(p)))
+		a.term.Line("     rule %s: %s", p.Rule, term.Printable(problemText(p)))
 	}
 }
 
@@ -344,7 +345,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 			if err := oneOf(cmd, "to", to, "json", "cbor"); err != nil {
 				return err
 			}
-			if to == "cbor" && !asHex && a.term.data.tty {
+			if to == "cbor" && !asHex && a.term.Data.TTY {
 				return usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
 			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
@@ -354,9 +355,9 @@ encoding. Nothing is lost either way; unknown members stay.`,
 						return err
 					}
 					if asHex {
-						a.term.line("%s", hex.EncodeToString(b))
+						a.term.Line("%s", hex.EncodeToString(b))
 					} else {
-						return a.term.bytes(b)
+						return a.term.Bytes(b)
 					}
 					return nil
 				}
@@ -365,7 +366,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 				}
 				b, err := e.AppendJSON(nil)
 				if err == nil {
-					a.term.line("%s", indented(b))
+					a.term.Line("%s", term.Indented(b))
 				}
 				return err
 			})
@@ -389,10 +390,10 @@ func (a *app) envelopeHashCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.term.json {
-					return a.term.object(map[string]string{"id": e.ID, "hash": h})
+				if a.term.JSON {
+					return a.term.Object(map[string]string{"id": e.ID, "hash": h})
 				}
-				a.term.line("%s", h)
+				a.term.Line("%s", h)
 				return nil
 			})
 		}),
@@ -418,7 +419,7 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.term.bytes(b) // no newline: the exact bytes
+				return a.term.Bytes(b) // no newline: the exact bytes
 			})
 		}),
 	}
@@ -433,7 +434,7 @@ func (a *app) envelopeSchemaCommand() *cobra.Command {
 		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
 		Args:    arguments(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			a.term.data.Write(envelope.Schema())
+			a.term.Data.Write(envelope.Schema())
 			return nil
 		}),
 	}

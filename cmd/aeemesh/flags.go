@@ -98,7 +98,7 @@ func (a *app) logger() (*slog.Logger, error) {
 
 // loggerAt returns the program's logger with another level.
 func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
-	if log := a.term.logger(a.levels.format, level); log != nil {
+	if log := a.term.Logger(a.levels.format, level); log != nil {
 		return log, nil
 	}
 	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)

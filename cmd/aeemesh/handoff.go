@@ -17,6 +17,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -117,7 +118,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	}
 	defer s.close()
 	if len(s.verifier.Ring.List()) == 0 && !a.sign.shared {
-		a.term.warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
+		a.term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
 	r, err := a.receiver(cmd, s, known)
 	if err != nil {
@@ -159,16 +160,16 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ErrorLog:          log.New(logWriter{a.log}, "", 0),
 	}
-	a.term.logs.Store(logServing)
+	a.term.Logs.Store(term.LogServing)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	at := "https://" + listener.Addr().String()
-	if a.term.json {
-		if err := a.term.object(map[string]string{"platform": a.platform, "url": at}); err != nil {
+	if a.term.JSON {
+		if err := a.term.Object(map[string]string{"platform": a.platform, "url": at}); err != nil {
 			return err
 		}
 	} else {
-		a.term.good("receiving runs for %s on %s", a.platform, at)
+		a.term.Good("receiving runs for %s on %s", a.platform, at)
 	}
 	collect := time.NewTicker(30 * time.Second)
 	defer collect.Stop()
@@ -183,7 +184,7 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 				a.log.Info("handoffs left behind", "refused", refused, "started", started)
 			}
 		case <-ctx.Done():
-			a.term.say("stopping: streams that have begun may end")
+			a.term.Say("stopping: streams that have begun may end")
 			ending, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
 			cancel() // another receiver takes up the pending replies
@@ -201,7 +202,7 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 type logWriter struct{ log *slog.Logger }
 
 func (w logWriter) Write(b []byte) (int, error) {
-	w.log.Info("https", "message", oneLine(string(b)))
+	w.log.Info("https", "message", term.OneLine(string(b)))
 	return len(b), nil
 }
 
@@ -258,17 +259,17 @@ func (a *app) listHandoffs(ctx context.Context, cmd *cobra.Command) error {
 		return laneError(err)
 	}
 	slices.SortFunc(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
-	if a.term.json {
-		return objects(a.term, all)
+	if a.term.JSON {
+		return term.Objects(a.term, all)
 	}
 	if len(all) == 0 {
-		a.term.say("no run was handed over to here")
+		a.term.Say("no run was handed over to here")
 		return nil
 	}
 	var rows [][]string
 	for _, h := range all {
 		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), ago(h.Since), h.Reason})
 	}
-	a.term.table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
+	a.term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
 	return nil
 }

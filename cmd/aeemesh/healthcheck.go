@@ -52,10 +52,10 @@ the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machin
 			defer cancel()
 			err := health.Probe(ctx, to)
 			switch {
-			case err == nil && a.term.json:
-				return a.term.object(map[string]any{"url": to, "ok": true})
+			case err == nil && a.term.JSON:
+				return a.term.Object(map[string]any{"url": to, "ok": true})
 			case err == nil:
-				a.term.progress("%s is well", to)
+				a.term.Progress("%s is well", to)
 				return nil
 			case errors.Is(ctx.Err(), context.DeadlineExceeded):
 				return outcome.Stopped(ctx.Err(), "%s does not answer within %v", to, wait)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 // help prints a command's --help. Asked for, it is data; as part of an error
@@ -25,7 +27,7 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 	if more := cmd.Annotations[annotMore]; all && more != "" {
 		b.WriteString("\n" + strings.TrimSpace(more) + "\n")
 	}
-	heading := func(s string) { b.WriteString("\n" + string(a.term.data.paint(styleStrong, s)) + "\n") }
+	heading := func(s string) { b.WriteString("\n" + string(a.term.Data.Paint(term.StyleStrong, s)) + "\n") }
 
 	heading("Usage:")
 	use := cmd.UseLine()
@@ -44,7 +46,7 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" tells more about a command.\n", cmd.CommandPath())
 	}
-	fmt.Fprint(a.term.data, b.String())
+	fmt.Fprint(a.term.Data, b.String())
 }
 
 func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(string)) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -54,7 +56,7 @@ func TestHelpIsGolden(t *testing.T) {
 // fits a terminal.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(string) string { return "" }, term: newTerminal(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	a := &app{env: func(string) string { return "" }, term: term.New(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Hidden || c.Name() == "help" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -121,9 +122,9 @@ func acceptanceHint(r *agents.Refusal) string {
 	for _, p := range r.Unkept {
 		if flag := r.Permits[p]; flag != "" {
 			name, value, _ := strings.Cut(flag, " ")
-			permits = append(permits, name+" "+shellWord(value))
+			permits = append(permits, name+" "+plain.ShellWord(value))
 		} else {
-			accepts = append(accepts, "--accept-unhonoured "+shellWord(aaif.FieldPath(p)))
+			accepts = append(accepts, "--accept-unhonoured "+plain.ShellWord(aaif.FieldPath(p)))
 		}
 	}
 	flags := func(list []string) string {
@@ -137,12 +138,4 @@ func acceptanceHint(r *agents.Refusal) string {
 		hints = append(hints, "Change the document, or accept on your own account that it is not done: worker "+flags(accepts))
 	}
 	return strings.Join(hints, ". ")
-}
-
-// shellWord quotes a word that a shell would split or expand.
-func shellWord(s string) string {
-	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`*>?;&|<(){}[]!#~") {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

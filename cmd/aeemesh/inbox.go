@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -108,10 +109,10 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
 				return nil
 			}
-			if a.term.json {
-				return a.term.object(viewAsk(ask))
+			if a.term.JSON {
+				return a.term.Object(viewAsk(ask))
 			}
-			a.term.line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, oneLine(ask.Task.From), oneLine(ask.Task.To), about(ask), untilWords(ask))
+			a.term.Line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, term.OneLine(ask.Task.From), term.OneLine(ask.Task.To), about(ask), untilWords(ask))
 			return nil
 		})
 		if ctx.Err() != nil {
@@ -152,7 +153,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 
 func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+		return hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", term.Printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
 	return laneError(err)
 }
@@ -223,27 +224,27 @@ func (a *app) printAsks(asks []*mesh.Ask, wanted []mesh.AskState, person string,
 		if k.State == mesh.AskOpen {
 			waiting++
 		}
-		if a.term.json {
-			if err := a.term.object(viewAsk(k)); err != nil {
+		if a.term.JSON {
+			if err := a.term.Object(viewAsk(k)); err != nil {
 				return err
 			}
 			continue
 		}
-		rows = append(rows, []string{k.Task.ID, string(k.State), oneLine(k.Task.From), oneLine(k.Task.To), about(k), ago(k.Stored), left(k)})
+		rows = append(rows, []string{k.Task.ID, string(k.State), term.OneLine(k.Task.From), term.OneLine(k.Task.To), about(k), ago(k.Stored), left(k)})
 	}
-	if a.term.json {
+	if a.term.JSON {
 		return nil
 	}
 	if len(rows) == 0 {
-		a.term.say("nothing is asked of %s", cmp.Or(person, "anybody"))
+		a.term.Say("nothing is asked of %s", cmp.Or(person, "anybody"))
 		return nil
 	}
-	a.term.table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
+	a.term.Table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
 	if more > 0 {
-		a.term.say("%d more: --limit 0 shows all", more)
+		a.term.Say("%d more: --limit 0 shows all", more)
 	}
 	if waiting > 0 {
-		a.term.hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
+		a.term.Hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
 	}
 	return nil
 }
@@ -257,14 +258,14 @@ func btoi(b bool) int {
 
 // about describes in a few words what a task is about.
 func about(k *mesh.Ask) string {
-	text, ok := textOf(k.Task.Payload)
+	text, ok := term.TextOf(k.Task.Payload)
 	if !ok {
 		var members map[string]json.RawMessage
 		if json.Unmarshal(k.Task.Payload, &members) != nil || json.Unmarshal(members["text"], &text) != nil {
 			text = string(k.Task.Payload)
 		}
 	}
-	if text = strings.Join(strings.Fields(oneLine(text)), " "); len([]rune(text)) > 60 {
+	if text = strings.Join(strings.Fields(term.OneLine(text)), " "); len([]rune(text)) > 60 {
 		text = string([]rune(text)[:59]) + "…"
 	}
 	return text
@@ -291,45 +292,45 @@ func untilWords(k *mesh.Ask) string {
 }
 
 func (a *app) showAsk(k *mesh.Ask, by voucher) error {
-	if a.term.json {
-		return a.term.object(viewAsk(k))
+	if a.term.JSON {
+		return a.term.Object(viewAsk(k))
 	}
 	t, e := a.term, k.Task
-	t.line("task      %s", oneLine(e.ID))
-	t.line("state     %s%s", k.State, untilWords(k))
-	t.line("for       %s", oneLine(e.To))
-	t.line("from      %s, %s", oneLine(e.From), cmp.Or(by.words(), "not signed"))
-	t.line("intent    %s", oneLine(e.Intent))
-	t.line("corr      %s", oneLine(e.Corr))
+	t.Line("task      %s", term.OneLine(e.ID))
+	t.Line("state     %s%s", k.State, untilWords(k))
+	t.Line("for       %s", term.OneLine(e.To))
+	t.Line("from      %s, %s", term.OneLine(e.From), cmp.Or(by.words(), "not signed"))
+	t.Line("intent    %s", term.OneLine(e.Intent))
+	t.Line("corr      %s", term.OneLine(e.Corr))
 	if e.ReplyTo != "" {
-		t.line("part of   task %s", oneLine(e.ReplyTo))
+		t.Line("part of   task %s", term.OneLine(e.ReplyTo))
 	}
-	t.line("asked     %s", k.Stored.Local().Format(time.DateTime))
+	t.Line("asked     %s", k.Stored.Local().Format(time.DateTime))
 	if !k.Until.IsZero() {
-		t.line("answer by %s", k.Until.Local().Format(time.DateTime))
+		t.Line("answer by %s", k.Until.Local().Format(time.DateTime))
 	}
 	if k.EscalateTo != "" {
-		t.line("then      it goes to %s", oneLine(k.EscalateTo))
+		t.Line("then      it goes to %s", term.OneLine(k.EscalateTo))
 	}
 	if k.Reason != "" {
-		t.line("withdrawn %s", oneLine(k.Reason))
+		t.Line("withdrawn %s", term.OneLine(k.Reason))
 	}
-	t.line("")
-	t.line("%s", indented(e.Payload))
+	t.Line("")
+	t.Line("%s", term.Indented(e.Payload))
 	if k.Schema != nil {
-		t.line("\nThe answer must fit:\n%s", indented(k.Schema))
+		t.Line("\nThe answer must fit:\n%s", term.Indented(k.Schema))
 	}
 	if k.Answer != nil {
-		t.line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), indented(k.Answer.Payload))
+		t.Line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), term.Indented(k.Answer.Payload))
 	}
 	if k.Misfit != nil {
-		t.line("\nDid not fit, and does not count:\n%s", indented(k.Misfit.Payload))
+		t.Line("\nDid not fit, and does not count:\n%s", term.Indented(k.Misfit.Payload))
 	}
 	if k.Late != nil {
-		t.line("\nCame too late:\n%s", indented(k.Late.Payload))
+		t.Line("\nCame too late:\n%s", term.Indented(k.Late.Payload))
 	}
 	if k.State == mesh.AskOpen {
-		t.steps("To answer:", fmt.Sprintf("aeemesh answer %s \"…\"", e.ID), fmt.Sprintf("aeemesh answer %s --decline \"why not\"", e.ID))
+		t.Steps("To answer:", fmt.Sprintf("aeemesh answer %s \"…\"", e.ID), fmt.Sprintf("aeemesh answer %s --decline \"why not\"", e.ID))
 	}
 	return nil
 }
@@ -358,7 +359,7 @@ func (a *app) completeAsks(people bool) cobra.CompletionFunc {
 			asks, _ := node.Asks(ctx, "")
 			for _, k := range asks {
 				if k.State == mesh.AskOpen && strings.HasPrefix(k.Task.ID, begun) {
-					out = append(out, cobra.CompletionWithDesc(k.Task.ID, printable(k.Task.To+": "+about(k))))
+					out = append(out, cobra.CompletionWithDesc(k.Task.ID, term.Printable(k.Task.To+": "+about(k))))
 				}
 				if people && strings.HasPrefix(k.Task.To, begun) {
 					who = append(who, k.Task.To)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -69,11 +70,11 @@ func (s *session) tidy(ctx context.Context) error {
 	if err != nil {
 		return laneError(err)
 	}
-	if a.term.json {
-		return a.term.object(done)
+	if a.term.JSON {
+		return a.term.Object(done)
 	}
-	a.term.good("took away %s and %s, put back %s; the stores were %.0f%% full", counted(done.Runs, "run that had ended", "runs that had ended"),
-		counted(done.Objects, "document of no run", "documents of no run"), counted(done.Restored, "record", "records"), 100*done.Used)
+	a.term.Good("took away %s and %s, put back %s; the stores were %.0f%% full", term.Counted(done.Runs, "run that had ended", "runs that had ended"),
+		term.Counted(done.Objects, "document of no run", "documents of no run"), term.Counted(done.Restored, "record", "records"), 100*done.Used)
 	return nil
 }
 

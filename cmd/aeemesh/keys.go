@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -91,7 +92,7 @@ also sign with it. Copy its two files over a safe way.`,
 					return errors.Join(err, undo())
 				}
 			}
-			a.term.good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
+			a.term.Good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
 			a.tellSigning(key.KID, filepath.Join(dir, key.KID+".json"), shared)
 			return a.printRecord(record)
 		}),
@@ -178,14 +179,14 @@ func moment(s string, now time.Time) (time.Time, error) {
 }
 
 func (a *app) printRecord(r sign.Record) error {
-	if a.term.json {
-		return a.term.object(r)
+	if a.term.JSON {
+		return a.term.Object(r)
 	}
 	text, err := r.Marshal()
 	if err != nil {
 		return err
 	}
-	return a.term.bytes(text)
+	return a.term.Bytes(text)
 }
 
 // share writes a record to the mesh's bucket. It does not undo a revocation
@@ -227,9 +228,9 @@ func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) erro
 		return fmt.Errorf("share key %q: %w", r.KID, err)
 	}
 	if r.Revoked {
-		a.term.good("key %s is revoked in the mesh's bucket", r.KID)
+		a.term.Good("key %s is revoked in the mesh's bucket", r.KID)
 	} else {
-		a.term.good("key %s is in the mesh's bucket; workers with --shared-keys trust it", r.KID)
+		a.term.Good("key %s is in the mesh's bucket; workers with --shared-keys trust it", r.KID)
 	}
 	return nil
 }
@@ -262,12 +263,12 @@ func (a *app) keysListCommand() *cobra.Command {
 				}
 				lines = append(lines, more...)
 			}
-			if a.term.json {
-				return objects(a.term, lines)
+			if a.term.JSON {
+				return term.Objects(a.term, lines)
 			}
 			if len(lines) == 0 {
-				a.term.say("there are no keys in %s", a.dirToWrite())
-				a.term.hint("\"aeemesh keys new KID\" makes one.")
+				a.term.Say("there are no keys in %s", a.dirToWrite())
+				a.term.Hint("\"aeemesh keys new KID\" makes one.")
 				return nil
 			}
 			var rows [][]string
@@ -281,7 +282,7 @@ func (a *app) keysListCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{l.KID, string(l.Alg), strings.Join(l.From, " "), l.State, until, own, l.Source, l.Comment})
 			}
-			a.term.table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
+			a.term.Table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
 			return nil
 		}),
 	}
@@ -330,7 +331,7 @@ func (a *app) bucketKeys(ctx context.Context, cmd *cobra.Command) ([]keyLine, er
 	for _, have := range list {
 		r, err := readShared(have)
 		if err != nil {
-			a.term.warn("shared key %s: %s", printable(have.ID), errorText(err))
+			a.term.Warn("shared key %s: %s", term.Printable(have.ID), errorText(err))
 			continue
 		}
 		out = append(out, keyLine{r, stateOf(r, time.Now()), false, sign.Shared.String()})
@@ -414,14 +415,14 @@ that the record names. Look at those first. A revocation is never undone.`,
 			if err := sign.Trust(a.dirToWrite(), r); err != nil {
 				return err
 			}
-			a.term.good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
+			a.term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
 			if shared {
 				if err := a.share(ctx, cmd, r); err != nil {
 					return err
 				}
 			}
-			if a.term.json {
-				return a.term.object(r)
+			if a.term.JSON {
+				return a.term.Object(r)
 			}
 			return nil
 		}),
@@ -457,15 +458,15 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 			case err != nil:
 				return err
 			default:
-				a.term.good("key %s is revoked in %s", r.KID, a.dirToWrite())
+				a.term.Good("key %s is revoked in %s", r.KID, a.dirToWrite())
 			}
 			if shared {
 				if err := a.share(ctx, cmd, r); err != nil {
 					return err
 				}
 			}
-			if a.term.json {
-				return a.term.object(r)
+			if a.term.JSON {
+				return a.term.Object(r)
 			}
 			return nil
 		}),

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 var extras = flag.String("extras", "", "write the manual pages and the completions of a release into this folder")
@@ -48,7 +50,7 @@ func TestCompletionScripts(t *testing.T) {
 // Markdown, where <words> in angle brackets vanish and columns run together.
 func TestManPages(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(string) string { return "" }, term: newTerminal(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	a := &app{env: func(string) string { return "" }, term: term.New(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
 	dir := extrasDir(t, "man")
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {

@@ -42,7 +42,7 @@ which no state is kept.`,
 			if err != nil {
 				return fmt.Errorf("encode the manifest: %w", err)
 			}
-			return a.term.object(json.RawMessage(raw))
+			return a.term.Object(json.RawMessage(raw))
 		}),
 	})
 	f.add(c.Flags())

@@ -108,7 +108,7 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 		}
 		near := aaif.Nearest(name, requireKeys)
 		if near == "" { // a part of a name is a misspelling, too: timeout for timeout_ms
-			a.term.warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
+			a.term.Warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
 			continue
 		}
 		return nil, &usageError{err: fmt.Errorf("--requires: %q is not a known key", name), cmd: cmd, hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}

@@ -108,7 +108,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	if state.Terminal(h.Status) {
 		return hinted(outcome.Conflict("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
 	}
-	a.term.progress("asking the workers of %s", h.Entity)
+	a.term.Progress("asking the workers of %s", h.Entity)
 	got, err := s.node.Command(ctx, h.Entity, intents.MigrateTask{
 		Target: intents.Target{Run: h.Run}, To: f.to, WaitMS: f.tools.Milliseconds(), Abort: f.abort, Reason: f.reason,
 	})
@@ -119,10 +119,10 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	case !got.Migrating:
 		return outcome.Conflict("run %s: %s", shortRun(h.Run), got.Status)
 	case f.abort:
-		if a.term.json {
-			return a.term.object(got)
+		if a.term.JSON {
+			return a.term.Object(got)
 		}
-		a.term.good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
+		a.term.Good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
 		return nil
 	}
 	return a.watchMove(ctx, s, runs, rec.ID, f.to)
@@ -139,7 +139,7 @@ func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id stat
 	err = m.follow(ctx)
 	switch {
 	case errors.Is(err, errStandsStill):
-		a.term.good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
+		a.term.Good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))

@@ -137,12 +137,12 @@ var phaseWords = map[state.Phase]string{
 
 func (m *movement) tell(rec state.Record, g *state.Migration) {
 	t := m.app.term
-	if t.json {
+	if t.JSON {
 		// If the terminal is gone, the command ends anyway.
-		_ = t.object(phaseLine{Run: m.id.Run, Phase: g.Phase, At: rec.Time, To: g.Target, Detail: g.Detail})
+		_ = t.Object(phaseLine{Run: m.id.Run, Phase: g.Phase, At: rec.Time, To: g.Target, Detail: g.Detail})
 		return
 	}
-	t.say("%s  %s", rec.Time.Local().Format("15:04:05.000"), phaseWords[g.Phase])
+	t.Say("%s  %s", rec.Time.Local().Format("15:04:05.000"), phaseWords[g.Phase])
 }
 
 // pauseLine is the last line of the output of "migrate --json".
@@ -164,17 +164,17 @@ func (m *movement) tellPause(ctx context.Context) error {
 	}
 	until, err := m.firstAtTarget(ctx, captured)
 	if err != nil {
-		if !t.json {
-			t.good("run %s is with %s; it has done no step there yet", shortRun(m.id.Run), m.target)
+		if !t.JSON {
+			t.Good("run %s is with %s; it has done no step there yet", shortRun(m.id.Run), m.target)
 			return nil
 		}
-		return t.object(phaseLine{Run: m.id.Run, Phase: m.last, To: m.target})
+		return t.Object(phaseLine{Run: m.id.Run, Phase: m.last, To: m.target})
 	}
 	pause := until.Sub(from)
-	if t.json {
-		return t.object(pauseLine{Run: m.id.Run, To: m.target, PauseMS: float64(pause.Microseconds()) / 1000, From: from, Until: until})
+	if t.JSON {
+		return t.Object(pauseLine{Run: m.id.Run, To: m.target, PauseMS: float64(pause.Microseconds()) / 1000, From: from, Until: until})
 	}
-	t.good("run %s is with %s; it stood still for %v", shortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
+	t.Good("run %s is with %s; it stood still for %v", shortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
 	return nil
 }
 

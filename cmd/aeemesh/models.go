@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/route"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 func (a *app) modelsCommand() *cobra.Command {
@@ -64,15 +65,15 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 			if len(lines) == 0 && len(args) > 0 {
 				return hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
-			if a.term.json {
-				return objects(a.term, lines)
+			if a.term.JSON {
+				return term.Objects(a.term, lines)
 			}
 			var rows [][]string
 			for _, l := range lines {
 				rows = append(rows, append([]string{l.Provider, l.Model}, factCells(l.Facts)...))
 			}
-			a.term.table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
-			a.term.say("as of %s; USD for a thousand tokens", cat.Date)
+			a.term.Table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
+			a.term.Say("as of %s; USD for a thousand tokens", cat.Date)
 			return nil
 		}),
 	}
@@ -105,14 +106,14 @@ is what stands before the first slash.`,
 			if !ok {
 				return hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
 			}
-			if a.term.json {
-				return a.term.object(struct {
+			if a.term.JSON {
+				return a.term.Object(struct {
 					modelLine
 					Entry string `json:"entry"`
 					Date  string `json:"date"`
 				}{modelLine{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
 			}
-			a.term.heading("%s", args[0])
+			a.term.Heading("%s", args[0])
 			a.printFacts(e, cat.Date)
 			return nil
 		}),
@@ -125,7 +126,7 @@ func (a *app) printFacts(e route.Entry, date string) {
 	f := e.Facts
 	line := func(name, value string) {
 		if value != "" {
-			a.term.line("  %-16s %s", name, value)
+			a.term.Line("  %-16s %s", name, value)
 		}
 	}
 	line("entry", e.Provider+"/"+e.Model+", as of "+date)
@@ -294,8 +295,8 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 			usable++
 			l.Order, order = usable, strconv.Itoa(usable)
 		}
-		if a.term.json {
-			if err := a.term.object(l); err != nil {
+		if a.term.JSON {
+			if err := a.term.Object(l); err != nil {
 				return err
 			}
 			continue
@@ -310,15 +311,15 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 		cells := factCells(p.Facts)
 		rows = append(rows, []string{order, p.Name(), cells[0], cells[2], cells[3], key, p.Why})
 	}
-	if !a.term.json {
-		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
+	if !a.term.JSON {
+		a.term.Table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
 	for i := range notices { // problems that stop the route are printed below
 		if notices[i].Severity == aaif.SeverityError {
 			notices[i].Severity = aaif.SeverityWarning
 		}
 	}
-	a.term.notices(name, notices)
+	a.term.Notices(name, notices)
 	if usable == 0 {
 		return fmt.Errorf("%s: no route to a model can be used here", name)
 	}

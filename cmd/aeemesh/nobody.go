@@ -68,7 +68,7 @@ func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ 
 					return
 				}
 			case had == nil && len(found) == 0:
-				a.term.warn("no worker announces itself as %s now: the one that took the task is gone, or it is a program that does not announce itself; still waiting", entity)
+				a.term.Warn("no worker announces itself as %s now: the one that took the task is gone, or it is a program that does not announce itself; still waiting", entity)
 				next = time.Now().Add(24 * time.Hour) // the warning is printed once
 			case had == nil:
 				had = found

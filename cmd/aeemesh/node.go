@@ -103,7 +103,7 @@ func (s *session) close() {
 	if s.conn != nil {
 		if !s.conn.IsClosed() {
 			if err := s.conn.FlushTimeout(2 * time.Second); err != nil && s.conn.IsConnected() && !errors.Is(err, nats.ErrConnectionClosed) {
-				s.app.term.warn("what was sent last may be lost: %s", errorText(err))
+				s.app.term.Warn("what was sent last may be lost: %s", errorText(err))
 			}
 		}
 		s.conn.Close()

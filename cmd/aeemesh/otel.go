@@ -75,10 +75,10 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	}
 	out.protocol, out.own = a.env("OTEL_EXPORTER_OTLP_PROTOCOL"), make(map[string]*collector)
 	res := out.resource
-	if err := out.startTraces(ctx, traces, a.term.words, res); err != nil {
+	if err := out.startTraces(ctx, traces, a.term.Words, res); err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
-	if err := out.startMetrics(ctx, metrics, a.term.words, res, readers); err != nil {
+	if err := out.startMetrics(ctx, metrics, a.term.Words, res, readers); err != nil {
 		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.stop())
 	}
 	return out, nil

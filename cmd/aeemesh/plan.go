@@ -61,9 +61,9 @@ where "apply" would make or change something, or could not mend it.`,
 func (a *app) tellTally(t tally, left int) {
 	switch {
 	case t.conflict > 0:
-		a.term.warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
+		a.term.Warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
 	case t.todo() == 0 && t.newer == 0 && left == 0:
-		a.term.good("everything is as it should be")
+		a.term.Good("everything is as it should be")
 	}
 	if t.todo() == 0 {
 		return
@@ -72,5 +72,5 @@ func (a *app) tellTally(t tally, left int) {
 	if t.reserves > 0 {
 		room = ", and set aside " + bytesText(uint64(t.reserves)) + " of storage on each replica"
 	}
-	a.term.say("\"aeemesh apply\" would make %d and change %d%s", t.create, t.update, room)
+	a.term.Say("\"aeemesh apply\" would make %d and change %d%s", t.create, t.update, room)
 }

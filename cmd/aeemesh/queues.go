@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -96,9 +97,9 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	case len(paused) > 0:
 		v.Problem = "somebody has paused the consumers of priority " + strings.Join(paused, ", ")
 	case t.workers == 0 && tasks > 0:
-		v.Problem = counted(tasks, "task", "tasks") + " and " + t.lacking()
+		v.Problem = term.Counted(tasks, "task", "tasks") + " and " + t.lacking()
 	case t.durable == 0 && tasks > 0:
-		v.Problem = counted(tasks, "task waits", "tasks wait") + " and " + t.lacking()
+		v.Problem = term.Counted(tasks, "task waits", "tasks wait") + " and " + t.lacking()
 	}
 	return v
 }
@@ -116,10 +117,10 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil: // a server that restarts is available again soon
-			s.app.term.warn("%s; trying again", errorText(err))
+			s.app.term.Warn("%s; trying again", errorText(err))
 		default:
-			if every > 0 && !s.app.term.json {
-				s.app.term.heading("%s", time.Now().Format(time.TimeOnly))
+			if every > 0 && !s.app.term.JSON {
+				s.app.term.Heading("%s", time.Now().Format(time.TimeOnly))
 			}
 			if err := s.app.printQueues(views); err != nil || every == 0 {
 				return err
@@ -157,11 +158,11 @@ func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity s
 }
 
 func (a *app) printQueues(views []queueView) error {
-	if a.term.json {
-		return objects(a.term, views)
+	if a.term.JSON {
+		return term.Objects(a.term, views)
 	}
 	if len(views) == 0 {
-		a.term.say("no agent has or had durable tasks")
+		a.term.Say("no agent has or had durable tasks")
 		return nil
 	}
 	var rows [][]string
@@ -178,16 +179,16 @@ func (a *app) printQueues(views []queueView) error {
 			rows = append(rows, r)
 		}
 	}
-	a.term.table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
+	a.term.Table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
 	for _, v := range views {
 		if v.Problem != "" {
-			a.term.warn("%s: %s", v.Entity, v.Problem)
+			a.term.Warn("%s: %s", v.Entity, v.Problem)
 		}
 	}
 	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
-		a.term.hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
+		a.term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
 	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
-		a.term.hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
+		a.term.Hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
 }

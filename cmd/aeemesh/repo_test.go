@@ -112,7 +112,8 @@ var floors = []struct {
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*", "examples/*/*"}},
 	{"proof", []string{"jetstream/soak"}},
-	{"parts", []string{"cmd/aeemesh/internal/*"}},
+	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify"}},
+	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
 	{"command", []string{"cmd/*"}},
 }
 
@@ -289,8 +290,8 @@ var heavy = []struct {
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},
 	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},
-	{"github.com/spf13", []string{"cmd/*"}, nil},
-	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
+	{"github.com/spf13", []string{"cmd/*", "cmd/aeemesh/internal/*"}, nil},
+	{"github.com/jedib0t/go-pretty", []string{"cmd/*", "cmd/aeemesh/internal/term"}, nil},
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp", "examples/code-reviewer"}, []string{"agents/adapters", "cmd/*"}},
 	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, []string{"agents/adapters"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -70,7 +71,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	} else if entity, err = s.findReplies(ctx, id); err != nil {
 		return err
 	}
-	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.term, out: a.term.data}
+	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.term, out: a.term.Data}
 	if follow {
 		opts.OnStream = view.show
 	}
@@ -83,10 +84,10 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	view.end()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
 		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", printable(id), entity, why), "%s", hint)
+			return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
 		}
-		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", printable(id), entity),
-			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", printable(id), entity, entity)
+		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", term.Printable(id), entity),
+			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", term.Printable(id), entity, entity)
 	}
 	return s.printResult(ctx, id, entity, reply, &view, err)
 }
@@ -103,12 +104,12 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", printable(id)),
-			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", printable(id))
+		return "", hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", term.Printable(id)),
+			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", term.Printable(id))
 	case 1:
 		return found[0], nil
 	}
-	return "", hinted(fmt.Errorf("%d entities have a task %s", len(found), printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
+	return "", hinted(fmt.Errorf("%d entities have a task %s", len(found), term.Printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
 }
 
 // printResult prints the end of a durable task.
@@ -127,11 +128,11 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 		return withReply(remote(failed), reply)
 	case err != nil:
 		return laneError(err)
-	case a.term.json:
+	case a.term.JSON:
 		return a.printEnvelope(reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
-		a.term.payload(reply.Payload)
+	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
+		a.term.Payload(reply.Payload)
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	if !f.due.IsZero() && !f.due.After(time.Now()) {
-		a.term.warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
+		a.term.Warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
 	}
 	if err := s.knowsKey(ctx, task); err != nil {
 		return err
@@ -161,11 +162,11 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 		}
 		return s.submitted(ctx, task, receipt)
 	}
-	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.data}
+	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		result.OnStream = view.show
 	}
-	a.term.progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
+	a.term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
 	mind := s.mindTakers(ctx, task.To)
 	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
 	mind()
@@ -174,7 +175,7 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 		return submitFailed(err)
 	}
 	if receipt.Duplicate {
-		a.term.note("the task was there already")
+		a.term.Note("the task was there already")
 	}
 	return s.printResult(ctx, task.ID, task.To, reply, &view, err)
 }
@@ -194,14 +195,14 @@ func submitFailed(err error) error {
 func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
 	if why, hint := s.untaken(ctx, task.To); why != "" && r.Due.IsZero() {
 		defer func() {
-			s.app.term.warn("%s", why)
-			s.app.term.hint(hint)
+			s.app.term.Warn("%s", why)
+			s.app.term.Hint(hint)
 		}()
 	}
-	if s.app.term.json {
-		return s.app.term.object(r)
+	if s.app.term.JSON {
+		return s.app.term.Object(r)
 	}
-	s.app.term.line("%s", r.TaskID)
+	s.app.term.Line("%s", r.TaskID)
 	verb := "stored"
 	switch {
 	case r.Duplicate:
@@ -209,7 +210,7 @@ func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh
 	case !r.Due.IsZero():
 		verb = "stored for " + r.Due.Local().Format("2006-01-02 15:04:05 MST")
 	}
-	s.app.term.good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
-	s.app.term.hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
+	s.app.term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
+	s.app.term.Hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -28,7 +29,7 @@ const (
 type app struct {
 	stdin  io.Reader
 	env    func(string) string
-	term   *terminal
+	term   *term.Terminal
 	log    *slog.Logger
 	began  bool              // a command's own work has begun: errors are no longer of usage
 	byEnv  map[string]bool   // flags whose value is from the environment
@@ -51,7 +52,7 @@ type app struct {
 // run executes the program. env looks up an environment variable; it returns ""
 // if the variable is not set.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	a := &app{stdin: stdin, env: env, term: newTerminal(stdout, stderr, env), byEnv: map[string]bool{}}
+	a := &app{stdin: stdin, env: env, term: term.New(stdout, stderr, env), byEnv: map[string]bool{}}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -59,7 +60,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		err = a.term.err()
+		err = a.term.Err()
 	}
 	if err == nil {
 		return exitOK
@@ -81,16 +82,16 @@ func (a *app) failed(err error, args []string) int {
 		if end := slices.Index(args, "--"); end >= 0 {
 			args = args[:end]
 		}
-		a.term.json = a.term.json || slices.Contains(args, "--json")
-		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.env("AEEMESH_LOG_FORMAT"), formatJSON) {
-			a.levels.format = formatJSON
+		a.term.JSON = a.term.JSON || slices.Contains(args, "--json")
+		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.env("AEEMESH_LOG_FORMAT"), term.JSONLog) {
+			a.levels.format = term.JSONLog
 		}
-		a.term.recordWords(a.levels.format)
+		a.term.RecordWords(a.levels.format)
 	}
 	if !errors.Is(err, errQuiet) {
-		a.term.fail(errorText(err), string(o.Code), hintFor(err))
+		a.term.Fail(errorText(err), string(o.Code), hintFor(err))
 	}
-	if !a.term.json {
+	if !a.term.JSON {
 		return o.Exit
 	}
 	f := failure{Code: o.Code, Message: strings.TrimPrefix(errorText(err), string(o.Code)+": "), Hint: hintFor(err)}
@@ -107,7 +108,7 @@ func (a *app) failed(err error, args []string) int {
 		maps.Copy(out, more.members)
 	}
 	out["error"] = f
-	if a.term.object(out) != nil {
+	if a.term.Object(out) != nil {
 		return outcome.Failed
 	}
 	return o.Exit
@@ -155,7 +156,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
 	root.PersistentFlags().SortFlags = false
-	root.PersistentFlags().BoolVar(&a.term.json, "json", false, "print data as JSON: one object, or one a line")
+	root.PersistentFlags().BoolVar(&a.term.JSON, "json", false, "print data as JSON: one object, or one a line")
 	a.addConnectFlags(root.PersistentFlags())
 	a.addLogFlags(root.PersistentFlags())
 	for _, group := range []struct {
@@ -165,7 +166,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand(), a.janitorCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
-			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
+			a.adopt(newBenchCommand(a.term.Data, a.term.Words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.configCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.healthcheckCommand(), a.versionCommand(), a.completionCommand()}},
 	} {
@@ -192,7 +193,7 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	}
 	var err error
 	if a.log, err = a.logger(); err == nil {
-		a.term.recordWords(a.levels.format)
+		a.term.RecordWords(a.levels.format)
 	}
 	return err
 }

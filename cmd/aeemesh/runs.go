@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
@@ -97,13 +98,13 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 		ids = append(ids, f.rec.ID.Run)
 	}
 	slices.Sort(ids)
-	return state.Record{}, none, hinted(fmt.Errorf("%s means %d runs", printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
+	return state.Record{}, none, hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
 }
 
 // noRun is the error of a run that does not exist.
 type noRun struct{ name string }
 
-func (e noRun) Error() string        { return "there is no run " + printable(e.name) }
+func (e noRun) Error() string        { return "there is no run " + term.Printable(e.name) }
 func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
 
 // decode decodes a checkpoint. The error of a sealed one says which key is

@@ -17,11 +17,11 @@ type commandOutput struct {
 
 // toldBelow reports which tasks of a run's tree a cancel could not end.
 func (a *app) toldBelow(b *mesh.Below) {
-	if a.term.json {
+	if a.term.JSON {
 		return
 	}
 	for _, line := range belowWords(b) {
-		a.term.warn("%s", line)
+		a.term.Warn("%s", line)
 	}
 }
 

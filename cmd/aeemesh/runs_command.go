@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -147,9 +148,9 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	if err != nil {
 		return err
 	}
-	a.term.progress("asking the workers of %s", entity)
+	a.term.Progress("asking the workers of %s", entity)
 	silence := time.AfterFunc(silentFor, func() {
-		a.term.warn("no worker of %s has answered yet; the command waits for the first that comes, and this for its answer (--timeout bounds that)", entity)
+		a.term.Warn("no worker of %s has answered yet; the command waits for the first that comes, and this for its answer (--timeout bounds that)", entity)
 	})
 	defer silence.Stop()
 	var got intents.CommandResult
@@ -162,14 +163,14 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		got, err = s.node.Command(ctx, entity, command)
 	}
 	if target.ID != "" && errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(outcome.NotFound("no task %s of %s waits, and none has begun", printable(target.ID), entity),
-			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, printable(target.ID), entity)
+		return hinted(outcome.NotFound("no task %s of %s waits, and none has begun", term.Printable(target.ID), entity),
+			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, term.Printable(target.ID), entity)
 	}
 	if err != nil {
 		return a.commandFailed(err, entity)
 	}
-	if a.term.json {
-		if err := a.term.object(commandOutput{got, below}); err != nil {
+	if a.term.JSON {
+		if err := a.term.Object(commandOutput{got, below}); err != nil {
 			return err
 		}
 	}
@@ -219,17 +220,17 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 			return hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
 		}
 		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
-	case a.term.json:
+	case a.term.JSON:
 	case got.Status == mesh.StatusWithdrawn:
-		a.term.good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
+		a.term.Good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
 	case got.Status == "noted":
-		a.term.good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
+		a.term.Good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
 	case got.Status == "pausing":
-		a.term.good("%s: it pauses when the step that it is in has ended", what)
+		a.term.Good("%s: it pauses when the step that it is in has ended", what)
 	case got.Status != "" && got.Status != r.done:
-		a.term.good("%s is %s; it is now %s", what, r.done, got.Status)
+		a.term.Good("%s is %s; it is now %s", what, r.done, got.Status)
 	default:
-		a.term.good("%s is %s", what, r.done)
+		a.term.Good("%s is %s", what, r.done)
 	}
 	return nil
 }
@@ -331,11 +332,11 @@ func (a *app) forkRun(ctx context.Context, s *session, runs *runStore, rec state
 	if err != nil {
 		return laneError(err)
 	}
-	if a.term.json {
-		return a.term.object(receipt)
+	if a.term.JSON {
+		return a.term.Object(receipt)
 	}
-	a.term.line("%s", receipt.TaskID)
-	a.term.good("run %s goes on from revision %d of %s as task %s", shortRun(receipt.Run), rec.Revision, shortRun(rec.ID.Run), receipt.TaskID)
-	a.term.hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", shortRun(receipt.Run)))
+	a.term.Line("%s", receipt.TaskID)
+	a.term.Good("run %s goes on from revision %d of %s as task %s", shortRun(receipt.Run), rec.Revision, shortRun(rec.ID.Run), receipt.TaskID)
+	a.term.Hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", shortRun(receipt.Run)))
 	return nil
 }

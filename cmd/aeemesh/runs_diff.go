@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -67,16 +68,16 @@ func (a *app) diffRun(ctx context.Context, runs *runStore, last state.Record, re
 		return err
 	}
 	if len(changes) == 0 {
-		a.term.say("revisions %d and %d are the same", from.Revision, to.Revision)
+		a.term.Say("revisions %d and %d are the same", from.Revision, to.Revision)
 	}
 	for _, c := range changes {
-		if a.term.json {
-			if err := a.term.object(c); err != nil {
+		if a.term.JSON {
+			if err := a.term.Object(c); err != nil {
 				return err
 			}
 			continue
 		}
-		a.term.line("%s", oneLine(c.String()))
+		a.term.Line("%s", term.OneLine(c.String()))
 	}
 	return nil
 }

@@ -127,11 +127,11 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 		return err
 	}
 	if f.platform == "" {
-		a.term.good("run %s of %s is written to %s, as a copy", shortRun(h.Run), h.Entity, where(f.out))
+		a.term.Good("run %s of %s is written to %s, as a copy", shortRun(h.Run), h.Entity, where(f.out))
 		return nil
 	}
-	a.term.good("run %s of %s stands still; %s may import %s within %v", shortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
-	a.term.steps("Next:",
+	a.term.Good("run %s of %s stands still; %s may import %s within %v", shortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
+	a.term.Steps("Next:",
 		"aeemesh runs import FILE --receipt RECEIPT     # there",
 		"aeemesh runs confirm RECEIPT                   # here, with what it wrote")
 	return nil
@@ -147,7 +147,7 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 	if err != nil {
 		return nil, err
 	}
-	a.term.progress("stopping run %s", shortRun(h.Run))
+	a.term.Progress("stopping run %s", shortRun(h.Run))
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	file, err := s.node.Export(ctx, h.ID(), mesh.ExportOptions{Platform: f.platform, Signer: signer, Issuer: issuer, Codec: codec, Life: f.life})

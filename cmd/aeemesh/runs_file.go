@@ -12,6 +12,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 // maxRunFile bounds the size of a run or a receipt.
@@ -71,7 +72,7 @@ func (o *outFile) write(ctx context.Context, data []byte) error {
 		_, err := o.store.PutBytes(ctx, o.name, data)
 		return err
 	case o.temp == nil:
-		return o.a.term.bytes(append(data[:len(data):len(data)], '\n'))
+		return o.a.term.Bytes(append(data[:len(data):len(data)], '\n'))
 	}
 	_, err := o.temp.Write(data)
 	if err = errors.Join(err, o.temp.Close()); err == nil && o.name != "" {
@@ -117,7 +118,7 @@ func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.Ob
 	}
 	store, err := js.ObjectStore(ctx, bucket)
 	if errors.Is(err, natsjs.ErrBucketNotFound) {
-		return nil, hinted(outcome.NotFound("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
+		return nil, hinted(outcome.NotFound("there is no object store %s", term.Printable(bucket)), "\"nats object add %s\" makes one.", bucket)
 	}
 	return store, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -85,32 +86,32 @@ func (errEnded) Error() string { return "the run has ended" }
 
 // followView prints a run's steps as they happen, in columns that grow.
 type followView struct {
-	term    *terminal
-	columns columns
+	term    *term.Terminal
+	columns term.Columns
 }
 
 // newFollowView starts with column widths that suit most runs.
-func newFollowView(t *terminal) *followView {
-	return &followView{term: t, columns: columns{widths: []int{12, 8, len(aaif.RunAwaitingApproval), 20}}}
+func newFollowView(t *term.Terminal) *followView {
+	return &followView{term: t, columns: term.Columns{Widths: []int{12, 8, len(aaif.RunAwaitingApproval), 20}}}
 }
 
 func (v *followView) show(moments []state.Moment) error {
 	rows := make([][]string, len(moments))
 	for i, m := range moments {
-		if v.term.json {
-			if err := v.term.object(m); err != nil {
+		if v.term.JSON {
+			if err := v.term.Object(m); err != nil {
 				return err
 			}
 			continue
 		}
-		rows[i] = []string{m.At.Local().Format("15:04:05.000"), strconv.FormatUint(m.Revision, 10), string(m.Status), oneLine(stepName(m)), oneLine(joinEvents(m))}
-		v.columns.see(rows[i])
+		rows[i] = []string{m.At.Local().Format("15:04:05.000"), strconv.FormatUint(m.Revision, 10), string(m.Status), term.OneLine(stepName(m)), term.OneLine(joinEvents(m))}
+		v.columns.See(rows[i])
 	}
-	if v.term.json {
+	if v.term.JSON {
 		return nil
 	}
 	for _, cells := range rows {
-		v.term.line("%s", v.columns.line(cells))
+		v.term.Line("%s", v.columns.Line(cells))
 	}
 	return nil
 }

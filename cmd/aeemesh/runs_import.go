@@ -119,16 +119,16 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run))
 		}
 	}
-	if a.term.json {
-		return a.term.object(status)
+	if a.term.JSON {
+		return a.term.Object(status)
 	}
 	if status.Phase == state.PhaseRefused {
-		a.term.good("run %s is refused", shortRun(status.Run))
+		a.term.Good("run %s is refused", shortRun(status.Run))
 		return nil
 	}
-	a.term.good("run %s of %s goes on here", shortRun(status.Run), status.Entity)
+	a.term.Good("run %s of %s goes on here", shortRun(status.Run), status.Entity)
 	if receipt == "" {
-		a.term.hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
+		a.term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
 	}
 	return nil
 }
@@ -174,11 +174,11 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 	if err != nil {
 		return importFailed(err)
 	}
-	if a.term.json {
-		return a.term.object(receipt)
+	if a.term.JSON {
+		return a.term.Object(receipt)
 	}
-	a.term.line("%s", receipt.TaskID)
-	a.term.good("run %s goes on from the copy, as task %s", shortRun(receipt.Run), receipt.TaskID)
+	a.term.Line("%s", receipt.TaskID)
+	a.term.Good("run %s goes on from the copy, as task %s", shortRun(receipt.Run), receipt.TaskID)
 	return nil
 }
 

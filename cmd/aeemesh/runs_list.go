@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -129,12 +130,12 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 }
 
 func (a *app) printRuns(list []runSummary, more int) error {
-	if a.term.json {
-		return objects(a.term, list)
+	if a.term.JSON {
+		return term.Objects(a.term, list)
 	}
 	if len(list) == 0 {
-		a.term.say("no runs")
-		a.term.hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" tells of tasks that no worker has begun.")
+		a.term.Say("no runs")
+		a.term.Hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" tells of tasks that no worker has begun.")
 		return nil
 	}
 	var rows [][]string
@@ -144,7 +145,7 @@ func (a *app) printRuns(list []runSummary, more int) error {
 			status = "not begun" // a command is stored for a run that has not begun
 		}
 		if len(l.WaitsFor) > 0 {
-			step = "for " + oneLine(strings.Join(l.WaitsFor, ", "))
+			step = "for " + term.OneLine(strings.Join(l.WaitsFor, ", "))
 		}
 		if l.Problem != "" {
 			step = l.Problem
@@ -152,9 +153,9 @@ func (a *app) printRuns(list []runSummary, more int) error {
 		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
 			strconv.FormatUint(l.Epoch, 10), ago(l.At)})
 	}
-	a.term.table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
+	a.term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
 	if more > 0 {
-		a.term.say("%d more: --limit 0 shows all", more)
+		a.term.Say("%d more: --limit 0 shows all", more)
 	}
 	return nil
 }

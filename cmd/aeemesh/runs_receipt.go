@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -65,7 +66,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 		}
 	}
 	if last.Handoff == "" {
-		return "", hinted(outcome.NotFound("no run %s was handed over to here", printable(name)), "\"aeemesh handoff list\" shows those that were.")
+		return "", hinted(outcome.NotFound("no run %s was handed over to here", term.Printable(name)), "\"aeemesh handoff list\" shows those that were.")
 	}
 	return last.Handoff, nil
 }
@@ -92,7 +93,7 @@ func (a *app) writeReceipt(ctx context.Context, r *handoff.Receiver, id, out str
 		return err
 	}
 	if out != "-" {
-		a.term.good("the receipt that the run was %s is in %s", receipt.Outcome, where(out))
+		a.term.Good("the receipt that the run was %s is in %s", receipt.Outcome, where(out))
 	}
 	return nil
 }
@@ -128,10 +129,10 @@ result is given to whoever has sent the task.`,
 			if err != nil {
 				return importFailed(err)
 			}
-			if a.term.json {
-				return a.term.object(phaseLine{Run: receipt.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, To: run.Mesh.Migration.Target, Detail: run.Mesh.Migration.Detail})
+			if a.term.JSON {
+				return a.term.Object(phaseLine{Run: receipt.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, To: run.Mesh.Migration.Target, Detail: run.Mesh.Migration.Detail})
 			}
-			a.term.good("run %s: %s; it is now %s", shortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
+			a.term.Good("run %s: %s; it is now %s", shortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
 			return nil
 		}),
 	})
@@ -174,10 +175,10 @@ may happen twice.`,
 			if err != nil {
 				return err
 			}
-			if a.term.json {
-				return a.term.object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
+			if a.term.JSON {
+				return a.term.Object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
 			}
-			a.term.good("run %s is back; it is now %s", shortRun(h.Run), run.Doc.Status)
+			a.term.Good("run %s is back; it is now %s", shortRun(h.Run), run.Doc.Status)
 			return nil
 		}),
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -102,11 +103,11 @@ func (a *app) showDocument(runs *runStore, rec state.Record) error {
 	if err != nil {
 		return err
 	}
-	if a.term.json {
-		a.term.raw(text)
+	if a.term.JSON {
+		a.term.Raw(text)
 		return nil
 	}
-	a.term.line("%s", indented(text))
+	a.term.Line("%s", term.Indented(text))
 	return nil
 }
 
@@ -140,31 +141,31 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	} else {
 		v.Problem = err.Error()
 	}
-	if a.term.json {
-		return a.term.object(v)
+	if a.term.JSON {
+		return a.term.Object(v)
 	}
-	a.term.line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
+	a.term.Line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
 	if v.Owner != "" && !state.Terminal(aaif.RunStatus(v.Status)) {
-		a.term.line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
+		a.term.Line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
 	}
 	if v.Vouched != "" {
 		from := "?"
 		if task, err := envelope.Parse(c.Mesh.Task); err == nil {
 			from = task.From
 		}
-		a.term.line("sent by %s, by the word of %s: no key that is trusted here proves it", oneLine(from), oneLine(v.Vouched))
+		a.term.Line("sent by %s, by the word of %s: no key that is trusted here proves it", term.OneLine(from), term.OneLine(v.Vouched))
 	}
 	if v.Problem != "" {
-		a.term.warn("only its header can be read: %s", printable(v.Problem))
+		a.term.Warn("only its header can be read: %s", term.Printable(v.Problem))
 	}
 	if u := v.Usage; u != (state.Usage{}) {
-		a.term.line("%s of the model, %s, %d tokens in, %d out", counted(int(u.ModelCalls), "turn", "turns"), counted(int(u.ToolCalls), "tool call", "tool calls"), u.InputTokens, u.OutputTokens)
+		a.term.Line("%s of the model, %s, %d tokens in, %d out", term.Counted(int(u.ModelCalls), "turn", "turns"), term.Counted(int(u.ToolCalls), "tool call", "tool calls"), u.InputTokens, u.OutputTokens)
 		if cost := costLine(u); cost != "" {
-			a.term.line("%s", cost)
+			a.term.Line("%s", cost)
 		}
 	}
 	a.showTeam(v)
-	a.term.line("")
+	a.term.Line("")
 	a.printTimeline(timeline)
 	a.showWaiting(v)
 	return nil
@@ -177,7 +178,7 @@ func costLine(u state.Usage) string {
 		parts = append(parts, "$"+model.USD(u.CostNanoUSD).String())
 	}
 	if u.UnpricedCalls > 0 {
-		parts = append(parts, counted(int(u.UnpricedCalls), "turn", "turns")+" of a model without a known price")
+		parts = append(parts, term.Counted(int(u.UnpricedCalls), "turn", "turns")+" of a model without a known price")
 	}
 	if u.EstimatedTokens > 0 {
 		parts = append(parts, fmt.Sprintf("the provider did not count: about %d tokens, $%s", u.EstimatedTokens, model.USD(u.EstimatedNanoUSD)))
@@ -193,7 +194,7 @@ func (a *app) printTimeline(timeline []state.Moment) {
 	for _, m := range timeline {
 		rows = append(rows, []string{strconv.FormatUint(m.Revision, 10), m.At.Local().Format("15:04:05.000"), string(m.Status), stepName(m), joinEvents(m)})
 	}
-	a.term.table([]string{"revision", "time", "status", "step", "what"}, rows)
+	a.term.Table([]string{"revision", "time", "status", "step", "what"}, rows)
 }
 
 // stepName formats a step: "receipt lint (1.2s)".
@@ -223,28 +224,28 @@ func (a *app) showWaiting(v runView) {
 		if !state.Terminal(aaif.RunStatus(v.Status)) {
 			what = "its last try failed"
 		}
-		a.term.line("\n%s: %s: %s", what, oneLine(v.Error.Code), oneLine(v.Error.Message))
+		a.term.Line("\n%s: %s: %s", what, term.OneLine(v.Error.Code), term.OneLine(v.Error.Message))
 	}
 	if v.Status == string(aaif.RunCompleted) {
-		a.term.say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
+		a.term.Say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
 	}
 	for _, w := range v.Waits {
 		until := ""
 		if !w.Until.IsZero() {
 			until = ", until " + w.Until.Local().Format(time.DateTime)
 		}
-		a.term.steps(fmt.Sprintf("\nIt waits for %s%s:", oneLine(w.Entity), until), "aeemesh inbox "+w.TaskID, fmt.Sprintf("aeemesh answer %s --from %s \"…\"", w.TaskID, w.Entity))
+		a.term.Steps(fmt.Sprintf("\nIt waits for %s%s:", term.OneLine(w.Entity), until), "aeemesh inbox "+w.TaskID, fmt.Sprintf("aeemesh answer %s --from %s \"…\"", w.TaskID, w.Entity))
 	}
 	for _, e := range v.Effects {
 		if e.Status == state.EffectUnknown {
-			a.term.say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", oneLine(e.ID), oneLine(e.Tool), ago(e.At))
-			a.term.steps("Find out, then say so:",
+			a.term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), ago(e.At))
+			a.term.Steps("Find out, then say so:",
 				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", shortRun(v.Run), e.ID))
 		}
 	}
 	if v.Status == string(aaif.RunPaused) {
-		a.term.steps("\nIt is paused:", "aeemesh runs resume "+shortRun(v.Run))
+		a.term.Steps("\nIt is paused:", "aeemesh runs resume "+shortRun(v.Run))
 	}
 }

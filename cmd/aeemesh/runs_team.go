@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -30,17 +31,17 @@ func teamOf(c *state.Checkpoint) *teamView {
 // begun.
 func (a *app) showTeam(v runView) {
 	if v.Team != nil {
-		a.term.line("%s", oneLine(v.Team.words()))
+		a.term.Line("%s", term.OneLine(v.Team.words()))
 	}
 	if state.Terminal(aaif.RunStatus(v.Status)) {
 		return
 	}
 	for i, c := range v.Calls {
 		if i == maxShownCalls {
-			a.term.line("and %d more", len(v.Calls)-i)
+			a.term.Line("and %d more", len(v.Calls)-i)
 			break
 		}
-		a.term.line("waits for %s, task %s, for %s", oneLine(c.To), oneLine(c.ID), span(time.Since(c.At)))
+		a.term.Line("waits for %s, task %s, for %s", term.OneLine(c.To), term.OneLine(c.ID), span(time.Since(c.At)))
 	}
 }
 
@@ -54,7 +55,7 @@ func (t *teamView) words() string {
 			failed++
 		}
 	}
-	words := fmt.Sprintf("%s: %s ended", strings.ReplaceAll(string(t.Pattern), "_", " "), counted(len(t.Members), "member has", "members have"))
+	words := fmt.Sprintf("%s: %s ended", strings.ReplaceAll(string(t.Pattern), "_", " "), term.Counted(len(t.Members), "member has", "members have"))
 	if failed > 0 {
 		words += fmt.Sprintf(", %d of them failed", failed)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -89,12 +90,12 @@ func (a *app) addRetryFlag(flags *pflag.FlagSet, retries *int) {
 
 // onRetry prints each retry, if the user asked for retries or at a terminal.
 func (a *app) onRetry(cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
-	tell := a.term.progress
+	tell := a.term.Progress
 	if cmd.Flags().Changed("retries") {
-		tell = a.term.say
+		tell = a.term.Say
 	}
 	return func(attempt int, wait time.Duration, why *envelope.Error) {
-		tell("%s: %s; try %d of %d in %v", why.Code, printable(why.Message), attempt, retries, wait.Round(time.Millisecond))
+		tell("%s: %s; try %d of %d in %v", why.Code, term.Printable(why.Message), attempt, retries, wait.Round(time.Millisecond))
 	}
 }
 
@@ -198,10 +199,10 @@ func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
 	if err := s.confirm(); err != nil {
 		return err
 	}
-	if s.app.term.json {
+	if s.app.term.JSON {
 		return s.app.printEnvelope(e)
 	}
-	s.app.term.good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
+	s.app.term.Good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
 	return nil
 }
 
@@ -214,11 +215,11 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	if f.envelope != "" && !cmd.Flags().Changed("retries") {
 		opts.Retries = 0 // a signed task must keep its id
 	}
-	view := streamView{term: a.term, out: a.term.data}
+	view := streamView{term: a.term, out: a.term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		opts.OnStream = view.show
 	}
-	a.term.progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
+	a.term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
 	waiting, stopWondering := a.watchWait(ctx, s.node, task.To)
 	reply, err := s.node.Send(waiting, task, opts)
@@ -227,16 +228,16 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	if err != nil {
 		return withReply(s.unanswered(ctx, task.To, err), reply)
 	}
-	if a.term.json {
+	if a.term.JSON {
 		return a.printEnvelope(reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
-		a.term.payload(reply.Payload)
+	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
+		a.term.Payload(reply.Payload)
 	}
 	if isJob(task, reply) {
-		a.term.hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
+		a.term.Hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
 	}
-	a.term.progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
+	a.term.Progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
 	return nil
 }
 

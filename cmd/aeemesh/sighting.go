@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -32,9 +33,9 @@ type sightingJSON struct {
 
 // printSighting prints one line of traffic: time, type, from → to, intent, corr,
 // status.
-func printSighting(t *terminal, s sighting, payload bool) {
+func printSighting(t *term.Terminal, s sighting, payload bool) {
 	e := s.env
-	if t.json {
+	if t.JSON {
 		out := sightingJSON{
 			Time: s.at.UTC().Format(envelope.TimeLayout), Subject: s.subject, Stored: s.stored, ID: e.ID, Type: e.Type, From: e.From, To: e.To,
 			Intent: e.Intent, Corr: e.Corr, ReplyTo: e.ReplyTo, Priority: e.Priority,
@@ -43,34 +44,34 @@ func printSighting(t *terminal, s sighting, payload bool) {
 		if payload {
 			out.Payload = e.Payload
 		}
-		if err := t.object(out); err != nil {
-			t.warn("%s", errorText(err))
+		if err := t.Object(out); err != nil {
+			t.Warn("%s", errorText(err))
 		}
 		return
 	}
-	t.line("%s", sightingText(t.data, s, payload))
+	t.Line("%s", sightingText(t.Data, s, payload))
 }
 
 // sightingText formats the line.
-func sightingText(t *stream, s sighting, payload bool) painted {
+func sightingText(t *term.Stream, s sighting, payload bool) term.Painted {
 	e := s.env
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", t.paint(styleFaint, s.at.Local().Format("15:04:05.000")), t.paint(styleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
-	fmt.Fprintf(&b, " %s → %s  %s", oneLine(e.From), oneLine(e.To), t.paint(styleStrong, oneLine(e.Intent)))
+	fmt.Fprintf(&b, "%s %s", t.Paint(term.StyleFaint, s.at.Local().Format("15:04:05.000")), t.Paint(term.StyleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
+	fmt.Fprintf(&b, " %s → %s  %s", term.OneLine(e.From), term.OneLine(e.To), t.Paint(term.StyleStrong, term.OneLine(e.Intent)))
 	if e.Corr != "" {
-		fmt.Fprintf(&b, "  %s", t.paint(styleFaint, oneLine(e.Corr)))
+		fmt.Fprintf(&b, "  %s", t.Paint(term.StyleFaint, term.OneLine(e.Corr)))
 	}
-	if status := oneLine(strings.TrimSpace(statusOf(e) + " " + s.by.words())); status != "" {
-		style := styleFaint
+	if status := term.OneLine(strings.TrimSpace(statusOf(e) + " " + s.by.words())); status != "" {
+		style := term.StyleFaint
 		if e.Type == envelope.TypeError || strings.HasPrefix(status, "E_") {
-			style = styleError
+			style = term.StyleError
 		}
-		fmt.Fprintf(&b, "  %s", t.paint(style, status))
+		fmt.Fprintf(&b, "  %s", t.Paint(style, status))
 	}
 	if payload {
-		fmt.Fprintf(&b, "\n    %s", plain.JSON(compact(e.Payload)))
+		fmt.Fprintf(&b, "\n    %s", plain.JSON(term.Compact(e.Payload)))
 	}
-	return painted(b.String())
+	return term.Painted(b.String())
 }
 
 // statusOf describes an envelope in a few words: the code of an error, the

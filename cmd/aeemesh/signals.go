@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 // untilSignalled returns a context that ends at the first SIGINT, SIGTERM or
@@ -43,9 +45,9 @@ func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) 
 // its messages are a log, and the first one identifies the process.
 func (a *app) beginLog(cmd *cobra.Command) {
 	outliveReaders()
-	a.term.logs.Store(logWords)
-	a.term.tell(event{level: slog.LevelInfo, style: styleFaint, msg: "starting",
-		attrs: []any{"command", cmd.Name(), "version", version(), "host", hostname(), "pid", os.Getpid()}},
+	a.term.Logs.Store(term.LogWords)
+	a.term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
+		Attrs: []any{"command", cmd.Name(), "version", version(), "host", hostname(), "pid", os.Getpid()}},
 		"aeemesh %s %s on %s, process %d", version(), cmd.Name(), hostname(), os.Getpid())
 }
 

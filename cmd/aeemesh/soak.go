@@ -111,14 +111,14 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 		return err
 	}
 	f.Self = []string{self, "soak"}
-	a.term.note("seed %d; stores and logs in %s", f.Seed, f.Dir)
+	a.term.Note("seed %d; stores and logs in %s", f.Seed, f.Dir)
 	last := time.Now()
 	f.Progress = func(p soak.Progress) {
-		if every := 10 * time.Second; !a.term.words.tty && time.Since(last) < every {
+		if every := 10 * time.Second; !a.term.Words.TTY && time.Since(last) < every {
 			return
 		}
 		last = time.Now()
-		a.term.note("%v: %d of %d faults, %d tasks accepted, %d answered, %d violations", p.Elapsed.Round(time.Second), p.Faults, p.Of, p.Accepted, p.Answered, p.Violations)
+		a.term.Note("%v: %d of %d faults, %d tasks accepted, %d answered, %d violations", p.Elapsed.Round(time.Second), p.Faults, p.Of, p.Accepted, p.Answered, p.Violations)
 	}
 	report, err := soak.Run(ctx, f.Options)
 	if err != nil && ctx.Err() != nil {
@@ -127,10 +127,10 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 	if err != nil {
 		return hinted(err, "Stores and logs are in %s.", f.Dir)
 	}
-	if a.term.json {
-		err = a.term.object(report)
+	if a.term.JSON {
+		err = a.term.Object(report)
 	} else {
-		err = report.Write(a.term.data)
+		err = report.Write(a.term.Data)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 	if n := len(report.Violations); n > 0 {
 		return hinted(fmt.Errorf("%d promises were broken", n), "The trace is %s/trace.json; \"aeemesh soak --seed %d\" and the same flags draw the same faults.", f.Dir, f.Seed)
 	}
-	a.term.good("no promise was broken")
+	a.term.Good("no promise was broken")
 	if keep {
 		return nil
 	}

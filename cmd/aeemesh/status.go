@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"log/slog"
 	"sync"
@@ -8,7 +9,7 @@ import (
 
 // connectionStatus prints changes of the connection. A long-running command prints all of
 // them, a short one only failures.
-func connectionStatus(t *terminal, long bool) func(natsconn.Status) {
+func connectionStatus(t *term.Terminal, long bool) func(natsconn.Status) {
 	var away seldom
 	return func(s natsconn.Status) {
 		why := ""
@@ -17,29 +18,29 @@ func connectionStatus(t *terminal, long bool) func(natsconn.Status) {
 			why = ": " + errorText(s.Err)
 			attrs = append(attrs, "err", errorText(s.Err))
 		}
-		good := event{level: slog.LevelInfo, style: styleGood, msg: s.State, attrs: attrs}
-		bad := event{level: slog.LevelWarn, label: "warning: ", mark: styleWarn, msg: s.State, attrs: attrs}
+		good := term.Event{Level: slog.LevelInfo, Style: term.StyleGood, Msg: s.State, Attrs: attrs}
+		bad := term.Event{Level: slog.LevelWarn, Label: "warning: ", Mark: term.StyleWarn, Msg: s.State, Attrs: attrs}
 		switch s.State {
 		case "connected":
 			away.over()
 			if long {
-				t.tell(good, "connected to %s", s.URL)
+				t.Tell(good, "connected to %s", s.URL)
 			}
 		case "disconnected":
-			t.tell(bad, "disconnected from %s%s; reconnecting", s.URL, why)
+			t.Tell(bad, "disconnected from %s%s; reconnecting", s.URL, why)
 		case "reconnected":
 			away.over()
-			t.tell(good, "reconnected to %s", s.URL)
+			t.Tell(good, "reconnected to %s", s.URL)
 		case "error":
 			if s.URL != "" && !away.now(s.URL+why) {
 				return
 			}
-			bad.msg = "no connection"
+			bad.Msg = "no connection"
 			if s.URL != "" {
-				t.tell(bad, "no connection to %s%s; trying again", s.URL, why)
+				t.Tell(bad, "no connection to %s%s; trying again", s.URL, why)
 			} else {
-				bad.msg = "NATS"
-				t.tell(bad, "NATS%s", why)
+				bad.Msg = "NATS"
+				t.Tell(bad, "NATS%s", why)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
@@ -14,8 +15,8 @@ import (
 // streamView prints stream envelopes as they arrive: text as text, an agent's
 // tool calls as notes, and everything else as a line of JSON.
 type streamView struct {
-	term *terminal
-	out  *stream         // destination of the text
+	term *term.Terminal
+	out  *term.Stream    // destination of the text
 	text strings.Builder // the text of the stream so far
 	turn strings.Builder // the same, since the last tool call
 	open bool            // the last line of text has not ended
@@ -39,19 +40,19 @@ type toolNote struct {
 }
 
 func (v *streamView) show(e *envelope.Envelope) error {
-	if v.term.json {
+	if v.term.JSON {
 		b, err := e.AppendJSON(nil)
 		if err != nil {
 			return err
 		}
-		v.term.raw(b)
+		v.term.Raw(b)
 		return nil
 	}
-	if text, ok := textOf(e.Payload); ok {
+	if text, ok := term.TextOf(e.Payload); ok {
 		v.text.WriteString(text)
 		v.turn.WriteString(text)
 		v.open = !strings.HasSuffix(text, "\n")
-		fmt.Fprint(v.out, v.out.safe(text))
+		fmt.Fprint(v.out, v.out.Safe(text))
 		return nil
 	}
 	v.end()
@@ -60,18 +61,18 @@ func (v *streamView) show(e *envelope.Envelope) error {
 		v.tool(note)
 		return nil
 	}
-	fmt.Fprintf(v.out, "%s\n", plain.JSON(compact(e.Payload)))
+	fmt.Fprintf(v.out, "%s\n", plain.JSON(term.Compact(e.Payload)))
 	return nil
 }
 
 func (v *streamView) tool(note toolNote) {
 	if note.HandedTo != "" {
-		v.term.note("   ⇒ handed on to %s", oneLine(note.HandedTo))
+		v.term.Note("   ⇒ handed on to %s", term.OneLine(note.HandedTo))
 		v.text.Reset() // another agent answers from here on
 	}
 	v.turn.Reset()
 	if c := note.Call; c != nil {
-		v.term.note("   → %s(%s)", oneLine(c.Name), oneLine(clip.Text(string(c.Arguments), 100)))
+		v.term.Note("   → %s(%s)", term.OneLine(c.Name), term.OneLine(clip.Text(string(c.Arguments), 100)))
 	}
 	if r := note.Result; r != nil {
 		outcome := "done"
@@ -81,7 +82,7 @@ func (v *streamView) tool(note toolNote) {
 		case v.about != nil && v.about(r.Name) != "":
 			outcome = v.about(r.Name)
 		}
-		v.term.note("   ← %s: %s, %v", oneLine(r.Name), oneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
+		v.term.Note("   ← %s: %s, %v", term.OneLine(r.Name), term.OneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
 	}
 }
 

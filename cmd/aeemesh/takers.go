@@ -179,8 +179,8 @@ func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
 			}
 		}
 		if why, hint := s.untaken(ctx, entity); why != "" && ctx.Err() == nil {
-			s.app.term.warn("%s", why)
-			s.app.term.hint(hint)
+			s.app.term.Warn("%s", why)
+			s.app.term.Hint(hint)
 		}
 	})
 	return func() { cancel(); wait.Wait() }

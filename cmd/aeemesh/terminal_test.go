@@ -14,31 +14,32 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // onTerminal is a terminal that shows colours, for tests.
-func onTerminal() (*terminal, *bytes.Buffer, *bytes.Buffer) {
+func onTerminal() (*term.Terminal, *bytes.Buffer, *bytes.Buffer) {
 	var out, words bytes.Buffer
-	t := newTerminal(&out, &words, func(string) string { return "" })
-	t.data.tty, t.data.color, t.words.tty, t.words.color = true, true, true, true
+	t := term.New(&out, &words, func(string) string { return "" })
+	t.Data.TTY, t.Data.Color, t.Words.TTY, t.Words.Color = true, true, true, true
 	return t, &out, &words
 }
 
 func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	screen := newTerminal(&out, &words, func(string) string { return "" })
-	screen.progress("connecting")
-	screen.good("done")
-	screen.warn("careful")
-	screen.table([]string{"a", "b"}, [][]string{{"1", "2"}})
+	screen := term.New(&out, &words, func(string) string { return "" })
+	screen.Progress("connecting")
+	screen.Good("done")
+	screen.Warn("careful")
+	screen.Table([]string{"a", "b"}, [][]string{{"1", "2"}})
 	if s := out.String() + words.String(); strings.Contains(s, "\x1b") || strings.Contains(s, "connecting") {
 		t.Errorf("%q", s)
 	}
 	shown, _, w := onTerminal()
-	shown.progress("connecting")
+	shown.Progress("connecting")
 	if !strings.Contains(w.String(), "\x1b") {
 		t.Errorf("no colour on a terminal: %q", w)
 	}
@@ -48,7 +49,7 @@ func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	tell := connectionStatus(newTerminal(&out, &words, func(string) string { return "" }), true)
+	tell := connectionStatus(term.New(&out, &words, func(string) string { return "" }), true)
 	lines := func() int { return strings.Count(words.String(), "trying again\n") }
 	away := natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
 	for n, want := range []int{1, 1, 1, 1, 1, 1, 1, 2, 2} {
@@ -72,8 +73,8 @@ func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	screen := newTerminal(&out, &words, func(string) string { return "" })
-	screen.notices("agent.a", []aaif.Problem{
+	screen := term.New(&out, &words, func(string) string { return "" })
+	screen.Notices("agent.a", []aaif.Problem{
 		{Pointer: "/agent/x", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
 		{Pointer: "/agent/y", Message: "nor this", Hint: "add y", Severity: aaif.SeverityNote},
 		{Pointer: "/agent/z", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
@@ -92,13 +93,13 @@ func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 func TestPeersCannotCommandTheTerminal(t *testing.T) {
 	t.Parallel()
 	screen, out, words := onTerminal()
-	screen.data.color, screen.words.color = false, false
+	screen.Data.Color, screen.Words.Color = false, false
 	const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m"
 	e := envelope.New(envelope.TypeEvent, "agent.a"+evil, "bus.b"+evil, "in.tent"+evil, json.RawMessage(`{"text":"`+`\u001b[2J`+`"}`))
 	printSighting(screen, sighting{at: time.Now(), env: e}, true)
-	screen.payload(e.Payload)
-	screen.table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
-	screen.fail("peer says "+evil, "E_FAILED", "")
+	screen.Payload(e.Payload)
+	screen.Table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
+	screen.Fail("peer says "+evil, "E_FAILED", "")
 	if s := out.String() + words.String(); strings.ContainsAny(s, "\x1b\x07\u009b") {
 		t.Errorf("%q", s)
 	}
@@ -135,7 +136,7 @@ func TestTextOf(t *testing.T) {
 		`{}`:                                  "",
 		`{"text":"a","decision_evidence":{}}`: "",
 	} {
-		got, ok := textOf(json.RawMessage(payload))
+		got, ok := term.TextOf(json.RawMessage(payload))
 		if ok != (want != "") || ok && got != want {
 			t.Errorf("%s: %q, %v, want %q", payload, got, ok, want)
 		}
@@ -180,7 +181,7 @@ func TestTheLastTurnOfAStreamIsPrintedOnce(t *testing.T) {
 		{nil, "all of it", false},
 	} {
 		screen, _, _ := onTerminal()
-		v := streamView{term: screen, out: screen.data}
+		v := streamView{term: screen, out: screen.Data}
 		for _, p := range tt.stream {
 			if err := v.show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
 				t.Fatal(err)
@@ -198,7 +199,7 @@ func TestATableFitsItsTerminal(t *testing.T) {
 	t.Parallel()
 	header, rows := []string{"agent", "cause"}, [][]string{{"agent.ä", "short"}, {"agent.b", strings.Repeat("long ", 20)}}
 	for _, color := range []bool{false, true} {
-		narrow := tableText(header, rows, 30, color)
+		narrow := term.TableText(header, rows, 30, color)
 		for line := range strings.Lines(narrow) {
 			if n := utf8.RuneCountInString(text.StripEscape(strings.TrimSuffix(line, "\n"))); n > 30 {
 				t.Errorf("%d columns: %q", n, line)
@@ -208,11 +209,11 @@ func TestATableFitsItsTerminal(t *testing.T) {
 			t.Errorf("%q", narrow)
 		}
 	}
-	if wide := tableText(header, rows, 0, false); !strings.Contains(wide, strings.TrimSpace(rows[1][1])+"\n") {
+	if wide := term.TableText(header, rows, 0, false); !strings.Contains(wide, strings.TrimSpace(rows[1][1])+"\n") {
 		t.Errorf("%q", wide)
 	}
 	out, _, words := onTerminal()
-	if w := out.data.width(); w != 0 {
+	if w := out.Data.Width(); w != 0 {
 		t.Errorf("what is no file has %d columns, %s", w, words)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -88,7 +89,7 @@ Exit 1 if a tool of a document is not offered.`,
 				}
 			}
 			if missing > 0 {
-				a.term.say("%s not offered", counted(missing, "tool is", "tools are"))
+				a.term.Say("%s not offered", term.Counted(missing, "tool is", "tools are"))
 				return errQuiet
 			}
 			return nil
@@ -124,7 +125,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 	schemas := new(schema.Pool)
 	base := toolEntry{Name: entry.Name, Protocol: entry.EffectiveProtocol(), Endpoint: entry.Endpoint, Description: entry.Description}
 	refused := func(err error) []toolEntry {
-		base.Why = oneLine(err.Error())
+		base.Why = term.OneLine(err.Error())
 		return []toolEntry{base}
 	}
 	if base.Protocol == aaif.ProtocolFunction {
@@ -172,7 +173,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) toolEntry {
 	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: tool.Within(schemas)})
 	if err != nil {
-		e.Why = oneLine(err.Error())
+		e.Why = term.OneLine(err.Error())
 		return e
 	}
 	e.Offered, e.RepeatSafe = true, tool.IsRepeatSafe(t)
@@ -180,11 +181,11 @@ func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) 
 }
 
 func (a *app) printTools(t toolEntries) error {
-	if a.term.json {
-		return a.term.object(t)
+	if a.term.JSON {
+		return a.term.Object(t)
 	}
 	if len(t.Tools) == 0 {
-		a.term.say("%s declares no tools", t.File)
+		a.term.Say("%s declares no tools", t.File)
 		return nil
 	}
 	var rows [][]string
@@ -193,8 +194,8 @@ func (a *app) printTools(t toolEntries) error {
 		if !e.Offered {
 			offered = "no: " + e.Why
 		}
-		rows = append(rows, []string{oneLine(e.Name), string(e.Protocol), oneLine(e.Endpoint), offered})
+		rows = append(rows, []string{term.OneLine(e.Name), string(e.Protocol), term.OneLine(e.Endpoint), offered})
 	}
-	a.term.table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
+	a.term.Table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -218,8 +219,8 @@ func (t tally) todo() int { return t.create + t.update }
 
 // showChanges prints changes for people, or for machines.
 func (a *app) showChanges(changes []jetstream.Change) error {
-	if a.term.json {
-		return objects(a.term, changes)
+	if a.term.JSON {
+		return term.Objects(a.term, changes)
 	}
 	var rows [][]string
 	for _, c := range changes {
@@ -246,7 +247,7 @@ func (a *app) showChanges(changes []jetstream.Change) error {
 			}
 		}
 	}
-	a.term.table([]string{"action", "kind", "name", "what"}, rows)
+	a.term.Table([]string{"action", "kind", "name", "what"}, rows)
 	return nil
 }
 
@@ -264,7 +265,7 @@ func limitText(field, value string) string {
 // tellVersions prints the old and the new version of the topology.
 func (a *app) tellVersions(t tally) {
 	if t.newer > 0 {
-		a.term.warn("a newer aeemesh looks after this mesh; this one leaves it alone")
+		a.term.Warn("a newer aeemesh looks after this mesh; this one leaves it alone")
 		return
 	}
 	if t.from == 0 || t.from == jetstream.TopologyVersion {
@@ -272,7 +273,7 @@ func (a *app) tellVersions(t tally) {
 	}
 	for _, m := range jetstream.Migrations() {
 		if m.Version > t.from {
-			a.term.say("topology %d -> %d: %s", m.Version-1, m.Version, m.About)
+			a.term.Say("topology %d -> %d: %s", m.Version-1, m.Version, m.About)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -82,7 +83,7 @@ func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *tree
 		return usagef(cmd, "--since cannot be negative")
 	case f.fold < 1:
 		return usagef(cmd, "--fold must be above 0")
-	case f.dot && a.term.json:
+	case f.dot && a.term.JSON:
 		return usagef(cmd, "--dot and --json exclude one another")
 	}
 	m, err := a.subjects()
@@ -156,21 +157,21 @@ func (r *treeReader) once(ctx context.Context) error {
 		}
 	}
 	if err := r.records(ctx); err != nil {
-		r.app.term.warn("runs and answers of durable tasks cannot be read: %s", errorText(err))
+		r.app.term.Warn("runs and answers of durable tasks cannot be read: %s", errorText(err))
 	}
 	t := r.tree(time.Now())
 	switch {
 	case t == nil && missing != nil:
-		return hinted(outcome.NotFound("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
+		return hinted(outcome.NotFound("nothing is known of %s: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
 	case t == nil:
-		return hinted(outcome.NotFound("nothing is known of %s", printable(r.wanted)),
+		return hinted(outcome.NotFound("nothing is known of %s", term.Printable(r.wanted)),
 			"Has it begun? \"aeemesh queues\" shows what waits, \"aeemesh runs list\" what has begun; --follow waits for the first event. Events are kept for a week, if workers tell them (--task-events all).")
 	}
 	if err := r.print(t); err != nil {
 		return err
 	}
-	if r.root != "" && r.root == r.wanted && r.app.term.words.tty {
-		r.app.term.note("this is a part of corr %s, if that has more", printable(r.corr))
+	if r.root != "" && r.root == r.wanted && r.app.term.Words.TTY {
+		r.app.term.Note("this is a part of corr %s, if that has more", term.Printable(r.corr))
 	}
 	return nil
 }
@@ -178,29 +179,29 @@ func (r *treeReader) once(ctx context.Context) error {
 // print prints the tree in the requested form.
 func (r *treeReader) print(t *tree.Tree) error {
 	switch {
-	case r.app.term.json:
-		return r.app.term.object(t)
+	case r.app.term.JSON:
+		return r.app.term.Object(t)
 	case r.flags.dot:
-		r.app.term.line("%s", t.Dot(r.flags.siblings()))
+		r.app.term.Line("%s", t.Dot(r.flags.siblings()))
 	default:
-		_, err := r.app.term.data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: statePainter(r.app.term.data)})))
+		_, err := r.app.term.Data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: statePainter(r.app.term.Data)})))
 		return err
 	}
 	return nil
 }
 
 // statePainter returns what colours text by a state.
-func statePainter(s *stream) func(tree.State, string) string {
+func statePainter(s *term.Stream) func(tree.State, string) string {
 	return func(state tree.State, words string) string {
 		switch state {
 		case tree.Done:
-			return string(s.paint(styleGood, words))
+			return string(s.Paint(term.StyleGood, words))
 		case tree.Failed:
-			return string(s.paint(styleError, words))
+			return string(s.Paint(term.StyleError, words))
 		case tree.Waiting, tree.Retrying, tree.Unknown:
-			return string(s.paint(styleWarn, words))
+			return string(s.Paint(term.StyleWarn, words))
 		case "", tree.HandedOff, tree.Withdrawn:
-			return string(s.paint(styleFaint, words))
+			return string(s.Paint(term.StyleFaint, words))
 		}
 		return words
 	}

@@ -11,6 +11,7 @@ import (
 	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
@@ -35,9 +36,9 @@ func (r *treeReader) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	view := &treeView{app: r.app, flags: r.flags, redraws: r.app.term.data.tty && !r.app.term.json && !r.flags.dot}
+	view := &treeView{app: r.app, flags: r.flags, redraws: r.app.term.Data.TTY && !r.app.term.JSON && !r.flags.dot}
 	if !view.redraws {
-		r.app.term.note("waiting for what becomes of %s", printable(r.wanted))
+		r.app.term.Note("waiting for what becomes of %s", term.Printable(r.wanted))
 	}
 	frame := time.NewTicker(treeFrame)
 	defer frame.Stop()
@@ -54,14 +55,14 @@ func (r *treeReader) follow(ctx context.Context) error {
 			}
 			if e, ok := r.take(h.at, h.data); ok {
 				last = time.Now()
-				if !r.app.term.json && !r.flags.dot && !view.redraws {
-					r.app.term.line("%s", sightingText(r.app.term.data, sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
+				if !r.app.term.JSON && !r.flags.dot && !view.redraws {
+					r.app.term.Line("%s", sightingText(r.app.term.Data, sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
 				}
 			}
 			continue
 		case <-frame.C:
 		}
-		if r.app.term.broken() {
+		if r.app.term.Broken() {
 			return nil
 		}
 		if r.builder == nil && !looked && time.Since(last) > treePatience {
@@ -86,11 +87,11 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	t := r.tree(time.Now())
 	if t == nil {
-		return hinted(outcome.NotFound("nothing was heard of %s", printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
+		return hinted(outcome.NotFound("nothing was heard of %s", term.Printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
 	}
 	view.clear()
-	if !view.redraws && !r.app.term.json && !r.flags.dot {
-		r.app.term.line("")
+	if !view.redraws && !r.app.term.JSON && !r.flags.dot {
+		r.app.term.Line("")
 	}
 	if err := r.print(t); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	case t.State == tree.Failed:
 		return hinted(errTreeFailed, "%s", treeHint(t))
 	case !t.State.Ended():
-		return hinted(outcome.Stopped(limited.Err(), "stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", printable(r.wanted))
+		return hinted(outcome.Stopped(limited.Err(), "stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", term.Printable(r.wanted))
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 func treeHint(t *tree.Tree) string {
 	for _, n := range t.Roots {
 		if n.State == tree.Failed && n.Lane == "durable" {
-			return fmt.Sprintf("\"aeemesh result %s %s\" has its error.", printable(n.ID), printable(n.Entity))
+			return fmt.Sprintf("\"aeemesh result %s %s\" has its error.", term.Printable(n.ID), term.Printable(n.Entity))
 		}
 	}
 	return ""
@@ -128,9 +129,9 @@ func (v *treeView) draw(t *tree.Tree) {
 	if !v.redraws {
 		return
 	}
-	out := v.app.term.data
+	out := v.app.term.Data
 	width, height := 80, 24
-	if f, ok := out.w.(*os.File); ok {
+	if f, ok := out.Writer.(*os.File); ok {
 		if w, h, err := xterm.GetSize(int(f.Fd())); err == nil && w > 0 && h > 2 {
 			width, height = w, h
 		}
@@ -165,7 +166,7 @@ func fitted(t *tree.Tree, fold, width, height int, paint func(tree.State, string
 // clear erases the last drawing.
 func (v *treeView) clear() {
 	if v.lines > 0 {
-		fmt.Fprintf(v.app.term.data, "\x1b[%dA\r\x1b[J", v.lines)
+		fmt.Fprintf(v.app.term.Data, "\x1b[%dA\r\x1b[J", v.lines)
 	}
 	v.lines, v.drawn = 0, ""
 }

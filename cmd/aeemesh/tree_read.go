@@ -77,7 +77,7 @@ func (r *treeReader) replay(ctx context.Context) error {
 			if r.builder != nil {
 				tasks = r.builder.Len()
 			}
-			r.app.term.progress("%d events read, up to %s; %d tasks", r.seen, msg.Time.Local().Format("2006-01-02 15:04:05"), tasks)
+			r.app.term.Progress("%d events read, up to %s; %d tasks", r.seen, msg.Time.Local().Format("2006-01-02 15:04:05"), tasks)
 		}
 	}
 	return ctx.Err()
@@ -107,9 +107,9 @@ func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 		return out, nil
 	}
 	if errors.Is(missing, jetstream.ErrUnavailable) {
-		r.app.term.note("there is no JetStream: only what comes from now on can be shown")
+		r.app.term.Note("there is no JetStream: only what comes from now on can be shown")
 	} else {
-		r.app.term.note("%s: only what comes from now on can be shown", errorText(missing))
+		r.app.term.Note("%s: only what comes from now on can be shown", errorText(missing))
 	}
 	live := make(chan *nats.Msg, watchQueue)
 	for _, s := range subjects {

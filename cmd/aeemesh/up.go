@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -99,9 +100,9 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	defer p.end()
 	p.serves(srv.ClientURL())
 	defer context.AfterFunc(ctx, func() { p.ends(0) })()
-	a.term.logs.Store(logServing)
+	a.term.Logs.Store(term.LogServing)
 	<-ctx.Done()
-	a.term.say("stopping the server")
+	a.term.Say("stopping the server")
 	return nil
 }
 
@@ -176,20 +177,20 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 	}()
 	for _, c := range report {
 		if c.Action != jetstream.ActionNone {
-			a.term.progress("%s", c)
+			a.term.Progress("%s", c)
 		}
 	}
 	if err != nil {
-		a.term.warn("the mesh's streams are not in place: %s", errorText(err))
+		a.term.Warn("the mesh's streams are not in place: %s", errorText(err))
 		switch {
 		case errors.Is(err, jetstream.ErrNoRoom):
-			a.term.hint(hintFor(roomHint(err)))
+			a.term.Hint(hintFor(roomHint(err)))
 			return
 		case errors.Is(err, jetstream.ErrDenied):
-			a.term.hint(hintFor(err))
+			a.term.Hint(hintFor(err))
 			return
 		}
-		a.term.hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
+		a.term.Hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
 	}
 }
 
@@ -208,33 +209,33 @@ func (a *app) announceServer(srv *natsd.Server, f *upFlags) error {
 	if always {
 		urls.Sync = "always"
 	}
-	if a.term.json {
-		if err := a.term.object(urls); err != nil {
+	if a.term.JSON {
+		if err := a.term.Object(urls); err != nil {
 			return err
 		}
 	} else {
-		a.term.line("%s", urls.URL)
+		a.term.Line("%s", urls.URL)
 		if urls.Websocket != "" {
-			a.term.line("%s", urls.Websocket)
+			a.term.Line("%s", urls.Websocket)
 		}
 		if urls.Monitor != "" {
-			a.term.line("%s", urls.Monitor)
+			a.term.Line("%s", urls.Monitor)
 		}
 	}
-	a.term.good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
+	a.term.Good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
 	if f.config != "" {
-		a.term.say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
+		a.term.Say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
 	}
 	if always {
-		a.term.note("a stored message is on the disk when it is acknowledged")
+		a.term.Note("a stored message is on the disk when it is acknowledged")
 	} else {
-		a.term.note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
+		a.term.Note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
 	}
 	where := ""
 	if urls.URL != nats.DefaultURL {
 		where = "--nats " + urls.URL + " "
 	}
-	a.term.steps("Next, in another terminal:",
+	a.term.Steps("Next, in another terminal:",
 		"aeemesh "+where+"worker agent.yaml",
 		"aeemesh "+where+"watch",
 		"nats -s "+urls.URL+" micro ls",

@@ -84,8 +84,8 @@ there knows or serves.`,
 				if !v.Valid || strict && len(v.Problems)+len(v.Refused) > 0 {
 					bad++
 				}
-				if a.term.json {
-					if err := a.term.object(v); err != nil {
+				if a.term.JSON {
+					if err := a.term.Object(v); err != nil {
 						return err
 					}
 					continue
@@ -94,7 +94,7 @@ there knows or serves.`,
 			}
 			if bad > 0 {
 				if len(args) > 1 {
-					a.term.say("%d of %d documents are refused", bad, len(args))
+					a.term.Say("%d of %d documents are refused", bad, len(args))
 				}
 				return errQuiet
 			}
@@ -291,23 +291,23 @@ func (a *app) printVerdict(v verdict, levels bool) {
 	if len(v.Refused) > 0 {
 		about += ": a worker here refuses this agent"
 	}
-	a.term.line("%s %s: %s", a.term.mark(outcome), v.File, about)
+	a.term.Line("%s %s: %s", a.term.Mark(outcome), v.File, about)
 	show := func(ps []aaif.Problem) {
 		for _, p := range ps {
-			a.term.line("     %s", a.term.problem(p))
+			a.term.Line("     %s", a.term.Problem(p))
 		}
 	}
 	if len(v.Refused) > 0 {
-		a.term.line("     a worker here refuses this agent:")
+		a.term.Line("     a worker here refuses this agent:")
 		show(v.Refused)
 	}
 	show(v.Problems)
 	if len(v.Ignored) > 0 {
-		a.term.line("     not honoured by this program:")
+		a.term.Line("     not honoured by this program:")
 		show(v.Ignored)
 	}
 	if levels && v.Next != "" {
-		a.term.line("     for level %s:", v.Next)
+		a.term.Line("     for level %s:", v.Next)
 		show(v.Missing)
 	}
 }

@@ -54,19 +54,19 @@ func (a *app) versionCommand() *cobra.Command {
 func (a *app) tellVersion(*cobra.Command, []string) error {
 	a.began = true
 	v := buildVersion()
-	if a.term.json {
-		return a.term.object(v)
+	if a.term.JSON {
+		return a.term.Object(v)
 	}
-	a.term.line("aeemesh %s", v.Version)
+	a.term.Line("aeemesh %s", v.Version)
 	if v.Revision != unknownRevision {
 		modified := ""
 		if v.Modified {
 			modified = ", modified"
 		}
-		a.term.line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
+		a.term.Line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
 	}
-	a.term.line("%s %s", v.Go, v.Platform)
-	a.term.line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
+	a.term.Line("%s %s", v.Go, v.Platform)
+	a.term.Line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
 	return nil
 }
 

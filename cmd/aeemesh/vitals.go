@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/sdnotify"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -61,7 +62,7 @@ func (p *vitals) begin(a *app) error {
 	if err != nil {
 		return err
 	}
-	a.term.tell(event{msg: "health", attrs: []any{"url", p.server.URL()}, style: styleFaint}, "health checks on %s", p.server.URL())
+	a.term.Tell(term.Event{Msg: "health", Attrs: []any{"url", p.server.URL()}, Style: term.StyleFaint}, "health checks on %s", p.server.URL())
 	return nil
 }
 

@@ -123,8 +123,8 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 		// a request without responders to one subscription only, and that one
 		// would get the report.
 		if stored, err = w.stored(ctx, conn); err != nil {
-			a.term.warn("nothing can be replayed: %s", errorText(err))
-			a.term.hint(hintFor(err))
+			a.term.Warn("nothing can be replayed: %s", errorText(err))
+			a.term.Hint(hintFor(err))
 		}
 	}
 	if patterns, err = w.listen(conn, patterns, live); err != nil {
@@ -132,11 +132,11 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	}
 	if len(stored) > 0 {
 		if err := w.replay(ctx, conn, stored); err != nil {
-			a.term.warn("what is stored cannot be replayed: %s", errorText(err))
-			a.term.hint(hintFor(err))
+			a.term.Warn("what is stored cannot be replayed: %s", errorText(err))
+			a.term.Hint(hintFor(err))
 		}
 	}
-	a.term.note("watching %s", strings.Join(patterns, ", "))
+	a.term.Note("watching %s", strings.Join(patterns, ", "))
 	for !w.finished() {
 		select {
 		case msg := <-live:
@@ -208,8 +208,8 @@ func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg
 		heard = append(heard, p)
 	}
 	if len(w.hidden) > 0 {
-		w.app.term.warn("not shown, for lack of permissions: %s", strings.Join(w.hidden, ", "))
-		w.app.term.hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
+		w.app.term.Warn("not shown, for lack of permissions: %s", strings.Join(w.hidden, ", "))
+		w.app.term.Hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
 	}
 	if len(heard) == 0 && w.flags.since == 0 {
 		return nil, outcome.Refused("this NATS user may listen to nothing of the mesh")
@@ -267,8 +267,8 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 		if len(subjects) > 0 {
 			what = "only " + strings.Join(subjects, ", ") + " can be replayed"
 		}
-		w.app.term.warn("%s: there is no stream %s", what, strings.Join(missing, " and no "))
-		w.app.term.hint("\"aeemesh apply\" makes what is missing; only what is sent from then on is stored.")
+		w.app.term.Warn("%s: there is no stream %s", what, strings.Join(missing, " and no "))
+		w.app.term.Hint("\"aeemesh apply\" makes what is missing; only what is sent from then on is stored.")
 	}
 	return subjects, nil
 }
@@ -356,5 +356,5 @@ func matchIntent(pattern, intent string) bool {
 }
 
 func (w *watcher) finished() bool {
-	return w.flags.count > 0 && w.shown >= w.flags.count || w.app.term.broken()
+	return w.flags.count > 0 && w.shown >= w.flags.count || w.app.term.Broken()
 }

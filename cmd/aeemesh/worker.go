@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -169,7 +170,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			return err
 		}
 		accepted := agent.Accept(s.node)
-		a.term.notices(agent.Entity, agent.Notices)
+		a.term.Notices(agent.Entity, agent.Notices)
 		if accepted != nil {
 			return accepted
 		}
@@ -200,14 +201,14 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	go a.keepKeys(keys, s.verifier.Ring, own)
 	draining := context.AfterFunc(ctx, func() {
 		f.vitals.ends(f.drain)
-		a.term.tell(event{level: slog.LevelInfo, msg: "draining", attrs: []any{"at_most", f.drain}},
+		a.term.Tell(term.Event{Level: slog.LevelInfo, Msg: "draining", Attrs: []any{"at_most", f.drain}},
 			"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 	})
 	defer draining()
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	a.term.tell(event{level: slog.LevelInfo, msg: "stopped"}, "stopped; nothing was lost")
+	a.term.Tell(term.Event{Level: slog.LevelInfo, Msg: "stopped"}, "stopped; nothing was lost")
 	return nil
 }
 
@@ -376,7 +377,7 @@ func (a *app) program(cmd *cobra.Command, line string, env []string) (*program.P
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
-	p, err := program.New(program.Config{Command: command, Env: env, Stderr: programOutput{a.term}, Logger: a.log})
+	p, err := program.New(program.Config{Command: command, Env: env, Stderr: a.term.ProgramOutput(), Logger: a.log})
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}

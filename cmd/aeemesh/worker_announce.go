@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -62,22 +63,22 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 		if d := s.node.Durable(); d != nil && d.There() && !agent.LiveOnly {
 			work = durable
 		}
-		a.term.logs.Store(logServing)
+		a.term.Logs.Store(term.LogServing)
 		instance := instanceOf(s.node, agent.Entity)
-		if !a.term.json || a.term.records != nil {
+		if !a.term.JSON || a.term.Records != nil {
 			durably := ""
 			if work != "" {
 				durably = ", durable tasks on " + work
 			}
-			a.term.tell(event{level: slog.LevelInfo, style: styleGood, msg: "serving", attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
+			a.term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleGood, Msg: "serving", Attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
 				"ask_subject", ask, "work_subject", work, "agent_version", agent.Version, "concurrency", at}},
 				"serving %s on %s and %s%s, %d at once, as instance %s", agent.Entity, live, ask, durably, at, instance)
 		}
-		if !a.term.json {
+		if !a.term.JSON {
 			return
 		}
 		// A terminal that is gone must not end a worker.
-		if err := a.term.object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
+		if err := a.term.Object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
 			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
 			a.log.Warn("not told", "entity", agent.Entity, "err", err)
 		}

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"io"
@@ -9,26 +9,26 @@ import (
 )
 
 // FormatJSON is the format of a log of JSON records.
-const formatJSON = "json"
+const JSONLog = "json"
 
-// logger returns a log on stderr in a format, text or json; nil if it knows no
+// Logger returns a log on stderr in a format, text or json; nil if it knows no
 // such format.
-func (t *terminal) logger(format string, level slog.Level) *slog.Logger {
+func (t *Terminal) Logger(format string, level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withUnits}
 	switch strings.ToLower(format) {
 	case "text":
-		return slog.New(slog.NewTextHandler(t.words, opts))
-	case formatJSON:
-		return slog.New(slog.NewJSONHandler(escaped{t.words}, opts))
+		return slog.New(slog.NewTextHandler(t.Words, opts))
+	case JSONLog:
+		return slog.New(slog.NewJSONHandler(escaped{t.Words}, opts))
 	}
 	return nil
 }
 
-// recordWords makes messages for people records of the log, if its format is
+// RecordWords makes messages for people records of the log, if its format is
 // JSON. They are written at every level, because they are no diagnostics.
-func (t *terminal) recordWords(format string) {
-	if t.records == nil && strings.EqualFold(format, formatJSON) {
-		t.records = slog.New(slog.NewJSONHandler(escaped{t.words}, &slog.HandlerOptions{ReplaceAttr: withUnits}))
+func (t *Terminal) RecordWords(format string) {
+	if t.Records == nil && strings.EqualFold(format, JSONLog) {
+		t.Records = slog.New(slog.NewJSONHandler(escaped{t.Words}, &slog.HandlerOptions{ReplaceAttr: withUnits}))
 	}
 }
 
