@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -69,7 +70,7 @@ that the workers tell in their stats.`,
 
   # with the nats CLI, a line for each worker:
   nats micro ls`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(connectionStatus(a.term, false))})
 			if err != nil {
@@ -133,7 +134,7 @@ func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.
 		return found, err
 	}
 	if refused := node.Conn().LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
-		return nil, hinted(fmt.Errorf("agents cannot be looked for: %w", refused), "That takes leave to publish to $SRV.INFO and $SRV.STATS, and an inbox to hear the answers (--inbox-prefix).")
+		return nil, outcome.Hinted(fmt.Errorf("agents cannot be looked for: %w", refused), "That takes leave to publish to $SRV.INFO and $SRV.STATS, and an inbox to hear the answers (--inbox-prefix).")
 	}
 	return found, nil
 }
@@ -301,11 +302,11 @@ agent has no schema for, such as those of "send" and "ask".`,
   # with the nats CLI:
   nats micro info agent-reviewer
   nats micro stats agent-reviewer`,
-		Args:              arguments("ENTITY"),
+		Args:              outcome.Arguments("ENTITY"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(connectionStatus(a.term, false))})
 			if err != nil {
@@ -366,7 +367,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
 				return d, err
 			}
-			d.Problems = append(d.Problems, fmt.Sprintf("%s: %s", q.intent, errorText(err)))
+			d.Problems = append(d.Problems, fmt.Sprintf("%s: %s", q.intent, outcome.Text(err)))
 			continue
 		}
 		q.done()

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -27,14 +28,14 @@ answers; with --instance it is this one, which says where it runs.`,
 
   # with the nats CLI:
   nats micro ping agent-reviewer`,
-		Args:              arguments("ENTITY"),
+		Args:              outcome.Arguments("ENTITY"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			if count < 1 {
-				return usagef(cmd, "--count %d: it must be at least 1", count)
+				return outcome.Usagef(cmd, "--count %d: it must be at least 1", count)
 			}
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
 			if err != nil {

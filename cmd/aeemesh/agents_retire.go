@@ -32,11 +32,11 @@ wants --yes.`,
 
   # with the nats CLI:
   nats consumer rm AEE_WORK normal-agent=2Eecoh`,
-		Args:              arguments("ENTITY"),
+		Args:              outcome.Arguments("ENTITY"),
 		ValidArgsFunction: a.completeServed(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.laneClient(cmd)})
 			if err != nil {
@@ -68,7 +68,7 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 		return err
 	}
 	if len(found) > 0 && !force {
-		return hinted(outcome.Conflict("%s is served: %s", entity, term.Counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
+		return outcome.Hinted(outcome.Conflict("%s is served: %s", entity, term.Counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
 	}
 	list, err := d.Queue.Backlog(ctx, entity)
 	if err != nil {
@@ -76,15 +76,15 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 	}
 	waiting := list[0].Pending() + list[0].Unacked() + list[0].Scheduled + list[0].Due
 	if waiting > 0 && !force {
-		return hinted(outcome.Conflict("%s for %s", term.Counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
+		return outcome.Hinted(outcome.Conflict("%s for %s", term.Counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
 	}
 	if !yes {
 		a.term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
 		if agreed, err := a.ask("Do this?"); err != nil {
-			return usagef(cmd, "nobody can be asked here: give --yes")
+			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
 			a.term.Say("nothing was done")
-			return errQuiet
+			return outcome.ErrQuiet
 		}
 	}
 	out := retirement{Entity: entity}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -52,7 +53,7 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 // registeredSchemas returns the schemas of an agent's registered definition,
 // for workers of older releases that do not publish theirs.
 func (s *session) registeredSchemas(ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
-	unknown := hinted(fmt.Errorf("the worker of %s does not tell its schemas", entity),
+	unknown := outcome.Hinted(fmt.Errorf("the worker of %s does not tell its schemas", entity),
 		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")
 	reg, err := s.definitions()
 	if err != nil {

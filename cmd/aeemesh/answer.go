@@ -43,7 +43,7 @@ asker gets the error E_DECLINED with your reason.`,
   nats pub aee.reply.human.ada.01M7YES9VX2D7Z0H4T1Q8RB3CF '{"v":"1","id":"{{ID}}","ts":"{{TimeStamp}}","type":"result",
     "from":"human.ada","to":"agent.lead","intent":"human.ask","corr":"workflow-1","reply_to":"01M7YES9VX2D7Z0H4T1Q8RB3CF",
     "priority":"normal","payload":{"text":"Yes, ship it."}}'`,
-		Args:              arguments("TASK", "[PAYLOAD]"),
+		Args:              outcome.Arguments("TASK", "[PAYLOAD]"),
 		ValidArgsFunction: a.completeAsks(false),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.answer(ctx, cmd, args, decline)
@@ -60,11 +60,11 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 	declines := cmd.Flags().Changed("decline")
 	switch {
 	case declines == (len(args) == 2):
-		return usagef(cmd, "give an answer, or --decline with a reason")
+		return outcome.Usagef(cmd, "give an answer, or --decline with a reason")
 	case declines && decline == "":
-		return usagef(cmd, "--decline needs a reason: the asker is told")
+		return outcome.Usagef(cmd, "--decline needs a reason: the asker is told")
 	case args[0] == "":
-		return usagef(cmd, "TASK is empty")
+		return outcome.Usagef(cmd, "TASK is empty")
 	}
 	person := cmp.Or(a.as, a.defaultFrom())
 	if err := checkPerson(cmd, person); err != nil {
@@ -89,7 +89,7 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 		return noAsk(err, args[0])
 	}
 	if ask.Task.To != person {
-		return hinted(outcome.Refused("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
+		return outcome.Hinted(outcome.Refused("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
 	}
 	if err := refusedAnswer(ask); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 		reply = ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "%s", decline))
 	} else {
 		if payload, err = fitAnswer(ask.Schema, payload); err != nil {
-			return hinted(err, "\"aeemesh inbox %s\" shows what it must fit.", ask.Task.ID)
+			return outcome.Hinted(err, "\"aeemesh inbox %s\" shows what it must fit.", ask.Task.ID)
 		}
 		reply = ask.Task.Reply(envelope.TypeResult, payload)
 	}
@@ -126,11 +126,11 @@ func refusedAnswer(k *mesh.Ask) error {
 	const lookHint = "\"aeemesh inbox %s\" shows it."
 	switch k.State {
 	case mesh.AskAnswered:
-		return hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
 	case mesh.AskOverdue:
-		return hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
 	case mesh.AskWithdrawn:
-		return hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(term.OneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(term.OneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
 	}
 	return nil
 }

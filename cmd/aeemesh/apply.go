@@ -40,7 +40,7 @@ made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
 
   # what apply does not do, do with the nats CLI:
   nats stream edit AEE_BUS --max-age 24h`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return a.withTopology(ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
 				return a.applyTopology(ctx, cmd, js, opts, yes)
@@ -66,10 +66,10 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 			}
 		}
 		if agreed, err := a.ask("Do this?"); err != nil {
-			return usagef(cmd, "nobody can be asked here: give --yes")
+			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
 			a.term.Say("nothing was done")
-			return errQuiet
+			return outcome.ErrQuiet
 		}
 	}
 	opts.Done = func(c jetstream.Change) {
@@ -98,7 +98,7 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 		a.term.Good("everything is as it should be")
 	}
 	if len(left) > 0 {
-		return hinted(outcome.Conflict("%s not as asked", term.Counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
+		return outcome.Hinted(outcome.Conflict("%s not as asked", term.Counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
 	}
 	return nil
 }
@@ -151,12 +151,12 @@ func (a *app) tellNotDone(list []unmet, keeps string) {
 func roomHint(err error) error {
 	var refused *natsjs.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
-		return hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+		return outcome.Hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
 	}
 	if !errors.Is(err, jetstream.ErrNoRoom) {
 		return err
 	}
-	return hinted(err, "Give it less with --limit NAME=max_bytes:64MiB, for this one or another; \"aeemesh plan\" shows what each takes.")
+	return outcome.Hinted(err, "Give it less with --limit NAME=max_bytes:64MiB, for this one or another; \"aeemesh plan\" shows what each takes.")
 }
 
 // replicasUnsupported is nats-server's error code for replicas without a

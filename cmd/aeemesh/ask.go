@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -30,11 +31,11 @@ instead. "-" reads the text from standard input.`,
 
   # the same with the nats CLI:
   nats req aee.ask.agent.writer "a haiku about queues" --timeout 1m`,
-		Args:              arguments("ENTITY", "TEXT..."),
+		Args:              outcome.Arguments("ENTITY", "TEXT..."),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			text := strings.Join(args[1:], " ")
 			if text == "-" {
@@ -45,7 +46,7 @@ instead. "-" reads the text from standard input.`,
 				text = strings.TrimRight(string(b), "\r\n")
 			}
 			if retries < 0 {
-				return usagef(cmd, "--retries %d: it cannot be negative", retries)
+				return outcome.Usagef(cmd, "--retries %d: it cannot be negative", retries)
 			}
 			if from == "" {
 				from = a.defaultFrom()
@@ -66,7 +67,7 @@ instead. "-" reads the text from standard input.`,
 			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
 			stopWondering()
 			if err != nil {
-				return withMember(s.unanswered(ctx, args[0], err), "entity", args[0])
+				return outcome.WithMember(s.unanswered(ctx, args[0], err), "entity", args[0])
 			}
 			if a.term.JSON {
 				return a.term.Object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})

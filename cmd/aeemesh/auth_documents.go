@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -92,7 +93,7 @@ func (a *app) permsDocument(name string) (permsDocument, error) {
 	}
 	def := doc.Definition()
 	if def == nil {
-		return permsDocument{}, hinted(fmt.Errorf("%s is no agent definition", name), "\"aeemesh validate %s\" says what it is.", name)
+		return permsDocument{}, outcome.Hinted(fmt.Errorf("%s is no agent definition", name), "\"aeemesh validate %s\" says what it is.", name)
 	}
 	entity, err := aaif.EntityName(def.Agent.Name)
 	return permsDocument{name, entity, def}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -47,13 +48,13 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 	}
 	switch {
 	case roles > 1:
-		return r, usagef(cmd, "--sender, --operator and --viewer are three roles: give one")
+		return r, outcome.Usagef(cmd, "--sender, --operator and --viewer are three roles: give one")
 	case f.operator || f.viewer:
 		if len(args) > 0 {
-			return r, usagef(cmd, "--%s is for the whole mesh: it takes no ENTITY", r.name)
+			return r, outcome.Usagef(cmd, "--%s is for the whole mesh: it takes no ENTITY", r.name)
 		}
 	case len(args) == 0:
-		return r, usagef(cmd, "ENTITY is missing")
+		return r, outcome.Usagef(cmd, "ENTITY is missing")
 	}
 	if r.named, err = a.permsFor(cmd, args); err != nil {
 		return r, err
@@ -67,7 +68,7 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 	for _, flags := range permsFlagsOf {
 		for _, name := range flags {
 			if fl := cmd.Flags().Lookup(name); fl.Changed && !a.byEnv[name] && !slices.Contains(permsFlagsOf[r.name], name) {
-				return r, usagef(cmd, "--%s says nothing for a %s", name, r.name)
+				return r, outcome.Usagef(cmd, "--%s says nothing for a %s", name, r.name)
 			}
 		}
 	}
@@ -90,22 +91,22 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 	case a.conn.inboxPrefix != "":
 		r.inbox = strings.TrimSuffix(a.conn.inboxPrefix, ".")
 	case speaks == "":
-		return r, hinted(usagef(cmd, "--%s needs --from", r.name), "The prefix of reply subjects is chosen by who speaks; --inbox-prefix names one.")
+		return r, outcome.Hinted(outcome.Usagef(cmd, "--%s needs --from", r.name), "The prefix of reply subjects is chosen by who speaks; --inbox-prefix names one.")
 	default:
 		if err := subject.ValidateEntity(speaks); err != nil {
-			return r, usagef(cmd, "--from: %w", err)
+			return r, outcome.Usagef(cmd, "--from: %w", err)
 		}
 		r.inbox = perms.InboxPrefix(speaks)
 	}
 	if !mesh.IsInbox(r.inbox) {
-		return r, hinted(usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", r.inbox), "It begins with \"_\", such as _INBOX_ada.")
+		return r, outcome.Hinted(outcome.Usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", r.inbox), "It begins with \"_\", such as _INBOX_ada.")
 	}
 	return r, nil
 }
 
 func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 	if is && !has {
-		return usagef(cmd, "%s is about the durable lane: it needs %s", flag, needs)
+		return outcome.Usagef(cmd, "%s is about the durable lane: it needs %s", flag, needs)
 	}
 	return nil
 }
@@ -116,7 +117,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 	var failed error
 	add := func(more perms.Permissions, err error) {
 		if err != nil && failed == nil {
-			failed = usagef(cmd, "%w", err)
+			failed = outcome.Usagef(cmd, "%w", err)
 		}
 		p = mergePermissions(p, more)
 	}
@@ -147,9 +148,9 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 				continue
 			}
 			if mesh.PublishesTo(entity) {
-				return p, &usageError{
-					err: fmt.Errorf("entity %s: a %s has no worker", entity, subject.EntityType(entity)), cmd: cmd,
-					hint: "--sender prints what those need who send to it.",
+				return p, &outcome.UsageError{
+					Err: fmt.Errorf("entity %s: a %s has no worker", entity, subject.EntityType(entity)), Cmd: cmd,
+					Hint: "--sender prints what those need who send to it.",
 				}
 			}
 			a.workerPermissions(m, f, r, entity, add)

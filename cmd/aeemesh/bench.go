@@ -15,6 +15,8 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // benchOptions are the settings of one bench run.
@@ -63,10 +65,10 @@ CPU per operation is that of all three processes (Linux only).`,
 		Example: `  aeemesh bench
   aeemesh bench --inflight 64 --duration 5s --rounds 5
   aeemesh bench --json > bench.jsonl`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || len(o.inflight) == 0 || slices.Min(o.inflight) < 1 {
-				return usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
+				return outcome.Usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
 			}
 			return runBench(cmd.Context(), o, stdout, stderr)
 		},

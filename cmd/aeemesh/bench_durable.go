@@ -17,6 +17,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -65,10 +66,10 @@ of those two. CPU per operation is that of server, worker and client (Linux only
 		Example: `  aeemesh bench durable
   aeemesh bench durable --sync 2m --inflight 64 --rounds 5
   aeemesh bench durable --json > bench.jsonl`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || len(o.inflight) == 0 || slices.Min(o.inflight) < 1 || len(syncs) == 0 {
-				return usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
+				return outcome.Usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
 			}
 			for _, s := range syncs {
 				if err := oneOf(cmd, "sync", s, "2m", "always"); err != nil {

@@ -18,6 +18,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -51,10 +52,10 @@ own, and the raw responders, likewise, are in this one. Raw and ours take turns.
 Hops are counted and their bounds checked, as in production.`,
 		Example: `  aeemesh bench tree
   aeemesh bench tree --chain 8 --fan 10,100,1000 --rounds 5`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.rounds < 1 || o.duration <= 0 || slices.Min(append([]int{1}, append(chains, fans...)...)) < 1 || slices.Max(append([]int{1}, chains...)) > 15 {
-				return usagef(cmd, "--duration, --rounds, --chain and --fan must be above 0, and --chain at most 15")
+				return outcome.Usagef(cmd, "--duration, --rounds, --chain and --fan must be above 0, and --chain at most 15")
 			}
 			return runBenchTree(cmd.Context(), o, chains, fans, stdout, stderr)
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -29,7 +30,7 @@ contexts and your keys.`,
   aeemesh completion zsh > "${fpath[1]}/_aeemesh"
   aeemesh completion fish > ~/.config/fish/completions/aeemesh.fish
   aeemesh completion powershell | Out-String | Invoke-Expression`,
-		Args:      cobra.MatchAll(arguments("SHELL"), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(outcome.Arguments("SHELL"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			root, out := cmd.Root(), a.term.Data

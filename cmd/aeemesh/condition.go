@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 func (a *app) conditionCommand() *cobra.Command {
@@ -68,7 +69,7 @@ command; other members of a line mean nothing.`,
   aeemesh condition eval --lang jmespath --expr 'items[?price > ` + "`10`" + `]' order.json
   aeemesh condition eval --lang jsonlogic --expr '{">": [{"var": "input.amount"}, 100]}' task.json
   echo '{"lang": "cel", "expr": "n > 1", "data": {"n": 2}}' | aeemesh condition eval --batch`,
-		Args: arguments("[FILE]"),
+		Args: outcome.Arguments("[FILE]"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			file := "-"
 			if len(args) == 1 {
@@ -76,11 +77,11 @@ command; other members of a line mean nothing.`,
 			}
 			switch {
 			case batch && (a.isSet(cmd, "lang") || a.isSet(cmd, "expr")):
-				return usagef(cmd, "with --batch, each line has its own lang and expr")
+				return outcome.Usagef(cmd, "with --batch, each line has its own lang and expr")
 			case batch:
 				return a.conditionBatch(ctx, file)
 			case lang == "":
-				return usagef(cmd, "--lang is missing: it is one of %s", languageNames())
+				return outcome.Usagef(cmd, "--lang is missing: it is one of %s", languageNames())
 			}
 			return a.conditionEval(ctx, cmd, aaif.Language(lang), expr, file, len(args) == 1)
 		}),
@@ -95,12 +96,12 @@ command; other members of a line mean nothing.`,
 func (a *app) conditionEval(ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
 	constant := lang == aaif.LangAlways || lang == aaif.LangNever
 	if !constant && condition.Languages().Has(lang) && !a.isSet(cmd, "expr") {
-		return usagef(cmd, "--expr is missing: %s needs an expression", lang)
+		return outcome.Usagef(cmd, "--expr is missing: %s needs an expression", lang)
 	}
 	p, err := condition.Compile(condition.Expression(lang, expr), condition.Options{})
 	if err != nil {
 		if errors.Is(err, condition.ErrLanguage) {
-			return hinted(err, "The languages are %s.", languageNames())
+			return outcome.Hinted(err, "The languages are %s.", languageNames())
 		}
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
@@ -21,7 +22,7 @@ func (a *app) configCommand() *cobra.Command {
 		Short:   "Say all that is wrong with configuration files of workers",
 		Long:    "Reads files for \"worker --config\", and says all that is wrong with them, with\nlines. Nothing is started or connected.",
 		Example: "  aeemesh config check worker.yaml",
-		Args:    arguments("FILE..."),
+		Args:    outcome.Arguments("FILE..."),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			for _, name := range args {
 				n, err := a.checkConfig(name)
@@ -57,7 +58,7 @@ file, or the default. Secrets are not shown.`,
 		Short:   "Print the JSON Schema of a worker's configuration file",
 		Long:    "Prints the JSON Schema of the file of \"worker --config\", for editors.",
 		Example: "  aeemesh config schema > worker.schema.json",
-		Args:    arguments(),
+		Args:    outcome.Arguments(),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, _ []string) error {
 			w, _ := a.detachedWorker(cmd)
 			return a.term.Object(config.Schema(settings(w), adapters.Sections()))
@@ -134,7 +135,7 @@ func (a *app) showConfig(cmd *cobra.Command, args []string) error {
 			a.help(cmd, nil)
 			return nil
 		}
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	if help := w.Flags().Lookup("help"); help != nil && help.Changed {
 		a.help(cmd, nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -75,10 +76,10 @@ func (c *connectFlags) wait() time.Duration {
 func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	c := &a.conn
 	if c.timeout < 0 {
-		return natsconn.Config{}, usagef(cmd, "--timeout %v: it cannot be negative", c.timeout)
+		return natsconn.Config{}, outcome.Usagef(cmd, "--timeout %v: it cannot be negative", c.timeout)
 	}
 	if _, err := subject.New(c.prefix); err != nil {
-		return natsconn.Config{}, usagef(cmd, "--prefix: %w", err)
+		return natsconn.Config{}, outcome.Usagef(cmd, "--prefix: %w", err)
 	}
 	out := natsconn.Config{
 		URL: c.url, Cert: c.cert, Key: c.key, CA: c.ca, TLSFirst: c.tlsFirst, InboxPrefix: c.inboxPrefix,
@@ -167,7 +168,7 @@ func (a *app) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 func (a *app) subjects() (subject.Map, error) {
 	m, err := subject.New(a.conn.prefix)
 	if err != nil {
-		return m, usagef(nil, "--prefix: %w", err)
+		return m, outcome.Usagef(nil, "--prefix: %w", err)
 	}
 	return m, nil
 }

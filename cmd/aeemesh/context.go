@@ -114,7 +114,7 @@ func (a *app) readContext(name string) (contextSettings, error) {
 		if have := a.contexts(); len(have) > 0 {
 			hint = "There are: " + strings.Join(have, ", ") + "."
 		}
-		return s, hinted(outcome.NotFound("NATS context %q is unknown", name), "%s", hint)
+		return s, outcome.Hinted(outcome.NotFound("NATS context %q is unknown", name), "%s", hint)
 	}
 	if err != nil {
 		return s, fmt.Errorf("NATS context %q: %w", name, err)
@@ -123,7 +123,7 @@ func (a *app) readContext(name string) (contextSettings, error) {
 		return s, fmt.Errorf("NATS context %q: %w", name, err)
 	}
 	if s.NSCLookup != "" && s.Creds == "" {
-		return s, hinted(fmt.Errorf("NATS context %q takes its credentials from nsc, which aeemesh does not run", name),
+		return s, outcome.Hinted(fmt.Errorf("NATS context %q takes its credentials from nsc, which aeemesh does not run", name),
 			"Write them to a file with \"nsc generate creds\" and give --creds FILE.")
 	}
 	return s, nil

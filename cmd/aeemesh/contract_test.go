@@ -44,7 +44,7 @@ func commandsForTest() []*cobra.Command {
 
 // printedFailure is the failure that a command has printed with --json: the
 // last line of stdout, all lines of which are JSON.
-func printedFailure(t *testing.T, what, stdout string) *failure {
+func printedFailure(t *testing.T, what, stdout string) *outcome.Failure {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	for _, line := range lines {
@@ -54,7 +54,7 @@ func printedFailure(t *testing.T, what, stdout string) *failure {
 		}
 	}
 	var last struct {
-		Error *failure `json:"error"`
+		Error *outcome.Failure `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Error == nil {
 		t.Errorf("%s: stdout does not end with an error: %q", what, stdout)
@@ -282,13 +282,13 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{nil, outcome.Outcome{}},
 		{errors.New("x"), outcome.Outcome{Code: outcome.CodeFailed, Exit: 1}},
-		{hinted(outcome.NotFound("no %s", "key"), "x"), outcome.Outcome{Code: envelope.CodeNotFound, Exit: 3}},
+		{outcome.Hinted(outcome.NotFound("no %s", "key"), "x"), outcome.Outcome{Code: envelope.CodeNotFound, Exit: 3}},
 		{fmt.Errorf("x: %w", jetstream.ErrDenied), outcome.Outcome{Code: envelope.CodeDenied, Exit: 4}},
 		{errors.Join(errors.New("x"), jetstream.ErrFull), outcome.Outcome{Code: outcome.CodeFull, Exit: 4}},
 		{outcome.Stopped(context.DeadlineExceeded, "x"), outcome.Outcome{Code: envelope.CodeTimeout, Exit: 5}},
 		{outcome.Stopped(context.Canceled, "x"), outcome.Outcome{Code: outcome.CodeInterrupted, Exit: 1}},
-		{remote(envelope.Errorf(envelope.CodeReplay, "x")), outcome.Outcome{Code: envelope.CodeReplay, Exit: 4}},
-		{errQuiet, outcome.Outcome{Code: outcome.CodeFailed, Exit: 1}},
+		{outcome.Remote(envelope.Errorf(envelope.CodeReplay, "x")), outcome.Outcome{Code: envelope.CodeReplay, Exit: 4}},
+		{outcome.ErrQuiet, outcome.Outcome{Code: outcome.CodeFailed, Exit: 1}},
 	} {
 		if got := outcome.Of(tt.err); got != tt.want {
 			t.Errorf("%v: %+v, want %+v", tt.err, got, tt.want)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -87,7 +88,7 @@ func (d *daemon) run(ctx context.Context) error {
 	select {
 	case <-ended:
 	case err := <-d.refused:
-		denied = hinted(fmt.Errorf("the NATS user may not listen where the agent must: %w", err),
+		denied = outcome.Hinted(fmt.Errorf("the NATS user may not listen where the agent must: %w", err),
 			"\"aeemesh auth perms %s\" prints what it needs.", d.agents[0].Entity)
 		stop(nil)
 		<-ended

@@ -73,7 +73,7 @@ func (a *app) deadListCommand() *cobra.Command {
 		Short: "List dead letters, the oldest first",
 		Example: `  aeemesh dead list
   aeemesh dead list --entity agent.reviewer --json`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := checkEntity(cmd, entity); err != nil {
 				return err
@@ -113,7 +113,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 		Use:     "show NUMBER",
 		Short:   "Show a dead letter whole",
 		Example: `  aeemesh dead show 12`,
-		Args:    arguments("NUMBER"),
+		Args:    outcome.Arguments("NUMBER"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -162,7 +162,7 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 	return connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
 		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
-		Args:              arguments("NUMBER..."),
+		Args:              outcome.Arguments("NUMBER..."),
 		ValidArgsFunction: a.completeDead,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
@@ -210,14 +210,14 @@ func (a *app) withLane(ctx context.Context, cmd *cobra.Command, do func(*session
 func letterNumber(cmd *cobra.Command, arg string) (uint64, error) {
 	seq, err := strconv.ParseUint(arg, 10, 64)
 	if err != nil || seq == 0 {
-		return 0, usagef(cmd, "%q is no dead letter's number; \"aeemesh dead list\" shows them", arg)
+		return 0, outcome.Usagef(cmd, "%q is no dead letter's number; \"aeemesh dead list\" shows them", arg)
 	}
 	return seq, nil
 }
 
 func noLetter(err error, seq uint64) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
-		return hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
+		return outcome.Hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
 	}
 	return laneError(err)
 }

@@ -111,7 +111,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 
   # with the nats CLI, what is stored:
   nats kv get aee_agents AGENT_ID --raw | jq -r .document`,
-		Args: arguments("FILE..."),
+		Args: outcome.Arguments("FILE..."),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.importDefinitions(ctx, cmd, f, args)
 		}),
@@ -126,11 +126,11 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 
 func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
 	if len(names) > 1 && (f.as != "" || cmd.Flags().Changed("alias")) {
-		return usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
+		return outcome.Usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
 	}
 	if f.as != "" {
 		if err := subject.ValidateEntity(f.as); err != nil {
-			return usagef(cmd, "--as: %w", err)
+			return outcome.Usagef(cmd, "--as: %w", err)
 		}
 	}
 	docs, err := a.validDefinitions(ctx, cmd, f, names)
@@ -242,7 +242,7 @@ func (r *registrar) free(rec *registry.Record) error {
 		i := slices.IndexFunc(rec.Aliases, func(a string) bool { return slices.Contains(other.Aliases, a) })
 		what = fmt.Sprintf("the alias %q", rec.Aliases[i])
 	}
-	return hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, term.Printable(other.Key)),
+	return outcome.Hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, term.Printable(other.Key)),
 		"--replace takes that one away; --as registers this one under another entity.")
 }
 
@@ -283,7 +283,7 @@ func (r *registrar) put(ctx context.Context, rec registry.Record) (registration,
 
 func changedMeanwhile(err error) error {
 	if errors.Is(err, registry.ErrChanged) {
-		return hinted(err, "Somebody else registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
+		return outcome.Hinted(err, "Somebody else registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
 	}
 	return err
 }
@@ -336,7 +336,7 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 		word = "document is"
 	}
 	a.term.Say("%d %s refused; nothing is registered", bad, word)
-	return nil, errQuiet
+	return nil, outcome.ErrQuiet
 }
 
 // isURL reports whether an argument is a URL, which is fetched.

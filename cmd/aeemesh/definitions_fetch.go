@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
@@ -35,11 +36,11 @@ func (a *app) readSource(ctx context.Context, cmd *cobra.Command, f *reachFlags,
 	}
 	u, err := url.Parse(name)
 	if err != nil || u.User != nil {
-		return nil, usagef(cmd, "%q is no URL, or has a password in it", term.Printable(name))
+		return nil, outcome.Usagef(cmd, "%q is no URL, or has a password in it", term.Printable(name))
 	}
 	policy, err := outbound.New(outbound.Config{Allow: append([]string{u.Scheme + "://" + u.Host}, f.allow...), Private: f.private})
 	if err != nil {
-		return nil, usagef(cmd, "%s: %w", term.Printable(name), err)
+		return nil, outcome.Usagef(cmd, "%s: %w", term.Printable(name), err)
 	}
 	defer policy.Close()
 	if u, err = policy.Check(name); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -62,7 +63,7 @@ found, and how many workers answer for it now.`,
 
   # with the nats CLI:
   nats kv ls aee_agents`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, _ registry.Registry, all []registry.Entry) error {
 				found, err := s.node.Discover(ctx, "", wait)
@@ -130,7 +131,7 @@ func keyOf(all []registry.Entry, name string) string {
 
 func notRegistered(err error, name string) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return hinted(fmt.Errorf("%s: %w", term.Printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
+		return outcome.Hinted(fmt.Errorf("%s: %w", term.Printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
 	}
 	return err
 }
@@ -151,7 +152,7 @@ registered; --format writes it anew. --revision takes an earlier version
 
   # back to an earlier version:
   aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
-		Args:              arguments("NAME"),
+		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: a.completeDefinitions,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := oneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
@@ -214,7 +215,7 @@ any more, the agent_id, or the entity where it had none.`,
 
   # with the nats CLI:
   nats kv history aee_agents AGENT_ID`,
-		Args:              arguments("NAME"),
+		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: a.completeDefinitions,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
@@ -258,7 +259,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 "agents export --revision" brings one back.`,
 		Example: `  aeemesh agents remove agent.reviewer
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
-		Args:              arguments("NAME..."),
+		Args:              outcome.Arguments("NAME..."),
 		ValidArgsFunction: a.completeDefinitions,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {

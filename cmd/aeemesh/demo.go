@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
@@ -67,7 +68,7 @@ Nothing is changed, and nothing is left behind.`,
 
   nats micro ls
   nats req aee.ask.agent.review_lead '{"path":"."}' --timeout 1m`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			d.cmd = cmd
 			return d.run(ctx)
@@ -90,12 +91,12 @@ func scratch() (string, error) {
 	if dir, here := os.MkdirTemp(".", ".aeemesh-demo-"); here == nil {
 		return filepath.Abs(dir)
 	}
-	return "", hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
+	return "", outcome.Hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
 	if d.port < 0 || d.port > 65535 {
-		return usagef(d.cmd, "a port is from 0 to 65535")
+		return outcome.Usagef(d.cmd, "a port is from 0 to 65535")
 	}
 	if d.scratch, err = scratch(); err != nil {
 		return err
@@ -139,7 +140,7 @@ func (d *demo) prepare() error {
 		return err
 	}
 	if !info.IsDir() {
-		return usagef(d.cmd, "--path %s: it must be a directory", d.path)
+		return outcome.Usagef(d.cmd, "--path %s: it must be a directory", d.path)
 	}
 	d.root, err = filepath.Abs(d.path)
 	return err

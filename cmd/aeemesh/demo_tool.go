@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
@@ -20,7 +21,7 @@ func (a *app) demoToolCommand() *cobra.Command {
 		Use:    "tool NAME ROOT",
 		Short:  "Call a tool of the demo's team",
 		Hidden: true,
-		Args:   arguments("NAME", "ROOT"),
+		Args:   outcome.Arguments("NAME", "ROOT"),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			input, err := io.ReadAll(io.LimitReader(a.stdin, demoToolInput))
 			if err != nil {
@@ -29,7 +30,7 @@ func (a *app) demoToolCommand() *cobra.Command {
 			result, err := review.Call(ctx, review.Tools(args[1], review.Checks{}), args[0], input)
 			if err != nil {
 				_ = a.term.Object(map[string]string{"error": err.Error()}) // the worker tells the model
-				return errQuiet
+				return outcome.ErrQuiet
 			}
 			return a.term.Object(json.RawMessage(result))
 		}),

@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -81,16 +82,16 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
   # with the nats CLI:
   nats server check connection
   nats account info`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := subject.ValidateEntity(d.entity); err != nil {
-				return usagef(cmd, "--entity: %w", err)
+				return outcome.Usagef(cmd, "--entity: %w", err)
 			}
 			if err := oneOf(cmd, "role", d.role, roleWorker, roleSender, roleOperator); err != nil {
 				return err
 			}
 			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {
-				return usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
+				return outcome.Usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
 			}
 			d.named = cmd.Flags().Changed("entity")
 			var err error
@@ -99,7 +100,7 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 			}
 			d.examine(ctx, cmd)
 			if d.failed || d.strict && d.warned {
-				return errQuiet
+				return outcome.ErrQuiet
 			}
 			return nil
 		}),
@@ -116,17 +117,17 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 	return c
 }
 
-func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
-	c := check{Name: name, Outcome: outcome, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: hint}
-	d.failed, d.warned = d.failed || outcome == "fail", d.warned || outcome == "warn"
+func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
+	c := check{Name: name, Outcome: verdict, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: hint}
+	d.failed, d.warned = d.failed || verdict == "fail", d.warned || verdict == "warn"
 	t := d.app.term
 	if t.JSON {
 		if err := t.Object(c); err != nil {
-			t.Warn("%s", errorText(err))
+			t.Warn("%s", outcome.Text(err))
 		}
 		return
 	}
-	t.Line("%s %-12s %s", t.Mark(outcome), c.Name, c.Found)
+	t.Line("%s %-12s %s", t.Mark(verdict), c.Name, c.Found)
 	if c.Hint != "" {
 		t.Line("     %-12s %s", "", t.Data.Paint(term.StyleFaint, c.Hint))
 	}
@@ -136,7 +137,7 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
 	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, false))) // doctor checks permissions itself
 	if err != nil {
-		d.tell("connection", "fail", hintFor(err), "%s", errorText(err))
+		d.tell("connection", "fail", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
 	defer conn.Close()
@@ -160,7 +161,7 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	}
 	js, err := a.jetStream(conn)
 	if err != nil {
-		d.tell("jetstream", "fail", "", "%s", errorText(err))
+		d.tell("jetstream", "fail", "", "%s", outcome.Text(err))
 		return
 	}
 	if d.apply {
@@ -178,13 +179,13 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 func (d *doctor) clocks(ctx context.Context) {
 	node, err := d.sendingNode()
 	if err != nil {
-		d.tell("agent", "fail", "", "%s", errorText(err))
+		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
 	}
 	before := d.conn.LastError()
 	d.agent(ctx, node, d.entity)
 	if err := refusedTo(d.conn, before, d.entity); err != nil {
-		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", errorText(err))
+		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", outcome.Text(err))
 	}
 	d.tellClocks()
 }
@@ -205,15 +206,15 @@ func local(addr string) bool {
 
 func (d *doctor) connection() {
 	c := d.conn
-	how, outcome, hint := "TLS", "ok", ""
+	how, verdict, hint := "TLS", "ok", ""
 	if _, err := c.TLSConnectionState(); err != nil {
 		if how = "no TLS"; !local(c.ConnectedAddr()) {
-			outcome, hint = "warn", "What agents say and store goes over the network as it is: give the server a certificate (tls { … })."
+			verdict, hint = "warn", "What agents say and store goes over the network as it is: give the server a certificate (tls { … })."
 		}
 	}
-	d.tell("connection", outcome, hint, "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
+	d.tell("connection", verdict, hint, "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
 	if rtt, err := c.RTT(); err != nil {
-		d.tell("round trip", "fail", "", "%s", errorText(err))
+		d.tell("round trip", "fail", "", "%s", outcome.Text(err))
 	} else {
 		d.tell("round trip", "ok", "", "%v", rtt.Round(time.Microsecond))
 	}
@@ -255,11 +256,11 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	defer cancel()
 	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
 	if errors.Is(err, jetstream.ErrDenied) {
-		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", errorText(err))
+		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", outcome.Text(err))
 		return
 	}
 	if err != nil {
-		d.tell("jetstream", "fail", hintFor(err), "%s", errorText(err))
+		d.tell("jetstream", "fail", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
 	if !report.Enabled {
@@ -290,7 +291,7 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 		}
 	}})
 	if err != nil {
-		d.tell("apply", "fail", hintFor(roomHint(err)), "%s", errorText(err))
+		d.tell("apply", "fail", outcome.Hint(roomHint(err)), "%s", outcome.Text(err))
 		return
 	}
 	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", count(report).todo(), len(report))
@@ -311,7 +312,7 @@ func bytesText(n uint64) string {
 func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
 	if d.monitor != "" {
 		if told, err := fsyncOf(ctx, d.monitor); err != nil {
-			d.tell("fsync", "warn", "", "%s: %s", d.monitor, errorText(err))
+			d.tell("fsync", "warn", "", "%s: %s", d.monitor, outcome.Text(err))
 		} else {
 			f = told
 		}
@@ -326,9 +327,9 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 		case err == nil:
 			ack = fmt.Sprintf("; an acknowledgement took %v", took.Round(time.Microsecond))
 		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
-			ack = "; no acknowledgement could be measured: " + errorText(err) // the error was printed above, or this user may not measure
+			ack = "; no acknowledgement could be measured: " + outcome.Text(err) // the error was printed above, or this user may not measure
 		default:
-			d.tell("store", "fail", "Is the server's disk full, or gone? Its log tells. Nothing durable works until something can be stored.", "nothing can be stored: %s", errorText(err))
+			d.tell("store", "fail", "Is the server's disk full, or gone? Its log tells. Nothing durable works until something can be stored.", "nothing can be stored: %s", outcome.Text(err))
 		}
 	}
 	switch f.Class {
@@ -375,7 +376,7 @@ func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 	asked := time.Now()
 	stream, err := js.Stream(ctx, d.stream)
 	if err != nil {
-		d.tell("clock", "warn", "", "the server's clock cannot be told: %s", errorText(err))
+		d.tell("clock", "warn", "", "the server's clock cannot be told: %s", outcome.Text(err))
 		return
 	}
 	took := time.Since(asked)
@@ -410,17 +411,17 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	from := d.app.defaultFrom()
 	signer, err := d.app.signer(from)
 	if err != nil {
-		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
+		d.tell("keys", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 	}
 	// For a clock it does not matter which key signed the answer.
 	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
-		d.tell("agents", "fail", "", "%s", errorText(err))
+		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
 	}
 	found, err = discover(ctx, node, time.Second)
 	if err != nil {
-		d.tell("agents", d.lacks(), hintFor(err), "%s", errorText(err))
+		d.tell("agents", d.lacks(), outcome.Hint(err), "%s", outcome.Text(err))
 		return nil, false
 	}
 	entities := map[string]bool{}
@@ -430,7 +431,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
 	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
-		d.tell("agents", "fail", "", "%s", errorText(err))
+		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
 	}
 	n := 0
@@ -471,7 +472,7 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 		return
 	}
 	if err != nil {
-		d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, errorText(err))
+		d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, outcome.Text(err))
 		return
 	}
 	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {

@@ -9,6 +9,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -56,7 +57,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 		return // there is no durable lane; reported above
 	}
 	if err != nil {
-		d.tell("queues", "warn", hintFor(err), "%s", errorText(err))
+		d.tell("queues", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
 	workers := takersOf(found)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // parseDefinition reads an agent definition. For a document of another kind the
@@ -30,7 +31,7 @@ func parseDefinition(name string, data []byte) (*aaif.Document, error) {
 			hint = fmt.Sprintf("\"aeemesh validate %s\" checks it; there is nothing to run.", name)
 		}
 	}
-	return nil, hinted(err, "%s", hint)
+	return nil, outcome.Hinted(err, "%s", hint)
 }
 
 // checkTools refuses --tool programs whose function no document declares;
@@ -51,14 +52,14 @@ func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error
 		if slices.Contains(declared, name) {
 			continue
 		}
-		err := &usageError{err: fmt.Errorf("--tool %s: no document declares a function tool of this name", name), cmd: cmd}
+		err := &outcome.UsageError{Err: fmt.Errorf("--tool %s: no document declares a function tool of this name", name), Cmd: cmd}
 		switch near := aaif.Nearest(name, declared); {
 		case slices.Contains(others, name):
-			err.hint = "The tool of that name has another protocol than function, and needs no program."
+			err.Hint = "The tool of that name has another protocol than function, and needs no program."
 		case near != "":
-			err.hint = fmt.Sprintf("Did you mean %s?", near)
+			err.Hint = fmt.Sprintf("Did you mean %s?", near)
 		case len(declared) > 0:
-			err.hint = "Declared are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(declared))), ", ") + "."
+			err.Hint = "Declared are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(declared))), ", ") + "."
 		}
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -61,7 +62,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	defer cancel()
 	lacking := jetstream.LaneLacks(looking, js, m, f.fenced)
 	if lacking != nil && f.durable == "on" {
-		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
+		return outcome.Hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
 	d := newLane(jetstream.Gather(js), m)
 	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, f.lease))
@@ -153,7 +154,7 @@ func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc)
 // laneError adds a hint to the error of a missing lane.
 func laneError(err error) error {
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(err, "Durable tasks need JetStream and its streams: \"aeemesh apply\" makes them, \"aeemesh doctor\" looks.")
+		return outcome.Hinted(err, "Durable tasks need JetStream and its streams: \"aeemesh apply\" makes them, \"aeemesh doctor\" looks.")
 	}
 	return err
 }

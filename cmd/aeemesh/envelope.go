@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -41,11 +42,11 @@ it from standard input, @FILE from a file.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
-		Args:              arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
+		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
 		ValidArgsFunction: a.completeMessage,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			arg := ""
 			if len(args) == 2 {
@@ -88,7 +89,7 @@ func (a *app) boundFlags(c *cobra.Command, durable *bool) {
 // bindTask prepares a task for the mesh and the lane of boundFlags.
 func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
 	if _, err := subject.New(a.conn.prefix); err != nil {
-		return usagef(cmd, "--prefix: %w", err)
+		return outcome.Usagef(cmd, "--prefix: %w", err)
 	}
 	return mesh.BindTask(e, a.conn.prefix, durable)
 }
@@ -210,7 +211,7 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 		a.term.Say("%d good, %d not", good, bad)
 	}
 	if bad > 0 {
-		return errQuiet
+		return outcome.ErrQuiet
 	}
 	return nil
 }
@@ -263,7 +264,7 @@ requires.lane.`,
   aeemesh envelope sign --sign ada --durable task.json | nats pub -J aee.work.normal.agent.reviewer --force-stdin`,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if a.sign.kid == signNone {
-				return usagef(cmd, "--sign none signs nothing")
+				return outcome.Usagef(cmd, "--sign none signs nothing")
 			}
 			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
 				signer, err := a.signer(e.From)
@@ -271,7 +272,7 @@ requires.lane.`,
 					return err
 				}
 				if signer == nil {
-					return hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
+					return outcome.Hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
 				}
 				e.Sig = nil
 				if err := a.bindTask(cmd, e, durable); err != nil {
@@ -304,7 +305,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 			if at != "" {
 				var err error
 				if now, err = time.Parse(time.RFC3339, at); err != nil {
-					return usagef(cmd, "--at %q: it is a time such as 2026-01-31T12:00:00Z", at)
+					return outcome.Usagef(cmd, "--at %q: it is a time such as 2026-01-31T12:00:00Z", at)
 				}
 			}
 			verifier, err := a.verifier()
@@ -346,7 +347,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 				return err
 			}
 			if to == "cbor" && !asHex && a.term.Data.TTY {
-				return usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
+				return outcome.Usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
 			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
 				if to == "cbor" {
@@ -432,7 +433,7 @@ func (a *app) envelopeSchemaCommand() *cobra.Command {
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",
 		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
-		Args:    arguments(),
+		Args:    outcome.Arguments(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
 			a.term.Data.Write(envelope.Schema())
 			return nil

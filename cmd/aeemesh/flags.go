@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // Annotations of flags.
@@ -63,7 +65,7 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {
-			bad = &usageError{err: fmt.Errorf("%s: %w", names[0], err), cmd: cmd}
+			bad = &outcome.UsageError{Err: fmt.Errorf("%s: %w", names[0], err), Cmd: cmd}
 			return
 		}
 		a.byEnv[f.Name] = true
@@ -91,7 +93,7 @@ func (a *app) addLogFlags(flags *pflag.FlagSet) {
 func (a *app) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.levels.level)); err != nil {
-		return nil, usagef(nil, "--log-level %q: it is debug, info, warn or error", a.levels.level)
+		return nil, outcome.Usagef(nil, "--log-level %q: it is debug, info, warn or error", a.levels.level)
 	}
 	return a.loggerAt(level)
 }
@@ -101,7 +103,7 @@ func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 	if log := a.term.Logger(a.levels.format, level); log != nil {
 		return log, nil
 	}
-	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)
+	return nil, outcome.Usagef(nil, "--log-format %q: it is text or json", a.levels.format)
 }
 
 // oneOf refuses values that are not in the list.
@@ -111,5 +113,5 @@ func oneOf(cmd *cobra.Command, flag, value string, allowed ...string) error {
 			return nil
 		}
 	}
-	return usagef(cmd, "--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
+	return outcome.Usagef(cmd, "--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -59,7 +60,7 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 1,000 handoffs are kept that were not accepted, and --per-issuer MiB in all.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.serveHandoff(ctx, cmd, f) }),
 	})
 	flags := c.Flags()
@@ -77,26 +78,26 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 
 func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
 	if f.cert == "" || f.key == "" {
-		return hinted(usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
+		return outcome.Hinted(outcome.Usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
 	}
 	cert := &certificate{cert: f.cert, key: f.key}
 	if _, err := cert.get(nil); err != nil {
-		return usagef(cmd, "--cert, --key: %w", err)
+		return outcome.Usagef(cmd, "--cert, --key: %w", err)
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}
 	if f.clientCA != "" {
 		var err error
 		if conf.ClientCAs, err = addCertificates(x509.NewCertPool(), f.clientCA); err != nil {
-			return usagef(cmd, "--client-ca: %w", err)
+			return outcome.Usagef(cmd, "--client-ca: %w", err)
 		}
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	bearer, err := a.secretRef(f.bearer)
 	if err != nil {
-		return usagef(cmd, "--bearer: %w", err)
+		return outcome.Usagef(cmd, "--bearer: %w", err)
 	}
 	if a.perIssuer <= 0 {
-		return usagef(cmd, "--per-issuer must be above 0")
+		return outcome.Usagef(cmd, "--per-issuer must be above 0")
 	}
 	known, err := a.knownAgents(f.agents)
 	if err != nil {
@@ -220,7 +221,7 @@ func (a *app) knownAgents(files []string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if k := def.Agent.Compliance; k != nil && k.PIIHandling == aaif.PIIEncrypt && len(a.stateKeys) == 0 {
-			return nil, hinted(fmt.Errorf("%s: compliance.pii_handling encrypt: its runs would be stored in the clear", name), "Give the key with --state-key env:NAME or file:PATH.")
+			return nil, outcome.Hinted(fmt.Errorf("%s: compliance.pii_handling encrypt: its runs would be stored in the clear", name), "Give the key with --state-key env:NAME or file:PATH.")
 		}
 		known[state.New(entity, "", def.AgentID).Doc.AgentID] = entity
 	}
@@ -237,7 +238,7 @@ running (its workers have it), or refused. Those that were refused are kept for
 20 to 40 minutes.`,
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.listHandoffs(ctx, cmd) }),
 	})
 	a.addReceiverFlags(c)

@@ -26,13 +26,13 @@ the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machin
 
   # compose.yaml:
   healthcheck: {test: ["CMD", "/aeemesh", "healthcheck"]}`,
-		Args: arguments("[URL]"),
+		Args: outcome.Arguments("[URL]"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			to := ""
 			if len(args) == 1 {
 				u, err := url.Parse(args[0])
 				if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-					return usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
+					return outcome.Usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
 				}
 				if u.Path == "" {
 					u.Path = "/readyz"
@@ -41,11 +41,11 @@ the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machin
 			} else {
 				listen := a.env("AEEMESH_HEALTH_LISTEN")
 				if listen == "" {
-					return usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
+					return outcome.Usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
 				}
 				var err error
 				if to, err = healthURL(listen, "/readyz"); err != nil {
-					return usagef(cmd, "AEEMESH_HEALTH_LISTEN %q: %w", listen, err)
+					return outcome.Usagef(cmd, "AEEMESH_HEALTH_LISTEN %q: %w", listen, err)
 				}
 			}
 			ctx, cancel := context.WithTimeout(ctx, wait)

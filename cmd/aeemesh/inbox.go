@@ -50,7 +50,7 @@ more) or withdrawn (whoever asked wants no answer any more).`,
   # with the nats CLI:
   nats stream view AEE_HUMAN --subject human.ada
   nats sub human.ada`,
-		Args:              arguments("[PERSON|TASK]"),
+		Args:              outcome.Arguments("[PERSON|TASK]"),
 		ValidArgsFunction: a.completeAsks(true),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.inbox(ctx, cmd, f, args)
@@ -75,14 +75,14 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 	person, task := "", ""
 	switch {
 	case len(args) == 1 && f.all:
-		return usagef(cmd, "give PERSON, TASK or --all")
+		return outcome.Usagef(cmd, "give PERSON, TASK or --all")
 	case len(args) == 1 && !strings.Contains(args[0], "."):
 		task = args[0]
 	case len(args) == 1:
 		person = args[0]
 	case !f.all:
 		if person = cmp.Or(a.as, a.defaultFrom()); subject.EntityType(person) != subject.TypeHuman {
-			return usagef(cmd, "whose? You are %s, who is no person", person)
+			return outcome.Usagef(cmd, "whose? You are %s, who is no person", person)
 		}
 	}
 	if person != "" {
@@ -129,10 +129,10 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 
 func checkPerson(cmd *cobra.Command, person string) error {
 	if err := subject.ValidateEntity(person); err != nil {
-		return usagef(cmd, "%w", err)
+		return outcome.Usagef(cmd, "%w", err)
 	}
 	if subject.EntityType(person) != subject.TypeHuman {
-		return usagef(cmd, "%s is no person: their entities begin with human.", person)
+		return outcome.Usagef(cmd, "%s is no person: their entities begin with human.", person)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 
 func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", term.Printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+		return outcome.Hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", term.Printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
 	return laneError(err)
 }

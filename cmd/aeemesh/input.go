@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -41,7 +42,7 @@ func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) er
 		n++
 		e, err := in.parse()
 		if err != nil {
-			return hinted(fmt.Errorf("%s: %w", in.where(), err), "\"aeemesh envelope validate\" tells everything that is wrong.")
+			return outcome.Hinted(fmt.Errorf("%s: %w", in.where(), err), "\"aeemesh envelope validate\" tells everything that is wrong.")
 		}
 		if err := do(e); err != nil {
 			return fmt.Errorf("%s: %w", in.where(), err)

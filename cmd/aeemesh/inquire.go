@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -143,7 +144,7 @@ func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
 	if !errors.As(err, &refused) || !refused.FromPeer() || refused.Code != envelope.CodeKeyUnknown && refused.Code != envelope.CodeKeyInvalid && refused.Code != envelope.CodeFromDenied {
 		return nil
 	}
-	return hinted(&saidError{string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, refused}, "%s", hintForCode(refused))
+	return outcome.Hinted(&outcome.SaidError{Text: string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, Cause: refused}, "%s", outcome.HintForCode(refused))
 }
 
 // tellSigning says what changes with a new key, if it changes anything:

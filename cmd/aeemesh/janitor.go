@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -28,10 +29,10 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 "aeemesh auth perms --operator" prints.`,
 		Example: `  aeemesh janitor
   aeemesh janitor --every 30s`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("every") && every < time.Second {
-				return usagef(cmd, "--every %v: it must be at least 1s", every)
+				return outcome.Usagef(cmd, "--every %v: it must be at least 1s", every)
 			}
 			if every > 0 {
 				a.beginLog(cmd)

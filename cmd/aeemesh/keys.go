@@ -60,7 +60,7 @@ also sign with it. Copy its two files over a safe way.`,
 		Example: `  aeemesh keys new ada --from human.ada
   aeemesh keys new reviewer-2 --from agent.reviewer --expires 8760h > reviewer-2.json
   aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
-		Args: arguments("KID"),
+		Args: outcome.Arguments("KID"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := a.noHome(); err != nil {
 				return err
@@ -73,7 +73,7 @@ also sign with it. Copy its two files over a safe way.`,
 			undo := undoKey(dir, key.KID)
 			if err := sign.SaveKey(dir, signer, key); err != nil {
 				if errors.Is(err, fs.ErrExist) {
-					return hinted(err, "A new key needs a new kid; nothing is overwritten.")
+					return outcome.Hinted(err, "A new key needs a new kid; nothing is overwritten.")
 				}
 				return err
 			}
@@ -86,7 +86,7 @@ also sign with it. Copy its two files over a safe way.`,
 				if errors.Is(err, jetstream.ErrUncertain) {
 					// The mesh may already have the record: without the secret
 					// the kid would be lost.
-					return hinted(err, "The key is kept in %s: \"aeemesh keys trust %s --shared\" tries again.", dir, filepath.Join(dir, key.KID+".json"))
+					return outcome.Hinted(err, "The key is kept in %s: \"aeemesh keys trust %s --shared\" tries again.", dir, filepath.Join(dir, key.KID+".json"))
 				}
 				if err != nil {
 					return errors.Join(err, undo())
@@ -136,28 +136,28 @@ func (a *app) makeKey(cmd *cobra.Command, kid, alg string, from []string, notBef
 	case "hs256":
 		kind = sign.HS256
 	default:
-		return none, nil, usagef(cmd, "--alg %q: it is ed25519 or hs256", alg)
+		return none, nil, outcome.Usagef(cmd, "--alg %q: it is ed25519 or hs256", alg)
 	}
 	if kid == signAuto || kid == signNone {
-		return none, nil, usagef(cmd, "kid %q has a meaning of its own for --sign", kid)
+		return none, nil, outcome.Usagef(cmd, "kid %q has a meaning of its own for --sign", kid)
 	}
 	if len(from) == 0 {
 		from = []string{a.defaultFrom()}
 	}
 	signer, key, err := sign.NewKey(kid, kind, from...)
 	if err != nil {
-		return none, nil, &usageError{err: err, cmd: cmd}
+		return none, nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	if key.NotBefore, err = moment(notBefore, now); err != nil {
-		return none, nil, usagef(cmd, "--not-before: %w", err)
+		return none, nil, outcome.Usagef(cmd, "--not-before: %w", err)
 	}
 	if key.Expires, err = moment(expires, now); err != nil {
-		return none, nil, usagef(cmd, "--expires: %w", err)
+		return none, nil, outcome.Usagef(cmd, "--expires: %w", err)
 	}
 	key.Comment = comment
 	if err := key.Check(); err != nil {
-		return none, nil, &usageError{err: err, cmd: cmd}
+		return none, nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	return key, signer, nil
 }
@@ -193,7 +193,7 @@ func (a *app) printRecord(r sign.Record) error {
 // there.
 func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) error {
 	if r.Alg == sign.HS256 && !r.Revoked {
-		return hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
+		return outcome.Hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
 	}
 	text, err := r.Marshal()
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *app) keysListCommand() *cobra.Command {
 		Short: "List the keys that are trusted here",
 		Example: `  aeemesh keys list
   aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			lines, err := a.localKeys()
 			if err != nil {
@@ -331,7 +331,7 @@ func (a *app) bucketKeys(ctx context.Context, cmd *cobra.Command) ([]keyLine, er
 	for _, have := range list {
 		r, err := readShared(have)
 		if err != nil {
-			a.term.Warn("shared key %s: %s", term.Printable(have.ID), errorText(err))
+			a.term.Warn("shared key %s: %s", term.Printable(have.ID), outcome.Text(err))
 			continue
 		}
 		out = append(out, keyLine{r, stateOf(r, time.Now()), false, sign.Shared.String()})
@@ -370,7 +370,7 @@ func (a *app) keysShowCommand() *cobra.Command {
 		Short: "Print a key's trust record, which holds no secret",
 		Example: `  aeemesh keys show ada > ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -`,
-		Args:              arguments("KID"),
+		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: a.completeKIDs,
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			lines, err := a.localKeys()
@@ -382,7 +382,7 @@ func (a *app) keysShowCommand() *cobra.Command {
 					return a.printRecord(l.Record)
 				}
 			}
-			return hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
+			return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
 		}),
 	}
 	return a.dirFlag(c, nil)
@@ -399,7 +399,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 		Example: `  aeemesh keys trust ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -
   aeemesh keys trust ada.json --shared`,
-		Args: arguments("FILE|-"),
+		Args: outcome.Arguments("FILE|-"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := a.noHome(); err != nil {
 				return err
@@ -440,7 +440,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 --shared-keys is used.`,
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
-		Args:              arguments("KID"),
+		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: a.completeKIDs,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := a.noHome(); err != nil {
@@ -454,7 +454,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 				}
 				r.Revoked = true
 			case errors.Is(err, os.ErrNotExist):
-				return hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
+				return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
 			case err != nil:
 				return err
 			default:

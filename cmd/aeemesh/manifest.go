@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -31,7 +32,7 @@ It asks the server whether the streams of the durable lane are there, without
 which no state is kept.`,
 		Example: `  aeemesh manifest --config worker.yaml > aaif-manifest.json
   aeemesh manifest --offline | jq .platform.capabilities`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			m, err := a.manifest(ctx, cmd, f, offline)
 			if err != nil {
@@ -66,7 +67,7 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 	durable := false
 	if !offline {
 		if durable, err = a.hasLane(ctx, cmd); err != nil {
-			return nil, hinted(err, "--offline asks no server.")
+			return nil, outcome.Hinted(err, "--offline asks no server.")
 		}
 	}
 	opts := agents.Options{Telemetry: a.agentTelemetry(cmd, tel, set.Telemetry(), false)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/near"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -47,13 +48,13 @@ func (s *session) unanswered(ctx context.Context, entity string, err error) erro
 	failed := sendFailed(ctx, err)
 	var e *envelope.Error
 	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.conn.Stats().Reconnects > 0 || !s.conn.IsConnected()) {
-		return hinted(failed, "The connection was away meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows what became of the task.")
+		return outcome.Hinted(failed, "The connection was away meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows what became of the task.")
 	}
 	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
 		return failed
 	}
 	if meant := s.meant(ctx, entity); meant != "" {
-		return hinted(failed, "%s %s", meant, hintForCode(e))
+		return outcome.Hinted(failed, "%s %s", meant, outcome.HintForCode(e))
 	}
 	return failed
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -53,7 +54,7 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	}
 	intent := f.intent
 	if err := intents.CheckName(intent); intent != "" && err != nil {
-		return nil, usagef(cmd, "--intent: %w", err)
+		return nil, outcome.Usagef(cmd, "--intent: %w", err)
 	}
 	switch {
 	case intent != "":
@@ -62,7 +63,7 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	case kind == envelope.TypeEvent && subject.EntityType(to) == subject.TypeHuman:
 		intent = humanMessage
 	default:
-		return nil, usagef(cmd, "an envelope of type %s needs an --intent", kind)
+		return nil, outcome.Usagef(cmd, "an envelope of type %s needs an --intent", kind)
 	}
 	from := f.from
 	if from == "" {
@@ -80,10 +81,10 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	}
 	e.Requires = requires
 	if err := e.Validate(); err != nil {
-		return nil, &usageError{err: err, cmd: cmd}
+		return nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	if _, err := e.Requirements(); err != nil {
-		return nil, &usageError{err: err, cmd: cmd}
+		return nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	return e, nil
 }
@@ -99,7 +100,7 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
 		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
-			return nil, usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
+			return nil, outcome.Usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -111,7 +112,7 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 			a.term.Warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
 			continue
 		}
-		return nil, &usageError{err: fmt.Errorf("--requires: %q is not a known key", name), cmd: cmd, hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
+		return nil, &outcome.UsageError{Err: fmt.Errorf("--requires: %q is not a known key", name), Cmd: cmd, Hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
 	}
 	if f.decisionEvidence != "" {
 		members["decision_evidence"] = envelope.AppendString(nil, f.decisionEvidence)
@@ -177,11 +178,11 @@ func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	case trimmed[0] == '{':
 		if !json.Valid(trimmed) {
 			var v any
-			return nil, usagef(cmd, "%s is no JSON: %v", where, json.Unmarshal(trimmed, &v))
+			return nil, outcome.Usagef(cmd, "%s is no JSON: %v", where, json.Unmarshal(trimmed, &v))
 		}
 		return trimmed, nil
 	case trimmed[0] == '[' && json.Valid(trimmed):
-		return nil, &usageError{err: fmt.Errorf("%s is a JSON array, and a payload must be an object", where), cmd: cmd, hint: "Give it a name: {\"items\": […]}."}
+		return nil, &outcome.UsageError{Err: fmt.Errorf("%s is a JSON array, and a payload must be an object", where), Cmd: cmd, Hint: "Give it a name: {\"items\": […]}."}
 	}
 	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(bytes.TrimRight(data, "\r\n")), "\uFFFD")), '}'), nil
 }

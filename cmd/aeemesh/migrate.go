@@ -44,7 +44,7 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
-		Args:              arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.migrate(ctx, cmd, f, args[0])
@@ -72,13 +72,13 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	}
 	switch {
 	case f.abort == (f.to != ""):
-		return usagef(cmd, "say where, with --to, or take a move back with --abort")
+		return outcome.Usagef(cmd, "say where, with --to, or take a move back with --abort")
 	case f.tools < 0 || f.wait <= 0:
-		return usagef(cmd, "--tools cannot be negative, and --wait must be above 0")
+		return outcome.Usagef(cmd, "--tools cannot be negative, and --wait must be above 0")
 	case strings.HasPrefix(f.to, "http://"):
-		return hinted(usagef(cmd, "--to %s: a run goes over TLS only", f.to), "Begin the URL with https://.")
+		return outcome.Hinted(outcome.Usagef(cmd, "--to %s: a run goes over TLS only", f.to), "Begin the URL with https://.")
 	case isFile && f.export.platform == "":
-		return hinted(usagef(cmd, "--to %s: say with --for which platform it is for", f.to), "\"aeemesh runs export\" writes a copy of a run that stays here.")
+		return outcome.Hinted(outcome.Usagef(cmd, "--to %s: say with --for which platform it is for", f.to), "\"aeemesh runs export\" writes a copy of a run that stays here.")
 	case isFile:
 		f.export.out = file
 		return a.exportRun(ctx, cmd, &f.export, name, f.entity)
@@ -106,7 +106,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		return err
 	}
 	if state.Terminal(h.Status) {
-		return hinted(outcome.Conflict("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
+		return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
 	}
 	a.term.Progress("asking the workers of %s", h.Entity)
 	got, err := s.node.Command(ctx, h.Entity, intents.MigrateTask{
@@ -142,7 +142,7 @@ func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id stat
 		a.term.Good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
+		return outcome.Hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
 	case err != nil:
 		return err
 	}

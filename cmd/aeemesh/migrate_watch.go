@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -116,7 +117,7 @@ func (m *movement) phase(rec state.Record, newest bool) error {
 		m.target = g.Target
 		return errMoved
 	case g.Phase == state.PhaseAborted:
-		return hinted(fmt.Errorf("the run did not move: %s", g.Detail), "It goes on where it was. docs/migration.md says what each refusal means.")
+		return outcome.Hinted(fmt.Errorf("the run did not move: %s", g.Detail), "It goes on where it was. docs/migration.md says what each refusal means.")
 	case c.Terminal():
 		return fmt.Errorf("the run ended before it could move: it is %s", c.Doc.Status)
 	case g.Phase == state.PhaseAsked && state.Parked(c.Doc.Status) && c.Doc.Status != aaif.RunMigrating && newest:

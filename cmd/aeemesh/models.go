@@ -49,7 +49,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 		Example: `  aeemesh models list
   aeemesh models list mistral --json | jq -r .model
   aeemesh models list --config operator.yaml`,
-		Args:              arguments("[PROVIDER]"),
+		Args:              outcome.Arguments("[PROVIDER]"),
 		ValidArgsFunction: a.completeProviders,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := a.modelCatalog(cmd, config)
@@ -63,7 +63,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 				}
 			}
 			if len(lines) == 0 && len(args) > 0 {
-				return hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
+				return outcome.Hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
 			if a.term.JSON {
 				return term.Objects(a.term, lines)
@@ -91,7 +91,7 @@ is what stands before the first slash.`,
 		Example: `  aeemesh models show openai/gpt-4o-2024-08-06
   aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
-		Args:              arguments("PROVIDER/MODEL"),
+		Args:              outcome.Arguments("PROVIDER/MODEL"),
 		ValidArgsFunction: a.completeModels,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := a.modelCatalog(cmd, config)
@@ -100,11 +100,11 @@ is what stands before the first slash.`,
 			}
 			provider, name, ok := strings.Cut(args[0], "/")
 			if !ok {
-				return usagef(cmd, "%q: it is PROVIDER/MODEL, such as openai/gpt-4o", args[0])
+				return outcome.Usagef(cmd, "%q: it is PROVIDER/MODEL, such as openai/gpt-4o", args[0])
 			}
 			e, ok := cat.Find(provider, name)
 			if !ok {
-				return hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
+				return outcome.Hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
 			}
 			if a.term.JSON {
 				return a.term.Object(struct {
@@ -256,10 +256,10 @@ measured.`,
   aeemesh models routes reviewer.yaml --config operator.yaml --context-tokens 32768
   aeemesh models routes reviewer.yaml --allow http://127.0.0.1:8080
   aeemesh models routes reviewer.yaml --json | jq -r 'select(.skipped) | .skipped'`,
-		Args: arguments("FILE"),
+		Args: outcome.Arguments("FILE"),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if contextTokens < 0 {
-				return usagef(cmd, "--context-tokens cannot be negative")
+				return outcome.Usagef(cmd, "--context-tokens cannot be negative")
 			}
 			set, err := a.adapters(cmd, &operator)
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -89,7 +90,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 		}
 	}
 	if s.node, err = mesh.New(s.conn, cfg); err != nil {
-		return nil, &usageError{err: err, cmd: cmd}
+		return nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	ok = true
 	return s, nil
@@ -103,7 +104,7 @@ func (s *session) close() {
 	if s.conn != nil {
 		if !s.conn.IsClosed() {
 			if err := s.conn.FlushTimeout(2 * time.Second); err != nil && s.conn.IsConnected() && !errors.Is(err, nats.ErrConnectionClosed) {
-				s.app.term.Warn("what was sent last may be lost: %s", errorText(err))
+				s.app.term.Warn("what was sent last may be lost: %s", outcome.Text(err))
 			}
 		}
 		s.conn.Close()

@@ -23,6 +23,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // telemetry holds the exporters that the standard OTEL_* variables configure.
@@ -58,11 +60,11 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
 		err2 = nil // one wrong variable is reported once
 	}
-	var wrong *usageError
+	var wrong *outcome.UsageError
 	if err := errors.Join(err1, err2); errors.As(err, &wrong) {
 		return nil, wrong
 	} else if err != nil {
-		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
+		return nil, &outcome.UsageError{Err: err, Hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
 	otel.SetLogger(logr.FromSlogHandler(a.log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("telemetry not exported", "err", err) }))
@@ -89,7 +91,7 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 func (a *app) exporter(signal string) (string, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if v := strings.TrimSpace(a.env(name)); v != "" && !strings.Contains(v, "://") {
-			return "", &usageError{err: fmt.Errorf("%s %q has no scheme", name, v), hint: "Write http://" + v + " or https://" + v + "."}
+			return "", &outcome.UsageError{Err: fmt.Errorf("%s %q has no scheme", name, v), Hint: "Write http://" + v + " or https://" + v + "."}
 		}
 	}
 	first := func(names ...string) string {

@@ -47,7 +47,7 @@ func onTTY(ctx context.Context, env map[string]string, args ...string) (stdout, 
 	root.SetOut(&out)
 	root.SetErr(&words)
 	if err = root.ExecuteContext(ctx); err != nil {
-		a.term.Fail(errorText(err), string(outcome.Of(err).Code), hintFor(err))
+		a.term.Fail(outcome.Text(err), string(outcome.Of(err).Code), outcome.Hint(err))
 	}
 	return out.String(), words.String(), err
 }

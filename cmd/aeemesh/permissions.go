@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -44,7 +45,7 @@ type subjectRule struct {
 func (d *doctor) permissions(ctx context.Context) {
 	need, as, hint, err := d.needs()
 	if err != nil {
-		d.tell("permissions", "fail", "", "%s", errorText(err))
+		d.tell("permissions", "fail", "", "%s", outcome.Text(err))
 		return
 	}
 	d.inbox = d.maySubscribe(d.conn.NewRespInbox())
@@ -141,7 +142,7 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 			untried = append(untried, "answers (allow_responses)")
 		}
 	}
-	note := "the server does not tell, because " + errorText(why)
+	note := "the server does not tell, because " + outcome.Text(why)
 	if len(untried) > 0 {
 		note = "not tried, since somebody may listen there: " + fewNames(untried) + "; " + note
 	}

@@ -6,6 +6,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -29,7 +30,7 @@ where "apply" would make or change something, or could not mend it.`,
 
   # with the nats CLI, what there is:
   nats stream ls --all`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return a.withTopology(ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
 				changes, err := jetstream.Plan(ctx, js, opts)
@@ -45,7 +46,7 @@ where "apply" would make or change something, or could not mend it.`,
 				a.tellNotDone(left, "would keep")
 				a.tellTally(t, len(left))
 				if check && t.todo()+t.conflict+len(left) > 0 {
-					return errQuiet
+					return outcome.ErrQuiet
 				}
 				return nil
 			})

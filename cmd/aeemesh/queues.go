@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -31,7 +32,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
 
   # with the nats CLI:
   nats consumer report AEE_WORK`,
-		Args:              arguments("[ENTITY]"),
+		Args:              outcome.Arguments("[ENTITY]"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			entity := ""
@@ -42,7 +43,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
 				return err
 			}
 			if every < 0 || wait <= 0 {
-				return usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
+				return outcome.Usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
 			}
 			return a.withLane(ctx, cmd, func(s *session) error { return s.queues(ctx, entity, every, wait) })
 		}),
@@ -117,7 +118,7 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil: // a server that restarts is available again soon
-			s.app.term.Warn("%s; trying again", errorText(err))
+			s.app.term.Warn("%s; trying again", outcome.Text(err))
 		default:
 			if every > 0 && !s.app.term.JSON {
 				s.app.term.Heading("%s", time.Now().Format(time.TimeOnly))

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -48,23 +49,23 @@ func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) 
 	for _, to := range f.to {
 		c, err := handoff.NewClient(to, opts)
 		if err != nil {
-			return nil, usagef(cmd, "--handoff-to: %w", err)
+			return nil, outcome.Usagef(cmd, "--handoff-to: %w", err)
 		}
 		c.Close()
 		allowed[normalURL(to)] = true
 	}
 	if len(allowed) == 0 {
 		if f.ca != "" || f.cert != "" || f.key != "" || f.bearer != "" {
-			return nil, usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key and --handoff-bearer need a --handoff-to")
+			return nil, outcome.Usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key and --handoff-bearer need a --handoff-to")
 		}
 		return nil, nil
 	}
 	var err error
 	if opts.TLS, err = clientTLS(f.ca, f.cert, f.key); err != nil {
-		return nil, usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key: %w", err)
+		return nil, outcome.Usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key: %w", err)
 	}
 	if opts.Bearer, err = a.secretRef(f.bearer); err != nil {
-		return nil, usagef(cmd, "--handoff-bearer: %w", err)
+		return nil, outcome.Usagef(cmd, "--handoff-bearer: %w", err)
 	}
 	return func(to string) (*handoff.Client, error) {
 		if !strings.HasPrefix(strings.ToLower(to), "https://") {

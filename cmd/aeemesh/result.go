@@ -34,12 +34,12 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
-		Args:              arguments("ID", "[ENTITY]"),
+		Args:              outcome.Arguments("ID", "[ENTITY]"),
 		ValidArgsFunction: a.completeTasks,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
 			case entity != "" && len(args) == 2 && args[1] != entity:
-				return usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
+				return outcome.Usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
 			case entity != "" && len(args) == 1:
 				args = append(args, entity)
 			}
@@ -55,7 +55,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
 	if len(args) == 2 {
 		if err := subject.ValidateEntity(args[1]); err != nil {
-			return usagef(cmd, "%w", err)
+			return outcome.Usagef(cmd, "%w", err)
 		}
 	}
 	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
@@ -84,9 +84,9 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	view.end()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
 		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
+			return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
 		}
-		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", term.Printable(id), entity),
+		return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", term.Printable(id), entity),
 			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", term.Printable(id), entity, entity)
 	}
 	return s.printResult(ctx, id, entity, reply, &view, err)
@@ -104,12 +104,12 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", term.Printable(id)),
+		return "", outcome.Hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", term.Printable(id)),
 			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", term.Printable(id))
 	case 1:
 		return found[0], nil
 	}
-	return "", hinted(fmt.Errorf("%d entities have a task %s", len(found), term.Printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
+	return "", outcome.Hinted(fmt.Errorf("%d entities have a task %s", len(found), term.Printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
 }
 
 // printResult prints the end of a durable task.
@@ -118,14 +118,14 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	var failed *envelope.Error
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
-		return hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
+		return outcome.Hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
 		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
+			return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
 		}
-		return hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
+		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
-		return withReply(remote(failed), reply)
+		return outcome.WithReply(outcome.Remote(failed), reply)
 	case err != nil:
 		return laneError(err)
 	case a.term.JSON:
@@ -184,9 +184,9 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 func submitFailed(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrUncertain):
-		return hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
+		return outcome.Hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
 	case errors.Is(err, jetstream.ErrFull):
-		return hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
+		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}
 	return laneError(err)
 }

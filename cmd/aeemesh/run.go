@@ -72,9 +72,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // status.
 func (a *app) failed(err error, args []string) int {
 	o := outcome.Of(err)
-	var usage *usageError
+	var usage *outcome.UsageError
 	if !a.began && !errors.As(err, &usage) {
-		err = &usageError{err: err}
+		err = &outcome.UsageError{Err: err}
 	}
 	if errors.As(err, &usage) {
 		o = outcome.Outcome{Code: outcome.CodeUsage, Exit: outcome.Usage}
@@ -88,14 +88,14 @@ func (a *app) failed(err error, args []string) int {
 		}
 		a.term.RecordWords(a.levels.format)
 	}
-	if !errors.Is(err, errQuiet) {
-		a.term.Fail(errorText(err), string(o.Code), hintFor(err))
+	if !errors.Is(err, outcome.ErrQuiet) {
+		a.term.Fail(outcome.Text(err), string(o.Code), outcome.Hint(err))
 	}
 	if !a.term.JSON {
 		return o.Exit
 	}
-	f := failure{Code: o.Code, Message: strings.TrimPrefix(errorText(err), string(o.Code)+": "), Hint: hintFor(err)}
-	if errors.Is(err, errQuiet) {
+	f := outcome.Failure{Code: o.Code, Message: strings.TrimPrefix(outcome.Text(err), string(o.Code)+": "), Hint: outcome.Hint(err)}
+	if errors.Is(err, outcome.ErrQuiet) {
 		f.Message = "a check failed, or something was not done; what was printed before says which"
 	}
 	var peer *envelope.Error
@@ -103,9 +103,9 @@ func (a *app) failed(err error, args []string) int {
 		f.Retryable, f.BackoffMS = peer.Retryable, peer.BackoffMS
 	}
 	out := map[string]any{}
-	var more *detailed
+	var more *outcome.Detailed
 	if errors.As(err, &more) {
-		maps.Copy(out, more.members)
+		maps.Copy(out, more.Members)
 	}
 	out["error"] = f
 	if a.term.Object(out) != nil {
@@ -150,7 +150,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	)
 	root.SetHelpCommandGroupID("misc")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	})
 	root.SetHelpFunc(a.help)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
@@ -204,9 +204,9 @@ func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) 
 	return func(cmd *cobra.Command, args []string) error {
 		a.began = true
 		err := f(cmd.Context(), cmd, args)
-		var usage *usageError
-		if errors.As(err, &usage) && usage.cmd == nil {
-			usage.cmd = cmd // the command's help has more
+		var usage *outcome.UsageError
+		if errors.As(err, &usage) && usage.Cmd == nil {
+			usage.Cmd = cmd // the command's help has more
 		}
 		return err
 	}
@@ -221,9 +221,9 @@ func (a *app) adopt(c *cobra.Command) *cobra.Command {
 			case err == nil || ctx.Err() == nil:
 				return err
 			case cmd.Hidden: // a child process, whose parent reports its errors
-				return errQuiet
+				return outcome.ErrQuiet
 			}
-			return errInterrupted
+			return outcome.ErrInterrupted
 		})
 	}
 	for _, child := range c.Commands() {
@@ -248,10 +248,10 @@ func (a *app) group(cmd *cobra.Command, args []string) error {
 		a.help(cmd, nil)
 		return nil
 	}
-	err := &usageError{err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
+	err := &outcome.UsageError{Err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), Cmd: cmd}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err.hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"
+		err.Hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"
 	}
 	return err
 }

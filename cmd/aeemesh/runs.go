@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -89,7 +90,7 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 	}
 	switch len(found) {
 	case 0:
-		return state.Record{}, none, hinted(noRun{name}, "\"aeemesh runs list\" shows those that have begun, \"aeemesh queues\" what waits; --entity names the agent of a task that waits.")
+		return state.Record{}, none, outcome.Hinted(noRun{name}, "\"aeemesh runs list\" shows those that have begun, \"aeemesh queues\" what waits; --entity names the agent of a task that waits.")
 	case 1:
 		return found[0].rec, found[0].h, nil
 	}
@@ -98,7 +99,7 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 		ids = append(ids, f.rec.ID.Run)
 	}
 	slices.Sort(ids)
-	return state.Record{}, none, hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
+	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
 }
 
 // noRun is the error of a run that does not exist.
@@ -112,7 +113,7 @@ func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
 func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 	c, err := r.codec.Decode(rec.Data)
 	if errors.Is(err, state.ErrSealed) {
-		return nil, hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+		return nil, outcome.Hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
 	}
 	return c, err
 }
@@ -124,9 +125,9 @@ func (a *app) ownRecord(runs *runStore, rec state.Record) (*state.Checkpoint, er
 	c, err := codec.Read(rec)
 	switch {
 	case errors.Is(err, state.ErrSealed):
-		return nil, hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+		return nil, outcome.Hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
 	case errors.Is(err, state.ErrClear):
-		return nil, hinted(err, "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one.")
+		return nil, outcome.Hinted(err, "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one.")
 	}
 	return c, err
 }
@@ -150,7 +151,7 @@ func checkEntity(cmd *cobra.Command, entity string) error {
 		return nil
 	}
 	if err := subject.ValidateEntity(entity); err != nil {
-		return usagef(cmd, "%w", err)
+		return outcome.Usagef(cmd, "%w", err)
 	}
 	return nil
 }

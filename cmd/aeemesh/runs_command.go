@@ -69,7 +69,7 @@ the command waits in the queue for the first worker that comes.`,
 			example: `  aeemesh runs steer 0f4c "leave the vendored files alone"`,
 			make: func(cmd *cobra.Command, t intents.Target, args []string) (intents.Command, error) {
 				if args[0] == "" {
-					return nil, usagef(cmd, "TEXT is empty")
+					return nil, outcome.Usagef(cmd, "TEXT is empty")
 				}
 				return intents.SteerTask{Target: t, Text: args[0]}, nil
 			}},
@@ -91,7 +91,7 @@ none is left.`,
 func (a *app) runCommandOf(r runCommand) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
-		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: arguments(append([]string{"RUN"}, r.args...)...),
+		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: outcome.Arguments(append([]string{"RUN"}, r.args...)...),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.commandRun(ctx, cmd, r, args, entity)
@@ -163,7 +163,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		got, err = s.node.Command(ctx, entity, command)
 	}
 	if target.ID != "" && errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(outcome.NotFound("no task %s of %s waits, and none has begun", term.Printable(target.ID), entity),
+		return outcome.Hinted(outcome.NotFound("no task %s of %s waits, and none has begun", term.Printable(target.ID), entity),
 			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, term.Printable(target.ID), entity)
 	}
 	if err != nil {
@@ -217,7 +217,7 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
-			return hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
+			return outcome.Hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
 		}
 		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
 	case a.term.JSON:
@@ -243,12 +243,12 @@ func (a *app) commandFailed(err error, entity string) error {
 		if dir := a.keyDir(); dir != "" {
 			where = "keys are looked for in " + dir
 		}
-		return hinted(fmt.Errorf("%s: %s (%s): the workers of %s have heard the command, but their answer cannot be verified", e.Code, e.Message, where, entity),
+		return outcome.Hinted(fmt.Errorf("%s: %s (%s): the workers of %s have heard the command, but their answer cannot be verified", e.Code, e.Message, where, entity),
 			"Give the keys that the workers are trusted by, with --keys or AEEMESH_KEYS, \"aeemesh keys trust\", or --shared-keys. \"aeemesh runs show RUN\" tells what became of the command.")
 	case errors.As(err, &e):
-		return remote(e)
+		return outcome.Remote(e)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return hinted(outcome.Stopped(err, "no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
+		return outcome.Hinted(outcome.Stopped(err, "no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
 			"\"aeemesh worker FILE\" starts one; --timeout waits longer.")
 	}
 	return laneError(err)
@@ -285,9 +285,9 @@ func (f *settleFlags) command(cmd *cobra.Command, t intents.Target, args []strin
 	}
 	switch {
 	case given != 1:
-		return nil, usagef(cmd, "say what became of it: one of --done, --failed and --repeat")
+		return nil, outcome.Usagef(cmd, "say what became of it: one of --done, --failed and --repeat")
 	case out.Outcome == intents.OutcomeDone && !json.Valid(out.Result):
-		return nil, usagef(cmd, "--done %s: it is no JSON", f.done)
+		return nil, outcome.Usagef(cmd, "--done %s: it is no JSON", f.done)
 	}
 	return out, nil
 }
@@ -303,7 +303,7 @@ RUN; RUN itself stays as it is. Tool calls that have a receipt are not repeated,
 and calls that both make have the same idempotency key.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
-		Args:              arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{config: a.laneClient(cmd)}, func(s *session, runs *runStore, rec state.Record) error {

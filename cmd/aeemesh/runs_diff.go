@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -20,14 +21,14 @@ by default the one before the last, TO the last.`,
 		Example: `  aeemesh runs diff 0f4c
   aeemesh runs diff 0f4c 17 21
   aeemesh runs diff 0f4c 17 --json`,
-		Args:              arguments("RUN", "[FROM]", "[TO]"),
+		Args:              outcome.Arguments("RUN", "[FROM]", "[TO]"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
 			for _, arg := range args[1:] {
 				n, err := strconv.ParseUint(arg, 10, 64)
 				if err != nil || n == 0 {
-					return usagef(cmd, "%q is no revision; \"aeemesh runs show RUN\" lists them", arg)
+					return outcome.Usagef(cmd, "%q is no revision; \"aeemesh runs show RUN\" lists them", arg)
 				}
 				revisions = append(revisions, n)
 			}

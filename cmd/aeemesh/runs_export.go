@@ -53,7 +53,7 @@ brings it back.`,
 		Example: `  aeemesh runs export 0f4c --clear -o run.json
   aeemesh runs export 0f4c --for paris --seal file:paris.key -o run.json
   aeemesh runs export 0f4c --for paris --clear -o object:exchange/0f4c`,
-		Args: arguments("RUN"),
+		Args: outcome.Arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.exportRun(ctx, cmd, f, args[0], entity)
 		}),
@@ -69,15 +69,15 @@ brings it back.`,
 func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
 	switch {
 	case f.clear == (f.seal != ""):
-		return hinted(usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
+		return outcome.Hinted(outcome.Usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
 	case f.life <= 0 || f.life > state.MaxTokenLife:
-		return usagef(cmd, "--life %v: it must be above 0, and at most %v", f.life, state.MaxTokenLife)
+		return outcome.Usagef(cmd, "--life %v: it must be above 0, and at most %v", f.life, state.MaxTokenLife)
 	}
 	codec := state.Codec{}
 	if f.seal != "" {
 		secret, err := a.stateSecret(f.seal)
 		if err != nil {
-			return usagef(cmd, "--seal %s: %w", f.seal, err)
+			return outcome.Usagef(cmd, "--seal %s: %w", f.seal, err)
 		}
 		if codec.Seal, err = state.NewKeyring(state.Key{Secret: secret}); err != nil {
 			return err
@@ -122,7 +122,7 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	}
 	if err := out.write(ctx, file); err != nil {
 		if f.platform != "" {
-			err = hinted(err, "Run %s stands still, and nobody has the file: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", shortRun(h.Run), shortRun(h.Run))
+			err = outcome.Hinted(err, "Run %s stands still, and nobody has the file: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", shortRun(h.Run), shortRun(h.Run))
 		}
 		return err
 	}
@@ -153,9 +153,9 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 	file, err := s.node.Export(ctx, h.ID(), mesh.ExportOptions{Platform: f.platform, Signer: signer, Issuer: issuer, Codec: codec, Life: f.life})
 	switch {
 	case errors.Is(err, mesh.ErrEnded):
-		return nil, hinted(err, "\"aeemesh result %s %s\" has its result.", h.TaskID, h.Entity)
+		return nil, outcome.Hinted(err, "\"aeemesh result %s %s\" has its result.", h.TaskID, h.Entity)
 	case errors.Is(err, mesh.ErrStopping):
-		return nil, hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
+		return nil, outcome.Hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
 	case err != nil:
 		return nil, a.commandFailed(err, h.Entity)
 	}
@@ -169,7 +169,7 @@ func (a *app) tokenSigner(issuer string) (*sign.Signer, error) {
 		return nil, err
 	}
 	if signer == nil || signer.Alg() != sign.Ed25519 {
-		return nil, hinted(outcome.NotFound("there is no ed25519 key here that may speak for %s", issuer),
+		return nil, outcome.Hinted(outcome.NotFound("there is no ed25519 key here that may speak for %s", issuer),
 			"\"aeemesh keys new KID --from %s\" makes one; the other platform must trust it (\"aeemesh keys trust\").", issuer)
 	}
 	return signer, nil

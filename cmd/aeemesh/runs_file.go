@@ -118,7 +118,7 @@ func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.Ob
 	}
 	store, err := js.ObjectStore(ctx, bucket)
 	if errors.Is(err, natsjs.ErrBucketNotFound) {
-		return nil, hinted(outcome.NotFound("there is no object store %s", term.Printable(bucket)), "\"nats object add %s\" makes one.", bucket)
+		return nil, outcome.Hinted(outcome.NotFound("there is no object store %s", term.Printable(bucket)), "\"nats object add %s\" makes one.", bucket)
 	}
 	return store, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -22,7 +23,7 @@ func (a *app) runsFollowCommand() *cobra.Command {
 when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
-		Args:              arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
@@ -48,7 +49,7 @@ func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error 
 			return
 		}
 		if len(rec.Data) == 0 {
-			stop(hinted(errors.New("the run was deleted"), ""))
+			stop(outcome.Hinted(errors.New("the run was deleted"), ""))
 			return
 		}
 		// Steps in quick succession arrive as one; the history has all of them.
@@ -70,7 +71,7 @@ func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error 
 	var ended errEnded
 	switch cause := context.Cause(ctx); {
 	case errors.As(cause, &ended) && ended.failed:
-		return hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", shortRun(id.Run))
+		return outcome.Hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", shortRun(id.Run))
 	case errors.As(cause, &ended):
 		return nil
 	case cause != nil && !errors.Is(cause, context.Canceled):

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -31,7 +32,7 @@ be another platform's, of an agent that is served here.`,
 		Example: `  aeemesh runs import run.json --receipt receipt.json
   aeemesh runs import run.json --refuse "no room" --receipt receipt.json
   aeemesh runs import copy.json`,
-		Args: arguments("FILE"),
+		Args: outcome.Arguments("FILE"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.importRun(ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
 		}),
@@ -115,7 +116,7 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	}
 	if to != nil {
 		if err := a.writeReceipt(ctx, r, status.Handoff, receipt, to); err != nil {
-			return hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", shortRun(status.Run), err),
+			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", shortRun(status.Run), err),
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run))
 		}
 	}
@@ -199,7 +200,7 @@ func importFailed(err error) error {
 		{state.ErrChecksum, "The file was changed after its checksum was made, on its way or by hand. \"aeemesh validate FILE\" says which checksum it has."},
 	} {
 		if errors.Is(err, known.err) {
-			return hinted(err, "%s", known.hint)
+			return outcome.Hinted(err, "%s", known.hint)
 		}
 	}
 	return laneError(err)

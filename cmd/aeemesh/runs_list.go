@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -65,7 +66,7 @@ func (a *app) runsListCommand() *cobra.Command {
 
   # with the nats CLI:
   nats kv ls aee_state`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			wanted, err := statusesOf(cmd, status)
 			if err != nil {

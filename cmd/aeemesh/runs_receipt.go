@@ -24,7 +24,7 @@ func (a *app) runsReceiptCommand() *cobra.Command {
 that it was accepted or refused, or, once the run has ended, how. RUN is its
 id, its task's, or the handoff's ("aeemesh handoff list").`,
 		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
-		Args:    arguments("RUN"),
+		Args:    outcome.Arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
 			if err != nil {
@@ -66,7 +66,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 		}
 	}
 	if last.Handoff == "" {
-		return "", hinted(outcome.NotFound("no run %s was handed over to here", term.Printable(name)), "\"aeemesh handoff list\" shows those that were.")
+		return "", outcome.Hinted(outcome.NotFound("no run %s was handed over to here", term.Printable(name)), "\"aeemesh handoff list\" shows those that were.")
 	}
 	return last.Handoff, nil
 }
@@ -106,7 +106,7 @@ func (a *app) runsConfirmCommand() *cobra.Command {
 platform. Accepted: the run is there. Refused: it goes on here. Ended: its
 result is given to whoever has sent the task.`,
 		Example: `  aeemesh runs confirm receipt.json`,
-		Args:    arguments("RECEIPT"),
+		Args:    outcome.Arguments("RECEIPT"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
 			if err != nil {
@@ -119,7 +119,7 @@ result is given to whoever has sent the task.`,
 			}
 			var receipt handoff.Receipt
 			if err := json.Unmarshal(data, &receipt); err != nil || receipt.Verdict == "" {
-				return hinted(fmt.Errorf("%s is no receipt", where(args[0])), "\"aeemesh runs receipt RUN\" writes one, on the other platform.")
+				return outcome.Hinted(fmt.Errorf("%s is no receipt", where(args[0])), "\"aeemesh runs receipt RUN\" writes one, on the other platform.")
 			}
 			signer, err := a.signer(receipt.Entity)
 			if err != nil {
@@ -152,10 +152,10 @@ there writes the receipt that brings the run back safely. If you recall it and
 the file is imported after all, two copies of the run go on, and every effect
 may happen twice.`,
 		Example: `  aeemesh runs recall 0f4c --sure --reason "the file never left this disk"`,
-		Args:    arguments("RUN"),
+		Args:    outcome.Arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if !sure {
-				return hinted(usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
+				return outcome.Hinted(outcome.Usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
 					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
 			}
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})

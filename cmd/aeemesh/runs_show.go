@@ -37,7 +37,7 @@ the commands that settle it.`,
 
   # with the nats CLI:
   nats kv get aee_state agent.reviewer.<run id>`,
-		Args:              arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
@@ -88,7 +88,7 @@ func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity str
 
 func notKept(err error, revision uint64) error {
 	if errors.Is(err, state.ErrNotFound) {
-		return hinted(outcome.NotFound("the checkpoint at revision %d is not kept", revision), "\"aeemesh runs show RUN\" lists those that are.")
+		return outcome.Hinted(outcome.NotFound("the checkpoint at revision %d is not kept", revision), "\"aeemesh runs show RUN\" lists those that are.")
 	}
 	return err
 }

@@ -59,7 +59,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
-		Args:              arguments("[ENTITY]", "[PAYLOAD]"),
+		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
 		ValidArgsFunction: a.completeMessage,
 		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
 	})
@@ -108,7 +108,7 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 		return err
 	}
 	if f.durable && (e.Type != envelope.TypeTask || mesh.PublishesTo(e.To)) {
-		return usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
+		return outcome.Usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
 	}
 	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
 		if e.Sig != nil {
@@ -136,20 +136,20 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 	switch {
 	case f.retries < 0:
-		return usagef(cmd, "--retries %d: it cannot be negative", f.retries)
+		return outcome.Usagef(cmd, "--retries %d: it cannot be negative", f.retries)
 	case f.after < 0:
-		return usagef(cmd, "--after %v: it cannot be negative", f.after)
+		return outcome.Usagef(cmd, "--after %v: it cannot be negative", f.after)
 	case f.at != "" && f.after > 0:
-		return usagef(cmd, "give --at or --after, not both")
+		return outcome.Usagef(cmd, "give --at or --after, not both")
 	}
 	if f.at != "" {
 		if f.due, err = time.Parse(time.RFC3339, f.at); err != nil {
-			return usagef(cmd, "--at %s: it is a time such as 2026-12-01T08:00:00Z", f.at)
+			return outcome.Usagef(cmd, "--at %s: it is a time such as 2026-12-01T08:00:00Z", f.at)
 		}
 	}
 	f.durable = f.durable || f.at != "" || f.after > 0
 	if f.durable && f.retries > 0 && cmd.Flags().Changed("retries") {
-		return usagef(cmd, "--retries is for live tasks; a durable one is tried again by its agent's own policy")
+		return outcome.Usagef(cmd, "--retries is for live tasks; a durable one is tried again by its agent's own policy")
 	}
 	return nil
 }
@@ -158,10 +158,10 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
-			return nil, usagef(cmd, "to whom? ENTITY is missing")
+			return nil, outcome.Usagef(cmd, "to whom? ENTITY is missing")
 		}
 		if err := subject.ValidateEntity(args[0]); err != nil {
-			return nil, usagef(cmd, "%w", err)
+			return nil, outcome.Usagef(cmd, "%w", err)
 		}
 		arg := ""
 		if len(args) == 2 {
@@ -184,9 +184,9 @@ func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelop
 	case len(found) > 1:
 		return nil, fmt.Errorf("%s has %d envelopes, and one can be sent", f.envelope, len(found))
 	case f.retries > 0 && found[0].Sig != nil && cmd.Flags().Changed("retries"):
-		return nil, usagef(cmd, "--retries makes new envelopes, and this one is signed")
+		return nil, outcome.Usagef(cmd, "--retries makes new envelopes, and this one is signed")
 	case len(args) > 1 || len(args) == 1 && args[0] != found[0].To:
-		return nil, usagef(cmd, "the envelope is addressed to %s: give neither another ENTITY nor a PAYLOAD", found[0].To)
+		return nil, outcome.Usagef(cmd, "the envelope is addressed to %s: give neither another ENTITY nor a PAYLOAD", found[0].To)
 	}
 	return found[0], nil
 }
@@ -226,7 +226,7 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	stopWondering()
 	view.end()
 	if err != nil {
-		return withReply(s.unanswered(ctx, task.To, err), reply)
+		return outcome.WithReply(s.unanswered(ctx, task.To, err), reply)
 	}
 	if a.term.JSON {
 		return a.printEnvelope(reply)
@@ -254,11 +254,11 @@ func isJob(task, reply *envelope.Envelope) bool {
 // sendFailed describes why a task failed.
 func sendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return hinted(outcome.Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
+		return outcome.Hinted(outcome.Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
 	}
 	var e *envelope.Error
 	if errors.As(err, &e) {
-		return remote(e)
+		return outcome.Remote(e)
 	}
 	return err
 }

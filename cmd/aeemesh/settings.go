@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // annotSettings is the annotation of a command whose flags may stand in the file of
@@ -75,7 +76,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 		return nil
 	}
 	if name == "-" {
-		return usagef(cmd, "--config: it cannot be standard input, since it is read more than once")
+		return outcome.Usagef(cmd, "--config: it cannot be standard input, since it is read more than once")
 	}
 	data, err := a.readFile(name, config.MaxFile+1)
 	if err != nil {
@@ -83,7 +84,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	}
 	values, err := config.Read(name, data, settings(cmd))
 	if err != nil {
-		return &usageError{err: err, cmd: cmd, hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
+		return &outcome.UsageError{Err: err, Cmd: cmd, Hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
 	}
 	a.byFile = map[string]string{}
 	var bad []error
@@ -93,7 +94,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	return nil
 }

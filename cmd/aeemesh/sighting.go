@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -45,7 +46,7 @@ func printSighting(t *term.Terminal, s sighting, payload bool) {
 			out.Payload = e.Payload
 		}
 		if err := t.Object(out); err != nil {
-			t.Warn("%s", errorText(err))
+			t.Warn("%s", outcome.Text(err))
 		}
 		return
 	}

@@ -104,7 +104,7 @@ func (a *app) noHome() error {
 	if a.dirToWrite() != "" {
 		return nil
 	}
-	return hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
+	return outcome.Hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
 }
 
 // dirToWrite is the directory of keys, which may not exist yet; "" if there is
@@ -153,7 +153,7 @@ func (a *app) signer(from string) (*sign.Signer, error) {
 	if where == "" {
 		where = a.defaultKeyDir()
 	}
-	return nil, hinted(outcome.NotFound("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
+	return nil, outcome.Hinted(outcome.NotFound("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
 }
 
 // signingKeys returns all keys of the directory. None of them may be the
@@ -226,7 +226,7 @@ func (a *app) keyIDs() []string {
 func (a *app) verifier() (sign.Verifier, error) {
 	mode, err := sign.ParseMode(a.sign.mode)
 	if err != nil {
-		return sign.Verifier{}, usagef(nil, "--signatures: %w", err)
+		return sign.Verifier{}, outcome.Usagef(nil, "--signatures: %w", err)
 	}
 	keys, err := a.keys()
 	if err != nil {

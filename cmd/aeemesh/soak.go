@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/soak"
 )
@@ -44,7 +45,7 @@ the servers' stores, all logs and the trace are kept.`,
   aeemesh soak --second 0                          # no run moves to another system
   aeemesh soak --for 10m --faults 100000
   aeemesh soak --seed 7 --json > report.json`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.soak(ctx, cmd, f) }),
 	}
 	flags := c.Flags()
@@ -68,7 +69,7 @@ the servers' stores, all logs and the trace are kept.`,
 
 // soakRole is a child process of a soak.
 func (a *app) soakRole(name string) *cobra.Command {
-	return &cobra.Command{Use: name + " FILE", Hidden: true, Args: arguments("FILE"),
+	return &cobra.Command{Use: name + " FILE", Hidden: true, Args: outcome.Arguments("FILE"),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return soak.Role(ctx, []string{name, args[0]}, os.Stdin, os.Stdout)
 		})}
@@ -77,14 +78,14 @@ func (a *app) soakRole(name string) *cobra.Command {
 func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
 	if f.Sync != "always" {
 		if d, err := time.ParseDuration(f.Sync); err != nil || d <= 0 {
-			return usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)
+			return outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)
 		}
 	}
 	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Second < 0 || f.Pace < 0 || f.Lease < 100*time.Millisecond {
-		return usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --for and --pace not below, and --lease at least 100ms")
+		return outcome.Usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --for and --pace not below, and --lease at least 100ms")
 	}
 	if !slices.Contains([]int{1, 3, 5}, f.Servers) {
-		return usagef(cmd, "--cluster %d: it is 1, 3 or 5", f.Servers)
+		return outcome.Usagef(cmd, "--cluster %d: it is 1, 3 or 5", f.Servers)
 	}
 	if f.Break != "" {
 		if err := oneOf(cmd, "break", f.Break, soak.Breaks...); err != nil {
@@ -122,10 +123,10 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 	}
 	report, err := soak.Run(ctx, f.Options)
 	if err != nil && ctx.Err() != nil {
-		err = errInterrupted
+		err = outcome.ErrInterrupted
 	}
 	if err != nil {
-		return hinted(err, "Stores and logs are in %s.", f.Dir)
+		return outcome.Hinted(err, "Stores and logs are in %s.", f.Dir)
 	}
 	if a.term.JSON {
 		err = a.term.Object(report)
@@ -136,7 +137,7 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 		return err
 	}
 	if n := len(report.Violations); n > 0 {
-		return hinted(fmt.Errorf("%d promises were broken", n), "The trace is %s/trace.json; \"aeemesh soak --seed %d\" and the same flags draw the same faults.", f.Dir, f.Seed)
+		return outcome.Hinted(fmt.Errorf("%d promises were broken", n), "The trace is %s/trace.json; \"aeemesh soak --seed %d\" and the same flags draw the same faults.", f.Dir, f.Seed)
 	}
 	a.term.Good("no promise was broken")
 	if keep {

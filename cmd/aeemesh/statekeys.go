@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -33,19 +34,19 @@ func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	for _, ref := range a.stateKeys {
 		secret, err := a.stateSecret(ref)
 		if err != nil {
-			return nil, usagef(cmd, "--state-key: %w", err)
+			return nil, outcome.Usagef(cmd, "--state-key: %w", err)
 		}
 		keys = append(keys, state.Key{Secret: secret})
 	}
 	if len(keys) == 0 {
 		if a.acceptClear {
-			return nil, usagef(cmd, "--accept-clear-state goes with --state-key")
+			return nil, outcome.Usagef(cmd, "--accept-clear-state goes with --state-key")
 		}
 		return nil, nil
 	}
 	ring, err := state.NewKeyring(keys[0], keys[1:]...)
 	if err != nil {
-		return nil, usagef(cmd, "--state-key: %w", err)
+		return nil, outcome.Usagef(cmd, "--state-key: %w", err)
 	}
 	return ring, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"log/slog"
@@ -15,8 +16,8 @@ func connectionStatus(t *term.Terminal, long bool) func(natsconn.Status) {
 		why := ""
 		attrs := []any{"url", s.URL}
 		if s.Err != nil {
-			why = ": " + errorText(s.Err)
-			attrs = append(attrs, "err", errorText(s.Err))
+			why = ": " + outcome.Text(s.Err)
+			attrs = append(attrs, "err", outcome.Text(s.Err))
 		}
 		good := term.Event{Level: slog.LevelInfo, Style: term.StyleGood, Msg: s.State, Attrs: attrs}
 		bad := term.Event{Level: slog.LevelWarn, Label: "warning: ", Mark: term.StyleWarn, Msg: s.State, Attrs: attrs}

@@ -9,6 +9,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -46,7 +47,7 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	case want == "jetstream" && err != nil:
 		return fmt.Errorf("--journal jetstream: %w", err)
 	case want == "jetstream" && (cfg.Journal == nil || cfg.Refutations == nil):
-		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh apply\" makes them.")
+		return outcome.Hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh apply\" makes them.")
 	}
 	return nil
 }
@@ -71,11 +72,11 @@ func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, c
 		a.log.Info("ids are remembered by this process alone", "err", err)
 		return nil
 	case errors.Is(err, jetstream.ErrNotFound):
-		return hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh apply\" makes the bucket.")
+		return outcome.Hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh apply\" makes the bucket.")
 	case err != nil:
-		return hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh auth perms ENTITY --replay-scope mesh\" prints the permissions that it needs.")
+		return outcome.Hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh auth perms ENTITY --replay-scope mesh\" prints the permissions that it needs.")
 	case bound > 0 && cfg.ReplayWindow > bound:
-		return hinted(fmt.Errorf("ids have to be remembered for %v (--replay-window, or twice the --skew), and the mesh's bucket keeps them for %v: older envelopes could come again", cfg.ReplayWindow, bound),
+		return outcome.Hinted(fmt.Errorf("ids have to be remembered for %v (--replay-window, or twice the --skew), and the mesh's bucket keeps them for %v: older envelopes could come again", cfg.ReplayWindow, bound),
 			"\"aeemesh apply --limit %s=max_age:%v\" keeps them for longer; --replay-scope process does without the bucket.", jetstream.BucketSeen, cfg.ReplayWindow)
 	}
 	cfg.Seen, cfg.SeenUnsigned = seen, scope == "mesh"

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
@@ -54,7 +55,7 @@ Exit 1 if a tool of a document is not offered.`,
 		Example: `  aeemesh tools agent.yaml --config worker.yaml
   aeemesh tools agent.yaml --mcp github='github-mcp-server stdio' --allow api.example.com
   aeemesh tools agent.yaml --json | jq '.tools[] | select(.offered | not)'`,
-		Args: arguments("FILE..."),
+		Args: outcome.Arguments("FILE..."),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 			set, err := a.adapters(cmd, &operator)
 			if err != nil {
@@ -90,7 +91,7 @@ Exit 1 if a tool of a document is not offered.`,
 			}
 			if missing > 0 {
 				a.term.Say("%s not offered", term.Counted(missing, "tool is", "tools are"))
-				return errQuiet
+				return outcome.ErrQuiet
 			}
 			return nil
 		}),

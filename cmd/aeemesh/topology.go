@@ -12,6 +12,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -46,7 +47,7 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 		o.Only = f.only
 	}
 	if f.lease != 0 && f.lease < minLease {
-		return o, usagef(cmd, "--lease %v: it must be at least %v", f.lease, minLease)
+		return o, outcome.Usagef(cmd, "--lease %v: it must be at least %v", f.lease, minLease)
 	}
 	if err := oneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
 		return o, err
@@ -60,7 +61,7 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 	for _, l := range f.limits {
 		name, limits, err := parseLimits(l)
 		if err != nil {
-			return o, usagef(cmd, "--limit %q: %w", l, err)
+			return o, outcome.Usagef(cmd, "--limit %q: %w", l, err)
 		}
 		if o.Limits == nil {
 			o.Limits = map[string]jetstream.Limits{}
@@ -75,7 +76,7 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 		o.Limits[name] = have
 	}
 	if err := o.Validate(); err != nil {
-		return o, usagef(cmd, "%w", err)
+		return o, outcome.Usagef(cmd, "%w", err)
 	}
 	return o, nil
 }

@@ -49,7 +49,7 @@ whose end nobody told is shown as unknown.`,
 
   # with the nats CLI:
   nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
-		Args:              arguments("CORR"),
+		Args:              outcome.Arguments("CORR"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.tree(ctx, cmd, args[0], f)
@@ -78,13 +78,13 @@ func (f *treeFlags) siblings() int {
 func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
 	switch {
 	case name == "":
-		return usagef(cmd, "CORR is empty")
+		return outcome.Usagef(cmd, "CORR is empty")
 	case f.since < 0:
-		return usagef(cmd, "--since cannot be negative")
+		return outcome.Usagef(cmd, "--since cannot be negative")
 	case f.fold < 1:
-		return usagef(cmd, "--fold must be above 0")
+		return outcome.Usagef(cmd, "--fold must be above 0")
 	case f.dot && a.term.JSON:
-		return usagef(cmd, "--dot and --json exclude one another")
+		return outcome.Usagef(cmd, "--dot and --json exclude one another")
 	}
 	m, err := a.subjects()
 	if err != nil {
@@ -157,14 +157,14 @@ func (r *treeReader) once(ctx context.Context) error {
 		}
 	}
 	if err := r.records(ctx); err != nil {
-		r.app.term.Warn("runs and answers of durable tasks cannot be read: %s", errorText(err))
+		r.app.term.Warn("runs and answers of durable tasks cannot be read: %s", outcome.Text(err))
 	}
 	t := r.tree(time.Now())
 	switch {
 	case t == nil && missing != nil:
-		return hinted(outcome.NotFound("nothing is known of %s: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
+		return outcome.Hinted(outcome.NotFound("nothing is known of %s: %w", term.Printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", term.Printable(r.wanted))
 	case t == nil:
-		return hinted(outcome.NotFound("nothing is known of %s", term.Printable(r.wanted)),
+		return outcome.Hinted(outcome.NotFound("nothing is known of %s", term.Printable(r.wanted)),
 			"Has it begun? \"aeemesh queues\" shows what waits, \"aeemesh runs list\" what has begun; --follow waits for the first event. Events are kept for a week, if workers tell them (--task-events all).")
 	}
 	if err := r.print(t); err != nil {

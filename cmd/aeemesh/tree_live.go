@@ -87,7 +87,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	t := r.tree(time.Now())
 	if t == nil {
-		return hinted(outcome.NotFound("nothing was heard of %s", term.Printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
+		return outcome.Hinted(outcome.NotFound("nothing was heard of %s", term.Printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
 	}
 	view.clear()
 	if !view.redraws && !r.app.term.JSON && !r.flags.dot {
@@ -98,9 +98,9 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	switch {
 	case t.State == tree.Failed:
-		return hinted(errTreeFailed, "%s", treeHint(t))
+		return outcome.Hinted(errTreeFailed, "%s", treeHint(t))
 	case !t.State.Ended():
-		return hinted(outcome.Stopped(limited.Err(), "stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", term.Printable(r.wanted))
+		return outcome.Hinted(outcome.Stopped(limited.Err(), "stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", term.Printable(r.wanted))
 	}
 	return nil
 }

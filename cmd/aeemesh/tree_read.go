@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -109,7 +110,7 @@ func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 	if errors.Is(missing, jetstream.ErrUnavailable) {
 		r.app.term.Note("there is no JetStream: only what comes from now on can be shown")
 	} else {
-		r.app.term.Note("%s: only what comes from now on can be shown", errorText(missing))
+		r.app.term.Note("%s: only what comes from now on can be shown", outcome.Text(missing))
 	}
 	live := make(chan *nats.Msg, watchQueue)
 	for _, s := range subjects {

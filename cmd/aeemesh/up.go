@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -54,7 +55,7 @@ the machine as well, --sync always waits for the disk at every message.`,
 
   # the same with the NATS server:
   nats-server -js -sd ./data`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.up(ctx, cmd, f) }),
 	}
 	flags := c.Flags()
@@ -80,7 +81,7 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	}
 	srv, err := natsd.New(cfg)
 	if err != nil {
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	a.beginLog(cmd)
 	if err := srv.Start(ctx); err != nil {
@@ -116,7 +117,7 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 	}
 	switch {
 	case f.port < 0 || f.port > 65535 || f.websocket < 0 || f.websocket > 65535 || f.monitor < 0 || f.monitor > 65535:
-		return cfg, usagef(cmd, "a port is from 0 to 65535")
+		return cfg, outcome.Usagef(cmd, "a port is from 0 to 65535")
 	case f.port == 0:
 		cfg.Port = natsd.RandomPort
 	case f.config == "" || cmd.Flags().Changed("port"):
@@ -128,14 +129,14 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 			cfg.Websocket.Port = natsd.RandomPort
 		}
 	} else if len(f.origins) > 0 {
-		return cfg, usagef(cmd, "--websocket-origin needs --websocket")
+		return cfg, outcome.Usagef(cmd, "--websocket-origin needs --websocket")
 	}
 	if f.sync == "always" {
 		cfg.SyncAlways = true
 	} else {
 		d, err := time.ParseDuration(f.sync)
 		if err != nil || d <= 0 {
-			return cfg, usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.sync)
+			return cfg, outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.sync)
 		}
 		if f.config == "" || cmd.Flags().Changed("sync") {
 			cfg.SyncInterval = d
@@ -143,7 +144,7 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 	}
 	if f.store == "" && f.config == "" {
 		if a.dataHome() == "" {
-			return cfg, usagef(cmd, "there is no home directory to store anything in: give --store DIR")
+			return cfg, outcome.Usagef(cmd, "there is no home directory to store anything in: give --store DIR")
 		}
 		cfg.StoreDir = filepath.Join(a.dataHome(), "aeemesh", "jetstream")
 	}
@@ -181,13 +182,13 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 		}
 	}
 	if err != nil {
-		a.term.Warn("the mesh's streams are not in place: %s", errorText(err))
+		a.term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
 		switch {
 		case errors.Is(err, jetstream.ErrNoRoom):
-			a.term.Hint(hintFor(roomHint(err)))
+			a.term.Hint(outcome.Hint(roomHint(err)))
 			return
 		case errors.Is(err, jetstream.ErrDenied):
-			a.term.Hint(hintFor(err))
+			a.term.Hint(outcome.Hint(err))
 			return
 		}
 		a.term.Hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")

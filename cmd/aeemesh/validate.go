@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -68,7 +69,7 @@ there knows or serves.`,
   aeemesh validate team.yaml --mesh --nats nats://mesh:4222
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
-		Args: arguments("FILE..."),
+		Args: outcome.Arguments("FILE..."),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			verdicts, docs, err := a.judge(args)
 			if err != nil {
@@ -96,7 +97,7 @@ there knows or serves.`,
 				if len(args) > 1 {
 					a.term.Say("%d of %d documents are refused", bad, len(args))
 				}
-				return errQuiet
+				return outcome.ErrQuiet
 			}
 			return nil
 		}),
@@ -325,7 +326,7 @@ func (a *app) readFile(name string, limit int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(r, limit))
 	if errors.Is(err, syscall.EISDIR) {
-		return nil, hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+		return nil, outcome.Hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
 	}
 	if err != nil { // the error for a file contains its name
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // judgeInMesh adds to the verdicts which of the agents that the documents name
@@ -16,7 +17,7 @@ import (
 func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
 	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
 	if err != nil {
-		return hinted(err, "Without --mesh no server is asked.")
+		return outcome.Hinted(err, "Without --mesh no server is asked.")
 	}
 	defer s.close()
 	reg, err := s.definitions()

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -45,7 +46,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version, of the program and of the specs",
 		Example: `  aeemesh version
   aeemesh version --json | jq -r .revision`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.tellVersion,
 	}
 }

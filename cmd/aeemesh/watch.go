@@ -52,7 +52,7 @@ them, and payloads are shown only with --payload.`,
   # with the nats CLI:
   nats sub 'agent.>'
   nats sub --stream AEE_BUS --since 10m 'bus.>'`,
-		Args: arguments(),
+		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.watch(ctx, cmd, f) }),
 	})
 	flags := c.Flags()
@@ -90,11 +90,11 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	}
 	if f.entity != "" {
 		if err := subject.ValidateEntity(f.entity); err != nil {
-			return usagef(cmd, "%w", err)
+			return outcome.Usagef(cmd, "%w", err)
 		}
 	}
 	if f.since < 0 || f.count < 0 {
-		return usagef(cmd, "--since and --count cannot be negative")
+		return outcome.Usagef(cmd, "--since and --count cannot be negative")
 	}
 	m, err := a.subjects()
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	live := make(chan *nats.Msg, watchQueue)
 	patterns, err := w.patterns()
 	if err != nil {
-		return usagef(cmd, "%w", err)
+		return outcome.Usagef(cmd, "%w", err)
 	}
 	var stored []string
 	if f.since > 0 {
@@ -123,8 +123,8 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 		// a request without responders to one subscription only, and that one
 		// would get the report.
 		if stored, err = w.stored(ctx, conn); err != nil {
-			a.term.Warn("nothing can be replayed: %s", errorText(err))
-			a.term.Hint(hintFor(err))
+			a.term.Warn("nothing can be replayed: %s", outcome.Text(err))
+			a.term.Hint(outcome.Hint(err))
 		}
 	}
 	if patterns, err = w.listen(conn, patterns, live); err != nil {
@@ -132,8 +132,8 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	}
 	if len(stored) > 0 {
 		if err := w.replay(ctx, conn, stored); err != nil {
-			a.term.Warn("what is stored cannot be replayed: %s", errorText(err))
-			a.term.Hint(hintFor(err))
+			a.term.Warn("what is stored cannot be replayed: %s", outcome.Text(err))
+			a.term.Hint(outcome.Hint(err))
 		}
 	}
 	a.term.Note("watching %s", strings.Join(patterns, ", "))

@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -301,7 +302,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	for _, spec := range f.lostCalls {
 		name, what, ok := strings.Cut(spec, "=")
 		if !ok {
-			return nil, usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
+			return nil, outcome.Usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
 		}
 		opts.LostCalls[name] = agents.LostCall(what)
 	}
@@ -343,7 +344,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if other, taken := from[agent.Entity]; taken {
-			return nil, usagef(cmd, "%s and %s are both %s", other, name, agent.Entity)
+			return nil, outcome.Usagef(cmd, "%s and %s are both %s", other, name, agent.Entity)
 		}
 		from[agent.Entity] = name
 		f.teams.add(agent.Entity, name, doc, view, f.command == "")
@@ -375,11 +376,11 @@ func undocumented(f *workerFlags, opts agents.Options) (*agents.Agent, error) {
 func (a *app) program(cmd *cobra.Command, line string, env []string) (*program.Program, error) {
 	command, err := splitCommand(line)
 	if err != nil {
-		return nil, usagef(cmd, "--exec: %w", err)
+		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
 	p, err := program.New(program.Config{Command: command, Env: env, Stderr: a.term.ProgramOutput(), Logger: a.log})
 	if err != nil {
-		return nil, usagef(cmd, "--exec: %w", err)
+		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
 	return p, nil
 }
@@ -390,11 +391,11 @@ func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Regis
 	for _, spec := range specs {
 		name, line, ok := strings.Cut(spec, "=")
 		if !ok {
-			return nil, usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
+			return nil, outcome.Usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
 		}
 		command, err := splitCommand(line)
 		if err != nil {
-			return nil, usagef(cmd, "--tool %s: %w", name, err)
+			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
 			Command: command, Env: env, Log: a.log})
@@ -402,7 +403,7 @@ func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Regis
 			err = reg.Add(t)
 		}
 		if err != nil {
-			return nil, usagef(cmd, "--tool %s: %w", name, err)
+			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 	}
 	return reg, nil

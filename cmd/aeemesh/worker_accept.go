@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // acceptances are the places of documents that --accept-unhonoured names.
@@ -15,7 +16,7 @@ func acceptances(cmd *cobra.Command, specs []string) ([]string, error) {
 	for _, spec := range specs {
 		pointer, err := aaif.FieldPointer(spec)
 		if err != nil {
-			return nil, usagef(cmd, "--accept-unhonoured %w", err)
+			return nil, outcome.Usagef(cmd, "--accept-unhonoured %w", err)
 		}
 		pointers = append(pointers, pointer)
 	}

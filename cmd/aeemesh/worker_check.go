@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -79,7 +80,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	if len(bad) == 0 {
 		return nil
 	}
-	return &usageError{err: errors.Join(bad...), cmd: cmd}
+	return &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
 }
 
 // documentFlags are about what documents name, and do nothing without one.

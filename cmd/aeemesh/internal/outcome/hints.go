@@ -1,4 +1,4 @@
-package main
+package outcome
 
 import (
 	"context"
@@ -21,15 +21,15 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// hintFor returns the hint that is printed under an error.
-func hintFor(err error) string {
-	var usage *usageError
+// Hint returns the hint that is printed under an error.
+func Hint(err error) string {
+	var usage *UsageError
 	if errors.As(err, &usage) {
 		switch {
-		case usage.hint != "":
-			return usage.hint
-		case usage.cmd != nil:
-			return fmt.Sprintf("Run \"%s --help\".", usage.cmd.CommandPath())
+		case usage.Hint != "":
+			return usage.Hint
+		case usage.Cmd != nil:
+			return fmt.Sprintf("Run \"%s --help\".", usage.Cmd.CommandPath())
 		}
 		return "Run \"aeemesh --help\"."
 	}
@@ -43,7 +43,7 @@ func hintFor(err error) string {
 	}
 	var problem *envelope.Error
 	if errors.As(err, &problem) {
-		return hintForCode(problem)
+		return HintForCode(problem)
 	}
 	switch {
 	case errors.Is(err, natsd.ErrStoreLocked):
@@ -76,8 +76,8 @@ func hintFor(err error) string {
 	return ""
 }
 
-// hintForCode returns the hint for an error of the mesh or an agent.
-func hintForCode(e *envelope.Error) string {
+// HintForCode returns the hint for an error of the mesh or an agent.
+func HintForCode(e *envelope.Error) string {
 	switch e.Code {
 	case envelope.CodeNoResponders:
 		return "Is its worker running? \"aeemesh agents list\" shows who answers."
