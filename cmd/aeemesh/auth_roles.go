@@ -73,7 +73,7 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 		}
 	}
 	for _, choice := range []error{
-		oneOf(cmd, "replay-scope", f.replayScope, "auto", "process", "mesh"), oneOf(cmd, "journal", f.journal, "memory", "jetstream"),
+		outcome.OneOf(cmd, "replay-scope", f.replayScope, "auto", "process", "mesh"), outcome.OneOf(cmd, "journal", f.journal, "memory", "jetstream"),
 		needsFlag(cmd, f.create, f.durable, "--create", "--durable"), needsFlag(cmd, f.delayed, f.durable, "--delayed", "--durable"),
 		needsFlag(cmd, f.streams, f.durable, "--streams", "--durable"),
 	} {

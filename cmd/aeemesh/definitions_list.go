@@ -155,7 +155,7 @@ registered; --format writes it anew. --revision takes an earlier version
 		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: a.completeDefinitions,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
+			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
 				return err
 			}
 			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {

@@ -87,7 +87,7 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 			if err := subject.ValidateEntity(d.entity); err != nil {
 				return outcome.Usagef(cmd, "--entity: %w", err)
 			}
-			if err := oneOf(cmd, "role", d.role, roleWorker, roleSender, roleOperator); err != nil {
+			if err := outcome.OneOf(cmd, "role", d.role, roleWorker, roleSender, roleOperator); err != nil {
 				return err
 			}
 			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {

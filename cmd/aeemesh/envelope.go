@@ -343,7 +343,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
   aeemesh envelope convert --to cbor --hex task.json
   aeemesh envelope convert --to json task.cbor`,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "to", to, "json", "cbor"); err != nil {
+			if err := outcome.OneOf(cmd, "to", to, "json", "cbor"); err != nil {
 				return err
 			}
 			if to == "cbor" && !asHex && a.term.Data.TTY {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -104,14 +103,4 @@ func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 		return log, nil
 	}
 	return nil, outcome.Usagef(nil, "--log-format %q: it is text or json", a.levels.format)
-}
-
-// oneOf refuses values that are not in the list.
-func oneOf(cmd *cobra.Command, flag, value string, allowed ...string) error {
-	for _, v := range allowed {
-		if v == value {
-			return nil
-		}
-	}
-	return outcome.Usagef(cmd, "--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
 }

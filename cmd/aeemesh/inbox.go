@@ -143,7 +143,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 	}
 	for s := range strings.SplitSeq(list, ",") {
 		s = strings.TrimSpace(s)
-		if err := oneOf(cmd, "state", s, askStates...); err != nil {
+		if err := outcome.OneOf(cmd, "state", s, askStates...); err != nil {
 			return nil, err
 		}
 		out = append(out, mesh.AskState(s))

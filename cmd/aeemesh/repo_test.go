@@ -114,6 +114,7 @@ var floors = []struct {
 	{"proof", []string{"jetstream/soak"}},
 	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify"}},
 	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
+	{"commands", []string{"cmd/aeemesh/internal/bench"}},
 	{"command", []string{"cmd/*"}},
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -166,7 +167,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand(), a.janitorCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
-			a.adopt(newBenchCommand(a.term.Data, a.term.Words)), a.soakCommand()}},
+			a.adopt(bench.Command(a.term.Data, a.term.Words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.configCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.healthcheckCommand(), a.versionCommand(), a.completionCommand()}},
 	} {

@@ -122,7 +122,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	var out []string
 	for s := range strings.SplitSeq(list, ",") {
 		s = strings.TrimSpace(s)
-		if err := oneOf(cmd, "status", s, runStatuses...); err != nil {
+		if err := outcome.OneOf(cmd, "status", s, runStatuses...); err != nil {
 			return nil, err
 		}
 		out = append(out, s)

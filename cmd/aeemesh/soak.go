@@ -88,7 +88,7 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 		return outcome.Usagef(cmd, "--cluster %d: it is 1, 3 or 5", f.Servers)
 	}
 	if f.Break != "" {
-		if err := oneOf(cmd, "break", f.Break, soak.Breaks...); err != nil {
+		if err := outcome.OneOf(cmd, "break", f.Break, soak.Breaks...); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 	if f.lease != 0 && f.lease < minLease {
 		return o, outcome.Usagef(cmd, "--lease %v: it must be at least %v", f.lease, minLease)
 	}
-	if err := oneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
+	if err := outcome.OneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
 		return o, err
 	}
 	if f.storage == "memory" {

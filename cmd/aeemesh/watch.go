@@ -84,7 +84,7 @@ const watchQueue = 8192
 
 func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
 	if f.kind != "" {
-		if err := oneOf(cmd, "type", f.kind, "task", "result", "event", "error", "stream"); err != nil {
+		if err := outcome.OneOf(cmd, "type", f.kind, "task", "result", "event", "error", "stream"); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		{"replay-scope", a.sign.replayScope, []string{"auto", "process", "mesh"}},
 		{"durable", f.lane.durable, []string{"auto", "on", "off"}},
 	} {
-		if err := oneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
+		if err := outcome.OneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
 			bad = append(bad, err)
 		}
 	}

@@ -60,6 +60,16 @@ func takes(names []string) string {
 	return strings.Join(names, " ")
 }
 
+// OneOf refuses values that are not in the list.
+func OneOf(cmd *cobra.Command, flag, value string, allowed ...string) error {
+	for _, v := range allowed {
+		if v == value {
+			return nil
+		}
+	}
+	return Usagef(cmd, "--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
+}
+
 // hintedError is an error with a hint.
 type hintedError struct {
 	err  error

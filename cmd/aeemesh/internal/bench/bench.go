@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -50,7 +50,8 @@ type benchRow struct {
 	RatioToRaw float64   `json:"ratio_to_raw,omitempty"`  // median of the rounds; each is divided by the mean of the raw runs around it
 }
 
-func newBenchCommand(stdout, stderr io.Writer) *cobra.Command {
+// Command returns the command; what it prints goes to stdout and stderr.
+func Command(stdout, stderr io.Writer) *cobra.Command {
 	var o benchOptions
 	cmd := &cobra.Command{
 		Use:   "bench",

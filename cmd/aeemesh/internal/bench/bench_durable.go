@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -72,12 +72,12 @@ of those two. CPU per operation is that of server, worker and client (Linux only
 				return outcome.Usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
 			}
 			for _, s := range syncs {
-				if err := oneOf(cmd, "sync", s, "2m", "always"); err != nil {
+				if err := outcome.OneOf(cmd, "sync", s, "2m", "always"); err != nil {
 					return err
 				}
 			}
 			if only != "" {
-				if err := oneOf(cmd, "only", only, "task", "checkpoint"); err != nil {
+				if err := outcome.OneOf(cmd, "only", only, "task", "checkpoint"); err != nil {
 					return err
 				}
 			}
