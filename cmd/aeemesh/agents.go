@@ -24,7 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func (a *app) agentsCommand() *cobra.Command {
+func agentsCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "agents",
 		Short: "List, describe and ping the agents that are there; register definitions",
@@ -33,7 +33,7 @@ func (a *app) agentsCommand() *cobra.Command {
   aeemesh agents ping agent.reviewer --count 5
   aeemesh agents import reviewer.yaml
   aeemesh agents definitions`,
-	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand(), a.agentsRetireCommand()}, a.definitionCommands()...)...)
+	}, append([]*cobra.Command{agentsListCommand(a), agentsDescribeCommand(a), agentsPingCommand(a), agentsRetireCommand(a)}, definitionCommands(a)...)...)
 }
 
 // agentSummary is one entity with all its workers.
@@ -53,7 +53,7 @@ type agentSummary struct {
 	Intents   []string `json:"intents"`
 }
 
-func (a *app) agentsListCommand() *cobra.Command {
+func agentsListCommand(a *app) *cobra.Command {
 	var wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "list",
@@ -81,7 +81,7 @@ that the workers tell in their stats.`,
 			if err != nil {
 				return err
 			}
-			list := s.summaries(ctx, found)
+			list := summaries(s, ctx, found)
 			if a.term.JSON {
 				return term.Objects(a.term, list)
 			}
@@ -140,7 +140,7 @@ func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.
 }
 
 // summaries groups the workers by entity and asks each entity for its health.
-func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentSummary {
+func summaries(s *session, ctx context.Context, found []mesh.Instance) []agentSummary {
 	byEntity := map[string]*agentSummary{}
 	var list []*agentSummary
 	busy := map[string]time.Duration{}
@@ -178,11 +178,11 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		}
 		switch {
 		case n == 0:
-			refused = s.askHealth(ctx, found, l)
+			refused = askHealth(s, ctx, found, l)
 		case refused:
 			l.told(found)
 		default:
-			wait.Go(func() { s.askHealth(ctx, found, l) })
+			wait.Go(func() { askHealth(s, ctx, found, l) })
 		}
 	}
 	wait.Wait()
@@ -195,9 +195,9 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 
 // askHealth asks an entity for its health. If the server refuses the request,
 // it uses the status in the workers' stats.
-func (s *session) askHealth(ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
+func askHealth(s *session, ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
 	var health intents.HealthResult
-	err := inquire(ctx, s.inquirer(found, l.Entity), l.Entity, intents.StatusHealth, &health)
+	err := inquire(ctx, inquirer(s, found, l.Entity), l.Entity, intents.StatusHealth, &health)
 	switch {
 	case mayNotAsk(err):
 		l.told(found)
@@ -282,7 +282,7 @@ type agentDescription struct {
 	Problems   []string              `json:"problems,omitempty"` // requests that it did not answer
 }
 
-func (a *app) agentsDescribeCommand() *cobra.Command {
+func agentsDescribeCommand(a *app) *cobra.Command {
 	var wait time.Duration
 	var schemas bool
 	c := connects(&cobra.Command{
@@ -303,7 +303,7 @@ agent has no schema for, such as those of "send" and "ask".`,
   nats micro info agent-reviewer
   nats micro stats agent-reviewer`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: a.completeEntities(1),
+		ValidArgsFunction: completeEntities(a, 1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -314,16 +314,16 @@ agent has no schema for, such as those of "send" and "ask".`,
 			}
 			defer s.close()
 			if schemas {
-				return a.describeSchemas(ctx, s, args[0])
+				return describeSchemas(a, ctx, s, args[0])
 			}
-			d, err := s.describe(ctx, args[0], wait)
+			d, err := describeAgent(s, ctx, args[0], wait)
 			if err != nil {
-				return s.unanswered(ctx, args[0], err)
+				return unanswered(s, ctx, args[0], err)
 			}
 			if a.term.JSON {
 				return a.term.Object(d)
 			}
-			a.printDescription(d)
+			printDescription(a, d)
 			return nil
 		}),
 	})
@@ -333,7 +333,7 @@ agent has no schema for, such as those of "send" and "ask".`,
 	return c
 }
 
-func (s *session) describe(ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
+func describeAgent(s *session, ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
 	d := agentDescription{Entity: entity, Service: subject.ServiceName(entity)}
 	var err error
 	if d.Subject, err = s.node.Subjects().Live(entity); err != nil {
@@ -357,7 +357,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
 	} {
-		if err := inquire(ctx, s.inquirer(d.Instances, entity), entity, q.intent, q.out); err != nil {
+		if err := inquire(ctx, inquirer(s, d.Instances, entity), entity, q.intent, q.out); err != nil {
 			if mayNotAsk(err) && len(d.Instances) > 0 {
 				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers tell unasked", entity))
 				d.tell()
@@ -403,7 +403,7 @@ func (d *agentDescription) accepted() string {
 	return strings.Join(slices.Sorted(maps.Keys(said)), "; ")
 }
 
-func (a *app) printDescription(d agentDescription) {
+func printDescription(a *app, d agentDescription) {
 	t := a.term
 	field := func(name, value string) {
 		if value != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func (a *app) agentsPingCommand() *cobra.Command {
+func agentsPingCommand(a *app) *cobra.Command {
 	var count int
 	var interval time.Duration
 	var instance string
@@ -29,7 +29,7 @@ answers; with --instance it is this one, which says where it runs.`,
   # with the nats CLI:
   nats micro ping agent-reviewer`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: a.completeEntities(1),
+		ValidArgsFunction: completeEntities(a, 1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -51,10 +51,10 @@ answers; with --instance it is this one, which says where it runs.`,
 					}
 				}
 				turn, cancel := context.WithTimeout(ctx, a.conn.wait())
-				p, err := s.ping(turn, args[0], instance)
+				p, err := pingAgent(s, turn, args[0], instance)
 				cancel()
 				if err != nil {
-					return s.unanswered(ctx, args[0], err)
+					return unanswered(s, ctx, args[0], err)
 				}
 				if a.term.JSON {
 					if err := a.term.Object(p); err != nil {
@@ -97,8 +97,8 @@ func (p pong) from() string {
 	return fmt.Sprintf(", instance %s, process %s on %s", p.Instance, p.PID, p.Host)
 }
 
-// ping sends a ping to an agent, or to one worker of it.
-func (s *session) ping(ctx context.Context, entity, instance string) (pong, error) {
+// pingAgent sends a ping to an agent, or to one worker of it.
+func pingAgent(s *session, ctx context.Context, entity, instance string) (pong, error) {
 	p := pong{Entity: entity, Instance: instance}
 	var err error
 	if instance == "" {

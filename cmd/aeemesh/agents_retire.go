@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func (a *app) agentsRetireCommand() *cobra.Command {
+func agentsRetireCommand(a *app) *cobra.Command {
 	var force, yes bool
 	c := connects(&cobra.Command{
 		Use:   "retire ENTITY",
@@ -33,7 +33,7 @@ wants --yes.`,
   # with the nats CLI:
   nats consumer rm AEE_WORK normal-agent=2Eecoh`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: a.completeServed(1),
+		ValidArgsFunction: completeServed(a, 1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -43,7 +43,7 @@ wants --yes.`,
 				return err
 			}
 			defer s.close()
-			return s.retire(ctx, cmd, args[0], force, yes)
+			return retireAgent(s, ctx, cmd, args[0], force, yes)
 		}),
 	})
 	c.Flags().BoolVar(&force, "force", false, "also where workers answer, and withdraw the tasks that wait")
@@ -60,7 +60,7 @@ type retirement struct {
 	Registration bool `json:"registration"` // there was a registration, and it was removed
 }
 
-func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
+func retireAgent(s *session, ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
 	a := s.app
 	d := s.node.Durable()
 	found, err := s.node.Discover(ctx, entity, time.Second)
@@ -80,7 +80,7 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 	}
 	if !yes {
 		a.term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
-		if agreed, err := a.ask("Do this?"); err != nil {
+		if agreed, err := askPerson(a, "Do this?"); err != nil {
 			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
 			a.term.Say("nothing was done")

@@ -15,7 +15,7 @@ import (
 
 // describeSchemas prints the schemas of an agent's own intents, as the agent
 // publishes them.
-func (a *app) describeSchemas(ctx context.Context, s *session, entity string) error {
+func describeSchemas(a *app, ctx context.Context, s *session, entity string) error {
 	asking, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
 	var list intents.CapabilityListResult
@@ -25,7 +25,7 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 	schemas := list.Schemas
 	if schemas == nil {
 		var err error
-		if schemas, err = s.registeredSchemas(ctx, entity); err != nil {
+		if schemas, err = registeredSchemas(s, ctx, entity); err != nil {
 			return err
 		}
 	}
@@ -52,10 +52,10 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 
 // registeredSchemas returns the schemas of an agent's registered definition,
 // for workers of older releases that do not publish theirs.
-func (s *session) registeredSchemas(ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
+func registeredSchemas(s *session, ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
 	unknown := outcome.Hinted(fmt.Errorf("the worker of %s does not tell its schemas", entity),
 		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")
-	reg, err := s.definitions()
+	reg, err := openDefinitions(s)
 	if err != nil {
 		return nil, unknown
 	}

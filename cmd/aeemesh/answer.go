@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func (a *app) answerCommand() *cobra.Command {
+func answerCommand(a *app) *cobra.Command {
 	var decline string
 	c := connects(&cobra.Command{
 		Use:   "answer TASK [PAYLOAD|-|@FILE]",
@@ -44,9 +44,9 @@ asker gets the error E_DECLINED with your reason.`,
     "from":"human.ada","to":"agent.lead","intent":"human.ask","corr":"workflow-1","reply_to":"01M7YES9VX2D7Z0H4T1Q8RB3CF",
     "priority":"normal","payload":{"text":"Yes, ship it."}}'`,
 		Args:              outcome.Arguments("TASK", "[PAYLOAD]"),
-		ValidArgsFunction: a.completeAsks(false),
+		ValidArgsFunction: completeAsks(a, false),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.answer(ctx, cmd, args, decline)
+			return answerOne(a, ctx, cmd, args, decline)
 		}),
 	})
 	c.Flags().StringVar(&decline, "decline", "", "do not do it, for this `reason`")
@@ -56,7 +56,7 @@ asker gets the error E_DECLINED with your reason.`,
 	return c
 }
 
-func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
+func answerOne(a *app, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
 	declines := cmd.Flags().Changed("decline")
 	switch {
 	case declines == (len(args) == 2):
@@ -73,7 +73,7 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 	var payload json.RawMessage
 	if !declines {
 		var err error
-		if payload, err = a.payload(cmd, args[1]); err != nil {
+		if payload, err = parsePayload(a, cmd, args[1]); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 		return laneError(err)
 	}
 	if a.term.JSON {
-		return a.printEnvelope(reply)
+		return printEnvelope(a, reply)
 	}
 	word := "answered"
 	if declines {

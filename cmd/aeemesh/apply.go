@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) applyCommand() *cobra.Command {
+func applyCommand(a *app) *cobra.Command {
 	f := &topologyFlags{}
 	var yes bool
 	c := connects(&cobra.Command{
@@ -42,8 +42,8 @@ made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
   nats stream edit AEE_BUS --max-age 24h`,
 		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			return a.withTopology(ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
-				return a.applyTopology(ctx, cmd, js, opts, yes)
+			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
+				return makeTopology(a, ctx, cmd, js, opts, yes)
 			})
 		}),
 	})
@@ -52,20 +52,20 @@ made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
 	return c
 }
 
-func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
+func makeTopology(a *app, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
 	plan, err := jetstream.Plan(ctx, js, opts)
 	if err != nil {
 		return err
 	}
 	t := count(plan)
-	a.tellVersions(t)
+	tellVersions(a, t)
 	if t.todo() > 0 && !yes {
 		for _, c := range plan {
 			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
 				a.term.Say("%s", c)
 			}
 		}
-		if agreed, err := a.ask("Do this?"); err != nil {
+		if agreed, err := askPerson(a, "Do this?"); err != nil {
 			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
 			a.term.Say("nothing was done")
@@ -84,14 +84,14 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 			done = append(done, c)
 		}
 	}
-	if err := a.showChanges(done); err != nil {
+	if err := showChanges(a, done); err != nil {
 		return err
 	}
 	if err != nil {
 		return roomHint(err)
 	}
 	left := notDone(report, cmd.Flags().Changed("storage"))
-	a.tellNotDone(left, "keeps")
+	tellNotDone(a, left, "keeps")
 	if t := count(report); t.todo() > 0 {
 		a.term.Good("%d made, %d changed", t.create, t.update)
 	} else if t.newer == 0 && len(left) == 0 {
@@ -132,7 +132,7 @@ func setting(field, value string) string {
 
 // tellNotDone prints for each such setting its current value, and how to change
 // it.
-func (a *app) tellNotDone(list []unmet, keeps string) {
+func tellNotDone(a *app, list []unmet, keeps string) {
 	for _, n := range list {
 		a.term.Warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
 		stream := map[jetstream.Kind]string{jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[n.Kind] + n.Name
@@ -165,8 +165,8 @@ const replicasUnsupported natsjs.ErrorCode = 10074
 
 var errNobody = errors.New("nobody can be asked")
 
-// ask asks a yes-or-no question at a terminal.
-func (a *app) ask(question string) (bool, error) {
+// askPerson asks a yes-or-no question at a terminal.
+func askPerson(a *app, question string) (bool, error) {
 	if f, ok := a.stdin.(*os.File); a.term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.term.Words.TTY {
 		return false, errNobody
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func (a *app) askCommand() *cobra.Command {
+func askCommand(a *app) *cobra.Command {
 	var from string
 	var retries int
 	c := connects(&cobra.Command{
@@ -32,7 +32,7 @@ instead. "-" reads the text from standard input.`,
   # the same with the nats CLI:
   nats req aee.ask.agent.writer "a haiku about queues" --timeout 1m`,
 		Args:              outcome.Arguments("ENTITY", "TEXT..."),
-		ValidArgsFunction: a.completeEntities(1),
+		ValidArgsFunction: completeEntities(a, 1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -63,11 +63,11 @@ instead. "-" reads the text from standard input.`,
 			}
 			a.term.Progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := a.watchWait(ctx, s.node, args[0])
-			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
+			waiting, stopWondering := watchWait(a, ctx, s.node, args[0])
+			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)})
 			stopWondering()
 			if err != nil {
-				return outcome.WithMember(s.unanswered(ctx, args[0], err), "entity", args[0])
+				return outcome.WithMember(unanswered(s, ctx, args[0], err), "entity", args[0])
 			}
 			if a.term.JSON {
 				return a.term.Object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
@@ -78,7 +78,7 @@ instead. "-" reads the text from standard input.`,
 	})
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
 	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	a.addRetryFlag(c.Flags(), &retries)
+	addRetryFlag(a, c.Flags(), &retries)
 	a.addSignFlags(c.Flags(), signAll)
 	unsigned := c.Flags().Lookup("sign")
 	unsigned.DefValue = signNone
@@ -92,9 +92,9 @@ instead. "-" reads the text from standard input.`,
 	return c
 }
 
-// ask sends a plain text question, or, if there is a key to sign with, a signed
+// askAgent sends a plain text question, or, if there is a key to sign with, a signed
 // task.
-func (s *session) ask(ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
+func askAgent(s *session, ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
 	signer, err := s.app.signer(s.node.Entity())
 	if err != nil {
 		return "", err

@@ -13,12 +13,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-func (a *app) authCommand() *cobra.Command {
+func authCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:     "auth",
 		Short:   "Print the NATS permissions that an agent needs",
 		Example: `  aeemesh auth perms agent.reviewer`,
-	}, a.authPermsCommand())
+	}, authPermsCommand(a))
 }
 
 // permsFlags are the flags of "auth perms".
@@ -31,7 +31,7 @@ type permsFlags struct {
 	maxTimeout                             time.Duration
 }
 
-func (a *app) authPermsCommand() *cobra.Command {
+func authPermsCommand(a *app) *cobra.Command {
 	f := &permsFlags{}
 	c := &cobra.Command{
 		Use:   "perms ENTITY|FILE... | --operator | --viewer",
@@ -73,11 +73,11 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 			if err != nil {
 				return err
 			}
-			r, err := a.permsRole(cmd, f, args)
+			r, err := namedRole(a, cmd, f, args)
 			if err != nil {
 				return err
 			}
-			p, err := a.permissionsOf(cmd, m, f, r)
+			p, err := permissionsOf(a, cmd, m, f, r)
 			if err != nil {
 				return err
 			}

@@ -33,7 +33,7 @@ type permsDocument struct {
 }
 
 // permsFor reads the arguments of "auth perms": entities, and files of documents.
-func (a *app) permsFor(cmd *cobra.Command, args []string) (permsNamed, error) {
+func permsFor(a *app, cmd *cobra.Command, args []string) (permsNamed, error) {
 	var out permsNamed
 	var docs []permsDocument
 	for _, arg := range args {
@@ -41,7 +41,7 @@ func (a *app) permsFor(cmd *cobra.Command, args []string) (permsNamed, error) {
 			out.entities = append(out.entities, arg)
 			continue
 		}
-		d, err := a.permsDocument(arg)
+		d, err := readPermsDocument(a, arg)
 		if err != nil {
 			return out, err
 		}
@@ -82,7 +82,7 @@ func isDocument(arg string) bool {
 	return err == nil
 }
 
-func (a *app) permsDocument(name string) (permsDocument, error) {
+func readPermsDocument(a *app, name string) (permsDocument, error) {
 	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return permsDocument{}, err

@@ -32,9 +32,9 @@ var permsFlagsOf = map[string][]string{
 	"viewer":   {"viewer", "from"},
 }
 
-// permsRole determines the role from the flags and arguments, and refuses flags
+// namedRole determines the role from the flags and arguments, and refuses flags
 // that would have no effect.
-func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
+func namedRole(a *app, cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
 	sender := f.sender || f.client != ""
 	roles := 0
 	for _, role := range []struct {
@@ -56,7 +56,7 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 	case len(args) == 0:
 		return r, outcome.Usagef(cmd, "ENTITY is missing")
 	}
-	if r.named, err = a.permsFor(cmd, args); err != nil {
+	if r.named, err = permsFor(a, cmd, args); err != nil {
 		return r, err
 	}
 	if r.name == "" {
@@ -112,7 +112,7 @@ func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 }
 
 // permissionsOf returns the permissions that a user of a role needs.
-func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
+func permissionsOf(a *app, cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
 	var p perms.Permissions
 	var failed error
 	add := func(more perms.Permissions, err error) {
@@ -153,7 +153,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 					Hint: "--sender prints what those need who send to it.",
 				}
 			}
-			a.workerPermissions(m, f, r, entity, add)
+			workerPermissions(a, m, f, r, entity, add)
 		}
 		calls, takesOver := append(f.calls, r.named.calls...), append(f.takesOver, r.named.takesOver...)
 		add(perms.Call(m, f.durable, calls...))
@@ -178,7 +178,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 }
 
 // workerPermissions adds the permissions for serving an entity.
-func (a *app) workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
+func workerPermissions(a *app, m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
 	add(perms.Worker(m, entity, f.maxTimeout))
 	if f.durable {
 		add(perms.DurableWorker(m, entity, r.inbox))

@@ -18,7 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-func (a *app) completionCommand() *cobra.Command {
+func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
@@ -53,17 +53,17 @@ const completeWait = 700 * time.Millisecond
 
 // completeEntities completes the first n arguments with the entities that
 // currently answer.
-func (a *app) completeEntities(n int) cobra.CompletionFunc {
+func completeEntities(a *app, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n > 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
 		}
-		return a.liveEntities(cmd), cobra.ShellCompDirectiveNoFileComp
+		return liveEntities(a, cmd), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+func liveEntities(a *app, cmd *cobra.Command) (out []string) {
+	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
 		if err != nil {
 			return
@@ -79,12 +79,12 @@ func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
 
 // completeServed completes the first n arguments with the agents that have had
 // durable tasks, whether or not they have a running worker.
-func (a *app) completeServed(n int) cobra.CompletionFunc {
+func completeServed(a *app, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			m, err := a.subjects()
 			if err != nil {
 				return
@@ -102,8 +102,15 @@ func (a *app) completeServed(n int) cobra.CompletionFunc {
 	}
 }
 
+// completing makes a completion function of a command's own.
+func completing(a *app, complete func(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return complete(a, cmd, args, begun)
+	}
+}
+
 // toComplete connects for a completion, with a short timeout.
-func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
+func toComplete(a *app, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
 	if a.fromEnvironment(cmd) != nil {
 		return
 	}
@@ -124,24 +131,24 @@ func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn
 
 // completeRuns completes the first argument with runs, the latest first; runs
 // that cannot be listed in time are left out.
-func (a *app) completeRuns(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Run })
+func completeRuns(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Run })
 }
 
 // completeTasks completes the first argument with the tasks that have runs, and
 // the second with the agents that have had durable tasks.
-func (a *app) completeTasks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeTasks(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
-		return a.completeServed(2)(cmd, args, begun)
+		return completeServed(a, 2)(cmd, args, begun)
 	}
-	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Task })
+	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Task })
 }
 
 // completeDead completes all arguments with the numbers of dead letters, the latest
 // first.
-func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+func completeDead(a *app, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	const most = 200
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.subjects()
 		if err != nil {
 			return
@@ -163,14 +170,14 @@ func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out
 	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func (a *app) completeByRun(cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
+func completeByRun(a *app, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
 	const most = 200
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if len(args) > 0 {
 		return nil, as
 	}
 	var list []runSummary
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.subjects()
 		if err != nil {
 			return
@@ -197,7 +204,7 @@ func (a *app) completeByRun(cmd *cobra.Command, args []string, begun string, nam
 	return out, as
 }
 
-func (a *app) completeKeys(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeKeys(a *app, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if a.fromEnvironment(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -206,7 +213,7 @@ func (a *app) completeKeys(cmd *cobra.Command, _ []string, _ string) ([]string, 
 
 // registerCompletions registers completions for the values of flags, on all
 // commands.
-func (a *app) registerCompletions(c *cobra.Command) {
+func registerCompletions(a *app, c *cobra.Command) {
 	values := func(list ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -223,9 +230,9 @@ func (a *app) registerCompletions(c *cobra.Command) {
 		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.contexts(), cobra.ShellCompDirectiveNoFileComp
 		},
-		"sign":              a.completeKeys,
-		"intent":            a.completeIntents,
-		"entity":            a.completeEntities(0),
+		"sign":              completing(a, completeKeys),
+		"intent":            completing(a, completeIntents),
+		"entity":            completeEntities(a, 0),
 		"signatures":        values("off", "verify-if-present", "required"),
 		"replay-scope":      values("auto", "process", "mesh"),
 		"priority":          values(priorities...),
@@ -249,6 +256,6 @@ func (a *app) registerCompletions(c *cobra.Command) {
 		}
 	}
 	for _, child := range c.Commands() {
-		a.registerCompletions(child)
+		registerCompletions(a, child)
 	}
 }

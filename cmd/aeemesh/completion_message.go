@@ -22,18 +22,18 @@ import (
 // completeMessage completes the arguments of "send" and "envelope new": first
 // the entities that currently answer, then a payload with the members that the
 // receiver requires.
-func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeMessage(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
 	case len(args) == 0:
-		return a.liveEntities(cmd), none
+		return liveEntities(a, cmd), none
 	case len(args) > 1:
 		return nil, none
 	case begun != "" && begun[0] != '{':
 		return nil, cobra.ShellCompDirectiveDefault // @FILE
 	}
 	intent, _ := cmd.Flags().GetString("intent")
-	schemas := a.agentSchemas(cmd, args[0]).Schemas
+	schemas := agentSchemas(a, cmd, args[0]).Schemas
 	own, ok := schemas[intent]
 	if !ok {
 		own = schemas[intents.RunIntent(args[0])]
@@ -46,11 +46,11 @@ func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) (
 
 // completeIntents completes an intent: one of the entity that the command
 // names, or of any agent that answers.
-func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func completeIntents(a *app, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-			if node, err := a.completionNode(conn, nil); err == nil {
+		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			if node, err := completionNode(a, conn, nil); err == nil {
 				found, _ := node.Discover(ctx, "", completeWait)
 				for _, i := range found {
 					out = append(out, strings.FieldsFunc(i.Info.Metadata[mesh.MetaIntents], func(r rune) bool { return r == ',' || r == '…' })...)
@@ -60,7 +60,7 @@ func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out 
 		slices.Sort(out)
 		return slices.Compact(out), none
 	}
-	list := a.agentSchemas(cmd, args[0])
+	list := agentSchemas(a, cmd, args[0])
 	for _, name := range list.Intents {
 		if !intents.Reserved(name) {
 			list.Schemas[name] = list.Schemas[name]
@@ -74,10 +74,10 @@ func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out 
 
 // agentSchemas asks an agent for its intents and their schemas. It signs the
 // request only if the agent's workers require that.
-func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
+func agentSchemas(a *app, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
 	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-			node, err := a.completionNode(conn, nil)
+		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			node, err := completionNode(a, conn, nil)
 			if err != nil {
 				return
 			}
@@ -90,7 +90,7 @@ func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.Capa
 				if err != nil {
 					return
 				}
-				if node, err = a.completionNode(conn, signer); err != nil {
+				if node, err = completionNode(a, conn, signer); err != nil {
 					return
 				}
 			}
@@ -107,7 +107,7 @@ func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.Capa
 
 // completionNode makes a node for a completion. It does not verify the
 // signatures of answers, because a person sees the result before it is used.
-func (a *app) completionNode(conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
+func completionNode(a *app, conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
 	return mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Entity: a.defaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 }
 

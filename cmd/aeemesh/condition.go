@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-func (a *app) conditionCommand() *cobra.Command {
+func conditionCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "condition",
 		Short: "Try conditions of agent documents, offline",
@@ -21,7 +21,7 @@ run over, filter events, and ask for a person's approval. docs/conditions.md has
 the languages, and what they are held against.`,
 		Example: `  aeemesh condition eval --lang cel --expr 'input.amount > 100.0' order.json
   aeemesh condition eval --batch < cases.jsonl`,
-	}, a.conditionEvalCommand())
+	}, conditionEvalCommand(a))
 }
 
 // languageHints are the descriptions of the languages in completions.
@@ -45,7 +45,7 @@ func languageNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (a *app) conditionEvalCommand() *cobra.Command {
+func conditionEvalCommand(a *app) *cobra.Command {
 	var lang, expr string
 	var batch bool
 	c := &cobra.Command{
@@ -79,11 +79,11 @@ command; other members of a line mean nothing.`,
 			case batch && (a.isSet(cmd, "lang") || a.isSet(cmd, "expr")):
 				return outcome.Usagef(cmd, "with --batch, each line has its own lang and expr")
 			case batch:
-				return a.conditionBatch(ctx, file)
+				return conditionBatch(a, ctx, file)
 			case lang == "":
 				return outcome.Usagef(cmd, "--lang is missing: it is one of %s", languageNames())
 			}
-			return a.conditionEval(ctx, cmd, aaif.Language(lang), expr, file, len(args) == 1)
+			return conditionEval(a, ctx, cmd, aaif.Language(lang), expr, file, len(args) == 1)
 		}),
 	}
 	c.Flags().StringVarP(&lang, "lang", "l", "", "the `language`: "+languageNames())
@@ -93,7 +93,7 @@ command; other members of a line mean nothing.`,
 }
 
 // conditionEval evaluates one condition on one value.
-func (a *app) conditionEval(ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
+func conditionEval(a *app, ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
 	constant := lang == aaif.LangAlways || lang == aaif.LangNever
 	if !constant && condition.Languages().Has(lang) && !a.isSet(cmd, "expr") {
 		return outcome.Usagef(cmd, "--expr is missing: %s needs an expression", lang)

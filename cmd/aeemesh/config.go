@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *app) *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE...",
 		Short:   "Say all that is wrong with configuration files of workers",
@@ -25,7 +25,7 @@ func (a *app) configCommand() *cobra.Command {
 		Args:    outcome.Arguments("FILE..."),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			for _, name := range args {
-				n, err := a.checkConfig(name)
+				n, err := checkConfig(a, name)
 				if err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ file, or the default. Secrets are not shown.`,
   aeemesh config show --config worker.yaml --lease 5s --json | jq .lease`,
 		DisableFlagParsing: true,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			return a.showConfig(cmd, args)
+			return showConfig(a, cmd, args)
 		}),
 	}
 	schema := &cobra.Command{
@@ -60,7 +60,7 @@ file, or the default. Secrets are not shown.`,
 		Example: "  aeemesh config schema > worker.schema.json",
 		Args:    outcome.Arguments(),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, _ []string) error {
-			w, _ := a.detachedWorker(cmd)
+			w, _ := detachedWorker(a, cmd)
 			return a.term.Object(config.Schema(settings(w), adapters.Sections()))
 		}),
 	}
@@ -76,7 +76,7 @@ A flag counts more than the environment, the environment more than the file.`,
 
 // detachedWorker is a worker's command with the flags of all commands, to look at
 // flags: it is not run.
-func (a *app) detachedWorker(cmd *cobra.Command) (*cobra.Command, *workerFlags) {
+func detachedWorker(a *app, cmd *cobra.Command) (*cobra.Command, *workerFlags) {
 	f := &workerFlags{}
 	w := a.workerWith(f)
 	w.Flags().AddFlagSet(cmd.Root().PersistentFlags())
@@ -84,11 +84,11 @@ func (a *app) detachedWorker(cmd *cobra.Command) (*cobra.Command, *workerFlags) 
 }
 
 // checkConfig says all that is wrong with a file, and how many settings it has.
-func (a *app) checkConfig(name string) (int, error) {
+func checkConfig(a *app, name string) (int, error) {
 	// An app of its own, so that the file's settings change nothing here.
 	env := func(string) string { return "" }
 	b := &app{env: env, term: term.New(io.Discard, io.Discard, env), byEnv: map[string]bool{}, byFile: map[string]string{}}
-	w, f := b.detachedWorker(b.root())
+	w, f := detachedWorker(b, b.root())
 	data, err := a.readFile(name, config.MaxFile+1)
 	if err != nil {
 		return 0, err
@@ -128,17 +128,17 @@ type shownSetting struct {
 }
 
 // showConfig shows the settings of a worker with these arguments.
-func (a *app) showConfig(cmd *cobra.Command, args []string) error {
-	w, _ := a.detachedWorker(cmd)
+func showConfig(a *app, cmd *cobra.Command, args []string) error {
+	w, _ := detachedWorker(a, cmd)
 	if err := w.ParseFlags(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			a.help(cmd, nil)
+			printHelp(a, cmd, false)
 			return nil
 		}
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	if help := w.Flags().Lookup("help"); help != nil && help.Changed {
-		a.help(cmd, nil)
+		printHelp(a, cmd, false)
 		return nil
 	}
 	if err := a.fromEnvironment(w); err != nil {
@@ -153,7 +153,7 @@ func (a *app) showConfig(cmd *cobra.Command, args []string) error {
 	}
 	var out []shownSetting
 	for _, s := range settings(w) {
-		out = append(out, a.shown(w, s))
+		out = append(out, settingShown(a, w, s))
 	}
 	if a.term.JSON {
 		byName := make(map[string]any, len(out))
@@ -170,8 +170,8 @@ func (a *app) showConfig(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// shown is one setting of a worker.
-func (a *app) shown(w *cobra.Command, s config.Setting) shownSetting {
+// settingShown is one setting of a worker.
+func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 	out := shownSetting{Name: s.Key(), Source: "default"}
 	if place := a.byFile[s.Flag]; place != "" {
 		out.Source = place

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) deadCommand() *cobra.Command {
+func deadCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "dead",
 		Short: "List, show, retry and drop tasks that could not be done",
@@ -26,14 +26,14 @@ its number in the stream AEE_DEAD, as "list" shows it.`,
   aeemesh dead show 12
   aeemesh dead retry 12
   aeemesh dead drop 12 13`,
-	}, a.deadListCommand(), a.deadShowCommand(),
-		a.deadActionCommand("retry", "Submit the task of a dead letter again",
+	}, deadListCommand(a), deadShowCommand(a),
+		deadActionCommand(a, "retry", "Submit the task of a dead letter again",
 			"Puts the task back into its queue, with its run: what is done stays done, and it\ngoes on at the step that failed.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				got, err := d.Retry(ctx, seq)
 				return fmt.Sprintf("submitted again, number %d of the work queue", got.Seq), err
 			}),
-		a.deadActionCommand("drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error; nobody tries\nthem again.",
+		deadActionCommand(a, "drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error; nobody tries\nthem again.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				return "dropped", d.Drop(ctx, seq)
 			}))
@@ -66,7 +66,7 @@ func viewDead(l jetstream.DeadLetter, whole bool) deadView {
 	return v
 }
 
-func (a *app) deadListCommand() *cobra.Command {
+func deadListCommand(a *app) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "list",
@@ -78,7 +78,7 @@ func (a *app) deadListCommand() *cobra.Command {
 			if err := checkEntity(cmd, entity); err != nil {
 				return err
 			}
-			return a.withLane(ctx, cmd, func(s *session) error {
+			return withLane(a, ctx, cmd, func(s *session) error {
 				d, err := s.lane()
 				if err != nil {
 					return err
@@ -104,11 +104,11 @@ func (a *app) deadListCommand() *cobra.Command {
 			})
 		}),
 	})
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	return c
 }
 
-func (a *app) deadShowCommand() *cobra.Command {
+func deadShowCommand(a *app) *cobra.Command {
 	return connects(&cobra.Command{
 		Use:     "show NUMBER",
 		Short:   "Show a dead letter whole",
@@ -118,14 +118,14 @@ func (a *app) deadShowCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return a.completeDead(cmd, args, begun)
+			return completeDead(a, cmd, args, begun)
 		},
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return a.withLane(ctx, cmd, func(s *session) error {
+			return withLane(a, ctx, cmd, func(s *session) error {
 				d, err := s.lane()
 				if err != nil {
 					return err
@@ -158,12 +158,12 @@ func (a *app) deadShowCommand() *cobra.Command {
 	})
 }
 
-func (a *app) deadActionCommand(name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
+func deadActionCommand(a *app, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
 	return connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
-		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
-		Args:              outcome.Arguments("NUMBER..."),
-		ValidArgsFunction: a.completeDead,
+		Example: "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
+		Args:    outcome.Arguments("NUMBER..."),
+		ValidArgsFunction: completing(a, completeDead),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {
@@ -173,7 +173,7 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 				}
 				seqs = append(seqs, seq)
 			}
-			return a.withLane(ctx, cmd, func(s *session) error {
+			return withLane(a, ctx, cmd, func(s *session) error {
 				d, err := s.lane()
 				if err != nil {
 					return err
@@ -198,7 +198,7 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 }
 
 // withLane connects for a command that reads the durable lane's streams.
-func (a *app) withLane(ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
+func withLane(a *app, ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
 	s, err := a.open(ctx, cmd, sessionOptions{})
 	if err != nil {
 		return err

@@ -19,12 +19,12 @@ import (
 )
 
 // definitionCommands are the subcommands of "agents" for the mesh's registry.
-func (a *app) definitionCommands() []*cobra.Command {
-	return []*cobra.Command{a.agentsDefinitionsCommand(), a.agentsImportCommand(), a.agentsExportCommand(), a.agentsHistoryCommand(), a.agentsRemoveCommand()}
+func definitionCommands(a *app) []*cobra.Command {
+	return []*cobra.Command{agentsDefinitionsCommand(a), agentsImportCommand(a), agentsExportCommand(a), agentsHistoryCommand(a), agentsRemoveCommand(a)}
 }
 
-// definitions opens the mesh's registry.
-func (s *session) definitions() (registry.Registry, error) {
+// openDefinitions opens the mesh's registry.
+func openDefinitions(s *session) (registry.Registry, error) {
 	m, err := s.app.subjects()
 	if err != nil {
 		return nil, err
@@ -37,13 +37,13 @@ func (s *session) definitions() (registry.Registry, error) {
 }
 
 // withDefinitions connects, reads all registrations, and calls do.
-func (a *app) withDefinitions(ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
+func withDefinitions(a *app, ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
 	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	reg, err := s.definitions()
+	reg, err := openDefinitions(s)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ type registration struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-func (a *app) agentsImportCommand() *cobra.Command {
+func agentsImportCommand(a *app) *cobra.Command {
 	f := &importFlags{}
 	c := connects(&cobra.Command{
 		Use:   "import FILE...",
@@ -113,7 +113,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
   nats kv get aee_agents AGENT_ID --raw | jq -r .document`,
 		Args: outcome.Arguments("FILE..."),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.importDefinitions(ctx, cmd, f, args)
+			return importDefinitions(a, ctx, cmd, f, args)
 		}),
 	})
 	c.Flags().StringVar(&f.as, "as", "", "register under this `entity` instead of the name's (one document only)")
@@ -124,7 +124,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 	return c
 }
 
-func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
+func importDefinitions(a *app, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
 	if len(names) > 1 && (f.as != "" || cmd.Flags().Changed("alias")) {
 		return outcome.Usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
 	}
@@ -133,11 +133,11 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 			return outcome.Usagef(cmd, "--as: %w", err)
 		}
 	}
-	docs, err := a.validDefinitions(ctx, cmd, f, names)
+	docs, err := validDefinitions(a, ctx, cmd, f, names)
 	if err != nil {
 		return err
 	}
-	return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, reg registry.Registry, all []registry.Entry) error {
+	return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session, reg registry.Registry, all []registry.Entry) error {
 		r := &registrar{reg: reg, index: indexOf(all), entries: map[string]registry.Entry{}, replace: f.replace, dry: f.dry}
 		for _, e := range all {
 			r.entries[e.Key] = e
@@ -168,7 +168,7 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 				return fmt.Errorf("%s: %w", docs[i].name, err)
 			}
 			done.File = docs[i].name
-			if err := a.tellRegistration(done); err != nil {
+			if err := tellRegistration(a, done); err != nil {
 				return err
 			}
 		}
@@ -176,7 +176,7 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 	})
 }
 
-func (a *app) tellRegistration(r registration) error {
+func tellRegistration(a *app, r registration) error {
 	if a.term.JSON {
 		return a.term.Object(r)
 	}
@@ -296,10 +296,10 @@ type document struct {
 
 // validDefinitions reads the documents. If it refuses one, it prints the same
 // as "validate".
-func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
+func validDefinitions(a *app, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
 	sources := make([]source, len(names))
 	for i, name := range names {
-		data, err := a.readSource(ctx, cmd, &f.reach, name)
+		data, err := readSource(a, ctx, cmd, &f.reach, name)
 		if err != nil {
 			return nil, err
 		}
@@ -326,7 +326,7 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 			}
 			continue
 		}
-		a.printVerdict(v, false)
+		printVerdict(a, v, false)
 	}
 	if bad == 0 {
 		return out, nil

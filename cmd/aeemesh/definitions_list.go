@@ -51,7 +51,7 @@ func viewDefinition(e *registry.Entry) definitionView {
 	return v
 }
 
-func (a *app) agentsDefinitionsCommand() *cobra.Command {
+func agentsDefinitionsCommand(a *app) *cobra.Command {
 	var wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "definitions",
@@ -65,7 +65,7 @@ found, and how many workers answer for it now.`,
   nats kv ls aee_agents`,
 		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, _ registry.Registry, all []registry.Entry) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session, _ registry.Registry, all []registry.Entry) error {
 				found, err := s.node.Discover(ctx, "", wait)
 				if err != nil {
 					return err
@@ -77,7 +77,7 @@ found, and how many workers answer for it now.`,
 				slices.SortFunc(all, func(x, y registry.Entry) int {
 					return cmp.Or(strings.Compare(x.Record.Entity, y.Record.Entity), strings.Compare(x.Key, y.Key))
 				})
-				return a.showDefinitions(all, workers)
+				return showDefinitions(a, all, workers)
 			})
 		}),
 	})
@@ -85,7 +85,7 @@ found, and how many workers answer for it now.`,
 	return c
 }
 
-func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) error {
+func showDefinitions(a *app, all []registry.Entry, workers map[string]int) error {
 	var rows [][]string
 	for i := range all {
 		v := viewDefinition(&all[i])
@@ -136,7 +136,7 @@ func notRegistered(err error, name string) error {
 	return err
 }
 
-func (a *app) agentsExportCommand() *cobra.Command {
+func agentsExportCommand(a *app) *cobra.Command {
 	var out, format string
 	var revision uint64
 	c := connects(&cobra.Command{
@@ -152,13 +152,13 @@ registered; --format writes it anew. --revision takes an earlier version
 
   # back to an earlier version:
   aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
-		Args:              outcome.Arguments("NAME"),
-		ValidArgsFunction: a.completeDefinitions,
+		Args: outcome.Arguments("NAME"),
+		ValidArgsFunction: completing(a, completeDefinitions),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
 				return err
 			}
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
 				key := keyOf(all, args[0])
 				var e registry.Entry
 				var err error
@@ -203,7 +203,7 @@ func exported(r *registry.Record, format aaif.Format) ([]byte, error) {
 	return doc.Encode(format)
 }
 
-func (a *app) agentsHistoryCommand() *cobra.Command {
+func agentsHistoryCommand(a *app) *cobra.Command {
 	return connects(&cobra.Command{
 		Use:   "history NAME",
 		Short: "List the versions that are kept of a registration",
@@ -215,10 +215,10 @@ any more, the agent_id, or the entity where it had none.`,
 
   # with the nats CLI:
   nats kv history aee_agents AGENT_ID`,
-		Args:              outcome.Arguments("NAME"),
-		ValidArgsFunction: a.completeDefinitions,
+		Args: outcome.Arguments("NAME"),
+		ValidArgsFunction: completing(a, completeDefinitions),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
 				kept, err := reg.History(ctx, keyOf(all, args[0]))
 				if err != nil {
 					return notRegistered(err, args[0])
@@ -250,7 +250,7 @@ any more, the agent_id, or the entity where it had none.`,
 	})
 }
 
-func (a *app) agentsRemoveCommand() *cobra.Command {
+func agentsRemoveCommand(a *app) *cobra.Command {
 	return connects(&cobra.Command{
 		Use:   "remove NAME...",
 		Short: "Take definitions out of the registry",
@@ -259,10 +259,10 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 "agents export --revision" brings one back.`,
 		Example: `  aeemesh agents remove agent.reviewer
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
-		Args:              outcome.Arguments("NAME..."),
-		ValidArgsFunction: a.completeDefinitions,
+		Args: outcome.Arguments("NAME..."),
+		ValidArgsFunction: completing(a, completeDefinitions),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
 				entries := make([]registry.Entry, len(args))
 				for i, name := range args { // check all names before the first is removed
 					key := keyOf(all, name)
@@ -295,8 +295,8 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 }
 
 // completeDefinitions completes the first argument with registered agents.
-func (a *app) completeDefinitions(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+func completeDefinitions(a *app, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.subjects()
 		if err != nil {
 			return

@@ -46,7 +46,7 @@ const (
 	demoVictim = "agent.logic_reviewer" // whose worker is killed
 )
 
-func (a *app) demoCommand() *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	d := &demo{app: a}
 	c := &cobra.Command{
 		Use:   "demo",
@@ -77,7 +77,7 @@ Nothing is changed, and nothing is left behind.`,
 	c.Flags().StringVar(&d.path, "path", "", "review the Go code in this `directory`")
 	c.Flags().BoolVar(&d.keep, "keep", false, "keep the server and the agents running until Ctrl-C")
 	c.Flags().IntVar(&d.port, "port", 0, "port of the server (default a free one)")
-	c.AddCommand(a.demoToolCommand())
+	c.AddCommand(demoToolCommand(a))
 	return c
 }
 

@@ -161,7 +161,7 @@ func (d *demo) showRecovery(ctx context.Context, s *session, corr, victim string
 	t := d.app.term
 	if !t.JSON {
 		t.Heading("6. Who did what: aeemesh tree %s", corr)
-		if err := d.app.tree(ctx, d.cmd, corr, &treeFlags{fold: tree.DefaultFold}); err != nil {
+		if err := showTree(d.app, ctx, d.cmd, corr, &treeFlags{fold: tree.DefaultFold}); err != nil {
 			return err
 		}
 	}

@@ -68,17 +68,17 @@ func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
 // connectTeams connects the directory to the mesh, registers documents if
 // requested, and refuses documents whose subagents can never be found. The
 // returned function stops what it has started.
-func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
+func connectTeams(a *app, ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
 	if !register && !t.needed() {
 		return func() {}, nil
 	}
-	reg, err := s.definitions()
+	reg, err := openDefinitions(s)
 	if err != nil {
 		return nil, err
 	}
 	t.dir.Use(s.node, reg)
 	if register {
-		if err := a.registerHosted(ctx, reg, t, served); err != nil {
+		if err := registerHosted(a, ctx, reg, t, served); err != nil {
 			return nil, fmt.Errorf("--register: %w", err)
 		}
 	}
@@ -98,14 +98,14 @@ func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register b
 		return nil, err
 	}
 	running, stop := context.WithCancel(ctx)
-	told := a.warnOfMissing(running, t, served)
+	told := warnOfMissing(a, running, t, served)
 	var wait sync.WaitGroup
 	wait.Go(func() { t.dir.Run(running) })
 	return func() { stop(); wait.Wait(); told() }, nil
 }
 
 // registerHosted registers the documents of a worker.
-func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
+func registerHosted(a *app, ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
 	all, err := reg.List(ctx)
@@ -142,7 +142,7 @@ func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *team
 // warnOfMissing warns once of subagents that no agent answers for, after all
 // agents of this worker are served, because they may name one another. The
 // returned function waits until the warning was printed or ctx has ended.
-func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
+func warnOfMissing(a *app, ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
 	var told sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(len(served)))

@@ -55,7 +55,7 @@ type doctor struct {
 	apart   time.Duration
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	d := &doctor{app: a}
 	c := connects(&cobra.Command{
 		Use:   "doctor",

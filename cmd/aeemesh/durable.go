@@ -47,7 +47,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	if err != nil {
 		return err
 	}
-	remotes, err := a.remotes(cmd, &f.remotes)
+	remotes, err := remotesOf(a, cmd, &f.remotes)
 	if err != nil {
 		return err
 	}

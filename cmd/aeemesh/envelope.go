@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func (a *app) envelopeCommand() *cobra.Command {
+func envelopeCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "envelope",
 		Short: "Make, check, sign and convert AEE envelopes, offline",
@@ -26,11 +26,11 @@ input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada | nats req agent.reviewer
   aeemesh envelope validate traffic.jsonl
   aeemesh envelope convert --to cbor --hex task.json`,
-	}, a.envelopeNewCommand(), a.envelopeValidateCommand(), a.envelopeSignCommand(), a.envelopeVerifyCommand(),
-		a.envelopeConvertCommand(), a.envelopeHashCommand(), a.envelopeCanonicalCommand(), a.envelopeSchemaCommand())
+	}, envelopeNewCommand(a), envelopeValidateCommand(a), envelopeSignCommand(a), envelopeVerifyCommand(a),
+		envelopeConvertCommand(a), envelopeHashCommand(a), envelopeCanonicalCommand(a), envelopeSchemaCommand(a))
 }
 
-func (a *app) envelopeNewCommand() *cobra.Command {
+func envelopeNewCommand(a *app) *cobra.Command {
 	f := &messageFlags{}
 	var durable bool
 	c := &cobra.Command{
@@ -42,8 +42,8 @@ it from standard input, @FILE from a file.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
-		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
-		ValidArgsFunction: a.completeMessage,
+		Args: outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
+		ValidArgsFunction: completing(a, completeMessage),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -52,7 +52,7 @@ it from standard input, @FILE from a file.`,
 			if len(args) == 2 {
 				arg = args[1]
 			}
-			payload, err := a.payload(cmd, arg)
+			payload, err := parsePayload(a, cmd, arg)
 			if err != nil {
 				return err
 			}
@@ -63,38 +63,38 @@ it from standard input, @FILE from a file.`,
 			}
 			e, err := f.build(a, cmd, args[0], payload)
 			if err == nil {
-				err = a.bindTask(cmd, e, durable)
+				err = bindTask(a, cmd, e, durable)
 			}
 			if err != nil {
 				return err
 			}
-			return a.printEnvelope(e)
+			return printEnvelope(a, e)
 		}),
 	}
 	f.add(c.Flags())
 	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
 	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
-	a.boundFlags(c, &durable)
-	return a.dirFlag(c, nil)
+	boundFlags(a, c, &durable)
+	return dirFlag(a, c, nil)
 }
 
 // boundFlags are --prefix and --durable for commands that make tasks offline.
-func (a *app) boundFlags(c *cobra.Command, durable *bool) {
+func boundFlags(a *app, c *cobra.Command, durable *bool) {
 	c.Flags().BoolVar(durable, "durable", false, "the task is for the durable lane, which it then names in requires.lane")
 	c.Flags().StringVar(&a.conn.prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
 	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
 }
 
 // bindTask prepares a task for the mesh and the lane of boundFlags.
-func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
+func bindTask(a *app, cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
 	if _, err := subject.New(a.conn.prefix); err != nil {
 		return outcome.Usagef(cmd, "--prefix: %w", err)
 	}
 	return mesh.BindTask(e, a.conn.prefix, durable)
 }
 
-func (a *app) printEnvelope(e *envelope.Envelope) error {
+func printEnvelope(a *app, e *envelope.Envelope) error {
 	b, err := e.AppendJSON(nil)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (r *envelopeReport) about(e *envelope.Envelope) {
 	r.ID, r.Type, r.From, r.To, r.Intent = e.ID, e.Type, e.From, e.To, e.Intent
 }
 
-func (a *app) envelopeValidateCommand() *cobra.Command {
+func envelopeValidateCommand(a *app) *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -137,7 +137,7 @@ is broken: the number of the draft's validity rule, or fields, json, cbor. With
   nats sub 'agent.>' --raw | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.judgeEnvelopes(args, func(in input, r *envelopeReport) {
+			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
 				if log && !in.cbor {
 					record, err := envelope.ParseLog(in.data)
 					if err == nil {
@@ -186,9 +186,9 @@ func (r *envelopeReport) fail(err error) {
 
 // judgeEnvelopes reports on every envelope of the inputs; it fails if one is
 // not good.
-func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport)) error {
+func judgeEnvelopes(a *app, files []string, judge func(input, *envelopeReport)) error {
 	good, bad := 0, 0
-	err := a.eachInput(files, func(in input) error {
+	err := eachInput(a, files, func(in input) error {
 		r := envelopeReport{Source: in.source, Line: in.line}
 		judge(in, &r)
 		if r.Valid {
@@ -199,7 +199,7 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 		if a.term.JSON {
 			return a.term.Object(r)
 		}
-		a.printReport(r)
+		printReport(a, r)
 		return nil
 	})
 	switch {
@@ -216,7 +216,7 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 	return nil
 }
 
-func (a *app) printReport(r envelopeReport) {
+func printReport(a *app, r envelopeReport) {
 	where := r.Source
 	if r.Line > 0 {
 		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
@@ -248,7 +248,7 @@ func problemText(p envelope.Problem) string {
 	return p.Field + " " + p.Message
 }
 
-func (a *app) envelopeSignCommand() *cobra.Command {
+func envelopeSignCommand(a *app) *cobra.Command {
 	var durable bool
 	c := &cobra.Command{
 		Use:   "sign [FILE...]",
@@ -266,7 +266,7 @@ requires.lane.`,
 			if a.sign.kid == signNone {
 				return outcome.Usagef(cmd, "--sign none signs nothing")
 			}
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				signer, err := a.signer(e.From)
 				if err != nil {
 					return err
@@ -275,22 +275,22 @@ requires.lane.`,
 					return outcome.Hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
 				}
 				e.Sig = nil
-				if err := a.bindTask(cmd, e, durable); err != nil {
+				if err := bindTask(a, cmd, e, durable); err != nil {
 					return err
 				}
 				if err := signer.Sign(e); err != nil {
 					return err
 				}
-				return a.printEnvelope(e)
+				return printEnvelope(a, e)
 			})
 		}),
 	}
-	a.boundFlags(c, &durable)
+	boundFlags(a, c, &durable)
 	a.addSignFlags(c.Flags(), signKey)
 	return c
 }
 
-func (a *app) envelopeVerifyCommand() *cobra.Command {
+func envelopeVerifyCommand(a *app) *cobra.Command {
 	var at string
 	c := &cobra.Command{
 		Use:   "verify [FILE...]",
@@ -312,7 +312,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 			if err != nil {
 				return err
 			}
-			return a.judgeEnvelopes(args, func(in input, r *envelopeReport) {
+			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
 				e, err := in.parse()
 				if err != nil {
 					r.fail(err)
@@ -331,7 +331,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 	return c
 }
 
-func (a *app) envelopeConvertCommand() *cobra.Command {
+func envelopeConvertCommand(a *app) *cobra.Command {
 	var to string
 	var asHex, pretty bool
 	c := &cobra.Command{
@@ -349,7 +349,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 			if to == "cbor" && !asHex && a.term.Data.TTY {
 				return outcome.Usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				if to == "cbor" {
 					b, err := e.AppendCBOR(nil)
 					if err != nil {
@@ -363,7 +363,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 					return nil
 				}
 				if !pretty {
-					return a.printEnvelope(e)
+					return printEnvelope(a, e)
 				}
 				b, err := e.AppendJSON(nil)
 				if err == nil {
@@ -379,14 +379,14 @@ encoding. Nothing is lost either way; unknown members stay.`,
 	return c
 }
 
-func (a *app) envelopeHashCommand() *cobra.Command {
+func envelopeHashCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash [FILE...]",
 		Short: "Print the hash that references to an envelope carry",
 		Example: `  aeemesh envelope hash task.json
   aeemesh envelope hash --json < traffic.jsonl`,
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				h, err := e.Hash()
 				if err != nil {
 					return err
@@ -401,7 +401,7 @@ func (a *app) envelopeHashCommand() *cobra.Command {
 	}
 }
 
-func (a *app) envelopeCanonicalCommand() *cobra.Command {
+func envelopeCanonicalCommand(a *app) *cobra.Command {
 	var signed bool
 	c := &cobra.Command{
 		Use:   "canonical [FILE...]",
@@ -409,7 +409,7 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 		Example: `  aeemesh envelope canonical task.json | sha256sum
   aeemesh envelope canonical --signed task.json   # what a signature covers`,
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				var b []byte
 				var err error
 				if signed {
@@ -428,7 +428,7 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) envelopeSchemaCommand() *cobra.Command {
+func envelopeSchemaCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",

@@ -23,7 +23,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) handoffCommand() *cobra.Command {
+func handoffCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "handoff",
 		Short: "Take in runs that other platforms hand over",
@@ -32,7 +32,7 @@ run: over HTTPS, in the streaming handoff format of AAIF. docs/migration.md has
 the protocol.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff list`,
-	}, a.handoffServeCommand(), a.handoffListCommand())
+	}, handoffServeCommand(a), handoffListCommand(a))
 }
 
 type handoffFlags struct {
@@ -41,7 +41,7 @@ type handoffFlags struct {
 	vitals                              vitals
 }
 
-func (a *app) handoffServeCommand() *cobra.Command {
+func handoffServeCommand(a *app) *cobra.Command {
 	f := &handoffFlags{}
 	c := connects(&cobra.Command{
 		Use:   "serve --cert FILE --key FILE",
@@ -61,7 +61,7 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.serveHandoff(ctx, cmd, f) }),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return serveHandoff(a, ctx, cmd, f) }),
 	})
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", ":7443", "`address` to listen on")
@@ -72,11 +72,11 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
 	f.vitals.add(a, flags)
-	a.addReceiverFlags(c)
+	addReceiverFlags(a, c)
 	return c
 }
 
-func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
+func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
 	if f.cert == "" || f.key == "" {
 		return outcome.Hinted(outcome.Usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
 	}
@@ -92,14 +92,14 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 		}
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	bearer, err := a.secretRef(f.bearer)
+	bearer, err := secretRef(a, f.bearer)
 	if err != nil {
 		return outcome.Usagef(cmd, "--bearer: %w", err)
 	}
 	if a.perIssuer <= 0 {
 		return outcome.Usagef(cmd, "--per-issuer must be above 0")
 	}
-	known, err := a.knownAgents(f.agents)
+	known, err := knownAgents(a, f.agents)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: tel, config: a.movingClient(cmd)})
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: tel, config: movingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	if len(s.verifier.Ring.List()) == 0 && !a.sign.shared {
 		a.term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
-	r, err := a.receiver(cmd, s, known)
+	r, err := receiverOf(a, cmd, s, known)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	})
 	f.vitals.serves(listener.Addr().String())
 	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()
-	return a.serveHTTPS(ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
+	return serveHTTPS(a, ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
 }
 
 // stoppingWord says why something that was started with ctx is not ready.
@@ -150,7 +150,7 @@ func stoppingWord(ctx context.Context) string {
 }
 
 // serveHTTPS serves until ctx ends, and meanwhile cleans up abandoned handoffs.
-func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
+func serveHTTPS(a *app, ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
 	streams, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := &http.Server{
@@ -208,10 +208,10 @@ func (w logWriter) Write(b []byte) (int, error) {
 }
 
 // knownAgents maps the agent_ids of documents to entities.
-func (a *app) knownAgents(files []string) (map[string]string, error) {
+func knownAgents(a *app, files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {
-		doc, err := a.readDefinition(name)
+		doc, err := readDefinition(a, name)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +228,7 @@ func (a *app) knownAgents(files []string) (map[string]string, error) {
 	return known, nil
 }
 
-func (a *app) handoffListCommand() *cobra.Command {
+func handoffListCommand(a *app) *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "list",
 		Short: "List the runs that were handed over to here",
@@ -239,19 +239,19 @@ running (its workers have it), or refused. Those that were refused are kept for
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.listHandoffs(ctx, cmd) }),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return listHandoffs(a, ctx, cmd) }),
 	})
-	a.addReceiverFlags(c)
+	addReceiverFlags(a, c)
 	return c
 }
 
-func (a *app) listHandoffs(ctx context.Context, cmd *cobra.Command) error {
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.movingClient(cmd)})
+func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: movingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	r, err := a.receiver(cmd, s, nil)
+	r, err := receiverOf(a, cmd, s, nil)
 	if err != nil {
 		return err
 	}

@@ -11,13 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-// help prints a command's --help. Asked for, it is data; as part of an error
+// printHelp prints a command's --help. Asked for, it is data; as part of an error
 // it is not printed at all (see usageError).
-func (a *app) help(cmd *cobra.Command, _ []string) { a.printHelp(cmd, false) }
-
-// printHelp prints a command's help. Of a command with common flags (see brief) it
-// prints only these, unless all are asked for.
-func (a *app) printHelp(cmd *cobra.Command, all bool) {
+func printHelp(a *app, cmd *cobra.Command, all bool) {
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" {
@@ -39,9 +35,9 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 		heading("Examples:")
 		b.WriteString(strings.Trim(cmd.Example, "\n") + "\n")
 	}
-	a.helpCommands(&b, cmd, heading)
+	helpCommands(a, &b, cmd, heading)
 	if all || !helpBriefly(&b, cmd, heading) {
-		a.helpFlags(&b, cmd, heading)
+		helpFlags(a, &b, cmd, heading)
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" tells more about a command.\n", cmd.CommandPath())
@@ -49,7 +45,7 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 	fmt.Fprint(a.term.Data, b.String())
 }
 
-func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpCommands(a *app, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	if !cmd.HasAvailableSubCommands() {
 		return
 	}
@@ -74,7 +70,7 @@ func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(
 
 // helpFlags prints the flags by section, those for connections only if the
 // command connects.
-func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpFlags(a *app, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	sections := map[string]*pflag.FlagSet{}
 	order := []string{""} // of the command's own sections
 	add := func(section string, f *pflag.Flag) {

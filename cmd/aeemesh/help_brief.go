@@ -16,9 +16,9 @@ const annotMore = "aeemesh.more"
 // many words.
 type commonFlag struct{ name, usage string }
 
-// brief lets a command's --help show these flags only, and gives it --help-all, which
+// briefHelp lets a command's --help show these flags only, and gives it --help-all, which
 // shows all.
-func (a *app) brief(c *cobra.Command, common []commonFlag) *cobra.Command {
+func briefHelp(a *app, c *cobra.Command, common []commonFlag) *cobra.Command {
 	all := c.Flags().Bool("help-all", false, "show all flags")
 	names := make([]string, 0, 2*len(common))
 	for _, f := range common {
@@ -30,7 +30,7 @@ func (a *app) brief(c *cobra.Command, common []commonFlag) *cobra.Command {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if *all {
-			a.printHelp(cmd, true)
+			printHelp(a, cmd, true)
 			return nil
 		}
 		return run(cmd, args)

@@ -30,7 +30,7 @@ type inboxFlags struct {
 	limit       int
 }
 
-func (a *app) inboxCommand() *cobra.Command {
+func inboxCommand(a *app) *cobra.Command {
 	f := &inboxFlags{}
 	c := connects(&cobra.Command{
 		Use:   "inbox [PERSON|TASK]",
@@ -51,9 +51,9 @@ more) or withdrawn (whoever asked wants no answer any more).`,
   nats stream view AEE_HUMAN --subject human.ada
   nats sub human.ada`,
 		Args:              outcome.Arguments("[PERSON|TASK]"),
-		ValidArgsFunction: a.completeAsks(true),
+		ValidArgsFunction: completeAsks(a, true),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.inbox(ctx, cmd, f, args)
+			return showInbox(a, ctx, cmd, f, args)
 		}),
 	})
 	flags := c.Flags()
@@ -67,7 +67,7 @@ more) or withdrawn (whoever asked wants no answer any more).`,
 	return c
 }
 
-func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
+func showInbox(a *app, ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
 	wanted, err := askStatesOf(cmd, f.states)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 		if err != nil {
 			return noAsk(err, task)
 		}
-		return a.showAsk(ask, vouch(s.verifier.Ring, ask.Task, ask.Stored))
+		return showAsk(a, ask, vouch(s.verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
 		err := s.node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
@@ -124,7 +124,7 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 	if err != nil {
 		return laneError(err)
 	}
-	return a.printAsks(asks, wanted, person, f.limit)
+	return printAsks(a, asks, wanted, person, f.limit)
 }
 
 func checkPerson(cmd *cobra.Command, person string) error {
@@ -194,7 +194,7 @@ func viewAsk(k *mesh.Ask) askView {
 
 // printAsks prints open tasks first, those with the earliest deadline on top,
 // then the others, the latest first.
-func (a *app) printAsks(asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
+func printAsks(a *app, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
 	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
 	open := func(k *mesh.Ask) int {
 		if k.State == mesh.AskOpen {
@@ -291,7 +291,7 @@ func untilWords(k *mesh.Ask) string {
 	return ""
 }
 
-func (a *app) showAsk(k *mesh.Ask, by voucher) error {
+func showAsk(a *app, k *mesh.Ask, by voucher) error {
 	if a.term.JSON {
 		return a.term.Object(viewAsk(k))
 	}
@@ -336,14 +336,14 @@ func (a *app) showAsk(k *mesh.Ask, by voucher) error {
 }
 
 // completeAsks completes the first argument with the ids of open tasks.
-func (a *app) completeAsks(people bool) cobra.CompletionFunc {
+func completeAsks(a *app, people bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
 		}
 		var out, who []string
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			m, err := a.subjects()
 			if err != nil {
 				return

@@ -36,9 +36,9 @@ func (in input) where() string {
 
 // eachEnvelope calls do with every envelope of the files, or of stdin, and
 // stops at the first invalid one.
-func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) error {
+func eachEnvelope(a *app, files []string, do func(*envelope.Envelope) error) error {
 	n := 0
-	err := a.eachInput(files, func(in input) error {
+	err := eachInput(a, files, func(in input) error {
 		n++
 		e, err := in.parse()
 		if err != nil {
@@ -56,7 +56,7 @@ func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) er
 }
 
 // eachInput splits the files, or stdin if there are none.
-func (a *app) eachInput(files []string, do func(input) error) error {
+func eachInput(a *app, files []string, do func(input) error) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}

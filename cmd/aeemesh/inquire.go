@@ -32,7 +32,7 @@ func wantsSignatures(found []mesh.Instance, entity string) bool {
 // was chosen automatically may not be known to the workers yet: they would
 // refuse the signed request and raise an alert each time. So the request is
 // unsigned if they accept that.
-func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
+func inquirer(s *session, found []mesh.Instance, entity string) *mesh.Node {
 	if s.app.sign.kid != signAuto || wantsSignatures(found, entity) {
 		return s.node
 	}
@@ -129,7 +129,7 @@ func endpointOf(i mesh.Instance, name string) *micro.EndpointStats {
 // knowsKey checks, before a durable task is stored, whether a running worker
 // knows the key that was chosen automatically: if not, the task would become a
 // dead letter. If no worker answers soon, the task is stored.
-func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
+func knowsKey(s *session, ctx context.Context, task *envelope.Envelope) error {
 	if s.app.sign.kid != signAuto || task.Sig != nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
 
 // tellSigning says what changes with a new key, if it changes anything:
 // messages that were unsigned so far are signed from now on.
-func (a *app) tellSigning(kid, record string, shared bool) {
+func tellSigning(a *app, kid, record string, shared bool) {
 	a.sign.keys = nil // the directory has changed; read it again
 	a.sign.kid = signAuto
 	from := a.defaultFrom()

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) janitorCommand() *cobra.Command {
+func janitorCommand(a *app) *cobra.Command {
 	var every time.Duration
 	c := connects(&cobra.Command{
 		Use:   "janitor",
@@ -43,9 +43,9 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 			}
 			defer s.close()
 			if every > 0 {
-				return s.keepTidy(ctx, every)
+				return keepTidy(s, ctx, every)
 			}
-			return s.tidy(ctx)
+			return tidyUp(s, ctx)
 		}),
 	})
 	c.Flags().DurationVar(&every, "every", 0, "do it again and again, with this `pause`, until it is stopped")
@@ -60,10 +60,10 @@ type tidied struct {
 	Used     float64 `json:"used"`     // the share of the fuller store that was used before
 }
 
-// tidy runs the janitor once.
-func (s *session) tidy(ctx context.Context) error {
+// tidyUp runs the janitor once.
+func tidyUp(s *session, ctx context.Context) error {
 	a := s.app
-	states, err := s.states()
+	states, err := openStates(s)
 	if err != nil {
 		return err
 	}
@@ -92,9 +92,9 @@ func tidyStates(ctx context.Context, states *jetstream.States) (tidied, error) {
 
 // keepTidy runs the janitor repeatedly until ctx ends. A failed pass is
 // reported, and the next one runs nevertheless.
-func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
+func keepTidy(s *session, ctx context.Context, every time.Duration) error {
 	a := s.app
-	states, err := s.states()
+	states, err := openStates(s)
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// states opens the store of the mesh's runs.
-func (s *session) states() (*jetstream.States, error) {
+// openStates opens the store of the mesh's runs.
+func openStates(s *session) (*jetstream.States, error) {
 	m, err := s.app.subjects()
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) keysCommand() *cobra.Command {
+func keysCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
@@ -31,11 +31,11 @@ with --shared-keys.`,
   aeemesh keys show ada | ssh worker aeemesh keys trust -   # the worker may now believe ada
   aeemesh keys trust ada.json --shared                      # every worker with --shared-keys may
   aeemesh keys revoke ada --shared`,
-	}, a.keysNewCommand(), a.keysListCommand(), a.keysShowCommand(), a.keysTrustCommand(), a.keysRevokeCommand())
+	}, keysNewCommand(a), keysListCommand(a), keysShowCommand(a), keysTrustCommand(a), keysRevokeCommand(a))
 }
 
 // dirFlag adds --keys alone, for commands that neither sign nor verify.
-func (a *app) dirFlag(c *cobra.Command, shared *bool) *cobra.Command {
+func dirFlag(a *app, c *cobra.Command, shared *bool) *cobra.Command {
 	a.addSignFlags(c.Flags(), 0)
 	if shared != nil {
 		c.Flags().BoolVar(shared, "shared", false, "in the mesh's bucket too")
@@ -44,7 +44,7 @@ func (a *app) dirFlag(c *cobra.Command, shared *bool) *cobra.Command {
 	return c
 }
 
-func (a *app) keysNewCommand() *cobra.Command {
+func keysNewCommand(a *app) *cobra.Command {
 	var alg, expires, notBefore, comment string
 	var from []string
 	var shared bool
@@ -65,7 +65,7 @@ also sign with it. Copy its two files over a safe way.`,
 			if err := a.noHome(); err != nil {
 				return err
 			}
-			key, signer, err := a.makeKey(cmd, args[0], alg, from, notBefore, expires, comment)
+			key, signer, err := makeKey(a, cmd, args[0], alg, from, notBefore, expires, comment)
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ also sign with it. Copy its two files over a safe way.`,
 				return err
 			}
 			if shared {
-				err := a.share(ctx, cmd, record)
+				err := shareKey(a, ctx, cmd, record)
 				if errors.Is(err, jetstream.ErrUncertain) {
 					// The mesh may already have the record: without the secret
 					// the kid would be lost.
@@ -93,8 +93,8 @@ also sign with it. Copy its two files over a safe way.`,
 				}
 			}
 			a.term.Good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
-			a.tellSigning(key.KID, filepath.Join(dir, key.KID+".json"), shared)
-			return a.printRecord(record)
+			tellSigning(a, key.KID, filepath.Join(dir, key.KID+".json"), shared)
+			return printRecord(a, record)
 		}),
 	}
 	flags := c.Flags()
@@ -104,7 +104,7 @@ also sign with it. Copy its two files over a safe way.`,
 	flags.StringVar(&notBefore, "not-before", "", "valid from this `time`, or duration from now")
 	flags.StringVar(&expires, "expires", "", "valid until this `time`, or duration from now")
 	flags.StringVar(&comment, "comment", "", "a word for people")
-	return a.dirFlag(c, &shared)
+	return dirFlag(a, c, &shared)
 }
 
 // undoKey is called before a key is saved. The returned function deletes the
@@ -128,7 +128,7 @@ func undoKey(dir, kid string) func() error {
 	}
 }
 
-func (a *app) makeKey(cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
+func makeKey(a *app, cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
 	var none sign.Key
 	kind := sign.Ed25519
 	switch strings.ToLower(alg) {
@@ -178,7 +178,7 @@ func moment(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2027-01-31 or 2027-01-31T12:00:00Z, nor a duration such as 720h", s)
 }
 
-func (a *app) printRecord(r sign.Record) error {
+func printRecord(a *app, r sign.Record) error {
 	if a.term.JSON {
 		return a.term.Object(r)
 	}
@@ -189,9 +189,9 @@ func (a *app) printRecord(r sign.Record) error {
 	return a.term.Bytes(text)
 }
 
-// share writes a record to the mesh's bucket. It does not undo a revocation
+// shareKey writes a record to the mesh's bucket. It does not undo a revocation
 // there.
-func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) error {
+func shareKey(a *app, ctx context.Context, cmd *cobra.Command, r sign.Record) error {
 	if r.Alg == sign.HS256 && !r.Revoked {
 		return outcome.Hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
 	}
@@ -243,7 +243,7 @@ type keyLine struct {
 	Source string `json:"source"` // local or shared
 }
 
-func (a *app) keysListCommand() *cobra.Command {
+func keysListCommand(a *app) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "list",
@@ -252,12 +252,12 @@ func (a *app) keysListCommand() *cobra.Command {
   aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
 		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			lines, err := a.localKeys()
+			lines, err := localKeys(a)
 			if err != nil {
 				return err
 			}
 			if shared {
-				more, err := a.bucketKeys(ctx, cmd)
+				more, err := bucketKeys(a, ctx, cmd)
 				if err != nil {
 					return err
 				}
@@ -286,10 +286,10 @@ func (a *app) keysListCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	return a.dirFlag(c, &shared)
+	return dirFlag(a, c, &shared)
 }
 
-func (a *app) localKeys() ([]keyLine, error) {
+func localKeys(a *app) ([]keyLine, error) {
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func (a *app) localKeys() ([]keyLine, error) {
 	return out, nil
 }
 
-func (a *app) bucketKeys(ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
+func bucketKeys(a *app, ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
 	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
 	if err != nil {
 		return nil, err
@@ -352,8 +352,8 @@ func stateOf(r sign.Record, now time.Time) string {
 	return "valid"
 }
 
-func (a *app) completeKIDs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	lines, err := a.localKeys()
+func completeKIDs(a *app, _ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	lines, err := localKeys(a)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -364,31 +364,31 @@ func (a *app) completeKIDs(*cobra.Command, []string, string) ([]string, cobra.Sh
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) keysShowCommand() *cobra.Command {
+func keysShowCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KID",
 		Short: "Print a key's trust record, which holds no secret",
 		Example: `  aeemesh keys show ada > ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -`,
-		Args:              outcome.Arguments("KID"),
-		ValidArgsFunction: a.completeKIDs,
+		Args: outcome.Arguments("KID"),
+		ValidArgsFunction: completing(a, completeKIDs),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			lines, err := a.localKeys()
+			lines, err := localKeys(a)
 			if err != nil {
 				return err
 			}
 			for _, l := range lines {
 				if l.KID == args[0] && len(l.From) > 0 {
-					return a.printRecord(l.Record)
+					return printRecord(a, l.Record)
 				}
 			}
 			return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
 		}),
 	}
-	return a.dirFlag(c, nil)
+	return dirFlag(a, c, nil)
 }
 
-func (a *app) keysTrustCommand() *cobra.Command {
+func keysTrustCommand(a *app) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "trust FILE|-",
@@ -417,7 +417,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 			}
 			a.term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
 			if shared {
-				if err := a.share(ctx, cmd, r); err != nil {
+				if err := shareKey(a, ctx, cmd, r); err != nil {
 					return err
 				}
 			}
@@ -427,10 +427,10 @@ that the record names. Look at those first. A revocation is never undone.`,
 			return nil
 		}),
 	}
-	return a.dirFlag(c, &shared)
+	return dirFlag(a, c, &shared)
 }
 
-func (a *app) keysRevokeCommand() *cobra.Command {
+func keysRevokeCommand(a *app) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "revoke KID",
@@ -440,8 +440,8 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 --shared-keys is used.`,
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
-		Args:              outcome.Arguments("KID"),
-		ValidArgsFunction: a.completeKIDs,
+		Args: outcome.Arguments("KID"),
+		ValidArgsFunction: completing(a, completeKIDs),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := a.noHome(); err != nil {
 				return err
@@ -449,7 +449,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 			r, err := sign.Revoke(a.dirToWrite(), args[0])
 			switch {
 			case errors.Is(err, fs.ErrNotExist) && shared:
-				if r, err = a.sharedRecord(ctx, cmd, args[0]); err != nil {
+				if r, err = sharedRecord(a, ctx, cmd, args[0]); err != nil {
 					return err
 				}
 				r.Revoked = true
@@ -461,7 +461,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 				a.term.Good("key %s is revoked in %s", r.KID, a.dirToWrite())
 			}
 			if shared {
-				if err := a.share(ctx, cmd, r); err != nil {
+				if err := shareKey(a, ctx, cmd, r); err != nil {
 					return err
 				}
 			}
@@ -471,12 +471,12 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 			return nil
 		}),
 	}
-	return a.dirFlag(c, &shared)
+	return dirFlag(a, c, &shared)
 }
 
 // sharedRecord reads a key's record from the mesh's bucket.
-func (a *app) sharedRecord(ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
-	lines, err := a.bucketKeys(ctx, cmd)
+func sharedRecord(a *app, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
+	lines, err := bucketKeys(a, ctx, cmd)
 	if err != nil {
 		return sign.Record{}, err
 	}

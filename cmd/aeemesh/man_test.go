@@ -109,8 +109,8 @@ func (a *app) manPage(c *cobra.Command) string {
 	const section = "\x00"
 	var rest strings.Builder
 	heading := func(s string) { rest.WriteString(section + s + "\n") }
-	a.helpCommands(&rest, c, heading)
-	a.helpFlags(&rest, c, heading)
+	helpCommands(a, &rest, c, heading)
+	helpFlags(a, &rest, c, heading)
 	for line := range strings.Lines(rest.String()) {
 		if title, ok := strings.CutPrefix(line, section); ok {
 			fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(strings.TrimRight(title, ":\n"))))

@@ -14,9 +14,9 @@ import (
 // lookAround bounds the search for agents with similar names.
 const lookAround = time.Second
 
-// meant returns "did you mean …?" with the similar names of agents that answer
+// meantEntity returns "did you mean …?" with the similar names of agents that answer
 // or have had durable tasks; "" if there are none, or if they cannot be listed.
-func (s *session) meant(ctx context.Context, entity string) string {
+func meantEntity(s *session, ctx context.Context, entity string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookAround)
 	defer cancel()
 	var names []string
@@ -44,7 +44,7 @@ func (s *session) meant(ctx context.Context, entity string) string {
 // If no worker serves the entity, it suggests similar names. If the connection
 // was lost during the wait, it says so: NATS does not keep live answers for a
 // client that is not connected.
-func (s *session) unanswered(ctx context.Context, entity string, err error) error {
+func unanswered(s *session, ctx context.Context, entity string, err error) error {
 	failed := sendFailed(ctx, err)
 	var e *envelope.Error
 	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.conn.Stats().Reconnects > 0 || !s.conn.IsConnected()) {
@@ -53,7 +53,7 @@ func (s *session) unanswered(ctx context.Context, entity string, err error) erro
 	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
 		return failed
 	}
-	if meant := s.meant(ctx, entity); meant != "" {
+	if meant := meantEntity(s, ctx, entity); meant != "" {
 		return outcome.Hinted(failed, "%s %s", meant, outcome.HintForCode(e))
 	}
 	return failed

@@ -153,9 +153,9 @@ func (a *app) defaultFrom() string {
 	return "human.unknown"
 }
 
-// payload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
+// parsePayload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
 // plain text, which becomes {"text": …}.
-func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
+func parsePayload(a *app, cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	data, where := []byte(arg), "the payload"
 	switch {
 	case arg == "-":

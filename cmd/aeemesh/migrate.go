@@ -20,7 +20,7 @@ type migrateFlags struct {
 	export             exportFlags
 }
 
-func (a *app) migrateCommand() *cobra.Command {
+func migrateCommand(a *app) *cobra.Command {
 	f := &migrateFlags{}
 	c := connects(&cobra.Command{
 		Use:   "migrate RUN --to WHERE",
@@ -44,10 +44,10 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
-		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: a.completeRuns,
+		Args: outcome.Arguments("RUN"),
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.migrate(ctx, cmd, f, args[0])
+			return migrateRun(a, ctx, cmd, f, args[0])
 		}),
 	})
 	flags := c.Flags()
@@ -57,7 +57,7 @@ at its target, by the server's clock.`,
 	flags.BoolVar(&f.abort, "abort", false, "take a move back that has not come to its end")
 	flags.StringVar(&f.reason, "reason", "", "why, for the record")
 	f.export.add(a, flags)
-	a.entityFlag(c, &f.entity)
+	entityFlag(a, c, &f.entity)
 	flags.StringVar(&a.as, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
 	bindEnv(flags, "from", "AEEMESH_FROM")
 	a.addStateKeyFlag(flags)
@@ -65,7 +65,7 @@ at its target, by the server's clock.`,
 	return c
 }
 
-func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
+func migrateRun(a *app, ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
 	file, isFile := strings.CutPrefix(f.to, "file:")
 	if _, _, isObject := object(f.to); isObject {
 		file, isFile = f.to, true
@@ -81,7 +81,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		return outcome.Hinted(outcome.Usagef(cmd, "--to %s: say with --for which platform it is for", f.to), "\"aeemesh runs export\" writes a copy of a run that stays here.")
 	case isFile:
 		f.export.out = file
-		return a.exportRun(ctx, cmd, &f.export, name, f.entity)
+		return exportRun(a, ctx, cmd, &f.export, name, f.entity)
 	}
 	if err := checkEntity(cmd, f.entity); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	runs, err := a.runs(cmd, s)
+	runs, err := openRuns(a, cmd, s)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		Target: intents.Target{Run: h.Run}, To: f.to, WaitMS: f.tools.Milliseconds(), Abort: f.abort, Reason: f.reason,
 	})
 	if err != nil {
-		return a.commandFailed(err, h.Entity)
+		return commandFailed(a, err, h.Entity)
 	}
 	switch {
 	case !got.Migrating:
@@ -125,11 +125,11 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		a.term.Good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
 		return nil
 	}
-	return a.watchMove(ctx, s, runs, rec.ID, f.to)
+	return watchMove(a, ctx, s, runs, rec.ID, f.to)
 }
 
 // watchMove prints the phases of a transfer until it ends.
-func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
+func watchMove(a *app, ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
 	m := &movement{app: a, id: id, runs: runs}
 	d, err := s.lane()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-func (a *app) modelsCommand() *cobra.Command {
+func modelsCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "models",
 		Short: "Look at models, their prices, and the routes of a document, offline",
@@ -27,7 +27,7 @@ here. docs/models.md has the catalogue, the providers and the routing.`,
 		Example: `  aeemesh models list anthropic
   aeemesh models show openai/gpt-4o
   aeemesh models routes reviewer.yaml --config operator.yaml`,
-	}, a.modelsListCommand(), a.modelsShowCommand(), a.modelsRoutesCommand())
+	}, modelsListCommand(a), modelsShowCommand(a), modelsRoutesCommand(a))
 }
 
 // modelLine is an entry of the catalogue, or the known facts about one model.
@@ -37,7 +37,7 @@ type modelLine struct {
 	route.Facts
 }
 
-func (a *app) modelsListCommand() *cobra.Command {
+func modelsListCommand(a *app) *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "list [PROVIDER]",
@@ -49,10 +49,10 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 		Example: `  aeemesh models list
   aeemesh models list mistral --json | jq -r .model
   aeemesh models list --config operator.yaml`,
-		Args:              outcome.Arguments("[PROVIDER]"),
-		ValidArgsFunction: a.completeProviders,
+		Args: outcome.Arguments("[PROVIDER]"),
+		ValidArgsFunction: completing(a, completeProviders),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			cat, err := a.modelCatalog(cmd, config)
+			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 	return c
 }
 
-func (a *app) modelsShowCommand() *cobra.Command {
+func modelsShowCommand(a *app) *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "show PROVIDER/MODEL",
@@ -91,10 +91,10 @@ is what stands before the first slash.`,
 		Example: `  aeemesh models show openai/gpt-4o-2024-08-06
   aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
-		Args:              outcome.Arguments("PROVIDER/MODEL"),
-		ValidArgsFunction: a.completeModels,
+		Args: outcome.Arguments("PROVIDER/MODEL"),
+		ValidArgsFunction: completing(a, completeModels),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			cat, err := a.modelCatalog(cmd, config)
+			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ is what stands before the first slash.`,
 				}{modelLine{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
 			}
 			a.term.Heading("%s", args[0])
-			a.printFacts(e, cat.Date)
+			printFacts(a, e, cat.Date)
 			return nil
 		}),
 	}
@@ -122,7 +122,7 @@ is what stands before the first slash.`,
 	return c
 }
 
-func (a *app) printFacts(e route.Entry, date string) {
+func printFacts(a *app, e route.Entry, date string) {
 	f := e.Facts
 	line := func(name, value string) {
 		if value != "" {
@@ -183,7 +183,7 @@ func configFlag(c *cobra.Command, file *string) {
 }
 
 // modelCatalog returns the built-in catalogue with the operator's additions.
-func (a *app) modelCatalog(cmd *cobra.Command, config string) (*route.Catalog, error) {
+func modelCatalog(a *app, cmd *cobra.Command, config string) (*route.Catalog, error) {
 	set, err := a.adapters(cmd, &operatorFlags{file: config})
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func catalogProviders(cat *route.Catalog) []string {
 
 // completeProviders completes the first argument with the catalogue's
 // providers.
-func (a *app) completeProviders(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeProviders(a *app, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -212,7 +212,7 @@ func (a *app) completeProviders(_ *cobra.Command, args []string, _ string) ([]st
 }
 
 // completeModels completes the first argument with the catalogue's models.
-func (a *app) completeModels(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeModels(a *app, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -238,7 +238,7 @@ type routeLine struct {
 	route.Facts
 }
 
-func (a *app) modelsRoutesCommand() *cobra.Command {
+func modelsRoutesCommand(a *app) *cobra.Command {
 	var operator operatorFlags
 	var keyName string
 	var contextTokens int
@@ -266,7 +266,7 @@ measured.`,
 				return err
 			}
 			defer set.Close()
-			return a.printRoutes(set, args[0], agents.Options{KeyName: keyName, ContextTokens: contextTokens})
+			return printRoutes(a, set, args[0], agents.Options{KeyName: keyName, ContextTokens: contextTokens})
 		}),
 	}
 	c.Flags().StringVar(&operator.file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
@@ -276,8 +276,8 @@ measured.`,
 	return c
 }
 
-func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) error {
-	doc, err := a.readDefinition(name)
+func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) error {
+	doc, err := readDefinition(a, name)
 	if err != nil {
 		return err
 	}

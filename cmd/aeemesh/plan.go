@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) planCommand() *cobra.Command {
+func planCommand(a *app) *cobra.Command {
 	f := &topologyFlags{}
 	var check bool
 	c := connects(&cobra.Command{
@@ -32,19 +32,19 @@ where "apply" would make or change something, or could not mend it.`,
   nats stream ls --all`,
 		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			return a.withTopology(ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
+			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
 				changes, err := jetstream.Plan(ctx, js, opts)
 				if err != nil {
 					return err
 				}
-				if err := a.showChanges(changes); err != nil {
+				if err := showChanges(a, changes); err != nil {
 					return err
 				}
 				t := count(changes)
 				left := notDone(changes, cmd.Flags().Changed("storage"))
-				a.tellVersions(t)
-				a.tellNotDone(left, "would keep")
-				a.tellTally(t, len(left))
+				tellVersions(a, t)
+				tellNotDone(a, left, "would keep")
+				tellTally(a, t, len(left))
 				if check && t.todo()+t.conflict+len(left) > 0 {
 					return outcome.ErrQuiet
 				}
@@ -59,7 +59,7 @@ where "apply" would make or change something, or could not mend it.`,
 
 // tellTally prints a summary of a plan; left is the number of settings that
 // would stay as they are.
-func (a *app) tellTally(t tally, left int) {
+func tellTally(a *app, t tally, left int) {
 	switch {
 	case t.conflict > 0:
 		a.term.Warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)

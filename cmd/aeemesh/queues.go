@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) queuesCommand() *cobra.Command {
+func queuesCommand(a *app) *cobra.Command {
 	var every, wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "queues [ENTITY]",
@@ -33,7 +33,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
   # with the nats CLI:
   nats consumer report AEE_WORK`,
 		Args:              outcome.Arguments("[ENTITY]"),
-		ValidArgsFunction: a.completeEntities(1),
+		ValidArgsFunction: completeEntities(a, 1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			entity := ""
 			if len(args) == 1 {
@@ -45,7 +45,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
 			if every < 0 || wait <= 0 {
 				return outcome.Usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
 			}
-			return a.withLane(ctx, cmd, func(s *session) error { return s.queues(ctx, entity, every, wait) })
+			return withLane(a, ctx, cmd, func(s *session) error { return watchQueues(s, ctx, entity, every, wait) })
 		}),
 	})
 	c.Flags().DurationVar(&every, "watch", 0, "show them anew at this interval, until Ctrl-C")
@@ -105,13 +105,13 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	return v
 }
 
-func (s *session) queues(ctx context.Context, entity string, every, wait time.Duration) error {
+func watchQueues(s *session, ctx context.Context, entity string, every, wait time.Duration) error {
 	d, err := s.lane()
 	if err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		views, err := s.lookAtQueues(ctx, d.Queue, entity, wait)
+		views, err := lookAtQueues(s, ctx, d.Queue, entity, wait)
 		switch {
 		case err != nil && first:
 			return laneError(err)
@@ -123,7 +123,7 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 			if every > 0 && !s.app.term.JSON {
 				s.app.term.Heading("%s", time.Now().Format(time.TimeOnly))
 			}
-			if err := s.app.printQueues(views); err != nil || every == 0 {
+			if err := printQueues(s.app, views); err != nil || every == 0 {
 				return err
 			}
 		}
@@ -137,7 +137,7 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 	}
 }
 
-func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
+func lookAtQueues(s *session, ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
 	var only []string
 	if entity != "" {
 		only = []string{entity}
@@ -158,7 +158,7 @@ func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity s
 	return views, nil
 }
 
-func (a *app) printQueues(views []queueView) error {
+func printQueues(a *app, views []queueView) error {
 	if a.term.JSON {
 		return term.Objects(a.term, views)
 	}

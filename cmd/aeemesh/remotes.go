@@ -21,7 +21,7 @@ import (
 )
 
 // addPlatformFlag adds --platform.
-func (a *app) addPlatformFlag(flags *pflag.FlagSet) {
+func addPlatformFlag(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&a.platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
 	bindEnv(flags, "platform", "AEEMESH_PLATFORM")
 }
@@ -34,7 +34,7 @@ type remoteFlags struct {
 }
 
 func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
-	a.addPlatformFlag(flags)
+	addPlatformFlag(a, flags)
 	flags.StringArrayVar(&f.to, "handoff-to", nil, "https `URL` of another platform's receiver to which runs may be moved; repeatable (default none)")
 	flags.StringVar(&f.ca, "handoff-ca", "", "`file` of certificates to trust there besides the system's")
 	flags.StringVar(&f.cert, "handoff-cert", "", "client certificate `file` to show there")
@@ -42,8 +42,8 @@ func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.bearer, "handoff-bearer", "", "`env:NAME or file:PATH` of a token to send there")
 }
 
-// remotes returns the platforms that the flags permit; nil if there are none.
-func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
+// remotesOf returns the platforms that the flags permit; nil if there are none.
+func remotesOf(a *app, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
 	opts := handoff.ClientOptions{}
 	allowed := map[string]bool{}
 	for _, to := range f.to {
@@ -64,7 +64,7 @@ func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) 
 	if opts.TLS, err = clientTLS(f.ca, f.cert, f.key); err != nil {
 		return nil, outcome.Usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key: %w", err)
 	}
-	if opts.Bearer, err = a.secretRef(f.bearer); err != nil {
+	if opts.Bearer, err = secretRef(a, f.bearer); err != nil {
 		return nil, outcome.Usagef(cmd, "--handoff-bearer: %w", err)
 	}
 	return func(to string) (*handoff.Client, error) {
@@ -127,7 +127,7 @@ func addCertificates(pool *x509.CertPool, file string) (*x509.CertPool, error) {
 
 // secretRef returns a function that reads a secret by its reference each time;
 // nil without a reference.
-func (a *app) secretRef(ref string) (func() (string, error), error) {
+func secretRef(a *app, ref string) (func() (string, error), error) {
 	if ref == "" {
 		return nil, nil
 	}

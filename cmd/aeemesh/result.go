@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func (a *app) resultCommand() *cobra.Command {
+func resultCommand(a *app) *cobra.Command {
 	var follow bool
 	var entity string
 	c := connects(&cobra.Command{
@@ -34,8 +34,8 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
-		Args:              outcome.Arguments("ID", "[ENTITY]"),
-		ValidArgsFunction: a.completeTasks,
+		Args: outcome.Arguments("ID", "[ENTITY]"),
+		ValidArgsFunction: completing(a, completeTasks),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
 			case entity != "" && len(args) == 2 && args[1] != entity:
@@ -43,7 +43,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 			case entity != "" && len(args) == 1:
 				args = append(args, entity)
 			}
-			return a.result(ctx, cmd, args, follow)
+			return awaitResult(a, ctx, cmd, args, follow)
 		}),
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "show the stream, and wait for the result")
@@ -52,7 +52,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 	return c
 }
 
-func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
+func awaitResult(a *app, ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
 	if len(args) == 2 {
 		if err := subject.ValidateEntity(args[1]); err != nil {
 			return outcome.Usagef(cmd, "%w", err)
@@ -68,7 +68,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	id, entity := args[0], ""
 	if len(args) == 2 {
 		entity = args[1]
-	} else if entity, err = s.findReplies(ctx, id); err != nil {
+	} else if entity, err = findReplies(s, ctx, id); err != nil {
 		return err
 	}
 	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.term, out: a.term.Data}
@@ -77,23 +77,23 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	}
 	mind := func() {}
 	if follow {
-		mind = s.mindTakers(ctx, entity)
+		mind = mindTakers(s, ctx, entity)
 	}
 	reply, err := s.node.Result(ctx, entity, id, opts)
 	mind()
 	view.end()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
-		if why, hint := s.stillUntaken(ctx, entity); why != "" {
+		if why, hint := stillUntaken(s, ctx, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
 		}
 		return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", term.Printable(id), entity),
 			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", term.Printable(id), entity, entity)
 	}
-	return s.printResult(ctx, id, entity, reply, &view, err)
+	return printResult(s, ctx, id, entity, reply, &view, err)
 }
 
 // findReplies returns the entity whose replies a task has.
-func (s *session) findReplies(ctx context.Context, id string) (string, error) {
+func findReplies(s *session, ctx context.Context, id string) (string, error) {
 	d, err := s.lane()
 	if err != nil {
 		return "", err
@@ -113,14 +113,14 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 }
 
 // printResult prints the end of a durable task.
-func (s *session) printResult(ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
+func printResult(s *session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
 	a := s.app
 	var failed *envelope.Error
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
 		return outcome.Hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
-		if why, hint := s.stillUntaken(ctx, entity); why != "" {
+		if why, hint := stillUntaken(s, ctx, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
 		}
 		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
@@ -129,7 +129,7 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	case err != nil:
 		return laneError(err)
 	case a.term.JSON:
-		return a.printEnvelope(reply)
+		return printEnvelope(a, reply)
 	}
 	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
 		a.term.Payload(reply.Payload)
@@ -142,16 +142,16 @@ func waitOver(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// submit stores a task in the durable lane, and waits for its result unless
+// submitTask stores a task in the durable lane, and waits for its result unless
 // flags say otherwise.
-func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
+func submitTask(s *session, ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
 	a := s.app
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	if !f.due.IsZero() && !f.due.After(time.Now()) {
 		a.term.Warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
 	}
-	if err := s.knowsKey(ctx, task); err != nil {
+	if err := knowsKey(s, ctx, task); err != nil {
 		return err
 	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
@@ -160,14 +160,14 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 		if err != nil {
 			return submitFailed(err)
 		}
-		return s.submitted(ctx, task, receipt)
+		return submitted(s, ctx, task, receipt)
 	}
 	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		result.OnStream = view.show
 	}
 	a.term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
-	mind := s.mindTakers(ctx, task.To)
+	mind := mindTakers(s, ctx, task.To)
 	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
 	mind()
 	view.end()
@@ -177,7 +177,7 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 	if receipt.Duplicate {
 		a.term.Note("the task was there already")
 	}
-	return s.printResult(ctx, task.ID, task.To, reply, &view, err)
+	return printResult(s, ctx, task.ID, task.To, reply, &view, err)
 }
 
 // submitFailed says that the task is not stored, or that this is not known.
@@ -192,8 +192,8 @@ func submitFailed(err error) error {
 }
 
 // submitted prints how to follow a detached task.
-func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
-	if why, hint := s.untaken(ctx, task.To); why != "" && r.Due.IsZero() {
+func submitted(s *session, ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
+	if why, hint := untaken(s, ctx, task.To); why != "" && r.Due.IsZero() {
 		defer func() {
 			s.app.term.Warn("%s", why)
 			s.app.term.Hint(hint)

@@ -135,7 +135,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asked && len(args) == 0 {
-				return a.tellVersion(cmd, args)
+				return tellVersion(a)
 			}
 			return a.group(cmd, args)
 		},
@@ -153,8 +153,8 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	})
-	root.SetHelpFunc(a.help)
-	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a, cmd, false) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a, cmd, false); return nil })
 	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
 	root.PersistentFlags().SortFlags = false
 	root.PersistentFlags().BoolVar(&a.term.JSON, "json", false, "print data as JSON: one object, or one a line")
@@ -164,12 +164,12 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand(), a.janitorCommand()}},
-		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
-		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
-			a.adopt(bench.Command(a.term.Data, a.term.Words)), a.soakCommand()}},
-		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.configCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
-		{"misc", []*cobra.Command{a.healthcheckCommand(), a.versionCommand(), a.completionCommand()}},
+		{"run", []*cobra.Command{demoCommand(a), upCommand(a), a.workerCommand(), handoffCommand(a), planCommand(a), applyCommand(a), janitorCommand(a)}},
+		{"talk", []*cobra.Command{sendCommand(a), askCommand(a), resultCommand(a), inboxCommand(a), answerCommand(a)}},
+		{"look", []*cobra.Command{watchCommand(a), agentsCommand(a), queuesCommand(a), runsCommand(a), treeCommand(a), migrateCommand(a), deadCommand(a), doctorCommand(a),
+			a.adopt(bench.Command(a.term.Data, a.term.Words)), soakCommand(a)}},
+		{"make", []*cobra.Command{validateCommand(a), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a), envelopeCommand(a), keysCommand(a), authCommand(a)}},
+		{"misc", []*cobra.Command{healthcheckCommand(a), versionCommand(a), completionCommand(a)}},
 	} {
 		for _, c := range group.commands {
 			c.Flags().SortFlags = false
@@ -177,8 +177,8 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(short("ls", a.agentsListCommand()), short("ps", a.runsListCommand()))
-	a.registerCompletions(root)
+	root.AddCommand(short("ls", agentsListCommand(a)), short("ps", runsListCommand(a)))
+	registerCompletions(a, root)
 	return root
 }
 
@@ -246,7 +246,7 @@ func (a *app) group(cmd *cobra.Command, args []string) error {
 				return child.RunE(child, nil)
 			}
 		}
-		a.help(cmd, nil)
+		printHelp(a, cmd, false)
 		return nil
 	}
 	err := &outcome.UsageError{Err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), Cmd: cmd}

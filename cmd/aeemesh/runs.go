@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) runsCommand() *cobra.Command {
+func runsCommand(a *app) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "runs",
 		Short: "List, look into and steer the runs of durable tasks",
@@ -27,8 +27,8 @@ document. RUN is a run's id, or the beginning of one, or its task's id.`,
   aeemesh runs pause 0f4c && aeemesh runs steer 0f4c "look at the tests too" && aeemesh runs resume 0f4c
   aeemesh runs settle 0f4c call_1 --done '{"sent":true}'
   aeemesh runs fork 0f4c --at 17`,
-	}, append([]*cobra.Command{a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsDiffCommand(), a.runsForkCommand()},
-		append(a.runCommands(), a.runMoveCommands()...)...)...)
+	}, append([]*cobra.Command{runsListCommand(a), runsShowCommand(a), runsFollowCommand(a), runsDiffCommand(a), runsForkCommand(a)},
+		append(runCommands(a), runMoveCommands(a)...)...)...)
 }
 
 // runStore is the store of runs, with the codec to show them. Runs of agents
@@ -38,8 +38,8 @@ type runStore struct {
 	codec state.Codec
 }
 
-// runs opens the store of the mesh's runs for a command.
-func (a *app) runs(cmd *cobra.Command, s *session) (*runStore, error) {
+// openRuns opens the store of the mesh's runs for a command.
+func openRuns(a *app, cmd *cobra.Command, s *session) (*runStore, error) {
 	m, err := a.subjects()
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 }
 
 // ownRecord decodes a checkpoint for resuming its run, as a worker does.
-func (a *app) ownRecord(runs *runStore, rec state.Record) (*state.Checkpoint, error) {
+func ownRecord(a *app, runs *runStore, rec state.Record) (*state.Checkpoint, error) {
 	codec := runs.codec
 	codec.AcceptClear = a.acceptClear
 	c, err := codec.Read(rec)
@@ -141,7 +141,7 @@ func shortRun(run string) string {
 }
 
 // entityFlag adds --entity to a command about runs.
-func (a *app) entityFlag(c *cobra.Command, to *string) {
+func entityFlag(a *app, c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 

@@ -31,7 +31,7 @@ type runCommand struct {
 	done string // describes the result when the command has succeeded
 }
 
-func (a *app) runCommands() []*cobra.Command {
+func runCommands(a *app) []*cobra.Command {
 	var reason string
 	because := func(c *cobra.Command) { c.Flags().StringVar(&reason, "reason", "", "why, for the record") }
 	var s settleFlags
@@ -83,24 +83,24 @@ none is left.`,
   aeemesh runs settle 0f4c call_1 --failed "never arrived"   # it did not; the model is told
   aeemesh runs settle 0f4c call_1 --repeat                   # call again, under the same key`, flags: s.add, make: s.command},
 	} {
-		out = append(out, a.runCommandOf(r))
+		out = append(out, runCommandOf(a, r))
 	}
 	return out
 }
 
-func (a *app) runCommandOf(r runCommand) *cobra.Command {
+func runCommandOf(a *app, r runCommand) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: outcome.Arguments(append([]string{"RUN"}, r.args...)...),
-		ValidArgsFunction: a.completeRuns,
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.commandRun(ctx, cmd, r, args, entity)
+			return commandRun(a, ctx, cmd, r, args, entity)
 		}),
 	})
 	for _, arg := range r.args {
 		c.Use += " " + arg
 	}
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	if r.flags != nil {
 		r.flags(c)
 	}
@@ -110,7 +110,7 @@ func (a *app) runCommandOf(r runCommand) *cobra.Command {
 	return c
 }
 
-func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
+func commandRun(a *app, ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.conn.timeout, commandWait))
 	defer cancel()
-	runs, err := a.runs(cmd, s)
+	runs, err := openRuns(a, cmd, s)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	if c, ok := command.(intents.CancelTask); ok {
 		below = &mesh.Below{}
 		got, *below, err = s.node.CancelTree(ctx, entity, c)
-		defer a.toldBelow(below)
+		defer toldBelow(a, below)
 	} else {
 		got, err = s.node.Command(ctx, entity, command)
 	}
@@ -167,7 +167,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, term.Printable(target.ID), entity)
 	}
 	if err != nil {
-		return a.commandFailed(err, entity)
+		return commandFailed(a, err, entity)
 	}
 	if a.term.JSON {
 		if err := a.term.Object(commandOutput{got, below}); err != nil {
@@ -178,7 +178,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	if target.Run != "" {
 		what = "run " + shortRun(target.Run)
 	}
-	return a.commanded(r, what, got)
+	return commanded(a, r, what, got)
 }
 
 // commandWait is how long to wait, without --timeout, for the answer to a
@@ -213,7 +213,7 @@ const leastID = 8
 
 // commanded prints the result of a command. A command that found nothing to do
 // has failed.
-func (a *app) commanded(r runCommand, what string, got intents.CommandResult) error {
+func commanded(a *app, r runCommand, what string, got intents.CommandResult) error {
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
@@ -235,7 +235,7 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 	return nil
 }
 
-func (a *app) commandFailed(err error, entity string) error {
+func commandFailed(a *app, err error, entity string) error {
 	var e *envelope.Error
 	switch {
 	case errors.As(err, &e) && e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
@@ -292,7 +292,7 @@ func (f *settleFlags) command(cmd *cobra.Command, t intents.Target, args []strin
 	return out, nil
 }
 
-func (a *app) runsForkCommand() *cobra.Command {
+func runsForkCommand(a *app) *cobra.Command {
 	var entity, taskID string
 	var at uint64
 	c := connects(&cobra.Command{
@@ -303,28 +303,28 @@ RUN; RUN itself stays as it is. Tool calls that have a receipt are not repeated,
 and calls that both make have the same idempotency key.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
-		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: a.completeRuns,
+		Args: outcome.Arguments("RUN"),
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{config: a.laneClient(cmd)}, func(s *session, runs *runStore, rec state.Record) error {
-				return a.forkRun(ctx, s, runs, rec, taskID, at)
+			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{config: a.laneClient(cmd)}, func(s *session, runs *runStore, rec state.Record) error {
+				return forkRun(a, ctx, s, runs, rec, taskID, at)
 			})
 		}),
 	})
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	a.addStateFlags(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
 	return c
 }
 
-func (a *app) forkRun(ctx context.Context, s *session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
+func forkRun(a *app, ctx context.Context, s *session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
 	if at != 0 {
 		if rec, err = runs.At(ctx, rec.ID, at); err != nil {
 			return notKept(err, at)
 		}
 	}
-	parent, err := a.ownRecord(runs, rec)
+	parent, err := ownRecord(a, runs, rec)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) runsDiffCommand() *cobra.Command {
+func runsDiffCommand(a *app) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "diff RUN [FROM] [TO]",
@@ -21,8 +21,8 @@ by default the one before the last, TO the last.`,
 		Example: `  aeemesh runs diff 0f4c
   aeemesh runs diff 0f4c 17 21
   aeemesh runs diff 0f4c 17 --json`,
-		Args:              outcome.Arguments("RUN", "[FROM]", "[TO]"),
-		ValidArgsFunction: a.completeRuns,
+		Args: outcome.Arguments("RUN", "[FROM]", "[TO]"),
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
 			for _, arg := range args[1:] {
@@ -32,17 +32,17 @@ by default the one before the last, TO the last.`,
 				}
 				revisions = append(revisions, n)
 			}
-			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
-				return a.diffRun(ctx, runs, rec, revisions)
+			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
+				return diffRun(a, ctx, runs, rec, revisions)
 			})
 		}),
 	})
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	a.addStateKeyFlag(c.Flags())
 	return c
 }
 
-func (a *app) diffRun(ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
+func diffRun(a *app, ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
 	history, err := runs.History(ctx, last.ID)
 	if err != nil {
 		return err

@@ -27,14 +27,14 @@ func (f *exportFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
 	flags.StringVar(&f.issuer, "issuer", "", "the `entity` that signs the token (default the run's agent)")
 	flags.DurationVar(&f.life, "life", state.MaxTokenLife, "how long the file may be imported; at most 15m")
-	a.addPlatformFlag(flags)
+	addPlatformFlag(a, flags)
 }
 
-func (a *app) runMoveCommands() []*cobra.Command {
-	return []*cobra.Command{a.runsExportCommand(), a.runsImportCommand(), a.runsReceiptCommand(), a.runsConfirmCommand(), a.runsRecallCommand()}
+func runMoveCommands(a *app) []*cobra.Command {
+	return []*cobra.Command{runsExportCommand(a), runsImportCommand(a), runsReceiptCommand(a), runsConfirmCommand(a), runsRecallCommand(a)}
 }
 
-func (a *app) runsExportCommand() *cobra.Command {
+func runsExportCommand(a *app) *cobra.Command {
 	f := &exportFlags{}
 	var entity string
 	c := connects(&cobra.Command{
@@ -55,18 +55,18 @@ brings it back.`,
   aeemesh runs export 0f4c --for paris --clear -o object:exchange/0f4c`,
 		Args: outcome.Arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.exportRun(ctx, cmd, f, args[0], entity)
+			return exportRun(a, ctx, cmd, f, args[0], entity)
 		}),
 	})
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "`file` to write, object:BUCKET/NAME, or - for standard output")
 	f.add(a, c.Flags())
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 	return c
 }
 
-func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
+func exportRun(a *app, ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
 	switch {
 	case f.clear == (f.seal != ""):
 		return outcome.Hinted(outcome.Usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
@@ -86,17 +86,17 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	out, err := a.openOut(ctx, s, f.out)
+	out, err := openOut(a, ctx, s, f.out)
 	if err != nil {
 		return err
 	}
 	defer out.discard()
-	runs, err := a.runs(cmd, s)
+	runs, err := openRuns(a, cmd, s)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	}
 	var file []byte
 	if f.platform == "" {
-		c, err := a.ownRecord(runs, rec)
+		c, err := ownRecord(a, runs, rec)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 		if file, err = codec.Marshal(c); err != nil {
 			return err
 		}
-	} else if file, err = a.handOver(ctx, cmd, s, f, codec, h); err != nil {
+	} else if file, err = handOver(a, ctx, cmd, s, f, codec, h); err != nil {
 		return err
 	}
 	if err := out.write(ctx, file); err != nil {
@@ -138,12 +138,12 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 }
 
 // handOver exports a run for transfer to another platform.
-func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
+func handOver(a *app, ctx context.Context, cmd *cobra.Command, s *session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
 	issuer := f.issuer
 	if issuer == "" {
 		issuer = h.Entity
 	}
-	signer, err := a.tokenSigner(issuer)
+	signer, err := tokenSigner(a, issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -157,13 +157,13 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 	case errors.Is(err, mesh.ErrStopping):
 		return nil, outcome.Hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
 	case err != nil:
-		return nil, a.commandFailed(err, h.Entity)
+		return nil, commandFailed(a, err, h.Entity)
 	}
 	return file, nil
 }
 
 // tokenSigner returns the key that signs tokens and receipts for an entity.
-func (a *app) tokenSigner(issuer string) (*sign.Signer, error) {
+func tokenSigner(a *app, issuer string) (*sign.Signer, error) {
 	signer, err := a.signer(issuer)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (a *app) tokenSigner(issuer string) (*sign.Signer, error) {
 }
 
 // movingClient is laneClient with the platform's name, for transfers.
-func (a *app) movingClient(cmd *cobra.Command) func(*session, *mesh.Config) error {
+func movingClient(a *app, cmd *cobra.Command) func(*session, *mesh.Config) error {
 	lane := a.laneClient(cmd)
 	return func(s *session, cfg *mesh.Config) error {
 		if err := lane(s, cfg); err != nil {

@@ -45,13 +45,13 @@ type outFile struct {
 
 // openOut opens a file that only its owner may read, an object, or standard
 // output. An existing file is replaced only when the new one is complete.
-func (a *app) openOut(ctx context.Context, s *session, name string) (*outFile, error) {
+func openOut(a *app, ctx context.Context, s *session, name string) (*outFile, error) {
 	bucket, key, isObject := object(name)
 	switch {
 	case name == "-":
 		return &outFile{a: a}, nil
 	case isObject:
-		store, err := a.objects(ctx, s, bucket)
+		store, err := objectStore(a, ctx, s, bucket)
 		return &outFile{a: a, store: store, name: key}, err
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() { // a pipe, a terminal
@@ -94,12 +94,12 @@ func (o *outFile) discard() {
 }
 
 // readIn reads a file, an object, or standard input.
-func (a *app) readIn(ctx context.Context, s *session, name string) ([]byte, error) {
+func readIn(a *app, ctx context.Context, s *session, name string) ([]byte, error) {
 	bucket, key, isObject := object(name)
 	if !isObject {
 		return a.readFile(name, maxRunFile)
 	}
-	store, err := a.objects(ctx, s, bucket)
+	store, err := objectStore(a, ctx, s, bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (a *app) readIn(ctx context.Context, s *session, name string) ([]byte, erro
 	return io.ReadAll(io.LimitReader(r, maxRunFile))
 }
 
-func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
+func objectStore(a *app, ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
 	js, err := a.jetStream(s.conn)
 	if err != nil {
 		return nil, err

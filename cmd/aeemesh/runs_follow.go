@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) runsFollowCommand() *cobra.Command {
+func runsFollowCommand(a *app) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "follow RUN",
@@ -23,15 +23,15 @@ func (a *app) runsFollowCommand() *cobra.Command {
 when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
-		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: a.completeRuns,
+		Args: outcome.Arguments("RUN"),
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
-				return a.followRun(ctx, runs, rec.ID)
+			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
+				return followRun(a, ctx, runs, rec.ID)
 			})
 		}),
 	})
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	a.addStateKeyFlag(c.Flags())
 	return c
 }
@@ -39,7 +39,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 // errRunFailed ends a follow whose run failed; the timeline has shown why.
 var errRunFailed = errors.New("the run failed")
 
-func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error {
+func followRun(a *app, ctx context.Context, runs *runStore, id state.ID) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := uint64(0)

@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) runsImportCommand() *cobra.Command {
+func runsImportCommand(a *app) *cobra.Command {
 	var receipt, refuse string
 	c := connects(&cobra.Command{
 		Use:   "import FILE",
@@ -34,26 +34,26 @@ be another platform's, of an agent that is served here.`,
   aeemesh runs import copy.json`,
 		Args: outcome.Arguments("FILE"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.importRun(ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
+			return importRun(a, ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
 		}),
 	})
 	c.Flags().StringVar(&receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
 	c.Flags().StringVar(&refuse, "refuse", "", "refuse the run for ever, for this `reason`")
-	a.addReceiverFlags(c)
+	addReceiverFlags(a, c)
 	return c
 }
 
 // addReceiverFlags adds the flags of commands that receive transferred runs.
-func (a *app) addReceiverFlags(c *cobra.Command) {
-	a.addPlatformFlag(c.Flags())
+func addReceiverFlags(a *app, c *cobra.Command) {
+	addPlatformFlag(a, c.Flags())
 	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
 	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
 	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 }
 
-// receiver makes the receiver of transferred runs for a session.
-func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
+// receiverOf makes the receiver of transferred runs for a session.
+func receiverOf(a *app, cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
 	m, err := a.subjects()
 	if err != nil {
 		return nil, err
@@ -75,17 +75,17 @@ func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) 
 	})
 }
 
-func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+func importRun(a *app, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	file, err := a.readIn(ctx, s, from)
+	file, err := readIn(a, ctx, s, from)
 	if err != nil {
 		return err
 	}
-	r, err := a.receiver(cmd, s, nil)
+	r, err := receiverOf(a, cmd, s, nil)
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,11 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	var to *outFile
 	if receipt != "" {
 		if !isCopy {
-			if err := a.canSign(ctx, r, file, refuse); err != nil {
+			if err := canSign(a, ctx, r, file, refuse); err != nil {
 				return err
 			}
 		}
-		if to, err = a.openOut(ctx, s, receipt); err != nil {
+		if to, err = openOut(a, ctx, s, receipt); err != nil {
 			return err
 		}
 		defer to.discard()
@@ -107,7 +107,7 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	if refuse {
 		status, err = r.Decline(ctx, file, reason)
 	} else if isCopy {
-		return a.importCopy(ctx, cmd, s, file)
+		return importCopy(a, ctx, cmd, s, file)
 	} else {
 		status, err = r.Import(ctx, file)
 	}
@@ -115,7 +115,7 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 		return importFailed(err)
 	}
 	if to != nil {
-		if err := a.writeReceipt(ctx, r, status.Handoff, receipt, to); err != nil {
+		if err := writeReceipt(a, ctx, r, status.Handoff, receipt, to); err != nil {
 			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", shortRun(status.Run), err),
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run))
 		}
@@ -136,17 +136,17 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 
 // canSign checks, before a run is accepted or refused, that there is a key for
 // its receipt: afterwards the token is used up.
-func (a *app) canSign(ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
+func canSign(a *app, ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
 	entity, err := r.Entity(ctx, file, refuse)
 	if err != nil {
 		return importFailed(err)
 	}
-	_, err = a.tokenSigner(entity)
+	_, err = tokenSigner(a, entity)
 	return err
 }
 
 // importCopy begins a new run from a document.
-func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
+func importCopy(a *app, ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
 	ring, err := a.keyring(cmd)
 	if err != nil {
 		return err

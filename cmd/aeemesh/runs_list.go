@@ -54,7 +54,7 @@ func summarize(rec state.Record) runSummary {
 	return s
 }
 
-func (a *app) runsListCommand() *cobra.Command {
+func runsListCommand(a *app) *cobra.Command {
 	var entity, status string
 	var limit int
 	c := connects(&cobra.Command{
@@ -80,7 +80,7 @@ func (a *app) runsListCommand() *cobra.Command {
 				return err
 			}
 			defer s.close()
-			runs, err := a.runs(cmd, s)
+			runs, err := openRuns(a, cmd, s)
 			if err != nil {
 				return err
 			}
@@ -102,10 +102,10 @@ func (a *app) runsListCommand() *cobra.Command {
 			if limit > 0 && len(list) > limit {
 				more, list = len(list)-limit, list[:limit]
 			}
-			return a.printRuns(list, more)
+			return printRuns(a, list, more)
 		}),
 	})
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(runStatuses, ", ")+"; running is awaiting_tool_result, too")
 	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
 	return c
@@ -130,7 +130,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	return out, nil
 }
 
-func (a *app) printRuns(list []runSummary, more int) error {
+func printRuns(a *app, list []runSummary, more int) error {
 	if a.term.JSON {
 		return term.Objects(a.term, list)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) runsReceiptCommand() *cobra.Command {
+func runsReceiptCommand(a *app) *cobra.Command {
 	var out string
 	c := connects(&cobra.Command{
 		Use:   "receipt RUN",
@@ -26,12 +26,12 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
 		Args:    outcome.Arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			r, err := a.receiver(cmd, s, nil)
+			r, err := receiverOf(a, cmd, s, nil)
 			if err != nil {
 				return err
 			}
@@ -39,16 +39,16 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 			if err != nil {
 				return err
 			}
-			to, err := a.openOut(ctx, s, out)
+			to, err := openOut(a, ctx, s, out)
 			if err != nil {
 				return err
 			}
 			defer to.discard()
-			return a.writeReceipt(ctx, r, id, out, to)
+			return writeReceipt(a, ctx, r, id, out, to)
 		}),
 	})
 	c.Flags().StringVarP(&out, "out", "o", "-", "`file` to write, or - for standard output")
-	a.addReceiverFlags(c)
+	addReceiverFlags(a, c)
 	return c
 }
 
@@ -72,12 +72,12 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 }
 
 // writeReceipt writes a receipt that this platform signs.
-func (a *app) writeReceipt(ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
+func writeReceipt(a *app, ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
 	status, err := r.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	signer, err := a.tokenSigner(status.Entity)
+	signer, err := tokenSigner(a, status.Entity)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *app) writeReceipt(ctx context.Context, r *handoff.Receiver, id, out str
 	return nil
 }
 
-func (a *app) runsConfirmCommand() *cobra.Command {
+func runsConfirmCommand(a *app) *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "confirm RECEIPT",
 		Short: "Bring another platform's receipt back to a run that was exported for it",
@@ -108,12 +108,12 @@ result is given to whoever has sent the task.`,
 		Example: `  aeemesh runs confirm receipt.json`,
 		Args:    outcome.Arguments("RECEIPT"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			data, err := a.readIn(ctx, s, args[0])
+			data, err := readIn(a, ctx, s, args[0])
 			if err != nil {
 				return err
 			}
@@ -136,11 +136,11 @@ result is given to whoever has sent the task.`,
 			return nil
 		}),
 	})
-	a.addReceiverFlags(c)
+	addReceiverFlags(a, c)
 	return c
 }
 
-func (a *app) runsRecallCommand() *cobra.Command {
+func runsRecallCommand(a *app) *cobra.Command {
 	var entity, reason string
 	var sure bool
 	c := connects(&cobra.Command{
@@ -158,12 +158,12 @@ may happen twice.`,
 				return outcome.Hinted(outcome.Usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
 					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			runs, err := a.runs(cmd, s)
+			runs, err := openRuns(a, cmd, s)
 			if err != nil {
 				return err
 			}
@@ -184,7 +184,7 @@ may happen twice.`,
 	})
 	c.Flags().BoolVar(&sure, "sure", false, "the file has not been imported, and will not be")
 	c.Flags().StringVar(&reason, "reason", "", "how you know, for the record")
-	a.entityFlag(c, &entity)
-	a.addReceiverFlags(c)
+	entityFlag(a, c, &entity)
+	addReceiverFlags(a, c)
 	return c
 }

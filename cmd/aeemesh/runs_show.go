@@ -20,7 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) runsShowCommand() *cobra.Command {
+func runsShowCommand(a *app) *cobra.Command {
 	var entity string
 	var document bool
 	var at uint64
@@ -37,10 +37,10 @@ the commands that settle it.`,
 
   # with the nats CLI:
   nats kv get aee_state agent.reviewer.<run id>`,
-		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: a.completeRuns,
+		Args: outcome.Arguments("RUN"),
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
 				if document {
 					if at != 0 {
 						var err error
@@ -48,17 +48,17 @@ the commands that settle it.`,
 							return notKept(err, at)
 						}
 					}
-					return a.showDocument(runs, rec)
+					return showDocument(a, runs, rec)
 				}
 				history, err := runs.History(ctx, rec.ID)
 				if err != nil {
 					return err
 				}
-				return a.showRun(runs, rec, state.Timeline(runs.codec, history))
+				return showRun(a, runs, rec, state.Timeline(runs.codec, history))
 			})
 		}),
 	})
-	a.entityFlag(c, &entity)
+	entityFlag(a, c, &entity)
 	a.addStateKeyFlag(c.Flags())
 	c.Flags().BoolVar(&document, "document", false, "print the Agent State document instead")
 	c.Flags().Uint64Var(&at, "at", 0, "with --document: the checkpoint of this `revision`, not the latest")
@@ -66,7 +66,7 @@ the commands that settle it.`,
 }
 
 // aboutRun connects, finds the run, and calls do.
-func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
+func aboutRun(a *app, ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity str
 		return err
 	}
 	defer s.close()
-	runs, err := a.runs(cmd, s)
+	runs, err := openRuns(a, cmd, s)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func notKept(err error, revision uint64) error {
 }
 
 // showDocument prints the document as JSON, decrypted if the key is given.
-func (a *app) showDocument(runs *runStore, rec state.Record) error {
+func showDocument(a *app, runs *runStore, rec state.Record) error {
 	c, err := runs.decode(rec)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ type runView struct {
 	Timeline []state.Moment        `json:"timeline"`
 }
 
-func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment) error {
+func showRun(a *app, runs *runStore, rec state.Record, timeline []state.Moment) error {
 	v := runView{runSummary: summarize(rec), Timeline: timeline}
 	c, err := runs.codec.Decode(rec.Data)
 	if err == nil {
@@ -164,10 +164,10 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 			a.term.Line("%s", cost)
 		}
 	}
-	a.showTeam(v)
+	showTeam(a, v)
 	a.term.Line("")
-	a.printTimeline(timeline)
-	a.showWaiting(v)
+	printTimeline(a, timeline)
+	showWaiting(a, v)
 	return nil
 }
 
@@ -189,7 +189,7 @@ func costLine(u state.Usage) string {
 	return strings.Join(parts, "; ")
 }
 
-func (a *app) printTimeline(timeline []state.Moment) {
+func printTimeline(a *app, timeline []state.Moment) {
 	var rows [][]string
 	for _, m := range timeline {
 		rows = append(rows, []string{strconv.FormatUint(m.Revision, 10), m.At.Local().Format("15:04:05.000"), string(m.Status), stepName(m), joinEvents(m)})
@@ -218,7 +218,7 @@ func joinEvents(m state.Moment) string {
 }
 
 // showWaiting prints what ended the run, or what a person has to do.
-func (a *app) showWaiting(v runView) {
+func showWaiting(a *app, v runView) {
 	if v.Error != nil {
 		what := "failed"
 		if !state.Terminal(aaif.RunStatus(v.Status)) {

@@ -30,7 +30,7 @@ type sendFlags struct {
 	due      time.Time // the time of --at
 }
 
-func (a *app) sendCommand() *cobra.Command {
+func sendCommand(a *app) *cobra.Command {
 	f := &sendFlags{}
 	c := connects(&cobra.Command{
 		Use:   "send ENTITY [PAYLOAD|-|@FILE]",
@@ -59,9 +59,11 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
-		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
-		ValidArgsFunction: a.completeMessage,
-		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
+		Args: outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
+		ValidArgsFunction: completing(a, completeMessage),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return sendMessage(a, ctx, cmd, f, args)
+		}),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -69,7 +71,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.StringVar(&f.kind, "type", "", "task or event (default task; event to a bus or a human)")
 	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
 	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
-	a.addRetryFlag(flags, &f.retries)
+	addRetryFlag(a, flags, &f.retries)
 	flags.BoolVarP(&f.durable, "durable", "d", false, "store the task before it is worked on, in JetStream")
 	flags.StringVar(&f.at, "at", "", "durable, and not to begin before this `time` (RFC 3339)")
 	flags.DurationVar(&f.after, "after", 0, "durable, and not to begin before this time has passed")
@@ -84,12 +86,12 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 // is being started.
 const defaultRetries = 2
 
-func (a *app) addRetryFlag(flags *pflag.FlagSet, retries *int) {
+func addRetryFlag(a *app, flags *pflag.FlagSet, retries *int) {
 	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
 }
 
 // onRetry prints each retry, if the user asked for retries or at a terminal.
-func (a *app) onRetry(cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
+func onRetry(a *app, cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
 	tell := a.term.Progress
 	if cmd.Flags().Changed("retries") {
 		tell = a.term.Say
@@ -99,11 +101,11 @@ func (a *app) onRetry(cmd *cobra.Command, retries int) func(int, time.Duration, 
 	}
 }
 
-func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
+func sendMessage(a *app, ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	e, err := a.message(cmd, f, args)
+	e, err := newMessage(a, cmd, f, args)
 	if err != nil {
 		return err
 	}
@@ -124,12 +126,12 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 	}
 	defer s.close()
 	if f.durable {
-		return s.submit(ctx, e, f)
+		return submitTask(s, ctx, e, f)
 	}
 	if e.Type != envelope.TypeTask || f.detach || mesh.PublishesTo(e.To) {
-		return s.post(ctx, e)
+		return postMessage(s, ctx, e)
 	}
-	return s.exchange(ctx, cmd, e, f)
+	return exchangeTask(s, ctx, cmd, e, f)
 }
 
 // check refuses flags that exclude one another.
@@ -154,8 +156,8 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// message returns the envelope to send: made from flags and arguments, or read.
-func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
+// newMessage returns the envelope to send: made from flags and arguments, or read.
+func newMessage(a *app, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
 			return nil, outcome.Usagef(cmd, "to whom? ENTITY is missing")
@@ -167,14 +169,14 @@ func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelop
 		if len(args) == 2 {
 			arg = args[1]
 		}
-		payload, err := a.payload(cmd, arg)
+		payload, err := parsePayload(a, cmd, arg)
 		if err != nil {
 			return nil, err
 		}
 		return f.build(a, cmd, args[0], payload)
 	}
 	var found []*envelope.Envelope
-	err := a.eachEnvelope([]string{f.envelope}, func(e *envelope.Envelope) error {
+	err := eachEnvelope(a, []string{f.envelope}, func(e *envelope.Envelope) error {
 		found = append(found, e)
 		return nil
 	})
@@ -191,8 +193,8 @@ func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelop
 	return found[0], nil
 }
 
-// post publishes an envelope that gets no answer.
-func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
+// postMessage publishes an envelope that gets no answer.
+func postMessage(s *session, ctx context.Context, e *envelope.Envelope) error {
 	if err := s.node.Post(ctx, e); err != nil {
 		return err
 	}
@@ -200,18 +202,18 @@ func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
 		return err
 	}
 	if s.app.term.JSON {
-		return s.app.printEnvelope(e)
+		return printEnvelope(s.app, e)
 	}
 	s.app.term.Good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
 	return nil
 }
 
-// exchange sends a task, shows its stream, and prints its result.
-func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
+// exchangeTask sends a task, shows its stream, and prints its result.
+func exchangeTask(s *session, ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
 	a := s.app
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
-	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: a.onRetry(cmd, f.retries)}
+	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: onRetry(a, cmd, f.retries)}
 	if f.envelope != "" && !cmd.Flags().Changed("retries") {
 		opts.Retries = 0 // a signed task must keep its id
 	}
@@ -221,15 +223,15 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	}
 	a.term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := a.watchWait(ctx, s.node, task.To)
+	waiting, stopWondering := watchWait(a, ctx, s.node, task.To)
 	reply, err := s.node.Send(waiting, task, opts)
 	stopWondering()
 	view.end()
 	if err != nil {
-		return outcome.WithReply(s.unanswered(ctx, task.To, err), reply)
+		return outcome.WithReply(unanswered(s, ctx, task.To, err), reply)
 	}
 	if a.term.JSON {
-		return a.printEnvelope(reply)
+		return printEnvelope(a, reply)
 	}
 	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
 		a.term.Payload(reply.Payload)

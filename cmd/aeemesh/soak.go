@@ -21,7 +21,7 @@ type soakFlags struct {
 	dir string
 }
 
-func (a *app) soakCommand() *cobra.Command {
+func soakCommand(a *app) *cobra.Command {
 	f := &soakFlags{}
 	c := &cobra.Command{
 		Use:   "soak",
@@ -46,7 +46,7 @@ the servers' stores, all logs and the trace are kept.`,
   aeemesh soak --for 10m --faults 100000
   aeemesh soak --seed 7 --json > report.json`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.soak(ctx, cmd, f) }),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runSoak(a, ctx, cmd, f) }),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -63,19 +63,19 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
 	flags.StringVar(&f.dir, "dir", "", "`directory` for stores, logs and traces; it is kept (default a temporary one, kept on failure)")
 	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to see that it is found: fence, ack-first, forget or let-go")
-	c.AddCommand(a.soakRole("server"), a.soakRole("worker"), a.soakRole("receiver"), a.soakRole("program"))
+	c.AddCommand(soakRole(a, "server"), soakRole(a, "worker"), soakRole(a, "receiver"), soakRole(a, "program"))
 	return c
 }
 
 // soakRole is a child process of a soak.
-func (a *app) soakRole(name string) *cobra.Command {
+func soakRole(a *app, name string) *cobra.Command {
 	return &cobra.Command{Use: name + " FILE", Hidden: true, Args: outcome.Arguments("FILE"),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return soak.Role(ctx, []string{name, args[0]}, os.Stdin, os.Stdout)
 		})}
 }
 
-func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
+func runSoak(a *app, ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
 	if f.Sync != "always" {
 		if d, err := time.ParseDuration(f.Sync); err != nil || d <= 0 {
 			return outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)

@@ -69,7 +69,7 @@ Exit 1 if a tool of a document is not offered.`,
 			missing := 0
 			var docs []*aaif.Document
 			for _, name := range args {
-				doc, err := a.readDefinition(name)
+				doc, err := readDefinition(a, name)
 				if err != nil {
 					return err
 				}

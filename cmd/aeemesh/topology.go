@@ -153,7 +153,7 @@ func parseAge(s string) (time.Duration, error) {
 const applyTimeout = time.Minute
 
 // withTopology connects, and calls f with the options of the flags.
-func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
+func withTopology(a *app, ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
 	m, err := a.subjects()
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func count(changes []jetstream.Change) tally {
 func (t tally) todo() int { return t.create + t.update }
 
 // showChanges prints changes for people, or for machines.
-func (a *app) showChanges(changes []jetstream.Change) error {
+func showChanges(a *app, changes []jetstream.Change) error {
 	if a.term.JSON {
 		return term.Objects(a.term, changes)
 	}
@@ -264,7 +264,7 @@ func limitText(field, value string) string {
 }
 
 // tellVersions prints the old and the new version of the topology.
-func (a *app) tellVersions(t tally) {
+func tellVersions(a *app, t tally) {
 	if t.newer > 0 {
 		a.term.Warn("a newer aeemesh looks after this mesh; this one leaves it alone")
 		return

@@ -24,7 +24,7 @@ type treeFlags struct {
 	since            time.Duration
 }
 
-func (a *app) treeCommand() *cobra.Command {
+func treeCommand(a *app) *cobra.Command {
 	f := &treeFlags{}
 	c := connects(&cobra.Command{
 		Use:   "tree CORR",
@@ -49,10 +49,10 @@ whose end nobody told is shown as unknown.`,
 
   # with the nats CLI:
   nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
-		Args:              outcome.Arguments("CORR"),
-		ValidArgsFunction: a.completeRuns,
+		Args: outcome.Arguments("CORR"),
+		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.tree(ctx, cmd, args[0], f)
+			return showTree(a, ctx, cmd, args[0], f)
 		}),
 	})
 	flags := c.Flags()
@@ -75,7 +75,7 @@ func (f *treeFlags) siblings() int {
 	return f.fold
 }
 
-func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
+func showTree(a *app, ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
 	switch {
 	case name == "":
 		return outcome.Usagef(cmd, "CORR is empty")
@@ -95,7 +95,7 @@ func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *tree
 		return err
 	}
 	defer conn.Close()
-	ring, stop, err := a.voucherRing(ctx, conn)
+	ring, stop, err := voucherRing(a, ctx, conn)
 	if err != nil {
 		return err
 	}

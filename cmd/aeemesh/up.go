@@ -29,7 +29,7 @@ type upFlags struct {
 	noStreams                            bool
 }
 
-func (a *app) upCommand() *cobra.Command {
+func upCommand(a *app) *cobra.Command {
 	f := &upFlags{}
 	c := &cobra.Command{
 		Use:   "up",
@@ -56,7 +56,7 @@ the machine as well, --sync always waits for the disk at every message.`,
   # the same with the NATS server:
   nats-server -js -sd ./data`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.up(ctx, cmd, f) }),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runServer(a, ctx, cmd, f) }),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -74,8 +74,8 @@ the machine as well, --sync always waits for the disk at every message.`,
 	return c
 }
 
-func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
-	cfg, err := a.serverConfig(cmd, f)
+func runServer(a *app, ctx context.Context, cmd *cobra.Command, f *upFlags) error {
+	cfg, err := serverConfig(a, cmd, f)
 	if err != nil {
 		return err
 	}
@@ -89,9 +89,9 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	}
 	defer srv.Close()
 	if !f.noStreams {
-		a.applyStreams(ctx, cmd, srv)
+		applyStreams(a, ctx, cmd, srv)
 	}
-	if err := a.announceServer(srv, f); err != nil {
+	if err := announceServer(a, srv, f); err != nil {
 		return err
 	}
 	var p vitals // nats-server's own health checks are at --monitor
@@ -107,7 +107,7 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	return nil
 }
 
-func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
+func serverConfig(a *app, cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
 	cfg := natsd.Config{
 		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.log,
 		MonitorPort: f.monitor,
@@ -153,7 +153,7 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 
 // applyStreams makes the mesh's streams. If the server's configuration refuses
 // this process, the server runs nevertheless.
-func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
+func applyStreams(a *app, ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
 	report, err := func() ([]jetstream.Change, error) {
 		m, err := a.subjects()
 		if err != nil {
@@ -204,7 +204,7 @@ type serverURLs struct {
 	Sync      string `json:"sync"`
 }
 
-func (a *app) announceServer(srv *natsd.Server, f *upFlags) error {
+func announceServer(a *app, srv *natsd.Server, f *upFlags) error {
 	always, interval := srv.SyncClass()
 	urls := serverURLs{URL: srv.ClientURL(), Websocket: srv.WebsocketURL(), Monitor: srv.MonitorURL(), Store: srv.StoreDir(), Sync: interval.String()}
 	if always {

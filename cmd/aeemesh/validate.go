@@ -41,7 +41,7 @@ type verdict struct {
 	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
 }
 
-func (a *app) validateCommand() *cobra.Command {
+func validateCommand(a *app) *cobra.Command {
 	var levels, strict, inMesh bool
 	c := connects(&cobra.Command{
 		Use:   "validate FILE...",
@@ -71,12 +71,12 @@ there knows or serves.`,
   cat agent.json | aeemesh validate -`,
 		Args: outcome.Arguments("FILE..."),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			verdicts, docs, err := a.judge(args)
+			verdicts, docs, err := judgeDocuments(a, args)
 			if err != nil {
 				return err
 			}
 			if inMesh {
-				if err := a.judgeInMesh(ctx, cmd, args, verdicts, docs); err != nil {
+				if err := judgeInMesh(a, ctx, cmd, args, verdicts, docs); err != nil {
 					return err
 				}
 			}
@@ -91,7 +91,7 @@ there knows or serves.`,
 					}
 					continue
 				}
-				a.printVerdict(v, levels)
+				printVerdict(a, v, levels)
 			}
 			if bad > 0 {
 				if len(args) > 1 {
@@ -108,9 +108,9 @@ there knows or serves.`,
 	return c
 }
 
-// judge checks documents, each by itself and all against one another. It
+// judgeDocuments checks documents, each by itself and all against one another. It
 // returns an error for input that cannot be read.
-func (a *app) judge(names []string) ([]verdict, []*aaif.Document, error) {
+func judgeDocuments(a *app, names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
 		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
@@ -271,7 +271,7 @@ func unfillable(d *aaif.Definition) (out []aaif.Problem) {
 	return out
 }
 
-func (a *app) printVerdict(v verdict, levels bool) {
+func printVerdict(a *app, v verdict, levels bool) {
 	outcome := "ok"
 	switch {
 	case !v.Valid:

@@ -40,19 +40,19 @@ type versionInfo struct {
 	AAIF     string `json:"aaif"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, of the program and of the specs",
 		Example: `  aeemesh version
   aeemesh version --json | jq -r .revision`,
 		Args: outcome.Arguments(),
-		RunE: a.tellVersion,
+		RunE: func(*cobra.Command, []string) error { return tellVersion(a) },
 	}
 }
 
 // tellVersion prints the version.
-func (a *app) tellVersion(*cobra.Command, []string) error {
+func tellVersion(a *app) error {
 	a.began = true
 	v := buildVersion()
 	if a.term.JSON {

@@ -28,7 +28,7 @@ type watchFlags struct {
 	count                      int
 }
 
-func (a *app) watchCommand() *cobra.Command {
+func watchCommand(a *app) *cobra.Command {
 	f := &watchFlags{}
 	c := connects(&cobra.Command{
 		Use:   "watch",
@@ -53,7 +53,7 @@ them, and payloads are shown only with --payload.`,
   nats sub 'agent.>'
   nats sub --stream AEE_BUS --since 10m 'bus.>'`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.watch(ctx, cmd, f) }),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return watchTraffic(a, ctx, cmd, f) }),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -82,7 +82,7 @@ type sighting struct {
 // dropped, counted and reported as missed.
 const watchQueue = 8192
 
-func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
+func watchTraffic(a *app, ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
 	if f.kind != "" {
 		if err := outcome.OneOf(cmd, "type", f.kind, "task", "result", "event", "error", "stream"); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 		return err
 	}
 	defer conn.Close()
-	ring, stop, err := a.voucherRing(ctx, conn)
+	ring, stop, err := voucherRing(a, ctx, conn)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ handed back; a second one ends at once.`,
 	a.addSignFlags(flags, signAll|signReplay)
 	groupWorkerFlags(flags)
 	bindEnv(flags, "config", "AEEMESH_CONFIG")
-	return a.brief(c, workerCommon)
+	return briefHelp(a, c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
@@ -186,7 +186,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			}
 		}
 	}
-	end, err := a.connectTeams(ctx, s, &f.teams, f.register, served)
+	end, err := connectTeams(a, ctx, s, &f.teams, f.register, served)
 	if err != nil {
 		return err
 	}
