@@ -24,7 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func agentsCommand(a *app) *cobra.Command {
+func agentsCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "agents",
 		Short: "List, describe and ping the agents that are there; register definitions",
@@ -53,7 +53,7 @@ type agentSummary struct {
 	Intents   []string `json:"intents"`
 }
 
-func agentsListCommand(a *app) *cobra.Command {
+func agentsListCommand(a *progApp) *cobra.Command {
 	var wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "list",
@@ -282,7 +282,7 @@ type agentDescription struct {
 	Problems   []string              `json:"problems,omitempty"` // requests that it did not answer
 }
 
-func agentsDescribeCommand(a *app) *cobra.Command {
+func agentsDescribeCommand(a *progApp) *cobra.Command {
 	var wait time.Duration
 	var schemas bool
 	c := connects(&cobra.Command{
@@ -403,7 +403,7 @@ func (d *agentDescription) accepted() string {
 	return strings.Join(slices.Sorted(maps.Keys(said)), "; ")
 }
 
-func printDescription(a *app, d agentDescription) {
+func printDescription(a *progApp, d agentDescription) {
 	t := a.term
 	field := func(name, value string) {
 		if value != "" {

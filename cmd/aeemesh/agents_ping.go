@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func agentsPingCommand(a *app) *cobra.Command {
+func agentsPingCommand(a *progApp) *cobra.Command {
 	var count int
 	var interval time.Duration
 	var instance string

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func agentsRetireCommand(a *app) *cobra.Command {
+func agentsRetireCommand(a *progApp) *cobra.Command {
 	var force, yes bool
 	c := connects(&cobra.Command{
 		Use:   "retire ENTITY",

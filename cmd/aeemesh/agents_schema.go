@@ -15,7 +15,7 @@ import (
 
 // describeSchemas prints the schemas of an agent's own intents, as the agent
 // publishes them.
-func describeSchemas(a *app, ctx context.Context, s *session, entity string) error {
+func describeSchemas(a *progApp, ctx context.Context, s *session, entity string) error {
 	asking, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
 	var list intents.CapabilityListResult

@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func answerCommand(a *app) *cobra.Command {
+func answerCommand(a *progApp) *cobra.Command {
 	var decline string
 	c := connects(&cobra.Command{
 		Use:   "answer TASK [PAYLOAD|-|@FILE]",
@@ -56,7 +56,7 @@ asker gets the error E_DECLINED with your reason.`,
 	return c
 }
 
-func answerOne(a *app, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
+func answerOne(a *progApp, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
 	declines := cmd.Flags().Changed("decline")
 	switch {
 	case declines == (len(args) == 2):

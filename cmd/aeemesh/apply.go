@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func applyCommand(a *app) *cobra.Command {
+func applyCommand(a *progApp) *cobra.Command {
 	f := &topologyFlags{}
 	var yes bool
 	c := connects(&cobra.Command{
@@ -52,7 +52,7 @@ made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
 	return c
 }
 
-func makeTopology(a *app, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
+func makeTopology(a *progApp, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
 	plan, err := jetstream.Plan(ctx, js, opts)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func setting(field, value string) string {
 
 // tellNotDone prints for each such setting its current value, and how to change
 // it.
-func tellNotDone(a *app, list []unmet, keeps string) {
+func tellNotDone(a *progApp, list []unmet, keeps string) {
 	for _, n := range list {
 		a.term.Warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
 		stream := map[jetstream.Kind]string{jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[n.Kind] + n.Name
@@ -166,7 +166,7 @@ const replicasUnsupported natsjs.ErrorCode = 10074
 var errNobody = errors.New("nobody can be asked")
 
 // askPerson asks a yes-or-no question at a terminal.
-func askPerson(a *app, question string) (bool, error) {
+func askPerson(a *progApp, question string) (bool, error) {
 	if f, ok := a.stdin.(*os.File); a.term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.term.Words.TTY {
 		return false, errNobody
 	}

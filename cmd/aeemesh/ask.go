@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func askCommand(a *app) *cobra.Command {
+func askCommand(a *progApp) *cobra.Command {
 	var from string
 	var retries int
 	c := connects(&cobra.Command{

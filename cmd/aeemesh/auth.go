@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-func authCommand(a *app) *cobra.Command {
+func authCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:     "auth",
 		Short:   "Print the NATS permissions that an agent needs",
@@ -31,7 +31,7 @@ type permsFlags struct {
 	maxTimeout                             time.Duration
 }
 
-func authPermsCommand(a *app) *cobra.Command {
+func authPermsCommand(a *progApp) *cobra.Command {
 	f := &permsFlags{}
 	c := &cobra.Command{
 		Use:   "perms ENTITY|FILE... | --operator | --viewer",

@@ -33,7 +33,7 @@ type permsDocument struct {
 }
 
 // permsFor reads the arguments of "auth perms": entities, and files of documents.
-func permsFor(a *app, cmd *cobra.Command, args []string) (permsNamed, error) {
+func permsFor(a *progApp, cmd *cobra.Command, args []string) (permsNamed, error) {
 	var out permsNamed
 	var docs []permsDocument
 	for _, arg := range args {
@@ -82,7 +82,7 @@ func isDocument(arg string) bool {
 	return err == nil
 }
 
-func readPermsDocument(a *app, name string) (permsDocument, error) {
+func readPermsDocument(a *progApp, name string) (permsDocument, error) {
 	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return permsDocument{}, err

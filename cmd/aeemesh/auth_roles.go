@@ -34,7 +34,7 @@ var permsFlagsOf = map[string][]string{
 
 // namedRole determines the role from the flags and arguments, and refuses flags
 // that would have no effect.
-func namedRole(a *app, cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
+func namedRole(a *progApp, cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
 	sender := f.sender || f.client != ""
 	roles := 0
 	for _, role := range []struct {
@@ -112,7 +112,7 @@ func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 }
 
 // permissionsOf returns the permissions that a user of a role needs.
-func permissionsOf(a *app, cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
+func permissionsOf(a *progApp, cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
 	var p perms.Permissions
 	var failed error
 	add := func(more perms.Permissions, err error) {
@@ -178,7 +178,7 @@ func permissionsOf(a *app, cmd *cobra.Command, m subject.Map, f *permsFlags, r p
 }
 
 // workerPermissions adds the permissions for serving an entity.
-func workerPermissions(a *app, m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
+func workerPermissions(a *progApp, m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
 	add(perms.Worker(m, entity, f.maxTimeout))
 	if f.durable {
 		add(perms.DurableWorker(m, entity, r.inbox))

@@ -18,7 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-func completionCommand(a *app) *cobra.Command {
+func completionCommand(a *progApp) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
@@ -53,7 +53,7 @@ const completeWait = 700 * time.Millisecond
 
 // completeEntities completes the first n arguments with the entities that
 // currently answer.
-func completeEntities(a *app, n int) cobra.CompletionFunc {
+func completeEntities(a *progApp, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n > 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
@@ -62,7 +62,7 @@ func completeEntities(a *app, n int) cobra.CompletionFunc {
 	}
 }
 
-func liveEntities(a *app, cmd *cobra.Command) (out []string) {
+func liveEntities(a *progApp, cmd *cobra.Command) (out []string) {
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
 		if err != nil {
@@ -79,7 +79,7 @@ func liveEntities(a *app, cmd *cobra.Command) (out []string) {
 
 // completeServed completes the first n arguments with the agents that have had
 // durable tasks, whether or not they have a running worker.
-func completeServed(a *app, n int) cobra.CompletionFunc {
+func completeServed(a *progApp, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -103,14 +103,14 @@ func completeServed(a *app, n int) cobra.CompletionFunc {
 }
 
 // completing makes a completion function of a command's own.
-func completing(a *app, complete func(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+func completing[A any](a A, complete func(a A, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return complete(a, cmd, args, begun)
 	}
 }
 
 // toComplete connects for a completion, with a short timeout.
-func toComplete(a *app, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
+func toComplete(a *progApp, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
 	if a.fromEnvironment(cmd) != nil {
 		return
 	}
@@ -131,13 +131,13 @@ func toComplete(a *app, cmd *cobra.Command, do func(context.Context, *nats.Conn)
 
 // completeRuns completes the first argument with runs, the latest first; runs
 // that cannot be listed in time are left out.
-func completeRuns(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeRuns(a *progApp, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Run })
 }
 
 // completeTasks completes the first argument with the tasks that have runs, and
 // the second with the agents that have had durable tasks.
-func completeTasks(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeTasks(a *progApp, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
 		return completeServed(a, 2)(cmd, args, begun)
 	}
@@ -146,7 +146,7 @@ func completeTasks(a *app, cmd *cobra.Command, args []string, begun string) ([]s
 
 // completeDead completes all arguments with the numbers of dead letters, the latest
 // first.
-func completeDead(a *app, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+func completeDead(a *progApp, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	const most = 200
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.subjects()
@@ -170,7 +170,7 @@ func completeDead(a *app, cmd *cobra.Command, args []string, begun string) (out 
 	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func completeByRun(a *app, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
+func completeByRun(a *progApp, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
 	const most = 200
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if len(args) > 0 {
@@ -204,7 +204,7 @@ func completeByRun(a *app, cmd *cobra.Command, args []string, begun string, name
 	return out, as
 }
 
-func completeKeys(a *app, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeKeys(a *progApp, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if a.fromEnvironment(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -213,7 +213,7 @@ func completeKeys(a *app, cmd *cobra.Command, _ []string, _ string) ([]string, c
 
 // registerCompletions registers completions for the values of flags, on all
 // commands.
-func registerCompletions(a *app, c *cobra.Command) {
+func registerCompletions(a *progApp, c *cobra.Command) {
 	values := func(list ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}

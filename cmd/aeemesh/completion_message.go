@@ -22,7 +22,7 @@ import (
 // completeMessage completes the arguments of "send" and "envelope new": first
 // the entities that currently answer, then a payload with the members that the
 // receiver requires.
-func completeMessage(a *app, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeMessage(a *progApp, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
 	case len(args) == 0:
@@ -46,7 +46,7 @@ func completeMessage(a *app, cmd *cobra.Command, args []string, begun string) ([
 
 // completeIntents completes an intent: one of the entity that the command
 // names, or of any agent that answers.
-func completeIntents(a *app, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func completeIntents(a *progApp, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
 		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
@@ -74,7 +74,7 @@ func completeIntents(a *app, cmd *cobra.Command, args []string, _ string) (out [
 
 // agentSchemas asks an agent for its intents and their schemas. It signs the
 // request only if the agent's workers require that.
-func agentSchemas(a *app, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
+func agentSchemas(a *progApp, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
 	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
 		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			node, err := completionNode(a, conn, nil)
@@ -107,7 +107,7 @@ func agentSchemas(a *app, cmd *cobra.Command, entity string) (list intents.Capab
 
 // completionNode makes a node for a completion. It does not verify the
 // signatures of answers, because a person sees the result before it is used.
-func completionNode(a *app, conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
+func completionNode(a *progApp, conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
 	return mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Entity: a.defaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 }
 

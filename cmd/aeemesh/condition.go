@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-func conditionCommand(a *app) *cobra.Command {
+func conditionCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "condition",
 		Short: "Try conditions of agent documents, offline",
@@ -45,7 +45,7 @@ func languageNames() string {
 	return strings.Join(names, ", ")
 }
 
-func conditionEvalCommand(a *app) *cobra.Command {
+func conditionEvalCommand(a *progApp) *cobra.Command {
 	var lang, expr string
 	var batch bool
 	c := &cobra.Command{
@@ -93,7 +93,7 @@ command; other members of a line mean nothing.`,
 }
 
 // conditionEval evaluates one condition on one value.
-func conditionEval(a *app, ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
+func conditionEval(a *progApp, ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
 	constant := lang == aaif.LangAlways || lang == aaif.LangNever
 	if !constant && condition.Languages().Has(lang) && !a.isSet(cmd, "expr") {
 		return outcome.Usagef(cmd, "--expr is missing: %s needs an expression", lang)

@@ -48,7 +48,7 @@ const (
 
 // conditionBatch evaluates line by line. It flushes its output whenever no
 // further input is available, so that a driver may wait for each verdict.
-func conditionBatch(a *app, ctx context.Context, file string) error {
+func conditionBatch(a *progApp, ctx context.Context, file string) error {
 	in := a.stdin
 	if file != "-" {
 		f, err := os.Open(file)

@@ -87,7 +87,8 @@ func detachedWorker(a *app, cmd *cobra.Command) (*cobra.Command, *workerFlags) {
 func checkConfig(a *app, name string) (int, error) {
 	// An app of its own, so that the file's settings change nothing here.
 	env := func(string) string { return "" }
-	b := &app{env: env, term: term.New(io.Discard, io.Discard, env), byEnv: map[string]bool{}, byFile: map[string]string{}}
+	b := newApp(nil, io.Discard, io.Discard, env)
+	b.byFile = map[string]string{}
 	w, f := detachedWorker(b, b.root())
 	data, err := a.readFile(name, config.MaxFile+1)
 	if err != nil {
@@ -132,13 +133,13 @@ func showConfig(a *app, cmd *cobra.Command, args []string) error {
 	w, _ := detachedWorker(a, cmd)
 	if err := w.ParseFlags(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			printHelp(a, cmd, false)
+			printHelp(a.progApp, cmd, false)
 			return nil
 		}
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	if help := w.Flags().Lookup("help"); help != nil && help.Changed {
-		printHelp(a, cmd, false)
+		printHelp(a.progApp, cmd, false)
 		return nil
 	}
 	if err := a.fromEnvironment(w); err != nil {

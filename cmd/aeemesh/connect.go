@@ -34,7 +34,7 @@ type connectFlags struct {
 // command.
 const defaultTimeout = 5 * time.Second
 
-func (a *app) addConnectFlags(flags *pflag.FlagSet) {
+func (a *progApp) addConnectFlags(flags *pflag.FlagSet) {
 	c := &a.conn
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false
@@ -73,7 +73,7 @@ func (c *connectFlags) wait() time.Duration {
 }
 
 // connection combines flags, environment and NATS context.
-func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
+func (a *progApp) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	c := &a.conn
 	if c.timeout < 0 {
 		return natsconn.Config{}, outcome.Usagef(cmd, "--timeout %v: it cannot be negative", c.timeout)
@@ -100,7 +100,7 @@ func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
 // credentials takes the kinds of credentials that the command line gives, and
 // where it gives none those of the environment, and else of the configuration file:
 // a flag is not spoiled by a variable of another kind.
-func (a *app) credentials(cmd *cobra.Command, out *natsconn.Config) {
+func (a *progApp) credentials(cmd *cobra.Command, out *natsconn.Config) {
 	take := func(level func(*pflag.Flag) bool) bool {
 		found := false
 		for name, set := range map[string]func(string){
@@ -128,7 +128,7 @@ func hasCredentials(c natsconn.Config) bool {
 }
 
 // connect connects, and reports changes of the connection to status.
-func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsconn.Status), opts ...nats.Option) (*nats.Conn, error) {
+func (a *progApp) connect(ctx context.Context, cmd *cobra.Command, status func(natsconn.Status), opts ...nats.Option) (*nats.Conn, error) {
 	c, err := a.connection(cmd)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 }
 
 // jetStream returns the connection's JetStream, in the requested domain.
-func (a *app) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
+func (a *progApp) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 	if a.conn.domain != "" {
 		return natsjs.NewWithDomain(conn, a.conn.domain)
 	}
@@ -165,7 +165,7 @@ func (a *app) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 }
 
 // subjects returns the mesh's subjects; connection has validated the prefix.
-func (a *app) subjects() (subject.Map, error) {
+func (a *progApp) subjects() (subject.Map, error) {
 	m, err := subject.New(a.conn.prefix)
 	if err != nil {
 		return m, outcome.Usagef(nil, "--prefix: %w", err)

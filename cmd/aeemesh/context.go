@@ -23,7 +23,7 @@ import (
 
 // applyContext fills in settings that neither flags nor environment set from
 // the named NATS context, or else from the selected one, if there is one.
-func (a *app) applyContext(c *natsconn.Config) error {
+func (a *progApp) applyContext(c *natsconn.Config) error {
 	name := a.conn.context
 	if name == "" {
 		if name = a.selectedContext(); name == "" {
@@ -91,7 +91,7 @@ func userJWT(token, seed string) nats.Option {
 }
 
 // readContext reads a context of the nats CLI, or a file if name is a path.
-func (a *app) readContext(name string) (contextSettings, error) {
+func (a *progApp) readContext(name string) (contextSettings, error) {
 	var s contextSettings
 	paths := []string{name}
 	if !filepath.IsAbs(name) {
@@ -130,7 +130,7 @@ func (a *app) readContext(name string) (contextSettings, error) {
 }
 
 // contexts returns the names of the stored contexts.
-func (a *app) contexts() []string {
+func (a *progApp) contexts() []string {
 	var out []string
 	for _, dir := range a.contextDirs() {
 		files, _ := filepath.Glob(filepath.Join(dir, "context", "*.json"))
@@ -144,7 +144,7 @@ func (a *app) contexts() []string {
 
 // selectedContext returns the context that "nats context select" has chosen, or
 // "".
-func (a *app) selectedContext() string {
+func (a *progApp) selectedContext() string {
 	for _, dir := range a.contextDirs() {
 		if raw, err := os.ReadFile(filepath.Join(dir, "context.txt")); err == nil {
 			return strings.TrimSpace(string(raw))
@@ -156,7 +156,7 @@ func (a *app) selectedContext() string {
 // contextDirs are the folders with contexts of the nats CLI: below the home
 // directory of the environment, and below that of the user's account, where the
 // nats CLI looks regardless of $HOME.
-func (a *app) contextDirs() []string {
+func (a *progApp) contextDirs() []string {
 	var dirs []string
 	if dir := a.configHome(); dir != "" {
 		dirs = append(dirs, filepath.Join(dir, "nats"))
@@ -171,10 +171,10 @@ func (a *app) contextDirs() []string {
 
 // configHome and dataHome are the XDG base directories; "" without a home
 // directory.
-func (a *app) configHome() string { return a.base("XDG_CONFIG_HOME", ".config") }
-func (a *app) dataHome() string   { return a.base("XDG_DATA_HOME", ".local/share") }
+func (a *progApp) configHome() string { return a.base("XDG_CONFIG_HOME", ".config") }
+func (a *progApp) dataHome() string   { return a.base("XDG_DATA_HOME", ".local/share") }
 
-func (a *app) base(variable, under string) string {
+func (a *progApp) base(variable, under string) string {
 	if dir := a.env(variable); filepath.IsAbs(dir) {
 		return dir
 	}
@@ -202,7 +202,7 @@ func accountHome() string {
 }
 
 // expand replaces a leading ~ and variables, as the nats CLI does.
-func (a *app) expand(path string) string {
+func (a *progApp) expand(path string) string {
 	path = os.Expand(path, a.env)
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		return filepath.Join(a.base("", ""), rest)

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -26,7 +25,7 @@ import (
 // commandsForTest are all commands that can be run, hidden ones apart.
 func commandsForTest() []*cobra.Command {
 	env := func(string) string { return "" }
-	a := &app{env: env, term: term.New(&strings.Builder{}, &strings.Builder{}, env), byEnv: map[string]bool{}}
+	a := newApp(nil, &strings.Builder{}, &strings.Builder{}, env)
 	var out []*cobra.Command
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -231,7 +230,7 @@ func TestAnInterruptedWaitIsToldAsOne(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"send", "agent.none", "hi", "--durable", "--json"}, strings.NewReader(""), &out, &natstest.Buffer{}, func(name string) string { return env[name] })
 	}()
-	a := &app{}
+	a := &app{&progApp{}}
 	js, err := a.jetStream(natstest.Conn(t, srv))
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func deadCommand(a *app) *cobra.Command {
+func deadCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "dead",
 		Short: "List, show, retry and drop tasks that could not be done",
@@ -66,7 +66,7 @@ func viewDead(l jetstream.DeadLetter, whole bool) deadView {
 	return v
 }
 
-func deadListCommand(a *app) *cobra.Command {
+func deadListCommand(a *progApp) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "list",
@@ -108,7 +108,7 @@ func deadListCommand(a *app) *cobra.Command {
 	return c
 }
 
-func deadShowCommand(a *app) *cobra.Command {
+func deadShowCommand(a *progApp) *cobra.Command {
 	return connects(&cobra.Command{
 		Use:     "show NUMBER",
 		Short:   "Show a dead letter whole",
@@ -158,11 +158,11 @@ func deadShowCommand(a *app) *cobra.Command {
 	})
 }
 
-func deadActionCommand(a *app, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
+func deadActionCommand(a *progApp, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
 	return connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
-		Example: "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
-		Args:    outcome.Arguments("NUMBER..."),
+		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
+		Args:              outcome.Arguments("NUMBER..."),
 		ValidArgsFunction: completing(a, completeDead),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
@@ -198,7 +198,7 @@ func deadActionCommand(a *app, name, short, long string, act func(context.Contex
 }
 
 // withLane connects for a command that reads the durable lane's streams.
-func withLane(a *app, ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
+func withLane(a *progApp, ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
 	s, err := a.open(ctx, cmd, sessionOptions{})
 	if err != nil {
 		return err

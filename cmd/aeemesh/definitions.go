@@ -19,7 +19,7 @@ import (
 )
 
 // definitionCommands are the subcommands of "agents" for the mesh's registry.
-func definitionCommands(a *app) []*cobra.Command {
+func definitionCommands(a *progApp) []*cobra.Command {
 	return []*cobra.Command{agentsDefinitionsCommand(a), agentsImportCommand(a), agentsExportCommand(a), agentsHistoryCommand(a), agentsRemoveCommand(a)}
 }
 
@@ -37,7 +37,7 @@ func openDefinitions(s *session) (registry.Registry, error) {
 }
 
 // withDefinitions connects, reads all registrations, and calls do.
-func withDefinitions(a *app, ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
+func withDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
 	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ type registration struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-func agentsImportCommand(a *app) *cobra.Command {
+func agentsImportCommand(a *progApp) *cobra.Command {
 	f := &importFlags{}
 	c := connects(&cobra.Command{
 		Use:   "import FILE...",
@@ -124,7 +124,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 	return c
 }
 
-func importDefinitions(a *app, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
+func importDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
 	if len(names) > 1 && (f.as != "" || cmd.Flags().Changed("alias")) {
 		return outcome.Usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
 	}
@@ -176,7 +176,7 @@ func importDefinitions(a *app, ctx context.Context, cmd *cobra.Command, f *impor
 	})
 }
 
-func tellRegistration(a *app, r registration) error {
+func tellRegistration(a *progApp, r registration) error {
 	if a.term.JSON {
 		return a.term.Object(r)
 	}
@@ -296,7 +296,7 @@ type document struct {
 
 // validDefinitions reads the documents. If it refuses one, it prints the same
 // as "validate".
-func validDefinitions(a *app, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
+func validDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
 	sources := make([]source, len(names))
 	for i, name := range names {
 		data, err := readSource(a, ctx, cmd, &f.reach, name)

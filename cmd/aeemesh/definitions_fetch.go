@@ -30,7 +30,7 @@ const fetchTimeout = 30 * time.Second
 
 // readSource reads a document from a file, standard input or a URL. Naming a
 // URL permits its host; other hosts must be permitted by flags.
-func readSource(a *app, ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
+func readSource(a *progApp, ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
 	if !isURL(name) {
 		return a.readFile(name, aaif.DefaultMaxBytes+1)
 	}

@@ -51,7 +51,7 @@ func viewDefinition(e *registry.Entry) definitionView {
 	return v
 }
 
-func agentsDefinitionsCommand(a *app) *cobra.Command {
+func agentsDefinitionsCommand(a *progApp) *cobra.Command {
 	var wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "definitions",
@@ -85,7 +85,7 @@ found, and how many workers answer for it now.`,
 	return c
 }
 
-func showDefinitions(a *app, all []registry.Entry, workers map[string]int) error {
+func showDefinitions(a *progApp, all []registry.Entry, workers map[string]int) error {
 	var rows [][]string
 	for i := range all {
 		v := viewDefinition(&all[i])
@@ -136,7 +136,7 @@ func notRegistered(err error, name string) error {
 	return err
 }
 
-func agentsExportCommand(a *app) *cobra.Command {
+func agentsExportCommand(a *progApp) *cobra.Command {
 	var out, format string
 	var revision uint64
 	c := connects(&cobra.Command{
@@ -152,7 +152,7 @@ registered; --format writes it anew. --revision takes an earlier version
 
   # back to an earlier version:
   aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
-		Args: outcome.Arguments("NAME"),
+		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: completing(a, completeDefinitions),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
@@ -203,7 +203,7 @@ func exported(r *registry.Record, format aaif.Format) ([]byte, error) {
 	return doc.Encode(format)
 }
 
-func agentsHistoryCommand(a *app) *cobra.Command {
+func agentsHistoryCommand(a *progApp) *cobra.Command {
 	return connects(&cobra.Command{
 		Use:   "history NAME",
 		Short: "List the versions that are kept of a registration",
@@ -215,7 +215,7 @@ any more, the agent_id, or the entity where it had none.`,
 
   # with the nats CLI:
   nats kv history aee_agents AGENT_ID`,
-		Args: outcome.Arguments("NAME"),
+		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: completing(a, completeDefinitions),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
@@ -250,7 +250,7 @@ any more, the agent_id, or the entity where it had none.`,
 	})
 }
 
-func agentsRemoveCommand(a *app) *cobra.Command {
+func agentsRemoveCommand(a *progApp) *cobra.Command {
 	return connects(&cobra.Command{
 		Use:   "remove NAME...",
 		Short: "Take definitions out of the registry",
@@ -259,7 +259,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 "agents export --revision" brings one back.`,
 		Example: `  aeemesh agents remove agent.reviewer
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
-		Args: outcome.Arguments("NAME..."),
+		Args:              outcome.Arguments("NAME..."),
 		ValidArgsFunction: completing(a, completeDefinitions),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
@@ -295,7 +295,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 }
 
 // completeDefinitions completes the first argument with registered agents.
-func completeDefinitions(a *app, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func completeDefinitions(a *progApp, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.subjects()
 		if err != nil {

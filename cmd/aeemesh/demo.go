@@ -27,7 +27,7 @@ import (
 // demo is one run of the demonstration: a server in this process, the team's
 // workers in others, and a client.
 type demo struct {
-	app  *app
+	app  *progApp
 	cmd  *cobra.Command
 	path string
 	port int
@@ -46,7 +46,7 @@ const (
 	demoVictim = "agent.logic_reviewer" // whose worker is killed
 )
 
-func demoCommand(a *app) *cobra.Command {
+func demoCommand(a *progApp) *cobra.Command {
 	d := &demo{app: a}
 	c := &cobra.Command{
 		Use:   "demo",

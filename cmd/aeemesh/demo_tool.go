@@ -16,7 +16,7 @@ const demoToolInput = 8 << 20
 
 // demoToolCommand is the program behind the function tools of the demo's team
 // ("worker --tool"), so that the demo needs no program but this one.
-func demoToolCommand(a *app) *cobra.Command {
+func demoToolCommand(a *progApp) *cobra.Command {
 	return &cobra.Command{
 		Use:    "tool NAME ROOT",
 		Short:  "Call a tool of the demo's team",

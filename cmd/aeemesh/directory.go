@@ -68,7 +68,7 @@ func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
 // connectTeams connects the directory to the mesh, registers documents if
 // requested, and refuses documents whose subagents can never be found. The
 // returned function stops what it has started.
-func connectTeams(a *app, ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
+func connectTeams(a *progApp, ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
 	if !register && !t.needed() {
 		return func() {}, nil
 	}
@@ -105,7 +105,7 @@ func connectTeams(a *app, ctx context.Context, s *session, t *teams, register bo
 }
 
 // registerHosted registers the documents of a worker.
-func registerHosted(a *app, ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
+func registerHosted(a *progApp, ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
 	all, err := reg.List(ctx)
@@ -142,7 +142,7 @@ func registerHosted(a *app, ctx context.Context, reg registry.Registry, t *teams
 // warnOfMissing warns once of subagents that no agent answers for, after all
 // agents of this worker are served, because they may name one another. The
 // returned function waits until the warning was printed or ctx has ended.
-func warnOfMissing(a *app, ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
+func warnOfMissing(a *progApp, ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
 	var told sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(len(served)))

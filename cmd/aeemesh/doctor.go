@@ -34,7 +34,7 @@ type check struct {
 
 // doctor runs the checks and collects their results.
 type doctor struct {
-	app      *app
+	app      *progApp
 	conn     *nats.Conn
 	subjects subject.Map
 	entity   string
@@ -55,7 +55,7 @@ type doctor struct {
 	apart   time.Duration
 }
 
-func doctorCommand(a *app) *cobra.Command {
+func doctorCommand(a *progApp) *cobra.Command {
 	d := &doctor{app: a}
 	c := connects(&cobra.Command{
 		Use:   "doctor",

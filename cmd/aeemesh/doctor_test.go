@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -56,7 +55,7 @@ func TestDoctorWarnsOfPlaintextOverTheNetwork(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		noEnv := func(string) string { return "" }
-		d := &doctor{app: &app{term: term.New(&out, &out, noEnv)}, conn: natstest.Conn(t, c.srv, c.opts...)}
+		d := &doctor{app: newApp(nil, &out, &out, noEnv).progApp, conn: natstest.Conn(t, c.srv, c.opts...)}
 		d.connection()
 		if !strings.HasPrefix(out.String(), c.want) || strings.Contains(out.String(), "give the server a certificate") != c.hint || d.failed {
 			t.Errorf("%s:\n%s", c.name, &out)

@@ -67,7 +67,7 @@ func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error
 }
 
 // readDefinition reads the file of an agent definition.
-func readDefinition(a *app, name string) (*aaif.Document, error) {
+func readDefinition(a *progApp, name string) (*aaif.Document, error) {
 	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ type laneFlags struct {
 	remotes   remoteFlags
 }
 
-func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
+func (f *laneFlags) add(a *progApp, flags *pflag.FlagSet) {
 	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (as soon as JetStream has the streams; on fails at once where it has not)")
 	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life (at least 1s)")
 	flags.DurationVar(&f.timeout, "max-durable-timeout", mesh.DefaultRunTimeout, "the longest that a durable task may take, waiting included, whatever it asks for")
@@ -47,7 +47,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	if err != nil {
 		return err
 	}
-	remotes, err := remotesOf(a, cmd, &f.remotes)
+	remotes, err := remotesOf(a.progApp, cmd, &f.remotes)
 	if err != nil {
 		return err
 	}
@@ -93,68 +93,10 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	await := jetstream.AwaitLane(ctx, js, m, f.fenced, laneLook, lacking, func() {
 		shared.use(counters)
 		if seen != nil {
-			seen.look(ctx, a, js, m, window)
+			seen.look(ctx, a.progApp, js, m, window)
 		}
 		a.log.Warn("the durable lane is there: durable tasks are taken from now on")
 	})
 	d.Ready, d.Lacks = await.Ready(), await.Lacks
 	return nil
-}
-
-// newLane makes a durable lane from a mesh's streams and buckets.
-func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
-	return &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
-	}
-}
-
-// laneClient adds the durable lane to the node of a command, as a client.
-func (a *app) laneClient(cmd *cobra.Command) func(*session, *mesh.Config) error {
-	return func(s *session, cfg *mesh.Config) error {
-		m, err := a.subjects()
-		if err != nil {
-			return err
-		}
-		js, err := a.jetStream(s.conn)
-		if err != nil {
-			return err
-		}
-		ring, err := a.keyring(cmd)
-		if err != nil {
-			return err
-		}
-		cfg.Durable = newLane(js, m)
-		cfg.Durable.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
-		return nil
-	}
-}
-
-// lane returns the durable lane for direct use by a command.
-func (s *session) lane() (*mesh.Durable, error) {
-	m, err := s.app.subjects()
-	if err != nil {
-		return nil, err
-	}
-	js, err := s.app.jetStream(s.conn)
-	if err != nil {
-		return nil, err
-	}
-	return newLane(js, m), nil
-}
-
-// limited ends a command's wait after --timeout, if that is set.
-func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if d := a.conn.timeout; d > 0 {
-		return context.WithTimeout(ctx, d)
-	}
-	return context.WithCancel(ctx)
-}
-
-// laneError adds a hint to the error of a missing lane.
-func laneError(err error) error {
-	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
-		return outcome.Hinted(err, "Durable tasks need JetStream and its streams: \"aeemesh apply\" makes them, \"aeemesh doctor\" looks.")
-	}
-	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func envelopeCommand(a *app) *cobra.Command {
+func envelopeCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "envelope",
 		Short: "Make, check, sign and convert AEE envelopes, offline",
@@ -30,7 +30,7 @@ input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
 		envelopeConvertCommand(a), envelopeHashCommand(a), envelopeCanonicalCommand(a), envelopeSchemaCommand(a))
 }
 
-func envelopeNewCommand(a *app) *cobra.Command {
+func envelopeNewCommand(a *progApp) *cobra.Command {
 	f := &messageFlags{}
 	var durable bool
 	c := &cobra.Command{
@@ -42,7 +42,7 @@ it from standard input, @FILE from a file.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
-		Args: outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
+		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
 		ValidArgsFunction: completing(a, completeMessage),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
@@ -80,21 +80,21 @@ it from standard input, @FILE from a file.`,
 }
 
 // boundFlags are --prefix and --durable for commands that make tasks offline.
-func boundFlags(a *app, c *cobra.Command, durable *bool) {
+func boundFlags(a *progApp, c *cobra.Command, durable *bool) {
 	c.Flags().BoolVar(durable, "durable", false, "the task is for the durable lane, which it then names in requires.lane")
 	c.Flags().StringVar(&a.conn.prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
 	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
 }
 
 // bindTask prepares a task for the mesh and the lane of boundFlags.
-func bindTask(a *app, cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
+func bindTask(a *progApp, cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
 	if _, err := subject.New(a.conn.prefix); err != nil {
 		return outcome.Usagef(cmd, "--prefix: %w", err)
 	}
 	return mesh.BindTask(e, a.conn.prefix, durable)
 }
 
-func printEnvelope(a *app, e *envelope.Envelope) error {
+func printEnvelope(a *progApp, e *envelope.Envelope) error {
 	b, err := e.AppendJSON(nil)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (r *envelopeReport) about(e *envelope.Envelope) {
 	r.ID, r.Type, r.From, r.To, r.Intent = e.ID, e.Type, e.From, e.To, e.Intent
 }
 
-func envelopeValidateCommand(a *app) *cobra.Command {
+func envelopeValidateCommand(a *progApp) *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -186,7 +186,7 @@ func (r *envelopeReport) fail(err error) {
 
 // judgeEnvelopes reports on every envelope of the inputs; it fails if one is
 // not good.
-func judgeEnvelopes(a *app, files []string, judge func(input, *envelopeReport)) error {
+func judgeEnvelopes(a *progApp, files []string, judge func(input, *envelopeReport)) error {
 	good, bad := 0, 0
 	err := eachInput(a, files, func(in input) error {
 		r := envelopeReport{Source: in.source, Line: in.line}
@@ -216,7 +216,7 @@ func judgeEnvelopes(a *app, files []string, judge func(input, *envelopeReport)) 
 	return nil
 }
 
-func printReport(a *app, r envelopeReport) {
+func printReport(a *progApp, r envelopeReport) {
 	where := r.Source
 	if r.Line > 0 {
 		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
@@ -248,7 +248,7 @@ func problemText(p envelope.Problem) string {
 	return p.Field + " " + p.Message
 }
 
-func envelopeSignCommand(a *app) *cobra.Command {
+func envelopeSignCommand(a *progApp) *cobra.Command {
 	var durable bool
 	c := &cobra.Command{
 		Use:   "sign [FILE...]",
@@ -290,7 +290,7 @@ requires.lane.`,
 	return c
 }
 
-func envelopeVerifyCommand(a *app) *cobra.Command {
+func envelopeVerifyCommand(a *progApp) *cobra.Command {
 	var at string
 	c := &cobra.Command{
 		Use:   "verify [FILE...]",
@@ -331,7 +331,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 	return c
 }
 
-func envelopeConvertCommand(a *app) *cobra.Command {
+func envelopeConvertCommand(a *progApp) *cobra.Command {
 	var to string
 	var asHex, pretty bool
 	c := &cobra.Command{
@@ -379,7 +379,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 	return c
 }
 
-func envelopeHashCommand(a *app) *cobra.Command {
+func envelopeHashCommand(a *progApp) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash [FILE...]",
 		Short: "Print the hash that references to an envelope carry",
@@ -401,7 +401,7 @@ func envelopeHashCommand(a *app) *cobra.Command {
 	}
 }
 
-func envelopeCanonicalCommand(a *app) *cobra.Command {
+func envelopeCanonicalCommand(a *progApp) *cobra.Command {
 	var signed bool
 	c := &cobra.Command{
 		Use:   "canonical [FILE...]",
@@ -428,7 +428,7 @@ func envelopeCanonicalCommand(a *app) *cobra.Command {
 	return c
 }
 
-func envelopeSchemaCommand(a *app) *cobra.Command {
+func envelopeSchemaCommand(a *progApp) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",

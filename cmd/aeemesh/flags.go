@@ -52,7 +52,7 @@ func connects(c *cobra.Command) *cobra.Command {
 
 // fromEnvironment sets flags that were not on the command line from their
 // variables. It may be called twice.
-func (a *app) fromEnvironment(cmd *cobra.Command) error {
+func (a *progApp) fromEnvironment(cmd *cobra.Command) error {
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		names := f.Annotations[annotEnv]
@@ -74,7 +74,7 @@ func (a *app) fromEnvironment(cmd *cobra.Command) error {
 
 // isSet reports whether a flag has a value from the command line, the environment
 // or the configuration file.
-func (a *app) isSet(cmd *cobra.Command, name string) bool {
+func (a *progApp) isSet(cmd *cobra.Command, name string) bool {
 	f := cmd.Flags().Lookup(name)
 	return f != nil && (f.Changed || a.byEnv[name] || a.byFile[name] != "")
 }
@@ -82,14 +82,14 @@ func (a *app) isSet(cmd *cobra.Command, name string) bool {
 // logFlags set the level and the format of the log.
 type logFlags struct{ level, format string }
 
-func (a *app) addLogFlags(flags *pflag.FlagSet) {
+func (a *progApp) addLogFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&a.levels.level, "log-level", "warn", "what to log on stderr: debug, info, warn or error")
 	flags.StringVar(&a.levels.format, "log-format", "text", "how: text or json")
 	bindEnv(flags, "log-level", "AEEMESH_LOG_LEVEL")
 	bindEnv(flags, "log-format", "AEEMESH_LOG_FORMAT")
 }
 
-func (a *app) logger() (*slog.Logger, error) {
+func (a *progApp) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.levels.level)); err != nil {
 		return nil, outcome.Usagef(nil, "--log-level %q: it is debug, info, warn or error", a.levels.level)
@@ -98,7 +98,7 @@ func (a *app) logger() (*slog.Logger, error) {
 }
 
 // loggerAt returns the program's logger with another level.
-func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
+func (a *progApp) loggerAt(level slog.Level) (*slog.Logger, error) {
 	if log := a.term.Logger(a.levels.format, level); log != nil {
 		return log, nil
 	}

@@ -71,8 +71,8 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
 	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
-	f.vitals.add(a, flags)
-	addReceiverFlags(a, c)
+	f.vitals.add(a.progApp, flags)
+	addReceiverFlags(a.progApp, c)
 	return c
 }
 
@@ -92,7 +92,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		}
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	bearer, err := secretRef(a, f.bearer)
+	bearer, err := secretRef(a.progApp, f.bearer)
 	if err != nil {
 		return outcome.Usagef(cmd, "--bearer: %w", err)
 	}
@@ -104,7 +104,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		return err
 	}
 	a.beginLog(cmd)
-	if err := f.vitals.begin(a); err != nil {
+	if err := f.vitals.begin(a.progApp); err != nil {
 		return err
 	}
 	defer f.vitals.end()
@@ -113,7 +113,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: tel, config: movingClient(a, cmd)})
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: a.ofNode(tel), config: movingClient(a.progApp, cmd)})
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 	if len(s.verifier.Ring.List()) == 0 && !a.sign.shared {
 		a.term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
-	r, err := receiverOf(a, cmd, s, known)
+	r, err := receiverOf(a.progApp, cmd, s, known)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (w logWriter) Write(b []byte) (int, error) {
 func knownAgents(a *app, files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {
-		doc, err := readDefinition(a, name)
+		doc, err := readDefinition(a.progApp, name)
 		if err != nil {
 			return nil, err
 		}
@@ -241,17 +241,17 @@ running (its workers have it), or refused. Those that were refused are kept for
 		Args: outcome.Arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return listHandoffs(a, ctx, cmd) }),
 	})
-	addReceiverFlags(a, c)
+	addReceiverFlags(a.progApp, c)
 	return c
 }
 
 func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: movingClient(a, cmd)})
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: movingClient(a.progApp, cmd)})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	r, err := receiverOf(a, cmd, s, nil)
+	r, err := receiverOf(a.progApp, cmd, s, nil)
 	if err != nil {
 		return err
 	}

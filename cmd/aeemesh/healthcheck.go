@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-func healthcheckCommand(a *app) *cobra.Command {
+func healthcheckCommand(a *progApp) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "healthcheck [URL]",

@@ -12,8 +12,9 @@ import (
 )
 
 // printHelp prints a command's --help. Asked for, it is data; as part of an error
-// it is not printed at all (see usageError).
-func printHelp(a *app, cmd *cobra.Command, all bool) {
+// it is not printed at all (see outcome.UsageError). Of a command with common flags (see
+// briefHelp) it prints only these, unless all are asked for.
+func printHelp(a *progApp, cmd *cobra.Command, all bool) {
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" {
@@ -45,7 +46,7 @@ func printHelp(a *app, cmd *cobra.Command, all bool) {
 	fmt.Fprint(a.term.Data, b.String())
 }
 
-func helpCommands(a *app, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpCommands(a *progApp, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	if !cmd.HasAvailableSubCommands() {
 		return
 	}
@@ -70,7 +71,7 @@ func helpCommands(a *app, b *strings.Builder, cmd *cobra.Command, heading func(s
 
 // helpFlags prints the flags by section, those for connections only if the
 // command connects.
-func helpFlags(a *app, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpFlags(a *progApp, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	sections := map[string]*pflag.FlagSet{}
 	order := []string{""} // of the command's own sections
 	add := func(section string, f *pflag.Flag) {

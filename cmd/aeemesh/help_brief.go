@@ -18,7 +18,7 @@ type commonFlag struct{ name, usage string }
 
 // briefHelp lets a command's --help show these flags only, and gives it --help-all, which
 // shows all.
-func briefHelp(a *app, c *cobra.Command, common []commonFlag) *cobra.Command {
+func briefHelp(a *progApp, c *cobra.Command, common []commonFlag) *cobra.Command {
 	all := c.Flags().Bool("help-all", false, "show all flags")
 	names := make([]string, 0, 2*len(common))
 	for _, f := range common {

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -56,7 +54,7 @@ func TestHelpIsGolden(t *testing.T) {
 // fits a terminal.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(string) string { return "" }, term: term.New(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" })
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Hidden || c.Name() == "help" {

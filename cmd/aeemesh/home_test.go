@@ -24,7 +24,7 @@ func TestKeysNeedAPlaceThatDoesNotMove(t *testing.T) {
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": "/etc/xdg"}, "/etc/xdg/aeemesh/keys"},
 		{map[string]string{"HOME": "."}, ""},
 	} {
-		a := &app{env: func(name string) string { return tt.env[name] }}
+		a := &app{&progApp{env: func(name string) string { return tt.env[name] }}}
 		if got := a.defaultKeyDir(); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
@@ -83,7 +83,7 @@ func TestContextsAreFoundWhereTheNATSCLIKeepsThem(t *testing.T) {
 		{map[string]string{"HOME": "."}, []string{theirs}},
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": home}, []string{filepath.Join(home, "nats")}},
 	} {
-		a := &app{env: func(name string) string { return tt.env[name] }}
+		a := &app{&progApp{env: func(name string) string { return tt.env[name] }}}
 		if got := a.contextDirs(); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}

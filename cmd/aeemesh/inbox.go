@@ -30,7 +30,7 @@ type inboxFlags struct {
 	limit       int
 }
 
-func inboxCommand(a *app) *cobra.Command {
+func inboxCommand(a *progApp) *cobra.Command {
 	f := &inboxFlags{}
 	c := connects(&cobra.Command{
 		Use:   "inbox [PERSON|TASK]",
@@ -67,7 +67,7 @@ more) or withdrawn (whoever asked wants no answer any more).`,
 	return c
 }
 
-func showInbox(a *app, ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
+func showInbox(a *progApp, ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
 	wanted, err := askStatesOf(cmd, f.states)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func viewAsk(k *mesh.Ask) askView {
 
 // printAsks prints open tasks first, those with the earliest deadline on top,
 // then the others, the latest first.
-func printAsks(a *app, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
+func printAsks(a *progApp, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
 	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
 	open := func(k *mesh.Ask) int {
 		if k.State == mesh.AskOpen {
@@ -291,7 +291,7 @@ func untilWords(k *mesh.Ask) string {
 	return ""
 }
 
-func showAsk(a *app, k *mesh.Ask, by voucher) error {
+func showAsk(a *progApp, k *mesh.Ask, by voucher) error {
 	if a.term.JSON {
 		return a.term.Object(viewAsk(k))
 	}
@@ -336,7 +336,7 @@ func showAsk(a *app, k *mesh.Ask, by voucher) error {
 }
 
 // completeAsks completes the first argument with the ids of open tasks.
-func completeAsks(a *app, people bool) cobra.CompletionFunc {
+func completeAsks(a *progApp, people bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if len(args) > 0 {

@@ -36,7 +36,7 @@ func (in input) where() string {
 
 // eachEnvelope calls do with every envelope of the files, or of stdin, and
 // stops at the first invalid one.
-func eachEnvelope(a *app, files []string, do func(*envelope.Envelope) error) error {
+func eachEnvelope(a *progApp, files []string, do func(*envelope.Envelope) error) error {
 	n := 0
 	err := eachInput(a, files, func(in input) error {
 		n++
@@ -56,7 +56,7 @@ func eachEnvelope(a *app, files []string, do func(*envelope.Envelope) error) err
 }
 
 // eachInput splits the files, or stdin if there are none.
-func eachInput(a *app, files []string, do func(input) error) error {
+func eachInput(a *progApp, files []string, do func(input) error) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}

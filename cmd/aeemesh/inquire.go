@@ -37,7 +37,7 @@ func inquirer(s *session, found []mesh.Instance, entity string) *mesh.Node {
 		return s.node
 	}
 	s.once.Do(func() {
-		node, err := mesh.New(s.conn, mesh.Config{Prefix: s.app.conn.prefix, Entity: s.node.Entity(), Logger: s.app.log, Version: version(), Verifier: s.verifier})
+		node, err := mesh.New(s.conn, mesh.Config{Prefix: s.app.conn.prefix, Entity: s.node.Entity(), Logger: s.app.log, Version: s.app.version, Verifier: s.verifier})
 		if err != nil { // it has the same settings as the session's own node
 			node = s.node
 		}
@@ -149,7 +149,7 @@ func knowsKey(s *session, ctx context.Context, task *envelope.Envelope) error {
 
 // tellSigning says what changes with a new key, if it changes anything:
 // messages that were unsigned so far are signed from now on.
-func tellSigning(a *app, kid, record string, shared bool) {
+func tellSigning(a *progApp, kid, record string, shared bool) {
 	a.sign.keys = nil // the directory has changed; read it again
 	a.sign.kid = signAuto
 	from := a.defaultFrom()

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func janitorCommand(a *app) *cobra.Command {
+func janitorCommand(a *progApp) *cobra.Command {
 	var every time.Duration
 	c := connects(&cobra.Command{
 		Use:   "janitor",

@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func keysCommand(a *app) *cobra.Command {
+func keysCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
@@ -35,7 +35,7 @@ with --shared-keys.`,
 }
 
 // dirFlag adds --keys alone, for commands that neither sign nor verify.
-func dirFlag(a *app, c *cobra.Command, shared *bool) *cobra.Command {
+func dirFlag(a *progApp, c *cobra.Command, shared *bool) *cobra.Command {
 	a.addSignFlags(c.Flags(), 0)
 	if shared != nil {
 		c.Flags().BoolVar(shared, "shared", false, "in the mesh's bucket too")
@@ -44,7 +44,7 @@ func dirFlag(a *app, c *cobra.Command, shared *bool) *cobra.Command {
 	return c
 }
 
-func keysNewCommand(a *app) *cobra.Command {
+func keysNewCommand(a *progApp) *cobra.Command {
 	var alg, expires, notBefore, comment string
 	var from []string
 	var shared bool
@@ -128,7 +128,7 @@ func undoKey(dir, kid string) func() error {
 	}
 }
 
-func makeKey(a *app, cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
+func makeKey(a *progApp, cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
 	var none sign.Key
 	kind := sign.Ed25519
 	switch strings.ToLower(alg) {
@@ -178,7 +178,7 @@ func moment(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2027-01-31 or 2027-01-31T12:00:00Z, nor a duration such as 720h", s)
 }
 
-func printRecord(a *app, r sign.Record) error {
+func printRecord(a *progApp, r sign.Record) error {
 	if a.term.JSON {
 		return a.term.Object(r)
 	}
@@ -191,7 +191,7 @@ func printRecord(a *app, r sign.Record) error {
 
 // shareKey writes a record to the mesh's bucket. It does not undo a revocation
 // there.
-func shareKey(a *app, ctx context.Context, cmd *cobra.Command, r sign.Record) error {
+func shareKey(a *progApp, ctx context.Context, cmd *cobra.Command, r sign.Record) error {
 	if r.Alg == sign.HS256 && !r.Revoked {
 		return outcome.Hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
 	}
@@ -243,7 +243,7 @@ type keyLine struct {
 	Source string `json:"source"` // local or shared
 }
 
-func keysListCommand(a *app) *cobra.Command {
+func keysListCommand(a *progApp) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "list",
@@ -289,7 +289,7 @@ func keysListCommand(a *app) *cobra.Command {
 	return dirFlag(a, c, &shared)
 }
 
-func localKeys(a *app) ([]keyLine, error) {
+func localKeys(a *progApp) ([]keyLine, error) {
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err
@@ -311,7 +311,7 @@ func localKeys(a *app) ([]keyLine, error) {
 	return out, nil
 }
 
-func bucketKeys(a *app, ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
+func bucketKeys(a *progApp, ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
 	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
 	if err != nil {
 		return nil, err
@@ -352,7 +352,7 @@ func stateOf(r sign.Record, now time.Time) string {
 	return "valid"
 }
 
-func completeKIDs(a *app, _ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeKIDs(a *progApp, _ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	lines, err := localKeys(a)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -364,13 +364,13 @@ func completeKIDs(a *app, _ *cobra.Command, _ []string, _ string) ([]string, cob
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func keysShowCommand(a *app) *cobra.Command {
+func keysShowCommand(a *progApp) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KID",
 		Short: "Print a key's trust record, which holds no secret",
 		Example: `  aeemesh keys show ada > ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -`,
-		Args: outcome.Arguments("KID"),
+		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: completing(a, completeKIDs),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			lines, err := localKeys(a)
@@ -388,7 +388,7 @@ func keysShowCommand(a *app) *cobra.Command {
 	return dirFlag(a, c, nil)
 }
 
-func keysTrustCommand(a *app) *cobra.Command {
+func keysTrustCommand(a *progApp) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "trust FILE|-",
@@ -430,7 +430,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 	return dirFlag(a, c, &shared)
 }
 
-func keysRevokeCommand(a *app) *cobra.Command {
+func keysRevokeCommand(a *progApp) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "revoke KID",
@@ -440,7 +440,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 --shared-keys is used.`,
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
-		Args: outcome.Arguments("KID"),
+		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: completing(a, completeKIDs),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := a.noHome(); err != nil {
@@ -475,7 +475,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 }
 
 // sharedRecord reads a key's record from the mesh's bucket.
-func sharedRecord(a *app, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
+func sharedRecord(a *progApp, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
 	lines, err := bucketKeys(a, ctx, cmd)
 	if err != nil {
 		return sign.Record{}, err

@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 var extras = flag.String("extras", "", "write the manual pages and the completions of a release into this folder")
@@ -50,7 +48,7 @@ func TestCompletionScripts(t *testing.T) {
 // Markdown, where <words> in angle brackets vanish and columns run together.
 func TestManPages(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(string) string { return "" }, term: term.New(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" })
 	dir := extrasDir(t, "man")
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -109,8 +107,8 @@ func (a *app) manPage(c *cobra.Command) string {
 	const section = "\x00"
 	var rest strings.Builder
 	heading := func(s string) { rest.WriteString(section + s + "\n") }
-	helpCommands(a, &rest, c, heading)
-	helpFlags(a, &rest, c, heading)
+	helpCommands(a.progApp, &rest, c, heading)
+	helpFlags(a.progApp, &rest, c, heading)
 	for line := range strings.Lines(rest.String()) {
 		if title, ok := strings.CutPrefix(line, section); ok {
 			fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(strings.TrimRight(title, ":\n"))))

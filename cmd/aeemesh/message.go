@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os/user"
 	"slices"
 	"strings"
 
@@ -44,7 +43,7 @@ func (f *messageFlags) add(flags *pflag.FlagSet) {
 const humanMessage = "human.message"
 
 // build makes the envelope. It does not validate it.
-func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
+func (f *messageFlags) build(a *progApp, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
 	kind := envelope.Type(f.kind)
 	if kind == "" {
 		kind = envelope.TypeTask
@@ -96,7 +95,7 @@ var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalat
 	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
 // requirements combines --requires and the flags that stand for its keys.
-func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage, error) {
+func (f *messageFlags) requirements(a *progApp, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
 		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
@@ -132,30 +131,9 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 	return json.Marshal(members)
 }
 
-// defaultFrom is the default sender: the only entity that the signing key may
-// speak for, else the current user.
-func (a *app) defaultFrom() string {
-	if e := a.env("AEEMESH_FROM"); e != "" {
-		return e
-	}
-	if e := a.soleEntity(); e != "" {
-		return e
-	}
-	name := a.env("USER")
-	if name == "" {
-		if u, err := user.Current(); err == nil {
-			name = u.Username
-		}
-	}
-	if entity := "human." + strings.ToLower(name); subject.ValidateEntity(entity) == nil {
-		return entity
-	}
-	return "human.unknown"
-}
-
 // parsePayload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
 // plain text, which becomes {"text": …}.
-func parsePayload(a *app, cmd *cobra.Command, arg string) (json.RawMessage, error) {
+func parsePayload(a *progApp, cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	data, where := []byte(arg), "the payload"
 	switch {
 	case arg == "-":

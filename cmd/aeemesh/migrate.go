@@ -20,7 +20,7 @@ type migrateFlags struct {
 	export             exportFlags
 }
 
-func migrateCommand(a *app) *cobra.Command {
+func migrateCommand(a *progApp) *cobra.Command {
 	f := &migrateFlags{}
 	c := connects(&cobra.Command{
 		Use:   "migrate RUN --to WHERE",
@@ -44,7 +44,7 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
-		Args: outcome.Arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return migrateRun(a, ctx, cmd, f, args[0])
@@ -65,7 +65,7 @@ at its target, by the server's clock.`,
 	return c
 }
 
-func migrateRun(a *app, ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
+func migrateRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
 	file, isFile := strings.CutPrefix(f.to, "file:")
 	if _, _, isObject := object(f.to); isObject {
 		file, isFile = f.to, true
@@ -129,7 +129,7 @@ func migrateRun(a *app, ctx context.Context, cmd *cobra.Command, f *migrateFlags
 }
 
 // watchMove prints the phases of a transfer until it ends.
-func watchMove(a *app, ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
+func watchMove(a *progApp, ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
 	m := &movement{app: a, id: id, runs: runs}
 	d, err := s.lane()
 	if err != nil {

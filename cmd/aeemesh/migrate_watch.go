@@ -15,7 +15,7 @@ import (
 
 // A movement is one transfer of a run, as its records show it.
 type movement struct {
-	app     *app
+	app     *progApp
 	id      state.ID
 	runs    *runStore
 	replies *jetstream.Replies

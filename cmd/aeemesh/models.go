@@ -49,7 +49,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 		Example: `  aeemesh models list
   aeemesh models list mistral --json | jq -r .model
   aeemesh models list --config operator.yaml`,
-		Args: outcome.Arguments("[PROVIDER]"),
+		Args:              outcome.Arguments("[PROVIDER]"),
 		ValidArgsFunction: completing(a, completeProviders),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := modelCatalog(a, cmd, config)
@@ -91,7 +91,7 @@ is what stands before the first slash.`,
 		Example: `  aeemesh models show openai/gpt-4o-2024-08-06
   aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
-		Args: outcome.Arguments("PROVIDER/MODEL"),
+		Args:              outcome.Arguments("PROVIDER/MODEL"),
 		ValidArgsFunction: completing(a, completeModels),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := modelCatalog(a, cmd, config)
@@ -277,7 +277,7 @@ measured.`,
 }
 
 func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) error {
-	doc, err := readDefinition(a, name)
+	doc, err := readDefinition(a.progApp, name)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ const (
 // task was sent are gone, so that none can answer; the subject has no
 // subscriber any more; or the server has refused the request or the inbox for
 // the answer, which NATS reports to the connection and not to the request.
-func watchWait(a *app, ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
+func watchWait(a *progApp, ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup

@@ -18,10 +18,10 @@ import (
 
 // session is a connection with a node, for one command.
 type session struct {
-	app  *app
+	app  *progApp
 	conn *nats.Conn
 	node *mesh.Node
-	tel  *telemetry
+	tel  *telemetryOf
 	ring func() // stops watching shared keys; may be nil
 
 	verifier sign.Verifier
@@ -37,11 +37,11 @@ type sessionOptions struct {
 	signed bool   // the command has the signing flags
 	status func(natsconn.Status)
 	config func(*session, *mesh.Config) error
-	tel    *telemetry // started telemetry; nil: open starts it
+	tel    *telemetryOf // started telemetry; nil: open starts it
 }
 
 // open connects and makes the node. The caller must close the session.
-func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*session, error) {
+func (a *progApp) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*session, error) {
 	s := &session{app: a}
 	ok := false
 	defer func() {
@@ -49,7 +49,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 			s.close()
 		}
 	}()
-	cfg := mesh.Config{Prefix: a.conn.prefix, Entity: o.entity, Logger: a.log, Version: version()}
+	cfg := mesh.Config{Prefix: a.conn.prefix, Entity: o.entity, Logger: a.log, Version: a.version}
 	if o.signed {
 		signer, err := a.signer(o.entity)
 		if err != nil {
@@ -63,7 +63,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 	}
 	var err error
 	if s.tel = o.tel; s.tel == nil {
-		if s.tel, err = a.startTelemetry(ctx); err != nil {
+		if s.tel, err = a.telemetry(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +110,7 @@ func (s *session) close() {
 		s.conn.Close()
 	}
 	if s.tel != nil {
-		s.app.stopTelemetry(s.tel)
+		s.tel.stop()
 	}
 }
 

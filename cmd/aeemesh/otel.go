@@ -204,3 +204,17 @@ func (a *app) stopTelemetry(t *telemetry) {
 		a.log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)
 	}
 }
+
+// nodeTelemetry starts the telemetry of a command's node.
+func (a *app) nodeTelemetry(ctx context.Context) (*telemetryOf, error) {
+	t, err := a.startTelemetry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.ofNode(t), nil
+}
+
+// ofNode is what a node needs of telemetry.
+func (a *app) ofNode(t *telemetry) *telemetryOf {
+	return &telemetryOf{tracer: t.tracer, meter: t.meter, stop: func() { a.stopTelemetry(t) }}
+}

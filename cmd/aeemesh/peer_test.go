@@ -40,7 +40,7 @@ func hostileIn(s string) (found []rune) {
 func onTTY(ctx context.Context, env map[string]string, args ...string) (stdout, stderr string, err error) {
 	var out, words natstest.Buffer
 	look := func(name string) string { return env[name] }
-	a := &app{stdin: strings.NewReader(""), env: look, term: term.New(&out, &words, look), byEnv: map[string]bool{}}
+	a := newApp(strings.NewReader(""), &out, &words, look)
 	a.term.Data.TTY, a.term.Words.TTY = true, true
 	root := a.root()
 	root.SetArgs(args)
@@ -143,7 +143,7 @@ func TestDataStaysWhatItIsOffATerminal(t *testing.T) {
 func servesHostile(t *testing.T, srv *natsd.Server) {
 	t.Helper()
 	conn := natstest.Conn(t, srv)
-	a := &app{}
+	a := &app{&progApp{}}
 	js, err := a.jetStream(conn)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func planCommand(a *app) *cobra.Command {
+func planCommand(a *progApp) *cobra.Command {
 	f := &topologyFlags{}
 	var check bool
 	c := connects(&cobra.Command{
@@ -59,7 +59,7 @@ where "apply" would make or change something, or could not mend it.`,
 
 // tellTally prints a summary of a plan; left is the number of settings that
 // would stay as they are.
-func tellTally(a *app, t tally, left int) {
+func tellTally(a *progApp, t tally, left int) {
 	switch {
 	case t.conflict > 0:
 		a.term.Warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)

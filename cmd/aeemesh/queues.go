@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func queuesCommand(a *app) *cobra.Command {
+func queuesCommand(a *progApp) *cobra.Command {
 	var every, wait time.Duration
 	c := connects(&cobra.Command{
 		Use:   "queues [ENTITY]",
@@ -158,7 +158,7 @@ func lookAtQueues(s *session, ctx context.Context, q *jetstream.Queue, entity st
 	return views, nil
 }
 
-func printQueues(a *app, views []queueView) error {
+func printQueues(a *progApp, views []queueView) error {
 	if a.term.JSON {
 		return term.Objects(a.term, views)
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // addPlatformFlag adds --platform.
-func addPlatformFlag(a *app, flags *pflag.FlagSet) {
+func addPlatformFlag(a *progApp, flags *pflag.FlagSet) {
 	flags.StringVar(&a.platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
 	bindEnv(flags, "platform", "AEEMESH_PLATFORM")
 }
@@ -33,7 +33,7 @@ type remoteFlags struct {
 	bearer        string
 }
 
-func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
+func (f *remoteFlags) add(a *progApp, flags *pflag.FlagSet) {
 	addPlatformFlag(a, flags)
 	flags.StringArrayVar(&f.to, "handoff-to", nil, "https `URL` of another platform's receiver to which runs may be moved; repeatable (default none)")
 	flags.StringVar(&f.ca, "handoff-ca", "", "`file` of certificates to trust there besides the system's")
@@ -43,7 +43,7 @@ func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
 }
 
 // remotesOf returns the platforms that the flags permit; nil if there are none.
-func remotesOf(a *app, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
+func remotesOf(a *progApp, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
 	opts := handoff.ClientOptions{}
 	allowed := map[string]bool{}
 	for _, to := range f.to {
@@ -127,7 +127,7 @@ func addCertificates(pool *x509.CertPool, file string) (*x509.CertPool, error) {
 
 // secretRef returns a function that reads a secret by its reference each time;
 // nil without a reference.
-func secretRef(a *app, ref string) (func() (string, error), error) {
+func secretRef(a *progApp, ref string) (func() (string, error), error) {
 	if ref == "" {
 		return nil, nil
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func resultCommand(a *app) *cobra.Command {
+func resultCommand(a *progApp) *cobra.Command {
 	var follow bool
 	var entity string
 	c := connects(&cobra.Command{
@@ -34,7 +34,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
-		Args: outcome.Arguments("ID", "[ENTITY]"),
+		Args:              outcome.Arguments("ID", "[ENTITY]"),
 		ValidArgsFunction: completing(a, completeTasks),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
@@ -52,7 +52,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 	return c
 }
 
-func awaitResult(a *app, ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
+func awaitResult(a *progApp, ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
 	if len(args) == 2 {
 		if err := subject.ValidateEntity(args[1]); err != nil {
 			return outcome.Usagef(cmd, "%w", err)

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -25,35 +23,19 @@ const (
 	exitUsage  = outcome.Usage
 )
 
-// app is one execution of the program: its streams, its environment, and the
-// flags that many commands share.
-type app struct {
-	stdin  io.Reader
-	env    func(string) string
-	term   *term.Terminal
-	log    *slog.Logger
-	began  bool              // a command's own work has begun: errors are no longer of usage
-	byEnv  map[string]bool   // flags whose value is from the environment
-	byFile map[string]string // flags whose value is from the configuration file, and its place there
-	conn   connectFlags
-	sign   signFlags
-	levels logFlags
+// app has the commands that are not in a package of their own.
+type app struct{ *progApp }
 
-	documents   []string // a worker's, that its configuration file names
-	stateKeys   []string // references to the keys of checkpoints
-	as          string   // the sender, for commands that make their own envelopes
-	speaker     string   // the entity of the connection, if known
-	platform    string   // this mesh's name for other platforms
-	acceptClear bool     // with state keys: accept unsealed checkpoints
-	issuers     []string // issuers that may transfer runs of any agent
-	anyVersion  bool     // accept runs of any version of their agent
-	perIssuer   int      // MiB of handoffs that are kept per issuer; 0: the default
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
+	a := &app{&progApp{version: version(), stdin: stdin, env: env, term: term.New(stdout, stderr, env), byEnv: map[string]bool{}}}
+	a.telemetry = a.nodeTelemetry
+	return a
 }
 
 // run executes the program. env looks up an environment variable; it returns ""
 // if the variable is not set.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	a := &app{stdin: stdin, env: env, term: term.New(stdout, stderr, env), byEnv: map[string]bool{}}
+	a := newApp(stdin, stdout, stderr, env)
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -135,7 +117,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asked && len(args) == 0 {
-				return tellVersion(a)
+				return tellVersion(a.progApp)
 			}
 			return a.group(cmd, args)
 		},
@@ -153,8 +135,8 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	})
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a, cmd, false) })
-	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a, cmd, false); return nil })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a.progApp, cmd, false) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a.progApp, cmd, false); return nil })
 	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
 	root.PersistentFlags().SortFlags = false
 	root.PersistentFlags().BoolVar(&a.term.JSON, "json", false, "print data as JSON: one object, or one a line")
@@ -164,12 +146,12 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{demoCommand(a), upCommand(a), a.workerCommand(), handoffCommand(a), planCommand(a), applyCommand(a), janitorCommand(a)}},
-		{"talk", []*cobra.Command{sendCommand(a), askCommand(a), resultCommand(a), inboxCommand(a), answerCommand(a)}},
-		{"look", []*cobra.Command{watchCommand(a), agentsCommand(a), queuesCommand(a), runsCommand(a), treeCommand(a), migrateCommand(a), deadCommand(a), doctorCommand(a),
-			a.adopt(bench.Command(a.term.Data, a.term.Words)), soakCommand(a)}},
-		{"make", []*cobra.Command{validateCommand(a), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a), envelopeCommand(a), keysCommand(a), authCommand(a)}},
-		{"misc", []*cobra.Command{healthcheckCommand(a), versionCommand(a), completionCommand(a)}},
+		{"run", []*cobra.Command{demoCommand(a.progApp), upCommand(a.progApp), a.workerCommand(), handoffCommand(a), planCommand(a.progApp), applyCommand(a.progApp), janitorCommand(a.progApp)}},
+		{"talk", []*cobra.Command{sendCommand(a.progApp), askCommand(a.progApp), resultCommand(a.progApp), inboxCommand(a.progApp), answerCommand(a.progApp)}},
+		{"look", []*cobra.Command{watchCommand(a.progApp), agentsCommand(a.progApp), queuesCommand(a.progApp), runsCommand(a.progApp), treeCommand(a.progApp), migrateCommand(a.progApp), deadCommand(a.progApp), doctorCommand(a.progApp),
+			a.adopt(bench.Command(a.term.Data, a.term.Words)), soakCommand(a.progApp)}},
+		{"make", []*cobra.Command{validateCommand(a.progApp), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a.progApp), envelopeCommand(a.progApp), keysCommand(a.progApp), authCommand(a.progApp)}},
+		{"misc", []*cobra.Command{healthcheckCommand(a.progApp), versionCommand(a.progApp), completionCommand(a.progApp)}},
 	} {
 		for _, c := range group.commands {
 			c.Flags().SortFlags = false
@@ -177,8 +159,8 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(short("ls", agentsListCommand(a)), short("ps", runsListCommand(a)))
-	registerCompletions(a, root)
+	root.AddCommand(short("ls", agentsListCommand(a.progApp)), short("ps", runsListCommand(a.progApp)))
+	registerCompletions(a.progApp, root)
 	return root
 }
 
@@ -197,82 +179,4 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		a.term.RecordWords(a.levels.format)
 	}
 	return err
-}
-
-// do wraps f as a command's function: from its start on, errors are failures
-// and not usage errors.
-func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		a.began = true
-		err := f(cmd.Context(), cmd, args)
-		var usage *outcome.UsageError
-		if errors.As(err, &usage) && usage.Cmd == nil {
-			usage.Cmd = cmd // the command's help has more
-		}
-		return err
-	}
-}
-
-// adopt adds this program's conventions to a command that was made elsewhere.
-func (a *app) adopt(c *cobra.Command) *cobra.Command {
-	if inner := c.RunE; inner != nil {
-		c.RunE = a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			err := inner(cmd, args)
-			switch {
-			case err == nil || ctx.Err() == nil:
-				return err
-			case cmd.Hidden: // a child process, whose parent reports its errors
-				return outcome.ErrQuiet
-			}
-			return outcome.ErrInterrupted
-		})
-	}
-	for _, child := range c.Commands() {
-		a.adopt(child)
-	}
-	return c
-}
-
-// group runs a command that only holds subcommands: it runs "list" if there is
-// one, else it prints its help.
-func (a *app) group(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		for _, child := range cmd.Commands() {
-			if child.Name() == "list" {
-				child.SetContext(cmd.Context())
-				if err := a.fromEnvironment(child); err != nil {
-					return err
-				}
-				return child.RunE(child, nil)
-			}
-		}
-		printHelp(a, cmd, false)
-		return nil
-	}
-	err := &outcome.UsageError{Err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), Cmd: cmd}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err.Hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"
-	}
-	return err
-}
-
-// holder makes a command that only holds subcommands.
-func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	c.Args = cobra.ArbitraryArgs
-	c.RunE = a.group
-	c.AddCommand(children...)
-	for _, child := range children {
-		if child.Name() == "list" {
-			child.Aliases = []string{"ls"}
-		}
-	}
-	return c
-}
-
-// short makes a copy of a command under a shorter name that users of other
-// tools expect.
-func short(name string, c *cobra.Command) *cobra.Command {
-	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
-	return c
 }

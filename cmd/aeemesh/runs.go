@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsCommand(a *app) *cobra.Command {
+func runsCommand(a *progApp) *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "runs",
 		Short: "List, look into and steer the runs of durable tasks",
@@ -39,7 +39,7 @@ type runStore struct {
 }
 
 // openRuns opens the store of the mesh's runs for a command.
-func openRuns(a *app, cmd *cobra.Command, s *session) (*runStore, error) {
+func openRuns(a *progApp, cmd *cobra.Command, s *session) (*runStore, error) {
 	m, err := a.subjects()
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 }
 
 // ownRecord decodes a checkpoint for resuming its run, as a worker does.
-func ownRecord(a *app, runs *runStore, rec state.Record) (*state.Checkpoint, error) {
+func ownRecord(a *progApp, runs *runStore, rec state.Record) (*state.Checkpoint, error) {
 	codec := runs.codec
 	codec.AcceptClear = a.acceptClear
 	c, err := codec.Read(rec)
@@ -141,7 +141,7 @@ func shortRun(run string) string {
 }
 
 // entityFlag adds --entity to a command about runs.
-func entityFlag(a *app, c *cobra.Command, to *string) {
+func entityFlag(a *progApp, c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 

@@ -16,7 +16,7 @@ type commandOutput struct {
 }
 
 // toldBelow reports which tasks of a run's tree a cancel could not end.
-func toldBelow(a *app, b *mesh.Below) {
+func toldBelow(a *progApp, b *mesh.Below) {
 	if a.term.JSON {
 		return
 	}

@@ -31,7 +31,7 @@ type runCommand struct {
 	done string // describes the result when the command has succeeded
 }
 
-func runCommands(a *app) []*cobra.Command {
+func runCommands(a *progApp) []*cobra.Command {
 	var reason string
 	because := func(c *cobra.Command) { c.Flags().StringVar(&reason, "reason", "", "why, for the record") }
 	var s settleFlags
@@ -88,7 +88,7 @@ none is left.`,
 	return out
 }
 
-func runCommandOf(a *app, r runCommand) *cobra.Command {
+func runCommandOf(a *progApp, r runCommand) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: outcome.Arguments(append([]string{"RUN"}, r.args...)...),
@@ -110,7 +110,7 @@ func runCommandOf(a *app, r runCommand) *cobra.Command {
 	return c
 }
 
-func commandRun(a *app, ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
+func commandRun(a *progApp, ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ const leastID = 8
 
 // commanded prints the result of a command. A command that found nothing to do
 // has failed.
-func commanded(a *app, r runCommand, what string, got intents.CommandResult) error {
+func commanded(a *progApp, r runCommand, what string, got intents.CommandResult) error {
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
@@ -235,7 +235,7 @@ func commanded(a *app, r runCommand, what string, got intents.CommandResult) err
 	return nil
 }
 
-func commandFailed(a *app, err error, entity string) error {
+func commandFailed(a *progApp, err error, entity string) error {
 	var e *envelope.Error
 	switch {
 	case errors.As(err, &e) && e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
@@ -292,7 +292,7 @@ func (f *settleFlags) command(cmd *cobra.Command, t intents.Target, args []strin
 	return out, nil
 }
 
-func runsForkCommand(a *app) *cobra.Command {
+func runsForkCommand(a *progApp) *cobra.Command {
 	var entity, taskID string
 	var at uint64
 	c := connects(&cobra.Command{
@@ -303,7 +303,7 @@ RUN; RUN itself stays as it is. Tool calls that have a receipt are not repeated,
 and calls that both make have the same idempotency key.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
-		Args: outcome.Arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{config: a.laneClient(cmd)}, func(s *session, runs *runStore, rec state.Record) error {
@@ -318,7 +318,7 @@ and calls that both make have the same idempotency key.`,
 	return c
 }
 
-func forkRun(a *app, ctx context.Context, s *session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
+func forkRun(a *progApp, ctx context.Context, s *session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
 	if at != 0 {
 		if rec, err = runs.At(ctx, rec.ID, at); err != nil {
 			return notKept(err, at)

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsDiffCommand(a *app) *cobra.Command {
+func runsDiffCommand(a *progApp) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "diff RUN [FROM] [TO]",
@@ -21,7 +21,7 @@ by default the one before the last, TO the last.`,
 		Example: `  aeemesh runs diff 0f4c
   aeemesh runs diff 0f4c 17 21
   aeemesh runs diff 0f4c 17 --json`,
-		Args: outcome.Arguments("RUN", "[FROM]", "[TO]"),
+		Args:              outcome.Arguments("RUN", "[FROM]", "[TO]"),
 		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
@@ -42,7 +42,7 @@ by default the one before the last, TO the last.`,
 	return c
 }
 
-func diffRun(a *app, ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
+func diffRun(a *progApp, ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
 	history, err := runs.History(ctx, last.ID)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type exportFlags struct {
 	life                        time.Duration
 }
 
-func (f *exportFlags) add(a *app, flags *pflag.FlagSet) {
+func (f *exportFlags) add(a *progApp, flags *pflag.FlagSet) {
 	flags.StringVar(&f.platform, "for", "", "hand the run over to this `platform`: it stops here")
 	flags.StringVar(&f.seal, "seal", "", "encrypt the file with the key `env:NAME or file:PATH`, which the other platform has too")
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
@@ -30,11 +30,11 @@ func (f *exportFlags) add(a *app, flags *pflag.FlagSet) {
 	addPlatformFlag(a, flags)
 }
 
-func runMoveCommands(a *app) []*cobra.Command {
+func runMoveCommands(a *progApp) []*cobra.Command {
 	return []*cobra.Command{runsExportCommand(a), runsImportCommand(a), runsReceiptCommand(a), runsConfirmCommand(a), runsRecallCommand(a)}
 }
 
-func runsExportCommand(a *app) *cobra.Command {
+func runsExportCommand(a *progApp) *cobra.Command {
 	f := &exportFlags{}
 	var entity string
 	c := connects(&cobra.Command{
@@ -66,7 +66,7 @@ brings it back.`,
 	return c
 }
 
-func exportRun(a *app, ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
+func exportRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
 	switch {
 	case f.clear == (f.seal != ""):
 		return outcome.Hinted(outcome.Usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
@@ -112,7 +112,7 @@ func exportRun(a *app, ctx context.Context, cmd *cobra.Command, f *exportFlags, 
 		}
 		c = c.Strip()
 		if p := c.Doc.Provenance; p != nil {
-			p.SourceRuntimeVersion, p.CapturedBy = version(), a.defaultFrom()
+			p.SourceRuntimeVersion, p.CapturedBy = a.version, a.defaultFrom()
 		}
 		if file, err = codec.Marshal(c); err != nil {
 			return err
@@ -138,7 +138,7 @@ func exportRun(a *app, ctx context.Context, cmd *cobra.Command, f *exportFlags, 
 }
 
 // handOver exports a run for transfer to another platform.
-func handOver(a *app, ctx context.Context, cmd *cobra.Command, s *session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
+func handOver(a *progApp, ctx context.Context, cmd *cobra.Command, s *session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
 	issuer := f.issuer
 	if issuer == "" {
 		issuer = h.Entity
@@ -163,7 +163,7 @@ func handOver(a *app, ctx context.Context, cmd *cobra.Command, s *session, f *ex
 }
 
 // tokenSigner returns the key that signs tokens and receipts for an entity.
-func tokenSigner(a *app, issuer string) (*sign.Signer, error) {
+func tokenSigner(a *progApp, issuer string) (*sign.Signer, error) {
 	signer, err := a.signer(issuer)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func tokenSigner(a *app, issuer string) (*sign.Signer, error) {
 }
 
 // movingClient is laneClient with the platform's name, for transfers.
-func movingClient(a *app, cmd *cobra.Command) func(*session, *mesh.Config) error {
+func movingClient(a *progApp, cmd *cobra.Command) func(*session, *mesh.Config) error {
 	lane := a.laneClient(cmd)
 	return func(s *session, cfg *mesh.Config) error {
 		if err := lane(s, cfg); err != nil {

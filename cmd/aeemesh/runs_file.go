@@ -36,7 +36,7 @@ func where(name string) string {
 // run is stopped or accepted, so that a name that cannot be written has no
 // effect on the run.
 type outFile struct {
-	a     *app
+	a     *progApp
 	store natsjs.ObjectStore // of an object
 	name  string             // the object's name, or the file's
 	temp  *os.File           // next to the file, until the content is complete
@@ -45,7 +45,7 @@ type outFile struct {
 
 // openOut opens a file that only its owner may read, an object, or standard
 // output. An existing file is replaced only when the new one is complete.
-func openOut(a *app, ctx context.Context, s *session, name string) (*outFile, error) {
+func openOut(a *progApp, ctx context.Context, s *session, name string) (*outFile, error) {
 	bucket, key, isObject := object(name)
 	switch {
 	case name == "-":
@@ -94,7 +94,7 @@ func (o *outFile) discard() {
 }
 
 // readIn reads a file, an object, or standard input.
-func readIn(a *app, ctx context.Context, s *session, name string) ([]byte, error) {
+func readIn(a *progApp, ctx context.Context, s *session, name string) ([]byte, error) {
 	bucket, key, isObject := object(name)
 	if !isObject {
 		return a.readFile(name, maxRunFile)
@@ -111,7 +111,7 @@ func readIn(a *app, ctx context.Context, s *session, name string) ([]byte, error
 	return io.ReadAll(io.LimitReader(r, maxRunFile))
 }
 
-func objectStore(a *app, ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
+func objectStore(a *progApp, ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
 	js, err := a.jetStream(s.conn)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsFollowCommand(a *app) *cobra.Command {
+func runsFollowCommand(a *progApp) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use:   "follow RUN",
@@ -23,7 +23,7 @@ func runsFollowCommand(a *app) *cobra.Command {
 when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
-		Args: outcome.Arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
@@ -39,7 +39,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 // errRunFailed ends a follow whose run failed; the timeline has shown why.
 var errRunFailed = errors.New("the run failed")
 
-func followRun(a *app, ctx context.Context, runs *runStore, id state.ID) error {
+func followRun(a *progApp, ctx context.Context, runs *runStore, id state.ID) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := uint64(0)

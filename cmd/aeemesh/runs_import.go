@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsImportCommand(a *app) *cobra.Command {
+func runsImportCommand(a *progApp) *cobra.Command {
 	var receipt, refuse string
 	c := connects(&cobra.Command{
 		Use:   "import FILE",
@@ -44,7 +44,7 @@ be another platform's, of an agent that is served here.`,
 }
 
 // addReceiverFlags adds the flags of commands that receive transferred runs.
-func addReceiverFlags(a *app, c *cobra.Command) {
+func addReceiverFlags(a *progApp, c *cobra.Command) {
 	addPlatformFlag(a, c.Flags())
 	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
 	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
@@ -53,7 +53,7 @@ func addReceiverFlags(a *app, c *cobra.Command) {
 }
 
 // receiverOf makes the receiver of transferred runs for a session.
-func receiverOf(a *app, cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
+func receiverOf(a *progApp, cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
 	m, err := a.subjects()
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func receiverOf(a *app, cmd *cobra.Command, s *session, known map[string]string)
 	})
 }
 
-func importRun(a *app, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
+func importRun(a *progApp, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
 	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func importRun(a *app, ctx context.Context, cmd *cobra.Command, from, receipt, r
 
 // canSign checks, before a run is accepted or refused, that there is a key for
 // its receipt: afterwards the token is used up.
-func canSign(a *app, ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
+func canSign(a *progApp, ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
 	entity, err := r.Entity(ctx, file, refuse)
 	if err != nil {
 		return importFailed(err)
@@ -146,7 +146,7 @@ func canSign(a *app, ctx context.Context, r *handoff.Receiver, file []byte, refu
 }
 
 // importCopy begins a new run from a document.
-func importCopy(a *app, ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
+func importCopy(a *progApp, ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
 	ring, err := a.keyring(cmd)
 	if err != nil {
 		return err

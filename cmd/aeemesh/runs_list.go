@@ -54,7 +54,7 @@ func summarize(rec state.Record) runSummary {
 	return s
 }
 
-func runsListCommand(a *app) *cobra.Command {
+func runsListCommand(a *progApp) *cobra.Command {
 	var entity, status string
 	var limit int
 	c := connects(&cobra.Command{
@@ -130,7 +130,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	return out, nil
 }
 
-func printRuns(a *app, list []runSummary, more int) error {
+func printRuns(a *progApp, list []runSummary, more int) error {
 	if a.term.JSON {
 		return term.Objects(a.term, list)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsReceiptCommand(a *app) *cobra.Command {
+func runsReceiptCommand(a *progApp) *cobra.Command {
 	var out string
 	c := connects(&cobra.Command{
 		Use:   "receipt RUN",
@@ -72,7 +72,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 }
 
 // writeReceipt writes a receipt that this platform signs.
-func writeReceipt(a *app, ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
+func writeReceipt(a *progApp, ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
 	status, err := r.Get(ctx, id)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func writeReceipt(a *app, ctx context.Context, r *handoff.Receiver, id, out stri
 	return nil
 }
 
-func runsConfirmCommand(a *app) *cobra.Command {
+func runsConfirmCommand(a *progApp) *cobra.Command {
 	c := connects(&cobra.Command{
 		Use:   "confirm RECEIPT",
 		Short: "Bring another platform's receipt back to a run that was exported for it",
@@ -140,7 +140,7 @@ result is given to whoever has sent the task.`,
 	return c
 }
 
-func runsRecallCommand(a *app) *cobra.Command {
+func runsRecallCommand(a *progApp) *cobra.Command {
 	var entity, reason string
 	var sure bool
 	c := connects(&cobra.Command{

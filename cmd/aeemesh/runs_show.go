@@ -20,7 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsShowCommand(a *app) *cobra.Command {
+func runsShowCommand(a *progApp) *cobra.Command {
 	var entity string
 	var document bool
 	var at uint64
@@ -37,7 +37,7 @@ the commands that settle it.`,
 
   # with the nats CLI:
   nats kv get aee_state agent.reviewer.<run id>`,
-		Args: outcome.Arguments("RUN"),
+		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
@@ -66,7 +66,7 @@ the commands that settle it.`,
 }
 
 // aboutRun connects, finds the run, and calls do.
-func aboutRun(a *app, ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
+func aboutRun(a *progApp, ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func notKept(err error, revision uint64) error {
 }
 
 // showDocument prints the document as JSON, decrypted if the key is given.
-func showDocument(a *app, runs *runStore, rec state.Record) error {
+func showDocument(a *progApp, runs *runStore, rec state.Record) error {
 	c, err := runs.decode(rec)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ type runView struct {
 	Timeline []state.Moment        `json:"timeline"`
 }
 
-func showRun(a *app, runs *runStore, rec state.Record, timeline []state.Moment) error {
+func showRun(a *progApp, runs *runStore, rec state.Record, timeline []state.Moment) error {
 	v := runView{runSummary: summarize(rec), Timeline: timeline}
 	c, err := runs.codec.Decode(rec.Data)
 	if err == nil {
@@ -189,7 +189,7 @@ func costLine(u state.Usage) string {
 	return strings.Join(parts, "; ")
 }
 
-func printTimeline(a *app, timeline []state.Moment) {
+func printTimeline(a *progApp, timeline []state.Moment) {
 	var rows [][]string
 	for _, m := range timeline {
 		rows = append(rows, []string{strconv.FormatUint(m.Revision, 10), m.At.Local().Format("15:04:05.000"), string(m.Status), stepName(m), joinEvents(m)})
@@ -218,7 +218,7 @@ func joinEvents(m state.Moment) string {
 }
 
 // showWaiting prints what ended the run, or what a person has to do.
-func showWaiting(a *app, v runView) {
+func showWaiting(a *progApp, v runView) {
 	if v.Error != nil {
 		what := "failed"
 		if !state.Terminal(aaif.RunStatus(v.Status)) {

@@ -29,7 +29,7 @@ func teamOf(c *state.Checkpoint) *teamView {
 
 // showTeam prints which members of a team have ended, are working, or have not
 // begun.
-func showTeam(a *app, v runView) {
+func showTeam(a *progApp, v runView) {
 	if v.Team != nil {
 		a.term.Line("%s", term.OneLine(v.Team.words()))
 	}

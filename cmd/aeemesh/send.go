@@ -30,7 +30,7 @@ type sendFlags struct {
 	due      time.Time // the time of --at
 }
 
-func sendCommand(a *app) *cobra.Command {
+func sendCommand(a *progApp) *cobra.Command {
 	f := &sendFlags{}
 	c := connects(&cobra.Command{
 		Use:   "send ENTITY [PAYLOAD|-|@FILE]",
@@ -59,7 +59,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
-		Args: outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
+		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
 		ValidArgsFunction: completing(a, completeMessage),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return sendMessage(a, ctx, cmd, f, args)
@@ -86,12 +86,12 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 // is being started.
 const defaultRetries = 2
 
-func addRetryFlag(a *app, flags *pflag.FlagSet, retries *int) {
+func addRetryFlag(a *progApp, flags *pflag.FlagSet, retries *int) {
 	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
 }
 
 // onRetry prints each retry, if the user asked for retries or at a terminal.
-func onRetry(a *app, cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
+func onRetry(a *progApp, cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
 	tell := a.term.Progress
 	if cmd.Flags().Changed("retries") {
 		tell = a.term.Say
@@ -101,7 +101,7 @@ func onRetry(a *app, cmd *cobra.Command, retries int) func(int, time.Duration, *
 	}
 }
 
-func sendMessage(a *app, ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
+func sendMessage(a *progApp, ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 }
 
 // newMessage returns the envelope to send: made from flags and arguments, or read.
-func newMessage(a *app, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
+func newMessage(a *progApp, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
 			return nil, outcome.Usagef(cmd, "to whom? ENTITY is missing")

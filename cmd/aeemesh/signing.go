@@ -50,7 +50,7 @@ const (
 	signAll    = signKey | signVerify | signShared
 )
 
-func (a *app) addSignFlags(flags *pflag.FlagSet, which int) {
+func (a *progApp) addSignFlags(flags *pflag.FlagSet, which int) {
 	f := &a.sign
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false
@@ -79,7 +79,7 @@ func (a *app) addSignFlags(flags *pflag.FlagSet, which int) {
 
 // keyDir is the directory of keys; "" if none was named and the default one
 // does not exist.
-func (a *app) keyDir() string {
+func (a *progApp) keyDir() string {
 	if a.sign.dir != "" {
 		return a.sign.dir
 	}
@@ -92,7 +92,7 @@ func (a *app) keyDir() string {
 
 // defaultKeyDir is the default directory of keys; "" if there is no home
 // directory.
-func (a *app) defaultKeyDir() string {
+func (a *progApp) defaultKeyDir() string {
 	if home := a.configHome(); home != "" {
 		return filepath.Join(home, "aeemesh", "keys")
 	}
@@ -100,7 +100,7 @@ func (a *app) defaultKeyDir() string {
 }
 
 // noHome returns an error if there is no directory for keys.
-func (a *app) noHome() error {
+func (a *progApp) noHome() error {
 	if a.dirToWrite() != "" {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (a *app) noHome() error {
 
 // dirToWrite is the directory of keys, which may not exist yet; "" if there is
 // none, see noHome.
-func (a *app) dirToWrite() string {
+func (a *progApp) dirToWrite() string {
 	if dir := a.keyDir(); dir != "" {
 		return dir
 	}
@@ -117,7 +117,7 @@ func (a *app) dirToWrite() string {
 }
 
 // keys reads the directory of keys, which may not exist.
-func (a *app) keys() (*sign.Keys, error) {
+func (a *progApp) keys() (*sign.Keys, error) {
 	if a.sign.keys != nil {
 		return a.sign.keys, nil
 	}
@@ -134,7 +134,7 @@ func (a *app) keys() (*sign.Keys, error) {
 }
 
 // signer returns the key that signs what an entity sends; nil if there is none.
-func (a *app) signer(from string) (*sign.Signer, error) {
+func (a *progApp) signer(from string) (*sign.Signer, error) {
 	if a.sign.kid == signNone {
 		return nil, nil
 	}
@@ -159,7 +159,7 @@ func (a *app) signer(from string) (*sign.Signer, error) {
 // signingKeys returns all keys of the directory. None of them may be the
 // connection's own key, even if the command does not sign: every connection
 // signs the server's nonce with that key.
-func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
+func (a *progApp) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
 	own := cmd.Flags().Lookup("keys") != nil
 	if !own && a.sign.dir == "" { // the demo sets its own
 		a.sign.dir = a.env("AEEMESH_KEYS")
@@ -180,7 +180,7 @@ func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
 
 // soleEntity is the only entity that the key of --sign may speak for; without
 // --sign the only person that the keys here may speak for; else "".
-func (a *app) soleEntity() string {
+func (a *progApp) soleEntity() string {
 	keys, err := a.keys()
 	if err != nil || a.sign.kid == signNone || a.sign.kid == "" {
 		return ""
@@ -210,7 +210,7 @@ func (a *app) soleEntity() string {
 }
 
 // keyIDs returns the kids that can sign.
-func (a *app) keyIDs() []string {
+func (a *progApp) keyIDs() []string {
 	keys, err := a.keys()
 	if err != nil {
 		return nil
@@ -223,7 +223,7 @@ func (a *app) keyIDs() []string {
 }
 
 // verifier makes a verifier with the keys of the directory, if there is one.
-func (a *app) verifier() (sign.Verifier, error) {
+func (a *progApp) verifier() (sign.Verifier, error) {
 	mode, err := sign.ParseMode(a.sign.mode)
 	if err != nil {
 		return sign.Verifier{}, outcome.Usagef(nil, "--signatures: %w", err)
@@ -237,7 +237,7 @@ func (a *app) verifier() (sign.Verifier, error) {
 }
 
 // replayConfig sets which messages a worker refuses as replayed or stale.
-func (a *app) replayConfig(cfg *mesh.Config) {
+func (a *progApp) replayConfig(cfg *mesh.Config) {
 	f := &a.sign
 	off := func(d time.Duration) time.Duration {
 		if d == 0 {
@@ -256,7 +256,7 @@ func (a *app) replayConfig(cfg *mesh.Config) {
 // revocation takes effect without a restart. The signing keys of this process,
 // own, are fixed at its start: when one of them becomes invalid, keepKeys
 // warns.
-func (a *app) keepKeys(ctx context.Context, ring *sign.Ring, own []string) {
+func (a *progApp) keepKeys(ctx context.Context, ring *sign.Ring, own []string) {
 	tick := time.NewTicker(keyReload)
 	defer tick.Stop()
 	told := map[string]bool{}
@@ -271,7 +271,7 @@ func (a *app) keepKeys(ctx context.Context, ring *sign.Ring, own []string) {
 	}
 }
 
-func (a *app) reloadKeys(ring *sign.Ring) {
+func (a *progApp) reloadKeys(ring *sign.Ring) {
 	dir := a.keyDir() // it may have been created meanwhile
 	if dir == "" {
 		return
@@ -287,7 +287,7 @@ func (a *app) reloadKeys(ring *sign.Ring) {
 
 // tellSpent warns once of each own key that is not valid any more: receivers
 // refuse its signatures.
-func (a *app) tellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
+func (a *progApp) tellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
 	for _, kid := range own {
 		key, known := ring.Lookup(kid)
 		spent := known && !key.Valid(now)
@@ -305,7 +305,7 @@ const keyReload = 5 * time.Second
 // every change, until the returned function is called. An unreadable record may
 // be a revocation: at the start it invalidates all keys with its kid, also the
 // directory's; later the process keeps the key that it has.
-func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.Ring) (func(), error) {
+func (a *progApp) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.Ring) (func(), error) {
 	records, err := a.sharedKeys(conn)
 	if err != nil {
 		return nil, err
@@ -339,7 +339,7 @@ func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 // listShared reads the mesh's keys. If JetStream does not answer, a
 // long-running command waits for it and says so: without the keys it would
 // refuse valid signatures.
-func (a *app) listShared(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
+func (a *progApp) listShared(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
 	for said := false; ; said = true {
 		list, err := a.listOnce(ctx, records)
 		lost := errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrNotFound)
@@ -358,13 +358,13 @@ func (a *app) listShared(ctx context.Context, records *jetstream.Records) ([]jet
 	}
 }
 
-func (a *app) listOnce(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
+func (a *progApp) listOnce(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
 	return records.List(ctx)
 }
 
-func (a *app) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
+func (a *progApp) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
 	js, err := a.jetStream(conn)
 	if err != nil {
 		return nil, err
@@ -377,7 +377,7 @@ func (a *app) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
 }
 
 // takeShared applies a change in the mesh's bucket to the ring.
-func (a *app) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool) {
+func (a *progApp) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool) {
 	if deleted {
 		ring.Delete(sign.Shared, kid)
 		if key, known := ring.Lookup(kid); known && key.Revoked {

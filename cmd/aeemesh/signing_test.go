@@ -30,7 +30,7 @@ func TestAWorkerSaysThatItsKeyHasEnded(t *testing.T) {
 	put("own", false)
 	put("foreign", true)
 	var log bytes.Buffer
-	a, told := &app{log: slog.New(slog.NewTextHandler(&log, nil))}, map[string]bool{}
+	a, told := &app{&progApp{log: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]bool{}
 	warned := func(at time.Time) int {
 		a.tellSpent(ring, []string{"own", "unknown"}, told, at)
 		return strings.Count(log.String(), "kid=own")

@@ -21,7 +21,7 @@ type soakFlags struct {
 	dir string
 }
 
-func soakCommand(a *app) *cobra.Command {
+func soakCommand(a *progApp) *cobra.Command {
 	f := &soakFlags{}
 	c := &cobra.Command{
 		Use:   "soak",
@@ -68,14 +68,14 @@ the servers' stores, all logs and the trace are kept.`,
 }
 
 // soakRole is a child process of a soak.
-func soakRole(a *app, name string) *cobra.Command {
+func soakRole(a *progApp, name string) *cobra.Command {
 	return &cobra.Command{Use: name + " FILE", Hidden: true, Args: outcome.Arguments("FILE"),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return soak.Role(ctx, []string{name, args[0]}, os.Stdin, os.Stdout)
 		})}
 }
 
-func runSoak(a *app, ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
+func runSoak(a *progApp, ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
 	if f.Sync != "always" {
 		if d, err := time.ParseDuration(f.Sync); err != nil || d <= 0 {
 			return outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)

@@ -16,20 +16,20 @@ import (
 )
 
 // addStateKeyFlag adds --state-key.
-func (a *app) addStateKeyFlag(flags *pflag.FlagSet) {
+func (a *progApp) addStateKeyFlag(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&a.stateKeys, "state-key", nil, "`env:NAME or file:PATH` of a key that seals checkpoints, 32 bytes, hex or base64; repeatable, the newest first")
 	bindEnv(flags, "state-key", "AEEMESH_STATE_KEY")
 }
 
 // addStateFlags adds --state-key, and the flags for commands that do more than
 // show records.
-func (a *app) addStateFlags(flags *pflag.FlagSet) {
+func (a *progApp) addStateFlags(flags *pflag.FlagSet) {
 	a.addStateKeyFlag(flags)
 	flags.BoolVar(&a.acceptClear, "accept-clear-state", false, "with --state-key: believe checkpoints that are not sealed, too, while runs go on from before there was a key")
 }
 
 // keyring resolves --state-key; nil if it is not set.
-func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
+func (a *progApp) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	var keys []state.Key
 	for _, ref := range a.stateKeys {
 		secret, err := a.stateSecret(ref)
@@ -52,7 +52,7 @@ func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 }
 
 // stateSecret reads the secret of a reference. Errors never contain the secret.
-func (a *app) stateSecret(ref string) ([]byte, error) {
+func (a *progApp) stateSecret(ref string) ([]byte, error) {
 	kind, name, _ := strings.Cut(ref, ":")
 	var text string
 	switch kind {

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
-	"log/slog"
-	"sync"
 )
 
 // connectionStatus prints changes of the connection. A long-running command prints all of
@@ -73,4 +78,25 @@ func (s *seldom) over() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.what = ""
+}
+
+// quietAboutServices hides that the NATS user may not discover workers and
+// consumers, or make consumers: the command works without, or fails and says so
+// itself.
+func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
+	return func(s natsconn.Status) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
+			tell(s)
+		}
+	}
+}
+
+// quietAboutPermissions hides permission violations, which the caller's
+// requests report themselves.
+func quietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
+	return func(s natsconn.Status) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) {
+			tell(s)
+		}
+	}
 }

@@ -98,7 +98,7 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 }
 
 // look starts to use the window if the mesh keeps ids for long enough.
-func (s *lateSeen) look(ctx context.Context, a *app, js natsjs.JetStream, m subject.Map, length time.Duration) {
+func (s *lateSeen) look(ctx context.Context, a *progApp, js natsjs.JetStream, m subject.Map, length time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
 	window := jetstream.NewSeen(js, m, length)

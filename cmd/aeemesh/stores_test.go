@@ -29,7 +29,7 @@ func testJetStream(t *testing.T, streams bool) natsjs.JetStream {
 
 func TestJournalIsUsedWhereItIs(t *testing.T) {
 	t.Parallel()
-	a := &app{log: slog.New(slog.DiscardHandler)}
+	a := &app{&progApp{log: slog.New(slog.DiscardHandler)}}
 	for _, tt := range []struct {
 		streams bool
 		want    string

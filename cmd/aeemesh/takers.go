@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -148,17 +146,6 @@ func stillUntaken(s *session, ctx context.Context, entity string) (why, hint str
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return untaken(s, ctx, entity)
-}
-
-// quietAboutServices hides that the NATS user may not discover workers and
-// consumers, or make consumers: the command works without, or fails and says so
-// itself.
-func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
-	return func(s natsconn.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
-			tell(s)
-		}
-	}
 }
 
 // mindTakers warns a command that waits for a durable task if no worker takes

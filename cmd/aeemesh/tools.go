@@ -69,7 +69,7 @@ Exit 1 if a tool of a document is not offered.`,
 			missing := 0
 			var docs []*aaif.Document
 			for _, name := range args {
-				doc, err := readDefinition(a, name)
+				doc, err := readDefinition(a.progApp, name)
 				if err != nil {
 					return err
 				}

@@ -2,20 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -153,7 +150,7 @@ func parseAge(s string) (time.Duration, error) {
 const applyTimeout = time.Minute
 
 // withTopology connects, and calls f with the options of the flags.
-func withTopology(a *app, ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
+func withTopology(a *progApp, ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
 	m, err := a.subjects()
 	if err != nil {
 		return err
@@ -175,16 +172,6 @@ func withTopology(a *app, ctx context.Context, cmd *cobra.Command, f *topologyFl
 	ctx, cancel := context.WithTimeout(ctx, max(applyTimeout, a.conn.wait()))
 	defer cancel()
 	return do(ctx, js, opts)
-}
-
-// quietAboutPermissions hides permission violations, which the caller's
-// requests report themselves.
-func quietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
-	return func(s natsconn.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) {
-			tell(s)
-		}
-	}
 }
 
 // A tally counts changes that are planned or were made.
@@ -219,7 +206,7 @@ func count(changes []jetstream.Change) tally {
 func (t tally) todo() int { return t.create + t.update }
 
 // showChanges prints changes for people, or for machines.
-func showChanges(a *app, changes []jetstream.Change) error {
+func showChanges(a *progApp, changes []jetstream.Change) error {
 	if a.term.JSON {
 		return term.Objects(a.term, changes)
 	}
@@ -264,7 +251,7 @@ func limitText(field, value string) string {
 }
 
 // tellVersions prints the old and the new version of the topology.
-func tellVersions(a *app, t tally) {
+func tellVersions(a *progApp, t tally) {
 	if t.newer > 0 {
 		a.term.Warn("a newer aeemesh looks after this mesh; this one leaves it alone")
 		return

@@ -24,7 +24,7 @@ type treeFlags struct {
 	since            time.Duration
 }
 
-func treeCommand(a *app) *cobra.Command {
+func treeCommand(a *progApp) *cobra.Command {
 	f := &treeFlags{}
 	c := connects(&cobra.Command{
 		Use:   "tree CORR",
@@ -49,7 +49,7 @@ whose end nobody told is shown as unknown.`,
 
   # with the nats CLI:
   nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
-		Args: outcome.Arguments("CORR"),
+		Args:              outcome.Arguments("CORR"),
 		ValidArgsFunction: completing(a, completeRuns),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return showTree(a, ctx, cmd, args[0], f)
@@ -75,7 +75,7 @@ func (f *treeFlags) siblings() int {
 	return f.fold
 }
 
-func showTree(a *app, ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
+func showTree(a *progApp, ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
 	switch {
 	case name == "":
 		return outcome.Usagef(cmd, "CORR is empty")
@@ -117,7 +117,7 @@ func inJSON(s string) []byte {
 
 // treeReader determines which tree is meant, and reads it.
 type treeReader struct {
-	app      *app
+	app      *progApp
 	cmd      *cobra.Command
 	flags    *treeFlags
 	conn     *nats.Conn

@@ -117,7 +117,7 @@ func treeHint(t *tree.Tree) string {
 
 // treeView draws a tree repeatedly in the same place.
 type treeView struct {
-	app     *app
+	app     *progApp
 	flags   *treeFlags
 	redraws bool
 	lines   int    // of the last drawing

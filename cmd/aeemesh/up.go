@@ -29,7 +29,7 @@ type upFlags struct {
 	noStreams                            bool
 }
 
-func upCommand(a *app) *cobra.Command {
+func upCommand(a *progApp) *cobra.Command {
 	f := &upFlags{}
 	c := &cobra.Command{
 		Use:   "up",
@@ -74,7 +74,7 @@ the machine as well, --sync always waits for the disk at every message.`,
 	return c
 }
 
-func runServer(a *app, ctx context.Context, cmd *cobra.Command, f *upFlags) error {
+func runServer(a *progApp, ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	cfg, err := serverConfig(a, cmd, f)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func runServer(a *app, ctx context.Context, cmd *cobra.Command, f *upFlags) erro
 	return nil
 }
 
-func serverConfig(a *app, cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
+func serverConfig(a *progApp, cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
 	cfg := natsd.Config{
 		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.log,
 		MonitorPort: f.monitor,
@@ -153,7 +153,7 @@ func serverConfig(a *app, cmd *cobra.Command, f *upFlags) (natsd.Config, error) 
 
 // applyStreams makes the mesh's streams. If the server's configuration refuses
 // this process, the server runs nevertheless.
-func applyStreams(a *app, ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
+func applyStreams(a *progApp, ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
 	report, err := func() ([]jetstream.Change, error) {
 		m, err := a.subjects()
 		if err != nil {
@@ -204,7 +204,7 @@ type serverURLs struct {
 	Sync      string `json:"sync"`
 }
 
-func announceServer(a *app, srv *natsd.Server, f *upFlags) error {
+func announceServer(a *progApp, srv *natsd.Server, f *upFlags) error {
 	always, interval := srv.SyncClass()
 	urls := serverURLs{URL: srv.ClientURL(), Websocket: srv.WebsocketURL(), Monitor: srv.MonitorURL(), Store: srv.StoreDir(), Sync: interval.String()}
 	if always {

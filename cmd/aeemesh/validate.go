@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +38,7 @@ type verdict struct {
 	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
 }
 
-func validateCommand(a *app) *cobra.Command {
+func validateCommand(a *progApp) *cobra.Command {
 	var levels, strict, inMesh bool
 	c := connects(&cobra.Command{
 		Use:   "validate FILE...",
@@ -110,7 +107,7 @@ there knows or serves.`,
 
 // judgeDocuments checks documents, each by itself and all against one another. It
 // returns an error for input that cannot be read.
-func judgeDocuments(a *app, names []string) ([]verdict, []*aaif.Document, error) {
+func judgeDocuments(a *progApp, names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
 		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
@@ -271,7 +268,7 @@ func unfillable(d *aaif.Definition) (out []aaif.Problem) {
 	return out
 }
 
-func printVerdict(a *app, v verdict, levels bool) {
+func printVerdict(a *progApp, v verdict, levels bool) {
 	outcome := "ok"
 	switch {
 	case !v.Valid:
@@ -311,27 +308,6 @@ func printVerdict(a *app, v verdict, levels bool) {
 		a.term.Line("     for level %s:", v.Next)
 		show(v.Missing)
 	}
-}
-
-// readFile reads a file, or stdin for "-", at most limit bytes of it.
-func (a *app) readFile(name string, limit int64) ([]byte, error) {
-	r := a.stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		r = f
-	}
-	data, err := io.ReadAll(io.LimitReader(r, limit))
-	if errors.Is(err, syscall.EISDIR) {
-		return nil, outcome.Hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
-	}
-	if err != nil { // the error for a file contains its name
-		return nil, err
-	}
-	return data, nil
 }
 
 // held adds the verdict of a worker here about an agent that is valid by

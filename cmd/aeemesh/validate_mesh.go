@@ -14,7 +14,7 @@ import (
 
 // judgeInMesh adds to the verdicts which of the agents that the documents name
 // are not known or not served in the running mesh.
-func judgeInMesh(a *app, ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
+func judgeInMesh(a *progApp, ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
 	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
 	if err != nil {
 		return outcome.Hinted(err, "Without --mesh no server is asked.")

@@ -40,7 +40,7 @@ type versionInfo struct {
 	AAIF     string `json:"aaif"`
 }
 
-func versionCommand(a *app) *cobra.Command {
+func versionCommand(a *progApp) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, of the program and of the specs",
@@ -52,7 +52,7 @@ func versionCommand(a *app) *cobra.Command {
 }
 
 // tellVersion prints the version.
-func tellVersion(a *app) error {
+func tellVersion(a *progApp) error {
 	a.began = true
 	v := buildVersion()
 	if a.term.JSON {

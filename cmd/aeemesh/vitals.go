@@ -24,7 +24,7 @@ import (
 // vitals report the state of the process: to a service manager by sd_notify,
 // and to orchestrators and monitoring over HTTP.
 type vitals struct {
-	app     *app
+	app     *progApp
 	listen  string
 	metrics *health.Metrics // nil: no metrics are collected
 	notify  sdnotify.Notifier
@@ -37,14 +37,14 @@ type vitals struct {
 // processStarted is when this process started.
 var processStarted = time.Now().UTC()
 
-func (p *vitals) add(a *app, flags *pflag.FlagSet) {
+func (p *vitals) add(a *progApp, flags *pflag.FlagSet) {
 	flags.StringVar(&p.listen, "health-listen", "", "serve /healthz, /readyz and /metrics (Prometheus) over HTTP on this `address`, such as 127.0.0.1:8223; port 0 takes a free one (default none)")
 	bindEnv(flags, "health-listen", "AEEMESH_HEALTH_LISTEN")
 }
 
 // begin opens the address, so that the process can be probed from its start; it
 // is not ready then. The caller ends the process if begin fails.
-func (p *vitals) begin(a *app) error {
+func (p *vitals) begin(a *progApp) error {
 	p.app, p.notify, p.stop = a, sdnotify.New(a.env, os.Getpid()), make(chan struct{})
 	p.look(func() []health.Check { return []health.Check{{Name: "nats", Why: "not connected yet"}} })
 	p.wait.Go(func() { p.notify.Watch(p.stop, func() { p.report() }) })

@@ -58,7 +58,7 @@ func (v voucher) words() string {
 
 // voucherRing returns a ring with the keys of the directory and, with
 // --shared-keys, of the mesh; the caller must call stop.
-func voucherRing(a *app, ctx context.Context, conn *nats.Conn) (ring *sign.Ring, stop func(), err error) {
+func voucherRing(a *progApp, ctx context.Context, conn *nats.Conn) (ring *sign.Ring, stop func(), err error) {
 	v, err := a.verifier()
 	if err != nil {
 		return nil, nil, err

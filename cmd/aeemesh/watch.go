@@ -28,7 +28,7 @@ type watchFlags struct {
 	count                      int
 }
 
-func watchCommand(a *app) *cobra.Command {
+func watchCommand(a *progApp) *cobra.Command {
 	f := &watchFlags{}
 	c := connects(&cobra.Command{
 		Use:   "watch",
@@ -82,7 +82,7 @@ type sighting struct {
 // dropped, counted and reported as missed.
 const watchQueue = 8192
 
-func watchTraffic(a *app, ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
+func watchTraffic(a *progApp, ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
 	if f.kind != "" {
 		if err := outcome.OneOf(cmd, "type", f.kind, "task", "result", "event", "error", "stream"); err != nil {
 			return err
@@ -155,7 +155,7 @@ func watchTraffic(a *app, ctx context.Context, cmd *cobra.Command, f *watchFlags
 
 // watcher filters and prints messages.
 type watcher struct {
-	app      *app
+	app      *progApp
 	flags    *watchFlags
 	subjects subject.Map
 	ring     *sign.Ring

@@ -108,13 +108,13 @@ handed back; a second one ends at once.`,
 	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) of which you accept that this runtime does not do what it says, where the agent would be refused for that; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; told to the log and the mesh; repeatable")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
-	f.lane.add(a, flags)
-	f.vitals.add(a, flags)
+	f.lane.add(a.progApp, flags)
+	f.vitals.add(a.progApp, flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
 	groupWorkerFlags(flags)
 	bindEnv(flags, "config", "AEEMESH_CONFIG")
-	return briefHelp(a, c, workerCommon)
+	return briefHelp(a.progApp, c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
@@ -134,7 +134,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			a.log.Warn("not closed", "err", err)
 		}
 	}()
-	if err := f.vitals.begin(a); err != nil {
+	if err := f.vitals.begin(a.progApp); err != nil {
 		return err
 	}
 	defer f.vitals.end()
@@ -151,7 +151,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	d := newDaemon(nil, served)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d), tel: tel,
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d), tel: a.ofNode(tel),
 		config: func(s *session, cfg *mesh.Config) error { return a.workerConfig(ctx, cmd, s, f, cfg) }})
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			}
 		}
 	}
-	end, err := connectTeams(a, ctx, s, &f.teams, f.register, served)
+	end, err := connectTeams(a.progApp, ctx, s, &f.teams, f.register, served)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 	if !errors.As(err, &refused) || !refused.MustAudit() {
 		return
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, tel: tel})
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, tel: a.ofNode(tel)})
 	if err == nil {
 		err = errors.Join(refused.Tell(s.node), s.confirm())
 		s.close()

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"syscall"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// readFile reads a file, or stdin for "-", at most limit bytes of it.
+func (a *progApp) readFile(name string, limit int64) ([]byte, error) {
+	r := a.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, limit))
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, outcome.Hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+	}
+	if err != nil { // the error for a file contains its name
+		return nil, err
+	}
+	return data, nil
+}
+
+// defaultFrom is the default sender: the only entity that the signing key may
+// speak for, else the current user.
+func (a *progApp) defaultFrom() string {
+	if e := a.env("AEEMESH_FROM"); e != "" {
+		return e
+	}
+	if e := a.soleEntity(); e != "" {
+		return e
+	}
+	name := a.env("USER")
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	if entity := "human." + strings.ToLower(name); subject.ValidateEntity(entity) == nil {
+		return entity
+	}
+	return "human.unknown"
+}
