@@ -17,6 +17,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -24,8 +25,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func agentsCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func agentsCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "agents",
 		Short: "List, describe and ping the agents that are there; register definitions",
 		Example: `  aeemesh agents list
@@ -53,9 +54,9 @@ type agentSummary struct {
 	Intents   []string `json:"intents"`
 }
 
-func agentsListCommand(a *progApp) *cobra.Command {
+func agentsListCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List the agents that answer",
 		Long: `Lists the agents that answer NATS micro discovery: each entity with its workers
@@ -71,23 +72,23 @@ that the workers tell in their stats.`,
   # with the nats CLI, a line for each worker:
   nats micro ls`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(connectionStatus(a.term, false))})
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Status: session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))})
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			found, err := discover(ctx, s.node, wait)
+			defer s.Close()
+			found, err := discover(ctx, s.Node, wait)
 			if err != nil {
 				return err
 			}
 			list := summaries(s, ctx, found)
-			if a.term.JSON {
-				return term.Objects(a.term, list)
+			if a.Term.JSON {
+				return term.Objects(a.Term, list)
 			}
 			if len(list) == 0 {
-				a.term.Say("no agent answers")
-				a.term.Hint("\"aeemesh worker FILE\" starts one.")
+				a.Term.Say("no agent answers")
+				a.Term.Hint("\"aeemesh worker FILE\" starts one.")
 				return nil
 			}
 			var rows [][]string
@@ -99,12 +100,12 @@ that the workers tell in their stats.`,
 				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
 					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable})
 			}
-			a.term.Table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
+			a.Term.Table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
 			return nil
 		}),
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
@@ -140,7 +141,7 @@ func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.
 }
 
 // summaries groups the workers by entity and asks each entity for its health.
-func summaries(s *session, ctx context.Context, found []mesh.Instance) []agentSummary {
+func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) []agentSummary {
 	byEntity := map[string]*agentSummary{}
 	var list []*agentSummary
 	busy := map[string]time.Duration{}
@@ -168,7 +169,7 @@ func summaries(s *session, ctx context.Context, found []mesh.Instance) []agentSu
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.app.conn.wait()))
+	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.App.Conn.Wait()))
 	defer cancel()
 	var wait sync.WaitGroup
 	refused := false // the server does not permit the request; it is sent only once
@@ -195,7 +196,7 @@ func summaries(s *session, ctx context.Context, found []mesh.Instance) []agentSu
 
 // askHealth asks an entity for its health. If the server refuses the request,
 // it uses the status in the workers' stats.
-func askHealth(s *session, ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
+func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
 	var health intents.HealthResult
 	err := inquire(ctx, inquirer(s, found, l.Entity), l.Entity, intents.StatusHealth, &health)
 	switch {
@@ -282,10 +283,10 @@ type agentDescription struct {
 	Problems   []string              `json:"problems,omitempty"` // requests that it did not answer
 }
 
-func agentsDescribeCommand(a *progApp) *cobra.Command {
+func agentsDescribeCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
 	var schemas bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "describe ENTITY",
 		Short: "Tell all that an agent says about itself",
 		Long: `Asks an agent for its workers, its health, its intents and the version of AEE
@@ -304,15 +305,15 @@ agent has no schema for, such as those of "send" and "ask".`,
   nats micro stats agent-reviewer`,
 		Args:              outcome.Arguments("ENTITY"),
 		ValidArgsFunction: completeEntities(a, 1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(connectionStatus(a.term, false))})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Status: session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			if schemas {
 				return describeSchemas(a, ctx, s, args[0])
 			}
@@ -320,8 +321,8 @@ agent has no schema for, such as those of "send" and "ask".`,
 			if err != nil {
 				return unanswered(s, ctx, args[0], err)
 			}
-			if a.term.JSON {
-				return a.term.Object(d)
+			if a.Term.JSON {
+				return a.Term.Object(d)
 			}
 			printDescription(a, d)
 			return nil
@@ -329,23 +330,23 @@ agent has no schema for, such as those of "send" and "ask".`,
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
 	c.Flags().BoolVar(&schemas, "schema", false, "print the schemas of what it takes and gives, and nothing else")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func describeAgent(s *session, ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
+func describeAgent(s *session.Session, ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
 	d := agentDescription{Entity: entity, Service: subject.ServiceName(entity)}
 	var err error
-	if d.Subject, err = s.node.Subjects().Live(entity); err != nil {
+	if d.Subject, err = s.Node.Subjects().Live(entity); err != nil {
 		return d, err
 	}
-	if d.Ask, err = s.node.Subjects().Ask(entity); err != nil {
+	if d.Ask, err = s.Node.Subjects().Ask(entity); err != nil {
 		return d, err
 	}
-	if d.Instances, err = s.node.Discover(ctx, entity, wait); err != nil {
+	if d.Instances, err = s.Node.Discover(ctx, entity, wait); err != nil {
 		return d, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, s.App.Conn.Wait())
 	defer cancel()
 	health, spec, list := intents.HealthResult{}, intents.SpecQueryResult{}, intents.CapabilityListResult{}
 	for _, q := range []struct {
@@ -403,8 +404,8 @@ func (d *agentDescription) accepted() string {
 	return strings.Join(slices.Sorted(maps.Keys(said)), "; ")
 }
 
-func printDescription(a *progApp, d agentDescription) {
-	t := a.term
+func printDescription(a *session.App, d agentDescription) {
+	t := a.Term
 	field := func(name, value string) {
 		if value != "" {
 			t.Line("%-12s %s", name, term.Printable(value))

@@ -13,15 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func answerCommand(a *progApp) *cobra.Command {
+func answerCommand(a *session.App) *cobra.Command {
 	var decline string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "answer TASK [PAYLOAD|-|@FILE]",
 		Short: "Answer what an agent has asked a person",
 		Long: `Stores the answer to a task of "aeemesh inbox", in your name, signed if you
@@ -45,18 +46,18 @@ asker gets the error E_DECLINED with your reason.`,
     "priority":"normal","payload":{"text":"Yes, ship it."}}'`,
 		Args:              outcome.Arguments("TASK", "[PAYLOAD]"),
 		ValidArgsFunction: completeAsks(a, false),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return answerOne(a, ctx, cmd, args, decline)
 		}),
 	})
 	c.Flags().StringVar(&decline, "decline", "", "do not do it, for this `reason`")
-	c.Flags().StringVar(&a.as, "from", "", "who answers: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	a.addSignFlags(c.Flags(), signAll)
+	c.Flags().StringVar(&a.As, "from", "", "who answers: an `entity` (default the key's, where it has one, else human.<your login>)")
+	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func answerOne(a *progApp, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
+func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
 	declines := cmd.Flags().Changed("decline")
 	switch {
 	case declines == (len(args) == 2):
@@ -66,7 +67,7 @@ func answerOne(a *progApp, ctx context.Context, cmd *cobra.Command, args []strin
 	case args[0] == "":
 		return outcome.Usagef(cmd, "TASK is empty")
 	}
-	person := cmp.Or(a.as, a.defaultFrom())
+	person := cmp.Or(a.As, a.DefaultFrom())
 	if err := checkPerson(cmd, person); err != nil {
 		return err
 	}
@@ -77,14 +78,14 @@ func answerOne(a *progApp, ctx context.Context, cmd *cobra.Command, args []strin
 			return err
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: person, signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: person, Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	ask, err := s.node.FindAsk(ctx, "", args[0])
+	ask, err := s.Node.FindAsk(ctx, "", args[0])
 	if err != nil {
 		return noAsk(err, args[0])
 	}
@@ -103,20 +104,20 @@ func answerOne(a *progApp, ctx context.Context, cmd *cobra.Command, args []strin
 		}
 		reply = ask.Task.Reply(envelope.TypeResult, payload)
 	}
-	if err := s.node.AnswerAsk(ctx, ask, reply); err != nil {
+	if err := s.Node.AnswerAsk(ctx, ask, reply); err != nil {
 		if refused := refusedAnswer(ask); refused != nil && (errors.Is(err, mesh.ErrAnswered) || errors.Is(err, mesh.ErrTooLate)) {
 			return refused
 		}
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	if a.term.JSON {
+	if a.Term.JSON {
 		return printEnvelope(a, reply)
 	}
 	word := "answered"
 	if declines {
 		word = "declined"
 	}
-	a.term.Good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, term.OneLine(ask.Task.From))
+	a.Term.Good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, term.OneLine(ask.Task.From))
 	return nil
 }
 

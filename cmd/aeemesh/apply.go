@@ -13,14 +13,15 @@ import (
 	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func applyCommand(a *progApp) *cobra.Command {
+func applyCommand(a *session.App) *cobra.Command {
 	f := &topologyFlags{}
 	var yes bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "apply",
 		Short: "Make the mesh's streams, buckets and consumers on the server, or mend them",
 		Long: `Makes what is missing of the mesh's streams and buckets and, for each --entity,
@@ -41,7 +42,7 @@ made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
   # what apply does not do, do with the nats CLI:
   nats stream edit AEE_BUS --max-age 24h`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
 				return makeTopology(a, ctx, cmd, js, opts, yes)
 			})
@@ -52,7 +53,7 @@ made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
 	return c
 }
 
-func makeTopology(a *progApp, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
+func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
 	plan, err := jetstream.Plan(ctx, js, opts)
 	if err != nil {
 		return err
@@ -62,19 +63,19 @@ func makeTopology(a *progApp, ctx context.Context, cmd *cobra.Command, js natsjs
 	if t.todo() > 0 && !yes {
 		for _, c := range plan {
 			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-				a.term.Say("%s", c)
+				a.Term.Say("%s", c)
 			}
 		}
 		if agreed, err := askPerson(a, "Do this?"); err != nil {
 			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
-			a.term.Say("nothing was done")
+			a.Term.Say("nothing was done")
 			return outcome.ErrQuiet
 		}
 	}
 	opts.Done = func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-			a.term.Progress("%s", c)
+			a.Term.Progress("%s", c)
 		}
 	}
 	report, err := jetstream.Apply(ctx, js, opts)
@@ -93,9 +94,9 @@ func makeTopology(a *progApp, ctx context.Context, cmd *cobra.Command, js natsjs
 	left := notDone(report, cmd.Flags().Changed("storage"))
 	tellNotDone(a, left, "keeps")
 	if t := count(report); t.todo() > 0 {
-		a.term.Good("%d made, %d changed", t.create, t.update)
+		a.Term.Good("%d made, %d changed", t.create, t.update)
 	} else if t.newer == 0 && len(left) == 0 {
-		a.term.Good("everything is as it should be")
+		a.Term.Good("everything is as it should be")
 	}
 	if len(left) > 0 {
 		return outcome.Hinted(outcome.Conflict("%s not as asked", term.Counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
@@ -132,9 +133,9 @@ func setting(field, value string) string {
 
 // tellNotDone prints for each such setting its current value, and how to change
 // it.
-func tellNotDone(a *progApp, list []unmet, keeps string) {
+func tellNotDone(a *session.App, list []unmet, keeps string) {
 	for _, n := range list {
-		a.term.Warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
+		a.Term.Warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
 		stream := map[jetstream.Kind]string{jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[n.Kind] + n.Name
 		switch n.Field {
 		case "max_bytes", "max_age":
@@ -142,7 +143,7 @@ func tellNotDone(a *progApp, list []unmet, keeps string) {
 			if value == "no limit" {
 				value = "0s"
 			}
-			a.term.Hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
+			a.Term.Hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
 		}
 	}
 }
@@ -166,12 +167,12 @@ const replicasUnsupported natsjs.ErrorCode = 10074
 var errNobody = errors.New("nobody can be asked")
 
 // askPerson asks a yes-or-no question at a terminal.
-func askPerson(a *progApp, question string) (bool, error) {
-	if f, ok := a.stdin.(*os.File); a.term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.term.Words.TTY {
+func askPerson(a *session.App, question string) (bool, error) {
+	if f, ok := a.Stdin.(*os.File); a.Term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.Term.Words.TTY {
 		return false, errNobody
 	}
-	fmt.Fprintf(a.term.Words, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	fmt.Fprintf(a.Term.Words, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
 	if err != nil {
 		return false, nil // end of input counts as no
 	}

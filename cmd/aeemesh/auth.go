@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-func authCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func authCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:     "auth",
 		Short:   "Print the NATS permissions that an agent needs",
 		Example: `  aeemesh auth perms agent.reviewer`,
@@ -31,7 +32,7 @@ type permsFlags struct {
 	maxTimeout                             time.Duration
 }
 
-func authPermsCommand(a *progApp) *cobra.Command {
+func authPermsCommand(a *session.App) *cobra.Command {
 	f := &permsFlags{}
 	c := &cobra.Command{
 		Use:   "perms ENTITY|FILE... | --operator | --viewer",
@@ -68,8 +69,8 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
   # then:
   nats-server -c nats.conf      # with the text in users: [{user: reviewer, …}]
   nsc edit user reviewer …      # with the arguments of --nsc`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			m, err := a.subjects()
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			m, err := a.Subjects()
 			if err != nil {
 				return err
 			}
@@ -82,12 +83,12 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 				return err
 			}
 			switch {
-			case a.term.JSON:
-				return a.term.Object(permissionsJSON(p))
+			case a.Term.JSON:
+				return a.Term.Object(permissionsJSON(p))
 			case f.nsc:
-				a.term.Line("%s", nscArguments(p))
+				a.Term.Line("%s", nscArguments(p))
 			default:
-				a.term.Line("%s%s", r.comment(f, p), serverConfigText(p))
+				a.Term.Line("%s%s", r.comment(f, p), serverConfigText(p))
 			}
 			return nil
 		}),
@@ -98,7 +99,7 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 	flags.BoolVar(&f.operator, "operator", false, "for who looks after the mesh")
 	flags.BoolVar(&f.viewer, "viewer", false, "for who looks at the mesh and changes nothing")
 	flags.StringVar(&f.from, "from", "", "who the sender, viewer or operator speaks as: the `entity` that names the prefix of reply subjects")
-	bindEnv(flags, "from", "AEEMESH_FROM")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
 	flags.BoolVar(&f.nsc, "nsc", false, "as arguments for \"nsc edit user\"")
 	flags.BoolVar(&f.durable, "durable", false, "what the durable lane needs as well")
 	flags.BoolVar(&f.delayed, "delayed", false, "of a sender: let JetStream keep delayed tasks; its stream has no fences inside")

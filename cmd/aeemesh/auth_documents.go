@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -33,7 +34,7 @@ type permsDocument struct {
 }
 
 // permsFor reads the arguments of "auth perms": entities, and files of documents.
-func permsFor(a *progApp, cmd *cobra.Command, args []string) (permsNamed, error) {
+func permsFor(a *session.App, cmd *cobra.Command, args []string) (permsNamed, error) {
 	var out permsNamed
 	var docs []permsDocument
 	for _, arg := range args {
@@ -54,7 +55,7 @@ func permsFor(a *progApp, cmd *cobra.Command, args []string) (permsNamed, error)
 			who := whoIs(ref, d, docs)
 			switch {
 			case who == "":
-				a.term.Warn("%s names %q, who may be anybody: --calls says whom it needs to reach", d.name, ref)
+				a.Term.Warn("%s names %q, who may be anybody: --calls says whom it needs to reach", d.name, ref)
 			case who != d.entity && !slices.Contains(out.calls, who):
 				out.calls = append(out.calls, who)
 			}
@@ -82,8 +83,8 @@ func isDocument(arg string) bool {
 	return err == nil
 }
 
-func readPermsDocument(a *progApp, name string) (permsDocument, error) {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+func readPermsDocument(a *session.App, name string) (permsDocument, error) {
+	data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return permsDocument{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -34,7 +35,7 @@ var permsFlagsOf = map[string][]string{
 
 // namedRole determines the role from the flags and arguments, and refuses flags
 // that would have no effect.
-func namedRole(a *progApp, cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
+func namedRole(a *session.App, cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
 	sender := f.sender || f.client != ""
 	roles := 0
 	for _, role := range []struct {
@@ -67,7 +68,7 @@ func namedRole(a *progApp, cmd *cobra.Command, f *permsFlags, args []string) (r 
 	}
 	for _, flags := range permsFlagsOf {
 		for _, name := range flags {
-			if fl := cmd.Flags().Lookup(name); fl.Changed && !a.byEnv[name] && !slices.Contains(permsFlagsOf[r.name], name) {
+			if fl := cmd.Flags().Lookup(name); fl.Changed && !a.ByEnv[name] && !slices.Contains(permsFlagsOf[r.name], name) {
 				return r, outcome.Usagef(cmd, "--%s says nothing for a %s", name, r.name)
 			}
 		}
@@ -88,8 +89,8 @@ func namedRole(a *progApp, cmd *cobra.Command, f *permsFlags, args []string) (r 
 	switch {
 	case f.client != "":
 		r.inbox = strings.TrimSuffix(f.client, ".")
-	case a.conn.inboxPrefix != "":
-		r.inbox = strings.TrimSuffix(a.conn.inboxPrefix, ".")
+	case a.Conn.InboxPrefix != "":
+		r.inbox = strings.TrimSuffix(a.Conn.InboxPrefix, ".")
 	case speaks == "":
 		return r, outcome.Hinted(outcome.Usagef(cmd, "--%s needs --from", r.name), "The prefix of reply subjects is chosen by who speaks; --inbox-prefix names one.")
 	default:
@@ -112,7 +113,7 @@ func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 }
 
 // permissionsOf returns the permissions that a user of a role needs.
-func permissionsOf(a *progApp, cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
+func permissionsOf(a *session.App, cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
 	var p perms.Permissions
 	var failed error
 	add := func(more perms.Permissions, err error) {
@@ -178,7 +179,7 @@ func permissionsOf(a *progApp, cmd *cobra.Command, m subject.Map, f *permsFlags,
 }
 
 // workerPermissions adds the permissions for serving an entity.
-func workerPermissions(a *progApp, m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
+func workerPermissions(a *session.App, m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
 	add(perms.Worker(m, entity, f.maxTimeout))
 	if f.durable {
 		add(perms.DurableWorker(m, entity, r.inbox))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -18,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-func completionCommand(a *progApp) *cobra.Command {
+func completionCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
@@ -32,8 +33,8 @@ contexts and your keys.`,
   aeemesh completion powershell | Out-String | Invoke-Expression`,
 		Args:      cobra.MatchAll(outcome.Arguments("SHELL"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			root, out := cmd.Root(), a.term.Data
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			root, out := cmd.Root(), a.Term.Data
 			switch args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
@@ -53,7 +54,7 @@ const completeWait = 700 * time.Millisecond
 
 // completeEntities completes the first n arguments with the entities that
 // currently answer.
-func completeEntities(a *progApp, n int) cobra.CompletionFunc {
+func completeEntities(a *session.App, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n > 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
@@ -62,9 +63,9 @@ func completeEntities(a *progApp, n int) cobra.CompletionFunc {
 	}
 }
 
-func liveEntities(a *progApp, cmd *cobra.Command) (out []string) {
+func liveEntities(a *session.App, cmd *cobra.Command) (out []string) {
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
+		node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix})
 		if err != nil {
 			return
 		}
@@ -79,17 +80,17 @@ func liveEntities(a *progApp, cmd *cobra.Command) (out []string) {
 
 // completeServed completes the first n arguments with the agents that have had
 // durable tasks, whether or not they have a running worker.
-func completeServed(a *progApp, n int) cobra.CompletionFunc {
+func completeServed(a *session.App, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.subjects()
+			m, err := a.Subjects()
 			if err != nil {
 				return
 			}
-			js, err := a.jetStream(conn)
+			js, err := a.JetStream(conn)
 			if err != nil {
 				return
 			}
@@ -110,11 +111,11 @@ func completing[A any](a A, complete func(a A, cmd *cobra.Command, args []string
 }
 
 // toComplete connects for a completion, with a short timeout.
-func toComplete(a *progApp, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
-	if a.fromEnvironment(cmd) != nil {
+func toComplete(a *session.App, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
+	if a.FromEnvironment(cmd) != nil {
 		return
 	}
-	c, err := a.connection(cmd)
+	c, err := a.Connection(cmd)
 	if err != nil {
 		return
 	}
@@ -131,13 +132,13 @@ func toComplete(a *progApp, cmd *cobra.Command, do func(context.Context, *nats.C
 
 // completeRuns completes the first argument with runs, the latest first; runs
 // that cannot be listed in time are left out.
-func completeRuns(a *progApp, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeRuns(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Run })
 }
 
 // completeTasks completes the first argument with the tasks that have runs, and
 // the second with the agents that have had durable tasks.
-func completeTasks(a *progApp, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeTasks(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
 		return completeServed(a, 2)(cmd, args, begun)
 	}
@@ -146,14 +147,14 @@ func completeTasks(a *progApp, cmd *cobra.Command, args []string, begun string) 
 
 // completeDead completes all arguments with the numbers of dead letters, the latest
 // first.
-func completeDead(a *progApp, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+func completeDead(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	const most = 200
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.subjects()
+		m, err := a.Subjects()
 		if err != nil {
 			return
 		}
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return
 		}
@@ -170,7 +171,7 @@ func completeDead(a *progApp, cmd *cobra.Command, args []string, begun string) (
 	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func completeByRun(a *progApp, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
+func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
 	const most = 200
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if len(args) > 0 {
@@ -178,11 +179,11 @@ func completeByRun(a *progApp, cmd *cobra.Command, args []string, begun string, 
 	}
 	var list []runSummary
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.subjects()
+		m, err := a.Subjects()
 		if err != nil {
 			return
 		}
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return
 		}
@@ -204,16 +205,16 @@ func completeByRun(a *progApp, cmd *cobra.Command, args []string, begun string, 
 	return out, as
 }
 
-func completeKeys(a *progApp, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if a.fromEnvironment(cmd) != nil {
+func completeKeys(a *session.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if a.FromEnvironment(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.keyIDs(), cobra.ShellCompDirectiveNoFileComp
+	return a.KeyIDs(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // registerCompletions registers completions for the values of flags, on all
 // commands.
-func registerCompletions(a *progApp, c *cobra.Command) {
+func registerCompletions(a *session.App, c *cobra.Command) {
 	values := func(list ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -228,7 +229,7 @@ func registerCompletions(a *progApp, c *cobra.Command) {
 	known := map[string]cobra.CompletionFunc{
 		"lang": cobra.FixedCompletions(languages, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder),
 		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return a.contexts(), cobra.ShellCompDirectiveNoFileComp
+			return a.Env.Contexts(), cobra.ShellCompDirectiveNoFileComp
 		},
 		"sign":              completing(a, completeKeys),
 		"intent":            completing(a, completeIntents),

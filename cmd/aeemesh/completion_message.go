@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -22,7 +23,7 @@ import (
 // completeMessage completes the arguments of "send" and "envelope new": first
 // the entities that currently answer, then a payload with the members that the
 // receiver requires.
-func completeMessage(a *progApp, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeMessage(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
 	case len(args) == 0:
@@ -46,7 +47,7 @@ func completeMessage(a *progApp, cmd *cobra.Command, args []string, begun string
 
 // completeIntents completes an intent: one of the entity that the command
 // names, or of any agent that answers.
-func completeIntents(a *progApp, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func completeIntents(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
 		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
@@ -74,7 +75,7 @@ func completeIntents(a *progApp, cmd *cobra.Command, args []string, _ string) (o
 
 // agentSchemas asks an agent for its intents and their schemas. It signs the
 // request only if the agent's workers require that.
-func agentSchemas(a *progApp, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
+func agentSchemas(a *session.App, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
 	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
 		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			node, err := completionNode(a, conn, nil)
@@ -86,7 +87,7 @@ func agentSchemas(a *progApp, cmd *cobra.Command, entity string) (list intents.C
 				return
 			}
 			if wantsSignatures(found, entity) {
-				signer, err := a.signer(a.defaultFrom())
+				signer, err := a.Signer(a.DefaultFrom())
 				if err != nil {
 					return
 				}
@@ -107,8 +108,8 @@ func agentSchemas(a *progApp, cmd *cobra.Command, entity string) (list intents.C
 
 // completionNode makes a node for a completion. It does not verify the
 // signatures of answers, because a person sees the result before it is used.
-func completionNode(a *progApp, conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
-	return mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Entity: a.defaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+func completionNode(a *session.App, conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
+	return mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix, Entity: a.DefaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 }
 
 // objectSchema is the part of a JSON Schema that a completion uses.

@@ -10,10 +10,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
-func conditionCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func conditionCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "condition",
 		Short: "Try conditions of agent documents, offline",
 		Long: `Evaluates conditions as a worker does: those that choose a subagent, hand a
@@ -45,7 +46,7 @@ func languageNames() string {
 	return strings.Join(names, ", ")
 }
 
-func conditionEvalCommand(a *progApp) *cobra.Command {
+func conditionEvalCommand(a *session.App) *cobra.Command {
 	var lang, expr string
 	var batch bool
 	c := &cobra.Command{
@@ -70,13 +71,13 @@ command; other members of a line mean nothing.`,
   aeemesh condition eval --lang jsonlogic --expr '{">": [{"var": "input.amount"}, 100]}' task.json
   echo '{"lang": "cel", "expr": "n > 1", "data": {"n": 2}}' | aeemesh condition eval --batch`,
 		Args: outcome.Arguments("[FILE]"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			file := "-"
 			if len(args) == 1 {
 				file = args[0]
 			}
 			switch {
-			case batch && (a.isSet(cmd, "lang") || a.isSet(cmd, "expr")):
+			case batch && (a.IsSet(cmd, "lang") || a.IsSet(cmd, "expr")):
 				return outcome.Usagef(cmd, "with --batch, each line has its own lang and expr")
 			case batch:
 				return conditionBatch(a, ctx, file)
@@ -93,9 +94,9 @@ command; other members of a line mean nothing.`,
 }
 
 // conditionEval evaluates one condition on one value.
-func conditionEval(a *progApp, ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
+func conditionEval(a *session.App, ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
 	constant := lang == aaif.LangAlways || lang == aaif.LangNever
-	if !constant && condition.Languages().Has(lang) && !a.isSet(cmd, "expr") {
+	if !constant && condition.Languages().Has(lang) && !a.IsSet(cmd, "expr") {
 		return outcome.Usagef(cmd, "--expr is missing: %s needs an expression", lang)
 	}
 	p, err := condition.Compile(condition.Expression(lang, expr), condition.Options{})
@@ -107,7 +108,7 @@ func conditionEval(a *progApp, ctx context.Context, cmd *cobra.Command, lang aai
 	}
 	var v condition.Value
 	if !constant || named {
-		data, err := a.readFile(file, condition.MaxValue+1)
+		data, err := a.ReadFile(file, condition.MaxValue+1)
 		if err != nil {
 			return err
 		}
@@ -119,9 +120,9 @@ func conditionEval(a *progApp, ctx context.Context, cmd *cobra.Command, lang aai
 	if err != nil {
 		return err
 	}
-	if a.term.JSON {
-		return a.term.Object(verdictOf(ok, nil))
+	if a.Term.JSON {
+		return a.Term.Object(verdictOf(ok, nil))
 	}
-	a.term.Line("%t", ok)
+	a.Term.Line("%t", ok)
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -48,8 +49,8 @@ const (
 
 // conditionBatch evaluates line by line. It flushes its output whenever no
 // further input is available, so that a driver may wait for each verdict.
-func conditionBatch(a *progApp, ctx context.Context, file string) error {
-	in := a.stdin
+func conditionBatch(a *session.App, ctx context.Context, file string) error {
+	in := a.Stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -58,7 +59,7 @@ func conditionBatch(a *progApp, ctx context.Context, file string) error {
 		defer f.Close()
 		in = f
 	}
-	r, w := bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(a.term.Data, 64<<10)
+	r, w := bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(a.Term.Data, 64<<10)
 	programs := make(conditionPrograms)
 	for n := 1; ; n++ {
 		line, err := readLine(r)
@@ -81,7 +82,7 @@ func conditionBatch(a *progApp, ctx context.Context, file string) error {
 				return err
 			}
 		}
-		if a.term.Broken() {
+		if a.Term.Broken() {
 			return nil
 		}
 	}

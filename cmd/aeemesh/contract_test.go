@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -113,7 +114,7 @@ func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 		code := run(t.Context(), args, strings.NewReader(""), &out, &words, func(name string) string { return env[name] })
 		exits[code]++
 		if code == outcome.OK {
-			if c.Annotations[groupConnect] != "" && c.Parent().Name() != "keys" && c.Name() != "validate" { // these connect if they are told to
+			if c.Annotations[session.GroupConnect] != "" && c.Parent().Name() != "keys" && c.Name() != "validate" { // these connect if they are told to
 				t.Errorf("%v succeeds without a server: %s", args, out.String())
 			}
 			continue
@@ -230,8 +231,8 @@ func TestAnInterruptedWaitIsToldAsOne(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"send", "agent.none", "hi", "--durable", "--json"}, strings.NewReader(""), &out, &natstest.Buffer{}, func(name string) string { return env[name] })
 	}()
-	a := &app{&progApp{}}
-	js, err := a.jetStream(natstest.Conn(t, srv))
+	a := &app{&session.App{}}
+	js, err := a.JetStream(natstest.Conn(t, srv))
 	if err != nil {
 		t.Fatal(err)
 	}

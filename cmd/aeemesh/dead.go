@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func deadCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func deadCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "dead",
 		Short: "List, show, retry and drop tasks that could not be done",
 		Long: `A durable task ends as a dead letter where its retries are exhausted, where its
@@ -66,40 +67,40 @@ func viewDead(l jetstream.DeadLetter, whole bool) deadView {
 	return v
 }
 
-func deadListCommand(a *progApp) *cobra.Command {
+func deadListCommand(a *session.App) *cobra.Command {
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, the oldest first",
 		Example: `  aeemesh dead list
   aeemesh dead list --entity agent.reviewer --json`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := checkEntity(cmd, entity); err != nil {
 				return err
 			}
-			return withLane(a, ctx, cmd, func(s *session) error {
-				d, err := s.lane()
+			return withLane(a, ctx, cmd, func(s *session.Session) error {
+				d, err := s.Lane()
 				if err != nil {
 					return err
 				}
 				var rows [][]string
 				for l, err := range d.Dead.List(ctx, entity) {
 					if err != nil {
-						return laneError(err)
+						return session.LaneError(err)
 					}
-					if a.term.JSON {
-						if err := a.term.Object(viewDead(l, false)); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(viewDead(l, false)); err != nil {
 							return err
 						}
 						continue
 					}
 					rows = append(rows, []string{strconv.FormatUint(l.Seq, 10), l.Entity, l.TaskID, l.Code, l.Cause, strconv.Itoa(l.Attempts), ago(l.Died)})
 				}
-				if len(rows) == 0 && !a.term.JSON {
-					a.term.Say("no dead letters")
+				if len(rows) == 0 && !a.Term.JSON {
+					a.Term.Say("no dead letters")
 				}
-				a.term.Table([]string{"number", "agent", "task", "code", "cause", "attempts", "died"}, rows)
+				a.Term.Table([]string{"number", "agent", "task", "code", "cause", "attempts", "died"}, rows)
 				return nil
 			})
 		}),
@@ -108,8 +109,8 @@ func deadListCommand(a *progApp) *cobra.Command {
 	return c
 }
 
-func deadShowCommand(a *progApp) *cobra.Command {
-	return connects(&cobra.Command{
+func deadShowCommand(a *session.App) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use:     "show NUMBER",
 		Short:   "Show a dead letter whole",
 		Example: `  aeemesh dead show 12`,
@@ -120,13 +121,13 @@ func deadShowCommand(a *progApp) *cobra.Command {
 			}
 			return completeDead(a, cmd, args, begun)
 		},
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return withLane(a, ctx, cmd, func(s *session) error {
-				d, err := s.lane()
+			return withLane(a, ctx, cmd, func(s *session.Session) error {
+				d, err := s.Lane()
 				if err != nil {
 					return err
 				}
@@ -135,36 +136,36 @@ func deadShowCommand(a *progApp) *cobra.Command {
 					return noLetter(err, seq)
 				}
 				v := viewDead(l, true)
-				if a.term.JSON {
-					return a.term.Object(v)
+				if a.Term.JSON {
+					return a.Term.Object(v)
 				}
-				a.term.Line("number    %d", v.Seq)
-				a.term.Line("agent     %s", term.OneLine(v.Entity))
-				a.term.Line("task      %s", term.OneLine(v.Task))
-				a.term.Line("cause     %s: %s", term.OneLine(v.Code), term.OneLine(v.Cause))
-				a.term.Line("attempts  %d", v.Attempts)
-				a.term.Line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), term.OneLine(v.Subject))
-				a.term.Line("died      %s", v.Died.Local().Format(time.DateTime))
+				a.Term.Line("number    %d", v.Seq)
+				a.Term.Line("agent     %s", term.OneLine(v.Entity))
+				a.Term.Line("task      %s", term.OneLine(v.Task))
+				a.Term.Line("cause     %s: %s", term.OneLine(v.Code), term.OneLine(v.Cause))
+				a.Term.Line("attempts  %d", v.Attempts)
+				a.Term.Line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), term.OneLine(v.Subject))
+				a.Term.Line("died      %s", v.Died.Local().Format(time.DateTime))
 				for name, values := range v.Header {
 					for _, value := range values {
-						a.term.Line("header    %s: %s", term.OneLine(name), term.OneLine(value))
+						a.Term.Line("header    %s: %s", term.OneLine(name), term.OneLine(value))
 					}
 				}
-				a.term.Line("")
-				a.term.Line("%s", term.Indented(l.Data))
+				a.Term.Line("")
+				a.Term.Line("%s", term.Indented(l.Data))
 				return nil
 			})
 		}),
 	})
 }
 
-func deadActionCommand(a *progApp, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
-	return connects(&cobra.Command{
+func deadActionCommand(a *session.App, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
 		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
 		Args:              outcome.Arguments("NUMBER..."),
 		ValidArgsFunction: completing(a, completeDead),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {
 				seq, err := letterNumber(cmd, arg)
@@ -173,8 +174,8 @@ func deadActionCommand(a *progApp, name, short, long string, act func(context.Co
 				}
 				seqs = append(seqs, seq)
 			}
-			return withLane(a, ctx, cmd, func(s *session) error {
-				d, err := s.lane()
+			return withLane(a, ctx, cmd, func(s *session.Session) error {
+				d, err := s.Lane()
 				if err != nil {
 					return err
 				}
@@ -183,13 +184,13 @@ func deadActionCommand(a *progApp, name, short, long string, act func(context.Co
 					if err != nil {
 						return noLetter(err, seq)
 					}
-					if a.term.JSON {
-						if err := a.term.Object(map[string]any{"seq": seq, "done": name}); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(map[string]any{"seq": seq, "done": name}); err != nil {
 							return err
 						}
 						continue
 					}
-					a.term.Good("dead letter %d: %s", seq, what)
+					a.Term.Good("dead letter %d: %s", seq, what)
 				}
 				return nil
 			})
@@ -198,12 +199,12 @@ func deadActionCommand(a *progApp, name, short, long string, act func(context.Co
 }
 
 // withLane connects for a command that reads the durable lane's streams.
-func withLane(a *progApp, ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
-	s, err := a.open(ctx, cmd, sessionOptions{})
+func withLane(a *session.App, ctx context.Context, cmd *cobra.Command, do func(*session.Session) error) error {
+	s, err := a.Open(ctx, cmd, session.Options{})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	return do(s)
 }
 
@@ -219,5 +220,5 @@ func noLetter(err error, seq uint64) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
 		return outcome.Hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }

@@ -13,23 +13,24 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // definitionCommands are the subcommands of "agents" for the mesh's registry.
-func definitionCommands(a *progApp) []*cobra.Command {
+func definitionCommands(a *session.App) []*cobra.Command {
 	return []*cobra.Command{agentsDefinitionsCommand(a), agentsImportCommand(a), agentsExportCommand(a), agentsHistoryCommand(a), agentsRemoveCommand(a)}
 }
 
 // openDefinitions opens the mesh's registry.
-func openDefinitions(s *session) (registry.Registry, error) {
-	m, err := s.app.subjects()
+func openDefinitions(s *session.Session) (registry.Registry, error) {
+	m, err := s.App.Subjects()
 	if err != nil {
 		return nil, err
 	}
-	js, err := s.app.jetStream(s.conn)
+	js, err := s.App.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +38,17 @@ func openDefinitions(s *session) (registry.Registry, error) {
 }
 
 // withDefinitions connects, reads all registrations, and calls do.
-func withDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
+func withDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, do func(context.Context, *session.Session, registry.Registry, []registry.Entry) error) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom()})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	reg, err := openDefinitions(s)
 	if err != nil {
 		return err
 	}
-	listing, cancel := context.WithTimeout(ctx, a.conn.wait())
+	listing, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	all, err := reg.List(listing)
 	if err != nil {
@@ -88,9 +89,9 @@ type registration struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-func agentsImportCommand(a *progApp) *cobra.Command {
+func agentsImportCommand(a *session.App) *cobra.Command {
 	f := &importFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "import FILE...",
 		Short: "Register definitions, so that teams find these agents",
 		Long: `Registers AAIF agent definitions in the mesh's registry (bucket aee_agents), byte
@@ -112,7 +113,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
   # with the nats CLI, what is stored:
   nats kv get aee_agents AGENT_ID --raw | jq -r .document`,
 		Args: outcome.Arguments("FILE..."),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return importDefinitions(a, ctx, cmd, f, args)
 		}),
 	})
@@ -124,7 +125,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 	return c
 }
 
-func importDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
+func importDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
 	if len(names) > 1 && (f.as != "" || cmd.Flags().Changed("alias")) {
 		return outcome.Usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
 	}
@@ -137,14 +138,14 @@ func importDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *i
 	if err != nil {
 		return err
 	}
-	return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session, reg registry.Registry, all []registry.Entry) error {
+	return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session.Session, reg registry.Registry, all []registry.Entry) error {
 		r := &registrar{reg: reg, index: indexOf(all), entries: map[string]registry.Entry{}, replace: f.replace, dry: f.dry}
 		for _, e := range all {
 			r.entries[e.Key] = e
 		}
 		var records []registry.Record
 		for _, d := range docs {
-			rec, err := r.record(d.doc, f.as, a.defaultFrom())
+			rec, err := r.record(d.doc, f.as, a.DefaultFrom())
 			if err == nil && cmd.Flags().Changed("alias") {
 				rec.Aliases = slices.DeleteFunc(slices.Clone(f.aliases), func(s string) bool { return s == "" })
 				err = rec.Validate()
@@ -176,9 +177,9 @@ func importDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *i
 	})
 }
 
-func tellRegistration(a *progApp, r registration) error {
-	if a.term.JSON {
-		return a.term.Object(r)
+func tellRegistration(a *session.App, r registration) error {
+	if a.Term.JSON {
+		return a.Term.Object(r)
 	}
 	what := r.Outcome
 	if r.DryRun && what != "unchanged" {
@@ -194,9 +195,9 @@ func tellRegistration(a *progApp, r registration) error {
 	if r.Revision != 0 {
 		about += fmt.Sprintf(", revision %d", r.Revision)
 	}
-	a.term.Line("%s %s (%s)", what, term.Printable(r.Entity), term.Printable(about))
+	a.Term.Line("%s %s (%s)", what, term.Printable(r.Entity), term.Printable(about))
 	if r.Replaced != "" {
-		a.term.Line("  instead of %s", term.Printable(r.Replaced))
+		a.Term.Line("  instead of %s", term.Printable(r.Replaced))
 	}
 	return nil
 }
@@ -296,7 +297,7 @@ type document struct {
 
 // validDefinitions reads the documents. If it refuses one, it prints the same
 // as "validate".
-func validDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
+func validDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
 	sources := make([]source, len(names))
 	for i, name := range names {
 		data, err := readSource(a, ctx, cmd, &f.reach, name)
@@ -320,8 +321,8 @@ func validDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *im
 			continue
 		}
 		bad++
-		if a.term.JSON {
-			if err := a.term.Object(v); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(v); err != nil {
 				return nil, err
 			}
 			continue
@@ -335,7 +336,7 @@ func validDefinitions(a *progApp, ctx context.Context, cmd *cobra.Command, f *im
 	if bad == 1 {
 		word = "document is"
 	}
-	a.term.Say("%d %s refused; nothing is registered", bad, word)
+	a.Term.Say("%d %s refused; nothing is registered", bad, word)
 	return nil, outcome.ErrQuiet
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
@@ -30,9 +31,9 @@ const fetchTimeout = 30 * time.Second
 
 // readSource reads a document from a file, standard input or a URL. Naming a
 // URL permits its host; other hosts must be permitted by flags.
-func readSource(a *progApp, ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
+func readSource(a *session.App, ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
 	if !isURL(name) {
-		return a.readFile(name, aaif.DefaultMaxBytes+1)
+		return a.ReadFile(name, aaif.DefaultMaxBytes+1)
 	}
 	u, err := url.Parse(name)
 	if err != nil || u.User != nil {

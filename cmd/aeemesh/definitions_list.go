@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -51,9 +52,9 @@ func viewDefinition(e *registry.Entry) definitionView {
 	return v
 }
 
-func agentsDefinitionsCommand(a *progApp) *cobra.Command {
+func agentsDefinitionsCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "definitions",
 		Short: "List the definitions that are registered, and who answers for them",
 		Long: `Lists the mesh's registry: each definition with its version, by which names it is
@@ -64,9 +65,9 @@ found, and how many workers answer for it now.`,
   # with the nats CLI:
   nats kv ls aee_agents`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session, _ registry.Registry, all []registry.Entry) error {
-				found, err := s.node.Discover(ctx, "", wait)
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session.Session, _ registry.Registry, all []registry.Entry) error {
+				found, err := s.Node.Discover(ctx, "", wait)
 				if err != nil {
 					return err
 				}
@@ -85,7 +86,7 @@ found, and how many workers answer for it now.`,
 	return c
 }
 
-func showDefinitions(a *progApp, all []registry.Entry, workers map[string]int) error {
+func showDefinitions(a *session.App, all []registry.Entry, workers map[string]int) error {
 	var rows [][]string
 	for i := range all {
 		v := viewDefinition(&all[i])
@@ -93,14 +94,14 @@ func showDefinitions(a *progApp, all []registry.Entry, workers map[string]int) e
 		if v.Problem == "" {
 			v.Workers = &n
 		}
-		if a.term.JSON {
-			if err := a.term.Object(v); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(v); err != nil {
 				return err
 			}
 			continue
 		}
 		if v.Problem != "" {
-			a.term.Warn("%s: %s", term.Printable(v.Key), term.Printable(v.Problem))
+			a.Term.Warn("%s: %s", term.Printable(v.Key), term.Printable(v.Problem))
 			continue
 		}
 		id := v.AgentID
@@ -109,15 +110,15 @@ func showDefinitions(a *progApp, all []registry.Entry, workers map[string]int) e
 		}
 		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), ago(v.At), v.By})
 	}
-	if a.term.JSON {
+	if a.Term.JSON {
 		return nil
 	}
 	if len(rows) == 0 {
-		a.term.Say("nothing is registered")
-		a.term.Hint("\"aeemesh agents import FILE\" registers a definition.")
+		a.Term.Say("nothing is registered")
+		a.Term.Hint("\"aeemesh agents import FILE\" registers a definition.")
 		return nil
 	}
-	a.term.Table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
+	a.Term.Table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
 	return nil
 }
 
@@ -136,10 +137,10 @@ func notRegistered(err error, name string) error {
 	return err
 }
 
-func agentsExportCommand(a *progApp) *cobra.Command {
+func agentsExportCommand(a *session.App) *cobra.Command {
 	var out, format string
 	var revision uint64
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "export NAME",
 		Short: "Write a registered definition, as it was or in another format",
 		Long: `Writes the document that is registered under NAME: an agent_id, an entity, an
@@ -154,11 +155,11 @@ registered; --format writes it anew. --revision takes an earlier version
   aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
 		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: completing(a, completeDefinitions),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
 				return err
 			}
-			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				key := keyOf(all, args[0])
 				var e registry.Entry
 				var err error
@@ -180,7 +181,7 @@ registered; --format writes it anew. --revision takes an earlier version
 				if out != "-" {
 					return os.WriteFile(out, data, 0o644)
 				}
-				return a.term.Bytes(data)
+				return a.Term.Bytes(data)
 			})
 		}),
 	})
@@ -203,8 +204,8 @@ func exported(r *registry.Record, format aaif.Format) ([]byte, error) {
 	return doc.Encode(format)
 }
 
-func agentsHistoryCommand(a *progApp) *cobra.Command {
-	return connects(&cobra.Command{
+func agentsHistoryCommand(a *session.App) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use:   "history NAME",
 		Short: "List the versions that are kept of a registration",
 		Long: `Lists the last versions of a registration, the oldest first: at most 16, and also
@@ -217,8 +218,8 @@ any more, the agent_id, or the entity where it had none.`,
   nats kv history aee_agents AGENT_ID`,
 		Args:              outcome.Arguments("NAME"),
 		ValidArgsFunction: completing(a, completeDefinitions),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				kept, err := reg.History(ctx, keyOf(all, args[0]))
 				if err != nil {
 					return notRegistered(err, args[0])
@@ -226,8 +227,8 @@ any more, the agent_id, or the entity where it had none.`,
 				var rows [][]string
 				for i := range kept {
 					v := viewDefinition(&kept[i])
-					if a.term.JSON {
-						if err := a.term.Object(v); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(v); err != nil {
 							return err
 						}
 						continue
@@ -241,8 +242,8 @@ any more, the agent_id, or the entity where it had none.`,
 					}
 					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), ago(v.At), v.By})
 				}
-				if !a.term.JSON {
-					a.term.Table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
+				if !a.Term.JSON {
+					a.Term.Table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
 				}
 				return nil
 			})
@@ -250,8 +251,8 @@ any more, the agent_id, or the entity where it had none.`,
 	})
 }
 
-func agentsRemoveCommand(a *progApp) *cobra.Command {
-	return connects(&cobra.Command{
+func agentsRemoveCommand(a *session.App) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use:   "remove NAME...",
 		Short: "Take definitions out of the registry",
 		Long: `Takes registrations away: teams do not find these agents any more by agent_id,
@@ -261,8 +262,8 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
 		Args:              outcome.Arguments("NAME..."),
 		ValidArgsFunction: completing(a, completeDefinitions),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				entries := make([]registry.Entry, len(args))
 				for i, name := range args { // check all names before the first is removed
 					key := keyOf(all, name)
@@ -273,20 +274,20 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 					entries[i] = all[at]
 				}
 				for _, e := range entries {
-					removing, cancel := context.WithTimeout(ctx, a.conn.wait())
+					removing, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 					err := reg.Remove(removing, e.Key, e.Revision)
 					cancel()
 					if err != nil {
 						return changedMeanwhile(err)
 					}
-					if a.term.JSON {
-						if err := a.term.Object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
 							return err
 						}
 						continue
 					}
-					a.term.Good("%s is not registered any more", term.Printable(cmp.Or(e.Record.Entity, e.Key)))
-					a.term.Hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", term.Printable(e.Key), e.Revision))
+					a.Term.Good("%s is not registered any more", term.Printable(cmp.Or(e.Record.Entity, e.Key)))
+					a.Term.Hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", term.Printable(e.Key), e.Revision))
 				}
 				return nil
 			})
@@ -295,13 +296,13 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 }
 
 // completeDefinitions completes the first argument with registered agents.
-func completeDefinitions(a *progApp, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func completeDefinitions(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.subjects()
+		m, err := a.Subjects()
 		if err != nil {
 			return
 		}
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
@@ -27,7 +28,7 @@ import (
 // demo is one run of the demonstration: a server in this process, the team's
 // workers in others, and a client.
 type demo struct {
-	app  *progApp
+	app  *session.App
 	cmd  *cobra.Command
 	path string
 	port int
@@ -46,7 +47,7 @@ const (
 	demoVictim = "agent.logic_reviewer" // whose worker is killed
 )
 
-func demoCommand(a *progApp) *cobra.Command {
+func demoCommand(a *session.App) *cobra.Command {
 	d := &demo{app: a}
 	c := &cobra.Command{
 		Use:   "demo",
@@ -69,7 +70,7 @@ Nothing is changed, and nothing is left behind.`,
   nats micro ls
   nats req aee.ask.agent.review_lead '{"path":"."}' --timeout 1m`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			d.cmd = cmd
 			return d.run(ctx)
 		}),
@@ -117,13 +118,13 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if err := d.review(ctx, s); err != nil {
 		return err
 	}
 	d.showCommands()
 	if d.keep {
-		d.app.term.Heading("The server and the agents go on. Ctrl-C ends them.")
+		d.app.Term.Heading("The server and the agents go on. Ctrl-C ends them.")
 		<-ctx.Done()
 	}
 	return nil
@@ -152,17 +153,17 @@ func (d *demo) startServer(ctx context.Context) error {
 		port = d.port
 	}
 	var err error
-	d.srv, err = natsd.New(natsd.Config{Port: port, JetStream: true, StoreDir: filepath.Join(d.scratch, "store"), Logger: d.app.log})
+	d.srv, err = natsd.New(natsd.Config{Port: port, JetStream: true, StoreDir: filepath.Join(d.scratch, "store"), Logger: d.app.Log})
 	if err != nil {
 		return err
 	}
 	if err := d.srv.Start(ctx); err != nil {
 		return err
 	}
-	d.app.conn.url = d.srv.ClientURL()
-	d.app.sign.dir = filepath.Join(d.scratch, "keys")
-	d.app.term.Heading("1. A NATS server, in this process")
-	d.app.term.Say("   %s, with JetStream and the mesh's streams", d.srv.ClientURL())
+	d.app.Conn.Url = d.srv.ClientURL()
+	d.app.Sign.Dir = filepath.Join(d.scratch, "keys")
+	d.app.Term.Heading("1. A NATS server, in this process")
+	d.app.Term.Say("   %s, with JetStream and the mesh's streams", d.srv.ClientURL())
 	return d.apply(ctx)
 }
 
@@ -206,20 +207,20 @@ func (d *demo) key(ctx context.Context, entity string) error {
 	if _, err := d.keys.Create(ctx, key.KID, text); err != nil {
 		return err
 	}
-	return sign.SaveKey(d.app.sign.dir, signer, key)
+	return sign.SaveKey(d.app.Sign.Dir, signer, key)
 }
 
 // client is who sends the task: a person, with a key.
-func (d *demo) client(ctx context.Context) (*session, error) {
+func (d *demo) client(ctx context.Context) (*session.Session, error) {
 	a := d.app
-	a.sign.keys, a.sign.kid, a.sign.mode = nil, signAuto, sign.Required.String()
-	return a.open(ctx, d.cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.laneClient(d.cmd)})
+	a.Sign.Keys, a.Sign.Kid, a.Sign.Mode = nil, session.SignAuto, sign.Required.String()
+	return a.Open(ctx, d.cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: a.LaneClient(d.cmd)})
 }
 
 // review sends the task and shows everything about it.
-func (d *demo) review(ctx context.Context, s *session) error {
-	t := d.app.term
-	task := envelope.New(envelope.TypeTask, s.node.Entity(), demoLead, agents.RunIntent(demoLead), json.RawMessage(`{"path":"."}`))
+func (d *demo) review(ctx context.Context, s *session.Session) error {
+	t := d.app.Term
+	task := envelope.New(envelope.TypeTask, s.Node.Entity(), demoLead, agents.RunIntent(demoLead), json.RawMessage(`{"path":"."}`))
 	task.Requires = json.RawMessage(`{"timeout_ms":120000}`)
 	t.Heading("3. A signed, durable task for %s", demoLead)
 	t.Say("   intent %s, corr %s, payload %s", task.Intent, task.Corr, task.Payload)
@@ -230,7 +231,7 @@ func (d *demo) review(ctx context.Context, s *session) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	_, reply, err := s.node.Perform(ctx, task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+	_, reply, err := s.Node.Perform(ctx, task, mesh.SubmitOptions{}, mesh.ResultOptions{})
 	watch.end()
 	if err != nil {
 		return errors.Join(sendFailed(ctx, err), watch.err)

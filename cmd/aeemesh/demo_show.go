@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
@@ -40,10 +41,10 @@ type demoWatch struct {
 	err    error
 }
 
-func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, error) {
-	w := &demoWatch{d: d, node: s.node, corr: corr, events: make(chan sighting, 1024), done: make(chan struct{})}
+func (d *demo) watch(ctx context.Context, s *session.Session, corr string) (*demoWatch, error) {
+	w := &demoWatch{d: d, node: s.Node, corr: corr, events: make(chan sighting, 1024), done: make(chan struct{})}
 	var err error
-	w.sub, err = s.conn.Subscribe(subject.Map{}.AllBus(), func(msg *nats.Msg) {
+	w.sub, err = s.Conn.Subscribe(subject.Map{}.AllBus(), func(msg *nats.Msg) {
 		e, err := envelope.Parse(msg.Data)
 		if err != nil || e.Corr != corr {
 			return
@@ -54,7 +55,7 @@ func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, 
 		}
 	})
 	if err == nil {
-		err = s.conn.FlushTimeout(5 * time.Second)
+		err = s.Conn.FlushTimeout(5 * time.Second)
 	}
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, 
 }
 
 func (w *demoWatch) show(ctx context.Context, s sighting) {
-	t := w.d.app.term
+	t := w.d.app.Term
 	t.Say("   %s", sightingText(t.Words, s, false))
 	if s.env.From != demoVictim || s.env.Intent != intents.TaskStarted || w.d.killed != 0 {
 		return
@@ -133,7 +134,7 @@ type demoReview struct {
 }
 
 func (d *demo) showReview(reply *envelope.Envelope) error {
-	t := d.app.term
+	t := d.app.Term
 	var review demoReview
 	if err := json.Unmarshal(reply.Payload, &review); err != nil {
 		return fmt.Errorf("the result is no review: %w", err)
@@ -157,8 +158,8 @@ func (d *demo) showReview(reply *envelope.Envelope) error {
 }
 
 // showRecovery shows the tree of tasks, and how often the killed one was begun.
-func (d *demo) showRecovery(ctx context.Context, s *session, corr, victim string) error {
-	t := d.app.term
+func (d *demo) showRecovery(ctx context.Context, s *session.Session, corr, victim string) error {
+	t := d.app.Term
 	if !t.JSON {
 		t.Heading("6. Who did what: aeemesh tree %s", corr)
 		if err := showTree(d.app, ctx, d.cmd, corr, &treeFlags{fold: tree.DefaultFold}); err != nil {
@@ -168,7 +169,7 @@ func (d *demo) showRecovery(ctx context.Context, s *session, corr, victim string
 	if victim == "" {
 		return nil
 	}
-	cp, err := s.node.Run(ctx, demoVictim, victim)
+	cp, err := s.Node.Run(ctx, demoVictim, victim)
 	if err != nil {
 		return err
 	}
@@ -197,8 +198,8 @@ func (d *demo) showCommands() {
 	if !d.keep {
 		server, at, before = "", "", []string{"aeemesh demo --keep --port 4222" + d.pathFlag()}
 	}
-	d.app.term.Heading("8. Go on")
-	d.app.term.Steps("   with the nats CLI, and with aeemesh; the team takes unsigned tasks too", append(before,
+	d.app.Term.Heading("8. Go on")
+	d.app.Term.Steps("   with the nats CLI, and with aeemesh; the team takes unsigned tasks too", append(before,
 		"nats "+server+"micro ls",
 		"nats "+server+"sub 'bus.>'",
 		"nats "+server+"req aee.ask."+demoLead+` '{"path":"."}' --timeout 1m`,

@@ -35,7 +35,7 @@ type demoWorker struct {
 
 // gather starts the team's workers.
 func (d *demo) gather(ctx context.Context) error {
-	t := d.app.term
+	t := d.app.Term
 	t.Heading("2. A team of agents, each from its AAIF document and in a process of its own")
 	dir := filepath.Join(d.scratch, "team")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -67,7 +67,7 @@ func (d *demo) gather(ctx context.Context) error {
 			d.team = append(d.team, w)
 		}
 	}
-	keys[d.app.defaultFrom()] = true
+	keys[d.app.DefaultFrom()] = true
 	for entity := range keys {
 		if err := d.key(ctx, entity); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.sign.dir,
+	args := []string{"worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.Sign.Dir,
 		"--durable", "on", "--lease", "1s", "--drain", "1s", "--lost-call", "*=repeat"} // its tools only read
 	for _, name := range w.tools {
 		args = append(args, "--tool", name+"="+plain.ShellWord(self)+" demo tool "+plain.ShellWord(name)+" "+plain.ShellWord(d.root))
@@ -165,13 +165,13 @@ func (d *demo) kill(ctx context.Context, entity string) error {
 			return err
 		}
 		<-w.ended
-		d.app.term.Say("   %s", d.app.term.Words.Paint(term.StyleError, fmt.Sprintf("kill -9 %d: the only worker of %s is gone, in the middle of its task", d.killed, entity)))
+		d.app.Term.Say("   %s", d.app.Term.Words.Paint(term.StyleError, fmt.Sprintf("kill -9 %d: the only worker of %s is gone, in the middle of its task", d.killed, entity)))
 		next := &demoWorker{file: w.file, entity: w.entity, about: w.about, tools: w.tools}
 		if err := d.start(ctx, next); err != nil {
 			return err
 		}
 		d.team[i] = next
-		d.app.term.Say("   another one is started, as a supervisor would: process %d", next.cmd.Process.Pid)
+		d.app.Term.Say("   another one is started, as a supervisor would: process %d", next.cmd.Process.Pid)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // hostedDocument is the document of an agent of this worker.
@@ -68,7 +69,7 @@ func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
 // connectTeams connects the directory to the mesh, registers documents if
 // requested, and refuses documents whose subagents can never be found. The
 // returned function stops what it has started.
-func connectTeams(a *progApp, ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
+func connectTeams(a *session.App, ctx context.Context, s *session.Session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
 	if !register && !t.needed() {
 		return func() {}, nil
 	}
@@ -76,7 +77,7 @@ func connectTeams(a *progApp, ctx context.Context, s *session, t *teams, registe
 	if err != nil {
 		return nil, err
 	}
-	t.dir.Use(s.node, reg)
+	t.dir.Use(s.Node, reg)
 	if register {
 		if err := registerHosted(a, ctx, reg, t, served); err != nil {
 			return nil, fmt.Errorf("--register: %w", err)
@@ -105,8 +106,8 @@ func connectTeams(a *progApp, ctx context.Context, s *session, t *teams, registe
 }
 
 // registerHosted registers the documents of a worker.
-func registerHosted(a *progApp, ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+func registerHosted(a *session.App, ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	all, err := reg.List(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func registerHosted(a *progApp, ctx context.Context, reg registry.Registry, t *t
 			return fmt.Errorf("%s: %w", h.name, err)
 		}
 		if done.Outcome != "unchanged" {
-			a.log.Info("registered", "entity", done.Entity, "key", done.Key, "version", done.Version, "revision", done.Revision, "outcome", done.Outcome)
+			a.Log.Info("registered", "entity", done.Entity, "key", done.Key, "version", done.Version, "revision", done.Revision, "outcome", done.Outcome)
 		}
 	}
 	return nil
@@ -142,7 +143,7 @@ func registerHosted(a *progApp, ctx context.Context, reg registry.Registry, t *t
 // warnOfMissing warns once of subagents that no agent answers for, after all
 // agents of this worker are served, because they may name one another. The
 // returned function waits until the warning was printed or ctx has ended.
-func warnOfMissing(a *progApp, ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
+func warnOfMissing(a *session.App, ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
 	var told sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(len(served)))
@@ -179,11 +180,11 @@ func warnOfMissing(a *progApp, ctx context.Context, t *teams, served []*agents.A
 			}
 			all := len(directory.References(h.doc.Definition()))
 			if answered := all - len(missing); len(missing) == 0 {
-				a.term.Note("%s: %d of %d references are answered", agent.Entity, all, all)
+				a.Term.Note("%s: %d of %d references are answered", agent.Entity, all, all)
 			} else if answered > 0 {
-				a.term.Warn("%s: %d of %d references are answered", agent.Entity, answered, all)
+				a.Term.Warn("%s: %d of %d references are answered", agent.Entity, answered, all)
 			}
-			a.term.Notices(agent.Entity, missing)
+			a.Term.Notices(agent.Entity, missing)
 		}
 	})
 	return told.Wait

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -34,7 +35,7 @@ type check struct {
 
 // doctor runs the checks and collects their results.
 type doctor struct {
-	app      *progApp
+	app      *session.App
 	conn     *nats.Conn
 	subjects subject.Map
 	entity   string
@@ -55,9 +56,9 @@ type doctor struct {
 	apart   time.Duration
 }
 
-func doctorCommand(a *progApp) *cobra.Command {
+func doctorCommand(a *session.App) *cobra.Command {
 	d := &doctor{app: a}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "doctor",
 		Short: "Check the connection, the server and what the mesh needs of it",
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
@@ -83,7 +84,7 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
   nats server check connection
   nats account info`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := subject.ValidateEntity(d.entity); err != nil {
 				return outcome.Usagef(cmd, "--entity: %w", err)
 			}
@@ -95,7 +96,7 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 			}
 			d.named = cmd.Flags().Changed("entity")
 			var err error
-			if d.subjects, err = a.subjects(); err != nil {
+			if d.subjects, err = a.Subjects(); err != nil {
 				return err
 			}
 			d.examine(ctx, cmd)
@@ -113,14 +114,14 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 	c.Flags().BoolVar(&d.strict, "strict", false, "exit with status 1 where a check warns, too")
 	c.Flags().BoolVar(&d.all, "all", false, "a line for each stream, bucket and agent, also where all is well")
 	c.Flags().BoolVar(&d.probe, "probe", true, "store a few records that go by themselves, to see that it works and how long it takes")
-	a.addSignFlags(c.Flags(), signKey)
+	a.AddSignFlags(c.Flags(), session.SignKey)
 	return c
 }
 
 func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
 	c := check{Name: name, Outcome: verdict, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: hint}
 	d.failed, d.warned = d.failed || verdict == "fail", d.warned || verdict == "warn"
-	t := d.app.term
+	t := d.app.Term
 	if t.JSON {
 		if err := t.Object(c); err != nil {
 			t.Warn("%s", outcome.Text(err))
@@ -135,7 +136,7 @@ func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
 
 func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, false))) // doctor checks permissions itself
+	conn, err := a.Connect(ctx, cmd, session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))) // doctor checks permissions itself
 	if err != nil {
 		d.tell("connection", "fail", outcome.Hint(err), "%s", outcome.Text(err))
 		return
@@ -159,7 +160,7 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 			"this user has no inbox for replies, so JetStream, agents and clocks cannot be asked")
 		return
 	}
-	js, err := a.jetStream(conn)
+	js, err := a.JetStream(conn)
 	if err != nil {
 		d.tell("jetstream", "fail", "", "%s", outcome.Text(err))
 		return
@@ -252,7 +253,7 @@ func olderThan(version, than string) bool {
 }
 
 func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
-	ctx, cancel := context.WithTimeout(ctx, 2*d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, 2*d.app.Conn.Wait())
 	defer cancel()
 	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
 	if errors.Is(err, jetstream.ErrDenied) {
@@ -287,7 +288,7 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 	defer cancel()
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas, Done: func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-			d.app.term.Say("%s", c)
+			d.app.Term.Say("%s", c)
 		}
 	}})
 	if err != nil {
@@ -320,7 +321,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 	defer d.durable(ctx, js, f)
 	ack := ""
 	if seen := "$KV." + jetstream.BucketSeen + d.subjects.Suffix() + ".doctor"; d.probe && (!d.mayTry() || d.mayPublish(seen)) {
-		probing, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+		probing, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 		took, err := jetstream.ProbeAck(probing, js, d.subjects, 20)
 		cancel()
 		switch {
@@ -371,7 +372,7 @@ func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 		d.tell("clock", "warn", "", "the server's clock cannot be told without one of the mesh's streams")
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	asked := time.Now()
 	stream, err := js.Stream(ctx, d.stream)
@@ -408,13 +409,13 @@ const maxPinged = 20
 // agents discovers agents and checks those that it finds; ok is false if not
 // all were found.
 func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
-	from := d.app.defaultFrom()
-	signer, err := d.app.signer(from)
+	from := d.app.DefaultFrom()
+	signer, err := d.app.Signer(from)
 	if err != nil {
 		d.tell("keys", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 	}
 	// For a clock it does not matter which key signed the answer.
-	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
@@ -429,7 +430,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		entities[i.Entity] = true
 	}
 	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
-	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
+	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
@@ -439,7 +440,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		if n++; n > maxPinged {
 			break
 		}
-		if d.app.sign.kid == signAuto && !wantsSignatures(found, entity) {
+		if d.app.Sign.Kid == session.SignAuto && !wantsSignatures(found, entity) {
 			d.agent(ctx, unsigned, entity) // the agent may not know the signing key yet
 			continue
 		}
@@ -461,7 +462,7 @@ func (d *doctor) tellClocks() {
 
 // agent asks an agent for its clock and its health.
 func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
-	turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	var pong intents.PingResult
 	asked := time.Now()
 	_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
@@ -477,7 +478,7 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 	}
 	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
 		skew := at.Sub(asked.Add(took / 2))
-		if d.all || d.app.term.JSON || skew.Abs() > mesh.DefaultSkew/5 {
+		if d.all || d.app.Term.JSON || skew.Abs() > mesh.DefaultSkew/5 {
 			d.skew("clock", entity, skew, took)
 		} else {
 			d.clocked, d.apart = append(d.clocked, entity), max(d.apart, skew.Abs())

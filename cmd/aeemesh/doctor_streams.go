@@ -21,7 +21,7 @@ func (d *doctor) streams(changes []jetstream.Change) {
 		switch {
 		case dropping:
 			d.tell(string(c.Kind), "warn", "That is its operator's; \"nats stream edit\" changes it.", "%s: %s", c.Name, strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name+": "))
-		case d.all || d.app.term.JSON, c.Action != jetstream.ActionNone && c.Action != jetstream.ActionCreate:
+		case d.all || d.app.Term.JSON, c.Action != jetstream.ActionNone && c.Action != jetstream.ActionCreate:
 			d.streamCheck(c)
 		case c.Action == jetstream.ActionNone:
 			good = append(good, c.Name)

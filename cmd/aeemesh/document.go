@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // parseDefinition reads an agent definition. For a document of another kind the
@@ -67,8 +68,8 @@ func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error
 }
 
 // readDefinition reads the file of an agent definition.
-func readDefinition(a *progApp, name string) (*aaif.Document, error) {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+func readDefinition(a *session.App, name string) (*aaif.Document, error) {
+	data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return nil, err
 	}

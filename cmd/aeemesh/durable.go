@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -29,32 +30,32 @@ type laneFlags struct {
 	remotes   remoteFlags
 }
 
-func (f *laneFlags) add(a *progApp, flags *pflag.FlagSet) {
+func (f *laneFlags) add(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (as soon as JetStream has the streams; on fails at once where it has not)")
 	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life (at least 1s)")
 	flags.DurationVar(&f.timeout, "max-durable-timeout", mesh.DefaultRunTimeout, "the longest that a durable task may take, waiting included, whatever it asks for")
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
 	flags.BoolVar(&f.fenced, "fenced", false, "the NATS user has what \"auth perms\" prints and no more: ask the server for nothing else")
 	flags.StringArrayVar(&f.operators, "operator", nil, "`PATTERN` of who may cancel, pause, resume, steer and settle the runs of others (default human.>); repeatable")
-	a.addStateFlags(flags)
+	a.AddStateFlags(flags)
 	f.remotes.add(a, flags)
 }
 
 // lane adds the durable lane to a worker's node, if the flags want it. With
 // auto the worker waits for a missing lane, and serves live tasks meanwhile.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
-	ring, err := a.keyring(cmd)
+	ring, err := a.Keyring(cmd)
 	if err != nil {
 		return err
 	}
-	remotes, err := remotesOf(a.progApp, cmd, &f.remotes)
+	remotes, err := remotesOf(a.App, cmd, &f.remotes)
 	if err != nil {
 		return err
 	}
 	if f.durable == "off" {
 		return nil
 	}
-	wait := a.conn.wait()
+	wait := a.Conn.Wait()
 	if f.durable == "auto" {
 		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
 	}
@@ -64,14 +65,14 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	if lacking != nil && f.durable == "on" {
 		return outcome.Hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
-	d := newLane(jetstream.Gather(js), m)
+	d := session.NewLane(jetstream.Gather(js), m)
 	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, f.lease))
 	if f.fenced {
 		d.Fence()
 	}
-	d.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
+	d.Codec = state.Codec{Seal: ring, AcceptClear: a.AcceptClear}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
-	d.Platform, d.Remotes = a.platform, remotes
+	d.Platform, d.Remotes = a.Platform, remotes
 	counters := jetstream.NewCounters(js, m)
 	cfg.Durable, cfg.Counters = d, counters
 	if lacking == nil {
@@ -82,20 +83,20 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	if errors.Is(lacking, jetstream.ErrNoLane) {
 		level = slog.LevelInfo // so that the operator sees it
 	}
-	a.log.Log(ctx, level, "live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
+	a.Log.Log(ctx, level, "live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
 		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
 	var seen *lateSeen
 	window := cfg.ReplayWindow
-	if cfg.Seen == nil && a.sign.replayScope == "auto" && window > 0 {
+	if cfg.Seen == nil && a.Sign.ReplayScope == "auto" && window > 0 {
 		seen = new(lateSeen)
 		cfg.Seen = seen
 	}
 	await := jetstream.AwaitLane(ctx, js, m, f.fenced, laneLook, lacking, func() {
 		shared.use(counters)
 		if seen != nil {
-			seen.look(ctx, a.progApp, js, m, window)
+			seen.look(ctx, a.App, js, m, window)
 		}
-		a.log.Warn("the durable lane is there: durable tasks are taken from now on")
+		a.Log.Warn("the durable lane is there: durable tasks are taken from now on")
 	})
 	d.Ready, d.Lacks = await.Ready(), await.Lacks
 	return nil

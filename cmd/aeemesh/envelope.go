@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -17,8 +18,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func envelopeCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func envelopeCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "envelope",
 		Short: "Make, check, sign and convert AEE envelopes, offline",
 		Long: `Works on AEE envelopes without a server. Every command reads files or standard
@@ -30,7 +31,7 @@ input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
 		envelopeConvertCommand(a), envelopeHashCommand(a), envelopeCanonicalCommand(a), envelopeSchemaCommand(a))
 }
 
-func envelopeNewCommand(a *progApp) *cobra.Command {
+func envelopeNewCommand(a *session.App) *cobra.Command {
 	f := &messageFlags{}
 	var durable bool
 	c := &cobra.Command{
@@ -44,7 +45,7 @@ it from standard input, @FILE from a file.`,
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
 		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
 		ValidArgsFunction: completing(a, completeMessage),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
 			}
@@ -58,8 +59,8 @@ it from standard input, @FILE from a file.`,
 			}
 			// It does not sign, but the sender is chosen in the same way as for
 			// "send".
-			if a.sign.kid = a.env("AEEMESH_SIGN"); a.sign.kid == "" {
-				a.sign.kid = signAuto
+			if a.Sign.Kid = a.Env("AEEMESH_SIGN"); a.Sign.Kid == "" {
+				a.Sign.Kid = session.SignAuto
 			}
 			e, err := f.build(a, cmd, args[0], payload)
 			if err == nil {
@@ -80,26 +81,26 @@ it from standard input, @FILE from a file.`,
 }
 
 // boundFlags are --prefix and --durable for commands that make tasks offline.
-func boundFlags(a *progApp, c *cobra.Command, durable *bool) {
+func boundFlags(a *session.App, c *cobra.Command, durable *bool) {
 	c.Flags().BoolVar(durable, "durable", false, "the task is for the durable lane, which it then names in requires.lane")
-	c.Flags().StringVar(&a.conn.prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
-	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
+	c.Flags().StringVar(&a.Conn.Prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
+	session.BindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
 }
 
 // bindTask prepares a task for the mesh and the lane of boundFlags.
-func bindTask(a *progApp, cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
-	if _, err := subject.New(a.conn.prefix); err != nil {
+func bindTask(a *session.App, cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
+	if _, err := subject.New(a.Conn.Prefix); err != nil {
 		return outcome.Usagef(cmd, "--prefix: %w", err)
 	}
-	return mesh.BindTask(e, a.conn.prefix, durable)
+	return mesh.BindTask(e, a.Conn.Prefix, durable)
 }
 
-func printEnvelope(a *progApp, e *envelope.Envelope) error {
+func printEnvelope(a *session.App, e *envelope.Envelope) error {
 	b, err := e.AppendJSON(nil)
 	if err != nil {
 		return err
 	}
-	a.term.Raw(b)
+	a.Term.Raw(b)
 	return nil
 }
 
@@ -125,7 +126,7 @@ func (r *envelopeReport) about(e *envelope.Envelope) {
 	r.ID, r.Type, r.From, r.To, r.Intent = e.ID, e.Type, e.From, e.To, e.Intent
 }
 
-func envelopeValidateCommand(a *progApp) *cobra.Command {
+func envelopeValidateCommand(a *session.App) *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -136,7 +137,7 @@ is broken: the number of the draft's validity rule, or fields, json, cbor. With
 		Example: `  aeemesh envelope validate task.json
   nats sub 'agent.>' --raw | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
 				if log && !in.cbor {
 					record, err := envelope.ParseLog(in.data)
@@ -186,7 +187,7 @@ func (r *envelopeReport) fail(err error) {
 
 // judgeEnvelopes reports on every envelope of the inputs; it fails if one is
 // not good.
-func judgeEnvelopes(a *progApp, files []string, judge func(input, *envelopeReport)) error {
+func judgeEnvelopes(a *session.App, files []string, judge func(input, *envelopeReport)) error {
 	good, bad := 0, 0
 	err := eachInput(a, files, func(in input) error {
 		r := envelopeReport{Source: in.source, Line: in.line}
@@ -196,8 +197,8 @@ func judgeEnvelopes(a *progApp, files []string, judge func(input, *envelopeRepor
 		} else {
 			bad++
 		}
-		if a.term.JSON {
-			return a.term.Object(r)
+		if a.Term.JSON {
+			return a.Term.Object(r)
 		}
 		printReport(a, r)
 		return nil
@@ -208,7 +209,7 @@ func judgeEnvelopes(a *progApp, files []string, judge func(input, *envelopeRepor
 	case good+bad == 0:
 		return errors.New("there is no envelope in the input")
 	case good+bad > 1:
-		a.term.Say("%d good, %d not", good, bad)
+		a.Term.Say("%d good, %d not", good, bad)
 	}
 	if bad > 0 {
 		return outcome.ErrQuiet
@@ -216,7 +217,7 @@ func judgeEnvelopes(a *progApp, files []string, judge func(input, *envelopeRepor
 	return nil
 }
 
-func printReport(a *progApp, r envelopeReport) {
+func printReport(a *session.App, r envelopeReport) {
 	where := r.Source
 	if r.Line > 0 {
 		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
@@ -229,15 +230,15 @@ func printReport(a *progApp, r envelopeReport) {
 				what = term.Printable(fmt.Sprintf("%s %s, signed by %s for %s", r.Type, r.ID, r.KID, r.From))
 			}
 		}
-		a.term.Line("%s %s: %s", a.term.Mark("ok"), where, what)
+		a.Term.Line("%s %s: %s", a.Term.Mark("ok"), where, what)
 		return
 	}
-	a.term.Line("%s %s: %s", a.term.Mark("fail"), where, r.Code)
+	a.Term.Line("%s %s: %s", a.Term.Mark("fail"), where, r.Code)
 	if r.Error != "" {
-		a.term.Line("     %s", term.Printable(r.Error))
+		a.Term.Line("     %s", term.Printable(r.Error))
 	}
 	for _, p := range r.Problems {
-		a.term.Line("     rule %s: %s", p.Rule, term.Printable(problemText(p)))
+		a.Term.Line("     rule %s: %s", p.Rule, term.Printable(problemText(p)))
 	}
 }
 
@@ -248,7 +249,7 @@ func problemText(p envelope.Problem) string {
 	return p.Field + " " + p.Message
 }
 
-func envelopeSignCommand(a *progApp) *cobra.Command {
+func envelopeSignCommand(a *session.App) *cobra.Command {
 	var durable bool
 	c := &cobra.Command{
 		Use:   "sign [FILE...]",
@@ -262,12 +263,12 @@ requires.lane.`,
   aeemesh envelope sign --sign ada task.json > signed.json
   aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer
   aeemesh envelope sign --sign ada --durable task.json | nats pub -J aee.work.normal.agent.reviewer --force-stdin`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			if a.sign.kid == signNone {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if a.Sign.Kid == session.SignNone {
 				return outcome.Usagef(cmd, "--sign none signs nothing")
 			}
 			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
-				signer, err := a.signer(e.From)
+				signer, err := a.Signer(e.From)
 				if err != nil {
 					return err
 				}
@@ -286,11 +287,11 @@ requires.lane.`,
 		}),
 	}
 	boundFlags(a, c, &durable)
-	a.addSignFlags(c.Flags(), signKey)
+	a.AddSignFlags(c.Flags(), session.SignKey)
 	return c
 }
 
-func envelopeVerifyCommand(a *progApp) *cobra.Command {
+func envelopeVerifyCommand(a *session.App) *cobra.Command {
 	var at string
 	c := &cobra.Command{
 		Use:   "verify [FILE...]",
@@ -300,7 +301,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 		Example: `  aeemesh envelope verify signed.json
   aeemesh envelope verify --signatures required --json < traffic.jsonl
   aeemesh envelope verify --at 2026-01-31T12:00:00Z old.json   # was the key valid then?`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			now := time.Now()
 			if at != "" {
 				var err error
@@ -308,7 +309,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 					return outcome.Usagef(cmd, "--at %q: it is a time such as 2026-01-31T12:00:00Z", at)
 				}
 			}
-			verifier, err := a.verifier()
+			verifier, err := a.Verifier()
 			if err != nil {
 				return err
 			}
@@ -327,11 +328,11 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 		}),
 	}
 	c.Flags().StringVar(&at, "at", "", "the `time` at which keys must be valid (default now)")
-	a.addSignFlags(c.Flags(), signVerify)
+	a.AddSignFlags(c.Flags(), session.SignVerify)
 	return c
 }
 
-func envelopeConvertCommand(a *progApp) *cobra.Command {
+func envelopeConvertCommand(a *session.App) *cobra.Command {
 	var to string
 	var asHex, pretty bool
 	c := &cobra.Command{
@@ -342,11 +343,11 @@ encoding. Nothing is lost either way; unknown members stay.`,
 		Example: `  aeemesh envelope convert --to cbor task.json > task.cbor
   aeemesh envelope convert --to cbor --hex task.json
   aeemesh envelope convert --to json task.cbor`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := outcome.OneOf(cmd, "to", to, "json", "cbor"); err != nil {
 				return err
 			}
-			if to == "cbor" && !asHex && a.term.Data.TTY {
+			if to == "cbor" && !asHex && a.Term.Data.TTY {
 				return outcome.Usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
 			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
@@ -356,9 +357,9 @@ encoding. Nothing is lost either way; unknown members stay.`,
 						return err
 					}
 					if asHex {
-						a.term.Line("%s", hex.EncodeToString(b))
+						a.Term.Line("%s", hex.EncodeToString(b))
 					} else {
-						return a.term.Bytes(b)
+						return a.Term.Bytes(b)
 					}
 					return nil
 				}
@@ -367,7 +368,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 				}
 				b, err := e.AppendJSON(nil)
 				if err == nil {
-					a.term.Line("%s", term.Indented(b))
+					a.Term.Line("%s", term.Indented(b))
 				}
 				return err
 			})
@@ -379,36 +380,36 @@ encoding. Nothing is lost either way; unknown members stay.`,
 	return c
 }
 
-func envelopeHashCommand(a *progApp) *cobra.Command {
+func envelopeHashCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash [FILE...]",
 		Short: "Print the hash that references to an envelope carry",
 		Example: `  aeemesh envelope hash task.json
   aeemesh envelope hash --json < traffic.jsonl`,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				h, err := e.Hash()
 				if err != nil {
 					return err
 				}
-				if a.term.JSON {
-					return a.term.Object(map[string]string{"id": e.ID, "hash": h})
+				if a.Term.JSON {
+					return a.Term.Object(map[string]string{"id": e.ID, "hash": h})
 				}
-				a.term.Line("%s", h)
+				a.Term.Line("%s", h)
 				return nil
 			})
 		}),
 	}
 }
 
-func envelopeCanonicalCommand(a *progApp) *cobra.Command {
+func envelopeCanonicalCommand(a *session.App) *cobra.Command {
 	var signed bool
 	c := &cobra.Command{
 		Use:   "canonical [FILE...]",
 		Short: "Print an envelope's canonical bytes (RFC 8785)",
 		Example: `  aeemesh envelope canonical task.json | sha256sum
   aeemesh envelope canonical --signed task.json   # what a signature covers`,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				var b []byte
 				var err error
@@ -420,7 +421,7 @@ func envelopeCanonicalCommand(a *progApp) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.term.Bytes(b) // no newline: the exact bytes
+				return a.Term.Bytes(b) // no newline: the exact bytes
 			})
 		}),
 	}
@@ -428,14 +429,14 @@ func envelopeCanonicalCommand(a *progApp) *cobra.Command {
 	return c
 }
 
-func envelopeSchemaCommand(a *progApp) *cobra.Command {
+func envelopeSchemaCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",
 		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
 		Args:    outcome.Arguments(),
-		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			a.term.Data.Write(envelope.Schema())
+		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			a.Term.Data.Write(envelope.Schema())
 			return nil
 		}),
 	}

@@ -18,13 +18,14 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 func handoffCommand(a *app) *cobra.Command {
-	return a.holder(&cobra.Command{
+	return a.Holder(&cobra.Command{
 		Use:   "handoff",
 		Short: "Take in runs that other platforms hand over",
 		Long: `Another platform can hand its runs over to the agents of this mesh while they
@@ -43,7 +44,7 @@ type handoffFlags struct {
 
 func handoffServeCommand(a *app) *cobra.Command {
 	f := &handoffFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "serve --cert FILE --key FILE",
 		Short: "Receive runs over HTTPS",
 		Long: `Receives runs of other platforms over TLS, and gives those that are in order to
@@ -61,7 +62,7 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return serveHandoff(a, ctx, cmd, f) }),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return serveHandoff(a, ctx, cmd, f) }),
 	})
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", ":7443", "`address` to listen on")
@@ -69,10 +70,10 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 	flags.StringVar(&f.key, "key", "", "its private key `file`")
 	flags.StringVar(&f.clientCA, "client-ca", "", "accept only clients with a certificate of this `file`'s authorities")
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
-	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
+	flags.IntVar(&a.PerIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
-	f.vitals.add(a.progApp, flags)
-	addReceiverFlags(a.progApp, c)
+	f.vitals.add(a.App, flags)
+	addReceiverFlags(a.App, c)
 	return c
 }
 
@@ -92,19 +93,19 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		}
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	bearer, err := secretRef(a.progApp, f.bearer)
+	bearer, err := secretRef(a.App, f.bearer)
 	if err != nil {
 		return outcome.Usagef(cmd, "--bearer: %w", err)
 	}
-	if a.perIssuer <= 0 {
+	if a.PerIssuer <= 0 {
 		return outcome.Usagef(cmd, "--per-issuer must be above 0")
 	}
 	known, err := knownAgents(a, f.agents)
 	if err != nil {
 		return err
 	}
-	a.beginLog(cmd)
-	if err := f.vitals.begin(a.progApp); err != nil {
+	a.BeginLog(cmd)
+	if err := f.vitals.begin(a.App); err != nil {
 		return err
 	}
 	defer f.vitals.end()
@@ -113,28 +114,28 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: a.ofNode(tel), config: movingClient(a.progApp, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: "service.handoff", Tel: a.ofNode(tel), Config: movingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if len(s.verifier.Ring.List()) == 0 && !a.sign.shared {
-		a.term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
+	defer s.Close()
+	if len(s.Verifier.Ring.List()) == 0 && !a.Sign.Shared {
+		a.Term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
-	r, err := receiverOf(a.progApp, cmd, s, known)
+	r, err := receiverOf(a.App, cmd, s, known)
 	if err != nil {
 		return err
 	}
 	if _, err := r.List(ctx); err != nil { // the bucket must exist
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	go a.keepKeys(ctx, s.verifier.Ring, nil)
+	go a.KeepKeys(ctx, s.Verifier.Ring, nil)
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err
 	}
 	f.vitals.look(func() []health.Check {
-		return []health.Check{connected(s.conn), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
+		return []health.Check{connected(s.Conn), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
 	})
 	f.vitals.serves(listener.Addr().String())
 	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()
@@ -159,18 +160,18 @@ func serveHTTPS(a *app, ctx context.Context, r *handoff.Receiver, listener net.L
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return streams },
-		ErrorLog:          log.New(logWriter{a.log}, "", 0),
+		ErrorLog:          log.New(logWriter{a.Log}, "", 0),
 	}
-	a.term.Logs.Store(term.LogServing)
+	a.Term.Logs.Store(term.LogServing)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	at := "https://" + listener.Addr().String()
-	if a.term.JSON {
-		if err := a.term.Object(map[string]string{"platform": a.platform, "url": at}); err != nil {
+	if a.Term.JSON {
+		if err := a.Term.Object(map[string]string{"platform": a.Platform, "url": at}); err != nil {
 			return err
 		}
 	} else {
-		a.term.Good("receiving runs for %s on %s", a.platform, at)
+		a.Term.Good("receiving runs for %s on %s", a.Platform, at)
 	}
 	collect := time.NewTicker(30 * time.Second)
 	defer collect.Stop()
@@ -180,12 +181,12 @@ func serveHTTPS(a *app, ctx context.Context, r *handoff.Receiver, listener net.L
 			return err
 		case <-collect.C:
 			if refused, started, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
-				a.log.Warn("handoffs left behind", "err", err)
+				a.Log.Warn("handoffs left behind", "err", err)
 			} else if refused+started > 0 {
-				a.log.Info("handoffs left behind", "refused", refused, "started", started)
+				a.Log.Info("handoffs left behind", "refused", refused, "started", started)
 			}
 		case <-ctx.Done():
-			a.term.Say("stopping: streams that have begun may end")
+			a.Term.Say("stopping: streams that have begun may end")
 			ending, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
 			cancel() // another receiver takes up the pending replies
@@ -211,7 +212,7 @@ func (w logWriter) Write(b []byte) (int, error) {
 func knownAgents(a *app, files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {
-		doc, err := readDefinition(a.progApp, name)
+		doc, err := readDefinition(a.App, name)
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +221,7 @@ func knownAgents(a *app, files []string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if k := def.Agent.Compliance; k != nil && k.PIIHandling == aaif.PIIEncrypt && len(a.stateKeys) == 0 {
+		if k := def.Agent.Compliance; k != nil && k.PIIHandling == aaif.PIIEncrypt && len(a.StateKeys) == 0 {
 			return nil, outcome.Hinted(fmt.Errorf("%s: compliance.pii_handling encrypt: its runs would be stored in the clear", name), "Give the key with --state-key env:NAME or file:PATH.")
 		}
 		known[state.New(entity, "", def.AgentID).Doc.AgentID] = entity
@@ -229,7 +230,7 @@ func knownAgents(a *app, files []string) (map[string]string, error) {
 }
 
 func handoffListCommand(a *app) *cobra.Command {
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List the runs that were handed over to here",
 		Long: `Lists the handoffs of the last 30 days, newest first, with the phase that each
@@ -239,38 +240,38 @@ running (its workers have it), or refused. Those that were refused are kept for
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return listHandoffs(a, ctx, cmd) }),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return listHandoffs(a, ctx, cmd) }),
 	})
-	addReceiverFlags(a.progApp, c)
+	addReceiverFlags(a.App, c)
 	return c
 }
 
 func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: movingClient(a.progApp, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: movingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	r, err := receiverOf(a.progApp, cmd, s, nil)
+	defer s.Close()
+	r, err := receiverOf(a.App, cmd, s, nil)
 	if err != nil {
 		return err
 	}
 	all, err := r.List(ctx)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
 	slices.SortFunc(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
-	if a.term.JSON {
-		return term.Objects(a.term, all)
+	if a.Term.JSON {
+		return term.Objects(a.Term, all)
 	}
 	if len(all) == 0 {
-		a.term.Say("no run was handed over to here")
+		a.Term.Say("no run was handed over to here")
 		return nil
 	}
 	var rows [][]string
 	for _, h := range all {
 		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), ago(h.Since), h.Reason})
 	}
-	a.term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
+	a.Term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
 	return nil
 }

@@ -10,9 +10,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
-func healthcheckCommand(a *progApp) *cobra.Command {
+func healthcheckCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "healthcheck [URL]",
@@ -27,7 +28,7 @@ the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machin
   # compose.yaml:
   healthcheck: {test: ["CMD", "/aeemesh", "healthcheck"]}`,
 		Args: outcome.Arguments("[URL]"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			to := ""
 			if len(args) == 1 {
 				u, err := url.Parse(args[0])
@@ -39,7 +40,7 @@ the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machin
 				}
 				to = u.String()
 			} else {
-				listen := a.env("AEEMESH_HEALTH_LISTEN")
+				listen := a.Env("AEEMESH_HEALTH_LISTEN")
 				if listen == "" {
 					return outcome.Usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
 				}
@@ -52,10 +53,10 @@ the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machin
 			defer cancel()
 			err := health.Probe(ctx, to)
 			switch {
-			case err == nil && a.term.JSON:
-				return a.term.Object(map[string]any{"url": to, "ok": true})
+			case err == nil && a.Term.JSON:
+				return a.Term.Object(map[string]any{"url": to, "ok": true})
 			case err == nil:
-				a.term.Progress("%s is well", to)
+				a.Term.Progress("%s is well", to)
 				return nil
 			case errors.Is(ctx.Err(), context.DeadlineExceeded):
 				return outcome.Stopped(ctx.Err(), "%s does not answer within %v", to, wait)

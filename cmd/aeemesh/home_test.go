@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // Where there is no home directory, as in an image of one program, keys are not
@@ -24,8 +26,8 @@ func TestKeysNeedAPlaceThatDoesNotMove(t *testing.T) {
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": "/etc/xdg"}, "/etc/xdg/aeemesh/keys"},
 		{map[string]string{"HOME": "."}, ""},
 	} {
-		a := &app{&progApp{env: func(name string) string { return tt.env[name] }}}
-		if got := a.defaultKeyDir(); got != tt.want {
+		a := &app{&session.App{Env: func(name string) string { return tt.env[name] }}}
+		if got := a.DefaultKeyDir(); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
 	}
@@ -68,7 +70,7 @@ func TestVersionTellsARevision(t *testing.T) {
 // whatever $HOME says (section 1 of the operators' review).
 func TestContextsAreFoundWhereTheNATSCLIKeepsThem(t *testing.T) {
 	t.Parallel()
-	own := accountHome()
+	own := session.AccountHome()
 	if own == "" {
 		t.Skip("the account has no home directory")
 	}
@@ -83,8 +85,8 @@ func TestContextsAreFoundWhereTheNATSCLIKeepsThem(t *testing.T) {
 		{map[string]string{"HOME": "."}, []string{theirs}},
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": home}, []string{filepath.Join(home, "nats")}},
 	} {
-		a := &app{&progApp{env: func(name string) string { return tt.env[name] }}}
-		if got := a.contextDirs(); !slices.Equal(got, tt.want) {
+		a := &app{&session.App{Env: func(name string) string { return tt.env[name] }}}
+		if got := a.Env.ContextDirs(); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -30,9 +31,9 @@ type inboxFlags struct {
 	limit       int
 }
 
-func inboxCommand(a *progApp) *cobra.Command {
+func inboxCommand(a *session.App) *cobra.Command {
 	f := &inboxFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "inbox [PERSON|TASK]",
 		Short: "Show what agents ask of you, or of somebody else",
 		Long: `Agents may ask people: a task for human.ada waits in ada's inbox until she
@@ -52,7 +53,7 @@ more) or withdrawn (whoever asked wants no answer any more).`,
   nats sub human.ada`,
 		Args:              outcome.Arguments("[PERSON|TASK]"),
 		ValidArgsFunction: completeAsks(a, true),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return showInbox(a, ctx, cmd, f, args)
 		}),
 	})
@@ -61,13 +62,13 @@ more) or withdrawn (whoever asked wants no answer any more).`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
 	flags.StringVar(&f.states, "state", "", "in one of these `states` only, comma-separated: "+strings.Join(askStates, ", "))
 	flags.IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
-	flags.StringVar(&a.as, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(flags, "from", "AEEMESH_FROM")
-	a.addSignFlags(flags, signAll)
+	flags.StringVar(&a.As, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
+	a.AddSignFlags(flags, session.SignAll)
 	return c
 }
 
-func showInbox(a *progApp, ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
+func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
 	wanted, err := askStatesOf(cmd, f.states)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func showInbox(a *progApp, ctx context.Context, cmd *cobra.Command, f *inboxFlag
 	case len(args) == 1:
 		person = args[0]
 	case !f.all:
-		if person = cmp.Or(a.as, a.defaultFrom()); subject.EntityType(person) != subject.TypeHuman {
+		if person = cmp.Or(a.As, a.DefaultFrom()); subject.EntityType(person) != subject.TypeHuman {
 			return outcome.Usagef(cmd, "whose? You are %s, who is no person", person)
 		}
 	}
@@ -90,39 +91,39 @@ func showInbox(a *progApp, ctx context.Context, cmd *cobra.Command, f *inboxFlag
 			return err
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	switch {
 	case task != "":
-		ask, err := s.node.FindAsk(ctx, "", task)
+		ask, err := s.Node.FindAsk(ctx, "", task)
 		if err != nil {
 			return noAsk(err, task)
 		}
-		return showAsk(a, ask, vouch(s.verifier.Ring, ask.Task, ask.Stored))
+		return showAsk(a, ask, vouch(s.Verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
-		err := s.node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
+		err := s.Node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
 				return nil
 			}
-			if a.term.JSON {
-				return a.term.Object(viewAsk(ask))
+			if a.Term.JSON {
+				return a.Term.Object(viewAsk(ask))
 			}
-			a.term.Line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, term.OneLine(ask.Task.From), term.OneLine(ask.Task.To), about(ask), untilWords(ask))
+			a.Term.Line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, term.OneLine(ask.Task.From), term.OneLine(ask.Task.To), about(ask), untilWords(ask))
 			return nil
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	asks, err := s.node.Asks(ctx, person)
+	asks, err := s.Node.Asks(ctx, person)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
 	return printAsks(a, asks, wanted, person, f.limit)
 }
@@ -155,7 +156,7 @@ func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
 		return outcome.Hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", term.Printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }
 
 // askView is a task for a person in JSON output.
@@ -194,7 +195,7 @@ func viewAsk(k *mesh.Ask) askView {
 
 // printAsks prints open tasks first, those with the earliest deadline on top,
 // then the others, the latest first.
-func printAsks(a *progApp, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
+func printAsks(a *session.App, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
 	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
 	open := func(k *mesh.Ask) int {
 		if k.State == mesh.AskOpen {
@@ -224,27 +225,27 @@ func printAsks(a *progApp, asks []*mesh.Ask, wanted []mesh.AskState, person stri
 		if k.State == mesh.AskOpen {
 			waiting++
 		}
-		if a.term.JSON {
-			if err := a.term.Object(viewAsk(k)); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(viewAsk(k)); err != nil {
 				return err
 			}
 			continue
 		}
 		rows = append(rows, []string{k.Task.ID, string(k.State), term.OneLine(k.Task.From), term.OneLine(k.Task.To), about(k), ago(k.Stored), left(k)})
 	}
-	if a.term.JSON {
+	if a.Term.JSON {
 		return nil
 	}
 	if len(rows) == 0 {
-		a.term.Say("nothing is asked of %s", cmp.Or(person, "anybody"))
+		a.Term.Say("nothing is asked of %s", cmp.Or(person, "anybody"))
 		return nil
 	}
-	a.term.Table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
+	a.Term.Table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
 	if more > 0 {
-		a.term.Say("%d more: --limit 0 shows all", more)
+		a.Term.Say("%d more: --limit 0 shows all", more)
 	}
 	if waiting > 0 {
-		a.term.Hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
+		a.Term.Hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
 	}
 	return nil
 }
@@ -291,11 +292,11 @@ func untilWords(k *mesh.Ask) string {
 	return ""
 }
 
-func showAsk(a *progApp, k *mesh.Ask, by voucher) error {
-	if a.term.JSON {
-		return a.term.Object(viewAsk(k))
+func showAsk(a *session.App, k *mesh.Ask, by voucher) error {
+	if a.Term.JSON {
+		return a.Term.Object(viewAsk(k))
 	}
-	t, e := a.term, k.Task
+	t, e := a.Term, k.Task
 	t.Line("task      %s", term.OneLine(e.ID))
 	t.Line("state     %s%s", k.State, untilWords(k))
 	t.Line("for       %s", term.OneLine(e.To))
@@ -336,7 +337,7 @@ func showAsk(a *progApp, k *mesh.Ask, by voucher) error {
 }
 
 // completeAsks completes the first argument with the ids of open tasks.
-func completeAsks(a *progApp, people bool) cobra.CompletionFunc {
+func completeAsks(a *session.App, people bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if len(args) > 0 {
@@ -344,15 +345,15 @@ func completeAsks(a *progApp, people bool) cobra.CompletionFunc {
 		}
 		var out, who []string
 		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.subjects()
+			m, err := a.Subjects()
 			if err != nil {
 				return
 			}
-			js, err := a.jetStream(conn)
+			js, err := a.JetStream(conn)
 			if err != nil {
 				return
 			}
-			node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Durable: newLane(js, m)})
+			node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix, Durable: session.NewLane(js, m)})
 			if err != nil {
 				return
 			}

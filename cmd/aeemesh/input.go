@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -36,7 +37,7 @@ func (in input) where() string {
 
 // eachEnvelope calls do with every envelope of the files, or of stdin, and
 // stops at the first invalid one.
-func eachEnvelope(a *progApp, files []string, do func(*envelope.Envelope) error) error {
+func eachEnvelope(a *session.App, files []string, do func(*envelope.Envelope) error) error {
 	n := 0
 	err := eachInput(a, files, func(in input) error {
 		n++
@@ -56,12 +57,12 @@ func eachEnvelope(a *progApp, files []string, do func(*envelope.Envelope) error)
 }
 
 // eachInput splits the files, or stdin if there are none.
-func eachInput(a *progApp, files []string, do func(input) error) error {
+func eachInput(a *session.App, files []string, do func(input) error) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
 	for _, name := range files {
-		data, err := a.readFile(name, maxInput)
+		data, err := a.ReadFile(name, maxInput)
 		if err != nil {
 			return err
 		}

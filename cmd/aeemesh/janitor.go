@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func janitorCommand(a *progApp) *cobra.Command {
+func janitorCommand(a *session.App) *cobra.Command {
 	var every time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "janitor",
 		Short: "Make room in the stores of runs, and put back what was overwritten",
 		Long: `Does what workers do beside their tasks, and cannot where their NATS users may
@@ -30,18 +31,18 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 		Example: `  aeemesh janitor
   aeemesh janitor --every 30s`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("every") && every < time.Second {
 				return outcome.Usagef(cmd, "--every %v: it must be at least 1s", every)
 			}
 			if every > 0 {
-				a.beginLog(cmd)
+				a.BeginLog(cmd)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), long: every > 0})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Long: every > 0})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			if every > 0 {
 				return keepTidy(s, ctx, every)
 			}
@@ -61,20 +62,20 @@ type tidied struct {
 }
 
 // tidyUp runs the janitor once.
-func tidyUp(s *session, ctx context.Context) error {
-	a := s.app
+func tidyUp(s *session.Session, ctx context.Context) error {
+	a := s.App
 	states, err := openStates(s)
 	if err != nil {
 		return err
 	}
 	done, err := tidyStates(ctx, states)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	if a.term.JSON {
-		return a.term.Object(done)
+	if a.Term.JSON {
+		return a.Term.Object(done)
 	}
-	a.term.Good("took away %s and %s, put back %s; the stores were %.0f%% full", term.Counted(done.Runs, "run that had ended", "runs that had ended"),
+	a.Term.Good("took away %s and %s, put back %s; the stores were %.0f%% full", term.Counted(done.Runs, "run that had ended", "runs that had ended"),
 		term.Counted(done.Objects, "document of no run", "documents of no run"), term.Counted(done.Restored, "record", "records"), 100*done.Used)
 	return nil
 }
@@ -92,8 +93,8 @@ func tidyStates(ctx context.Context, states *jetstream.States) (tidied, error) {
 
 // keepTidy runs the janitor repeatedly until ctx ends. A failed pass is
 // reported, and the next one runs nevertheless.
-func keepTidy(s *session, ctx context.Context, every time.Duration) error {
-	a := s.app
+func keepTidy(s *session.Session, ctx context.Context, every time.Duration) error {
+	a := s.App
 	states, err := openStates(s)
 	if err != nil {
 		return err
@@ -101,18 +102,18 @@ func keepTidy(s *session, ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		pass, cancel := context.WithTimeout(ctx, max(every, a.conn.wait()))
+		pass, cancel := context.WithTimeout(ctx, max(every, a.Conn.Wait()))
 		done, err := tidyStates(pass, states)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, jetstream.ErrDenied):
-			return laneError(err)
+			return session.LaneError(err)
 		case err != nil:
-			a.log.Warn("not tidied", "err", err)
+			a.Log.Warn("not tidied", "err", err)
 		case done.Runs+done.Objects+done.Restored > 0:
-			a.log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
+			a.Log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
 		}
 		select {
 		case <-ctx.Done():
@@ -123,12 +124,12 @@ func keepTidy(s *session, ctx context.Context, every time.Duration) error {
 }
 
 // openStates opens the store of the mesh's runs.
-func openStates(s *session) (*jetstream.States, error) {
-	m, err := s.app.subjects()
+func openStates(s *session.Session) (*jetstream.States, error) {
+	m, err := s.App.Subjects()
 	if err != nil {
 		return nil, err
 	}
-	js, err := s.app.jetStream(s.conn)
+	js, err := s.App.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func keysCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func keysCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
 		Long: `Works on a directory of keys: <kid>.nk is a secret (an nkeys seed, mode 0600),
@@ -35,16 +36,16 @@ with --shared-keys.`,
 }
 
 // dirFlag adds --keys alone, for commands that neither sign nor verify.
-func dirFlag(a *progApp, c *cobra.Command, shared *bool) *cobra.Command {
-	a.addSignFlags(c.Flags(), 0)
+func dirFlag(a *session.App, c *cobra.Command, shared *bool) *cobra.Command {
+	a.AddSignFlags(c.Flags(), 0)
 	if shared != nil {
 		c.Flags().BoolVar(shared, "shared", false, "in the mesh's bucket too")
-		return connects(c)
+		return session.Connects(c)
 	}
 	return c
 }
 
-func keysNewCommand(a *progApp) *cobra.Command {
+func keysNewCommand(a *session.App) *cobra.Command {
 	var alg, expires, notBefore, comment string
 	var from []string
 	var shared bool
@@ -61,15 +62,15 @@ also sign with it. Copy its two files over a safe way.`,
   aeemesh keys new reviewer-2 --from agent.reviewer --expires 8760h > reviewer-2.json
   aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
 		Args: outcome.Arguments("KID"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := a.noHome(); err != nil {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
 				return err
 			}
 			key, signer, err := makeKey(a, cmd, args[0], alg, from, notBefore, expires, comment)
 			if err != nil {
 				return err
 			}
-			dir := a.dirToWrite()
+			dir := a.DirToWrite()
 			undo := undoKey(dir, key.KID)
 			if err := sign.SaveKey(dir, signer, key); err != nil {
 				if errors.Is(err, fs.ErrExist) {
@@ -92,7 +93,7 @@ also sign with it. Copy its two files over a safe way.`,
 					return errors.Join(err, undo())
 				}
 			}
-			a.term.Good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
+			a.Term.Good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
 			tellSigning(a, key.KID, filepath.Join(dir, key.KID+".json"), shared)
 			return printRecord(a, record)
 		}),
@@ -128,7 +129,7 @@ func undoKey(dir, kid string) func() error {
 	}
 }
 
-func makeKey(a *progApp, cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
+func makeKey(a *session.App, cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
 	var none sign.Key
 	kind := sign.Ed25519
 	switch strings.ToLower(alg) {
@@ -138,11 +139,11 @@ func makeKey(a *progApp, cmd *cobra.Command, kid, alg string, from []string, not
 	default:
 		return none, nil, outcome.Usagef(cmd, "--alg %q: it is ed25519 or hs256", alg)
 	}
-	if kid == signAuto || kid == signNone {
+	if kid == session.SignAuto || kid == session.SignNone {
 		return none, nil, outcome.Usagef(cmd, "kid %q has a meaning of its own for --sign", kid)
 	}
 	if len(from) == 0 {
-		from = []string{a.defaultFrom()}
+		from = []string{a.DefaultFrom()}
 	}
 	signer, key, err := sign.NewKey(kid, kind, from...)
 	if err != nil {
@@ -178,20 +179,20 @@ func moment(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2027-01-31 or 2027-01-31T12:00:00Z, nor a duration such as 720h", s)
 }
 
-func printRecord(a *progApp, r sign.Record) error {
-	if a.term.JSON {
-		return a.term.Object(r)
+func printRecord(a *session.App, r sign.Record) error {
+	if a.Term.JSON {
+		return a.Term.Object(r)
 	}
 	text, err := r.Marshal()
 	if err != nil {
 		return err
 	}
-	return a.term.Bytes(text)
+	return a.Term.Bytes(text)
 }
 
 // shareKey writes a record to the mesh's bucket. It does not undo a revocation
 // there.
-func shareKey(a *progApp, ctx context.Context, cmd *cobra.Command, r sign.Record) error {
+func shareKey(a *session.App, ctx context.Context, cmd *cobra.Command, r sign.Record) error {
 	if r.Alg == sign.HS256 && !r.Revoked {
 		return outcome.Hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
 	}
@@ -199,16 +200,16 @@ func shareKey(a *progApp, ctx context.Context, cmd *cobra.Command, r sign.Record
 	if err != nil {
 		return err
 	}
-	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	records, err := a.sharedKeys(conn)
+	records, err := a.SharedKeys(conn)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	have, err := records.Get(ctx, r.KID)
 	switch {
@@ -228,9 +229,9 @@ func shareKey(a *progApp, ctx context.Context, cmd *cobra.Command, r sign.Record
 		return fmt.Errorf("share key %q: %w", r.KID, err)
 	}
 	if r.Revoked {
-		a.term.Good("key %s is revoked in the mesh's bucket", r.KID)
+		a.Term.Good("key %s is revoked in the mesh's bucket", r.KID)
 	} else {
-		a.term.Good("key %s is in the mesh's bucket; workers with --shared-keys trust it", r.KID)
+		a.Term.Good("key %s is in the mesh's bucket; workers with --shared-keys trust it", r.KID)
 	}
 	return nil
 }
@@ -243,7 +244,7 @@ type keyLine struct {
 	Source string `json:"source"` // local or shared
 }
 
-func keysListCommand(a *progApp) *cobra.Command {
+func keysListCommand(a *session.App) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "list",
@@ -251,7 +252,7 @@ func keysListCommand(a *progApp) *cobra.Command {
 		Example: `  aeemesh keys list
   aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			lines, err := localKeys(a)
 			if err != nil {
 				return err
@@ -263,12 +264,12 @@ func keysListCommand(a *progApp) *cobra.Command {
 				}
 				lines = append(lines, more...)
 			}
-			if a.term.JSON {
-				return term.Objects(a.term, lines)
+			if a.Term.JSON {
+				return term.Objects(a.Term, lines)
 			}
 			if len(lines) == 0 {
-				a.term.Say("there are no keys in %s", a.dirToWrite())
-				a.term.Hint("\"aeemesh keys new KID\" makes one.")
+				a.Term.Say("there are no keys in %s", a.DirToWrite())
+				a.Term.Hint("\"aeemesh keys new KID\" makes one.")
 				return nil
 			}
 			var rows [][]string
@@ -282,15 +283,15 @@ func keysListCommand(a *progApp) *cobra.Command {
 				}
 				rows = append(rows, []string{l.KID, string(l.Alg), strings.Join(l.From, " "), l.State, until, own, l.Source, l.Comment})
 			}
-			a.term.Table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
+			a.Term.Table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
 			return nil
 		}),
 	}
 	return dirFlag(a, c, &shared)
 }
 
-func localKeys(a *progApp) ([]keyLine, error) {
-	keys, err := a.keys()
+func localKeys(a *session.App) ([]keyLine, error) {
+	keys, err := a.Keys()
 	if err != nil {
 		return nil, err
 	}
@@ -311,17 +312,17 @@ func localKeys(a *progApp) ([]keyLine, error) {
 	return out, nil
 }
 
-func bucketKeys(a *progApp, ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
-	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
+func bucketKeys(a *session.App, ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	records, err := a.sharedKeys(conn)
+	records, err := a.SharedKeys(conn)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	list, err := records.List(ctx)
 	if err != nil {
@@ -329,9 +330,9 @@ func bucketKeys(a *progApp, ctx context.Context, cmd *cobra.Command) ([]keyLine,
 	}
 	var out []keyLine
 	for _, have := range list {
-		r, err := readShared(have)
+		r, err := session.ReadShared(have)
 		if err != nil {
-			a.term.Warn("shared key %s: %s", term.Printable(have.ID), outcome.Text(err))
+			a.Term.Warn("shared key %s: %s", term.Printable(have.ID), outcome.Text(err))
 			continue
 		}
 		out = append(out, keyLine{r, stateOf(r, time.Now()), false, sign.Shared.String()})
@@ -352,7 +353,7 @@ func stateOf(r sign.Record, now time.Time) string {
 	return "valid"
 }
 
-func completeKIDs(a *progApp, _ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeKIDs(a *session.App, _ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	lines, err := localKeys(a)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -364,7 +365,7 @@ func completeKIDs(a *progApp, _ *cobra.Command, _ []string, _ string) ([]string,
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func keysShowCommand(a *progApp) *cobra.Command {
+func keysShowCommand(a *session.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KID",
 		Short: "Print a key's trust record, which holds no secret",
@@ -372,7 +373,7 @@ func keysShowCommand(a *progApp) *cobra.Command {
   aeemesh keys show ada | ssh worker aeemesh keys trust -`,
 		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: completing(a, completeKIDs),
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			lines, err := localKeys(a)
 			if err != nil {
 				return err
@@ -382,13 +383,13 @@ func keysShowCommand(a *progApp) *cobra.Command {
 					return printRecord(a, l.Record)
 				}
 			}
-			return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
+			return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.DirToWrite()), "\"aeemesh keys list\" shows what is there.")
 		}),
 	}
 	return dirFlag(a, c, nil)
 }
 
-func keysTrustCommand(a *progApp) *cobra.Command {
+func keysTrustCommand(a *session.App) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "trust FILE|-",
@@ -400,11 +401,11 @@ that the record names. Look at those first. A revocation is never undone.`,
   aeemesh keys show ada | ssh worker aeemesh keys trust -
   aeemesh keys trust ada.json --shared`,
 		Args: outcome.Arguments("FILE|-"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := a.noHome(); err != nil {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
 				return err
 			}
-			data, err := a.readFile(args[0], 1<<20)
+			data, err := a.ReadFile(args[0], 1<<20)
 			if err != nil {
 				return err
 			}
@@ -412,17 +413,17 @@ that the record names. Look at those first. A revocation is never undone.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
-			if err := sign.Trust(a.dirToWrite(), r); err != nil {
+			if err := sign.Trust(a.DirToWrite(), r); err != nil {
 				return err
 			}
-			a.term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
+			a.Term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
 			if shared {
 				if err := shareKey(a, ctx, cmd, r); err != nil {
 					return err
 				}
 			}
-			if a.term.JSON {
-				return a.term.Object(r)
+			if a.Term.JSON {
+				return a.Term.Object(r)
 			}
 			return nil
 		}),
@@ -430,7 +431,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 	return dirFlag(a, c, &shared)
 }
 
-func keysRevokeCommand(a *progApp) *cobra.Command {
+func keysRevokeCommand(a *session.App) *cobra.Command {
 	var shared bool
 	c := &cobra.Command{
 		Use:   "revoke KID",
@@ -442,11 +443,11 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
   aeemesh keys revoke ada --shared`,
 		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: completing(a, completeKIDs),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := a.noHome(); err != nil {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
 				return err
 			}
-			r, err := sign.Revoke(a.dirToWrite(), args[0])
+			r, err := sign.Revoke(a.DirToWrite(), args[0])
 			switch {
 			case errors.Is(err, fs.ErrNotExist) && shared:
 				if r, err = sharedRecord(a, ctx, cmd, args[0]); err != nil {
@@ -454,19 +455,19 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 				}
 				r.Revoked = true
 			case errors.Is(err, os.ErrNotExist):
-				return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
+				return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.DirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
 			case err != nil:
 				return err
 			default:
-				a.term.Good("key %s is revoked in %s", r.KID, a.dirToWrite())
+				a.Term.Good("key %s is revoked in %s", r.KID, a.DirToWrite())
 			}
 			if shared {
 				if err := shareKey(a, ctx, cmd, r); err != nil {
 					return err
 				}
 			}
-			if a.term.JSON {
-				return a.term.Object(r)
+			if a.Term.JSON {
+				return a.Term.Object(r)
 			}
 			return nil
 		}),
@@ -475,7 +476,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 }
 
 // sharedRecord reads a key's record from the mesh's bucket.
-func sharedRecord(a *progApp, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
+func sharedRecord(a *session.App, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
 	lines, err := bucketKeys(a, ctx, cmd)
 	if err != nil {
 		return sign.Record{}, err
@@ -485,5 +486,5 @@ func sharedRecord(a *progApp, ctx context.Context, cmd *cobra.Command, kid strin
 			return l.Record, nil
 		}
 	}
-	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.dirToWrite())
+	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.DirToWrite())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -30,7 +31,7 @@ type messageFlags struct {
 func (f *messageFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.intent, "intent", "i", "", "what is meant (default for a task: "+intents.AgentAsk+")")
 	flags.StringVar(&f.from, "from", "", "who sends: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(flags, "from", "AEEMESH_FROM")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
 	flags.StringVar(&f.corr, "corr", "", "correlation `id` (default a new one)")
 	flags.StringVar(&f.priority, "priority", string(envelope.PriorityNormal), "low, normal, high or urgent")
 	flags.StringVar(&f.requires, "requires", "", "constraints as a `JSON` object; the flags below add to it")
@@ -43,7 +44,7 @@ func (f *messageFlags) add(flags *pflag.FlagSet) {
 const humanMessage = "human.message"
 
 // build makes the envelope. It does not validate it.
-func (f *messageFlags) build(a *progApp, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
+func (f *messageFlags) build(a *session.App, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
 	kind := envelope.Type(f.kind)
 	if kind == "" {
 		kind = envelope.TypeTask
@@ -66,7 +67,7 @@ func (f *messageFlags) build(a *progApp, cmd *cobra.Command, to string, payload 
 	}
 	from := f.from
 	if from == "" {
-		from = a.defaultFrom()
+		from = a.DefaultFrom()
 	}
 	e := envelope.New(kind, from, to, intent, payload)
 	if f.corr != "" {
@@ -95,7 +96,7 @@ var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalat
 	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
 // requirements combines --requires and the flags that stand for its keys.
-func (f *messageFlags) requirements(a *progApp, cmd *cobra.Command) (json.RawMessage, error) {
+func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
 		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
@@ -108,7 +109,7 @@ func (f *messageFlags) requirements(a *progApp, cmd *cobra.Command) (json.RawMes
 		}
 		near := aaif.Nearest(name, requireKeys)
 		if near == "" { // a part of a name is a misspelling, too: timeout for timeout_ms
-			a.term.Warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
+			a.Term.Warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
 			continue
 		}
 		return nil, &outcome.UsageError{Err: fmt.Errorf("--requires: %q is not a known key", name), Cmd: cmd, Hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
@@ -133,18 +134,18 @@ func (f *messageFlags) requirements(a *progApp, cmd *cobra.Command) (json.RawMes
 
 // parsePayload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
 // plain text, which becomes {"text": …}.
-func parsePayload(a *progApp, cmd *cobra.Command, arg string) (json.RawMessage, error) {
+func parsePayload(a *session.App, cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	data, where := []byte(arg), "the payload"
 	switch {
 	case arg == "-":
 		var err error
-		if data, err = a.readFile("-", maxInput); err != nil {
+		if data, err = a.ReadFile("-", maxInput); err != nil {
 			return nil, err
 		}
 		where = "stdin"
 	case strings.HasPrefix(arg, "@"):
 		var err error
-		if data, err = a.readFile(arg[1:], maxInput); err != nil {
+		if data, err = a.ReadFile(arg[1:], maxInput); err != nil {
 			return nil, err
 		}
 		where = arg[1:]

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -20,9 +21,9 @@ type migrateFlags struct {
 	export             exportFlags
 }
 
-func migrateCommand(a *progApp) *cobra.Command {
+func migrateCommand(a *session.App) *cobra.Command {
 	f := &migrateFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "migrate RUN --to WHERE",
 		Short: "Move a run to another worker, or to another platform",
 		Long: `Moves a run while it runs: between two turns, in the middle of one, while it
@@ -46,7 +47,7 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return migrateRun(a, ctx, cmd, f, args[0])
 		}),
 	})
@@ -58,14 +59,14 @@ at its target, by the server's clock.`,
 	flags.StringVar(&f.reason, "reason", "", "why, for the record")
 	f.export.add(a, flags)
 	entityFlag(a, c, &f.entity)
-	flags.StringVar(&a.as, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(flags, "from", "AEEMESH_FROM")
-	a.addStateKeyFlag(flags)
-	a.addSignFlags(flags, signAll)
+	flags.StringVar(&a.As, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
+	a.AddStateKeyFlag(flags)
+	a.AddSignFlags(flags, session.SignAll)
 	return c
 }
 
-func migrateRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
+func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
 	file, isFile := strings.CutPrefix(f.to, "file:")
 	if _, _, isObject := object(f.to); isObject {
 		file, isFile = f.to, true
@@ -86,15 +87,15 @@ func migrateRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *migrateF
 	if err := checkEntity(cmd, f.entity); err != nil {
 		return err
 	}
-	from := a.as
+	from := a.As
 	if from == "" {
-		from = a.defaultFrom()
+		from = a.DefaultFrom()
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: from, signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: from, Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	runs, err := openRuns(a, cmd, s)
@@ -108,8 +109,8 @@ func migrateRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *migrateF
 	if state.Terminal(h.Status) {
 		return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
 	}
-	a.term.Progress("asking the workers of %s", h.Entity)
-	got, err := s.node.Command(ctx, h.Entity, intents.MigrateTask{
+	a.Term.Progress("asking the workers of %s", h.Entity)
+	got, err := s.Node.Command(ctx, h.Entity, intents.MigrateTask{
 		Target: intents.Target{Run: h.Run}, To: f.to, WaitMS: f.tools.Milliseconds(), Abort: f.abort, Reason: f.reason,
 	})
 	if err != nil {
@@ -119,19 +120,19 @@ func migrateRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *migrateF
 	case !got.Migrating:
 		return outcome.Conflict("run %s: %s", shortRun(h.Run), got.Status)
 	case f.abort:
-		if a.term.JSON {
-			return a.term.Object(got)
+		if a.Term.JSON {
+			return a.Term.Object(got)
 		}
-		a.term.Good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
+		a.Term.Good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
 		return nil
 	}
 	return watchMove(a, ctx, s, runs, rec.ID, f.to)
 }
 
 // watchMove prints the phases of a transfer until it ends.
-func watchMove(a *progApp, ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
+func watchMove(a *session.App, ctx context.Context, s *session.Session, runs *runStore, id state.ID, to string) error {
 	m := &movement{app: a, id: id, runs: runs}
-	d, err := s.lane()
+	d, err := s.Lane()
 	if err != nil {
 		return err
 	}
@@ -139,7 +140,7 @@ func watchMove(a *progApp, ctx context.Context, s *session, runs *runStore, id s
 	err = m.follow(ctx)
 	switch {
 	case errors.Is(err, errStandsStill):
-		a.term.Good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
+		a.Term.Good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return outcome.Hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))

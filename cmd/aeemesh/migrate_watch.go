@@ -9,13 +9,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // A movement is one transfer of a run, as its records show it.
 type movement struct {
-	app     *progApp
+	app     *session.App
 	id      state.ID
 	runs    *runStore
 	replies *jetstream.Replies
@@ -137,7 +138,7 @@ var phaseWords = map[state.Phase]string{
 }
 
 func (m *movement) tell(rec state.Record, g *state.Migration) {
-	t := m.app.term
+	t := m.app.Term
 	if t.JSON {
 		// If the terminal is gone, the command ends anyway.
 		_ = t.Object(phaseLine{Run: m.id.Run, Phase: g.Phase, At: rec.Time, To: g.Target, Detail: g.Detail})
@@ -158,7 +159,7 @@ type pauseLine struct {
 // tellPause waits for the first activity at the target, and prints how long the
 // run stood still.
 func (m *movement) tellPause(ctx context.Context) error {
-	t := m.app.term
+	t := m.app.Term
 	from, captured, err := m.lastAtSource(ctx)
 	if err != nil {
 		return err

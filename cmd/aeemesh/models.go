@@ -19,7 +19,7 @@ import (
 )
 
 func modelsCommand(a *app) *cobra.Command {
-	return a.holder(&cobra.Command{
+	return a.Holder(&cobra.Command{
 		Use:   "models",
 		Short: "Look at models, their prices, and the routes of a document, offline",
 		Long: `Shows what is known of models, and which of them an agent's document would use
@@ -51,7 +51,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
   aeemesh models list --config operator.yaml`,
 		Args:              outcome.Arguments("[PROVIDER]"),
 		ValidArgsFunction: completing(a, completeProviders),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
 				return err
@@ -65,15 +65,15 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 			if len(lines) == 0 && len(args) > 0 {
 				return outcome.Hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
-			if a.term.JSON {
-				return term.Objects(a.term, lines)
+			if a.Term.JSON {
+				return term.Objects(a.Term, lines)
 			}
 			var rows [][]string
 			for _, l := range lines {
 				rows = append(rows, append([]string{l.Provider, l.Model}, factCells(l.Facts)...))
 			}
-			a.term.Table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
-			a.term.Say("as of %s; USD for a thousand tokens", cat.Date)
+			a.Term.Table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
+			a.Term.Say("as of %s; USD for a thousand tokens", cat.Date)
 			return nil
 		}),
 	}
@@ -93,7 +93,7 @@ is what stands before the first slash.`,
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
 		Args:              outcome.Arguments("PROVIDER/MODEL"),
 		ValidArgsFunction: completing(a, completeModels),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
 				return err
@@ -106,14 +106,14 @@ is what stands before the first slash.`,
 			if !ok {
 				return outcome.Hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
 			}
-			if a.term.JSON {
-				return a.term.Object(struct {
+			if a.Term.JSON {
+				return a.Term.Object(struct {
 					modelLine
 					Entry string `json:"entry"`
 					Date  string `json:"date"`
 				}{modelLine{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
 			}
-			a.term.Heading("%s", args[0])
+			a.Term.Heading("%s", args[0])
 			printFacts(a, e, cat.Date)
 			return nil
 		}),
@@ -126,7 +126,7 @@ func printFacts(a *app, e route.Entry, date string) {
 	f := e.Facts
 	line := func(name, value string) {
 		if value != "" {
-			a.term.Line("  %-16s %s", name, value)
+			a.Term.Line("  %-16s %s", name, value)
 		}
 	}
 	line("entry", e.Provider+"/"+e.Model+", as of "+date)
@@ -257,7 +257,7 @@ measured.`,
   aeemesh models routes reviewer.yaml --allow http://127.0.0.1:8080
   aeemesh models routes reviewer.yaml --json | jq -r 'select(.skipped) | .skipped'`,
 		Args: outcome.Arguments("FILE"),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if contextTokens < 0 {
 				return outcome.Usagef(cmd, "--context-tokens cannot be negative")
 			}
@@ -277,7 +277,7 @@ measured.`,
 }
 
 func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) error {
-	doc, err := readDefinition(a.progApp, name)
+	doc, err := readDefinition(a.App, name)
 	if err != nil {
 		return err
 	}
@@ -295,8 +295,8 @@ func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) er
 			usable++
 			l.Order, order = usable, strconv.Itoa(usable)
 		}
-		if a.term.JSON {
-			if err := a.term.Object(l); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(l); err != nil {
 				return err
 			}
 			continue
@@ -311,15 +311,15 @@ func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) er
 		cells := factCells(p.Facts)
 		rows = append(rows, []string{order, p.Name(), cells[0], cells[2], cells[3], key, p.Why})
 	}
-	if !a.term.JSON {
-		a.term.Table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
+	if !a.Term.JSON {
+		a.Term.Table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
 	for i := range notices { // problems that stop the route are printed below
 		if notices[i].Severity == aaif.SeverityError {
 			notices[i].Severity = aaif.SeverityWarning
 		}
 	}
-	a.term.Notices(name, notices)
+	a.Term.Notices(name, notices)
 	if usable == 0 {
 		return fmt.Errorf("%s: no route to a model can be used here", name)
 	}

@@ -38,7 +38,7 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, error) {
 	var cfg adapters.Config
 	if f.file != "" {
-		data, err := a.readFile(f.file, adapters.MaxConfig+1)
+		data, err := a.ReadFile(f.file, adapters.MaxConfig+1)
 		if err != nil {
 			return nil, err
 		}
@@ -56,8 +56,8 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 	cfg.Programs.Env = append(cfg.Programs.Env, f.programEnv...)
 	set, err := adapters.New(cfg, adapters.Options{
 		Version: version(),
-		Env:     func(name string) (string, bool) { v := a.env(name); return v, v != "" },
-		Logger:  a.log,
+		Env:     func(name string) (string, bool) { v := a.Env(name); return v, v != "" },
+		Logger:  a.Log,
 	})
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "%w", err)

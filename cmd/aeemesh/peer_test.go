@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -41,13 +42,13 @@ func onTTY(ctx context.Context, env map[string]string, args ...string) (stdout, 
 	var out, words natstest.Buffer
 	look := func(name string) string { return env[name] }
 	a := newApp(strings.NewReader(""), &out, &words, look)
-	a.term.Data.TTY, a.term.Words.TTY = true, true
+	a.Term.Data.TTY, a.Term.Words.TTY = true, true
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&words)
 	if err = root.ExecuteContext(ctx); err != nil {
-		a.term.Fail(outcome.Text(err), string(outcome.Of(err).Code), outcome.Hint(err))
+		a.Term.Fail(outcome.Text(err), string(outcome.Of(err).Code), outcome.Hint(err))
 	}
 	return out.String(), words.String(), err
 }
@@ -86,7 +87,7 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 		"paint":   func(t *term.Terminal) { t.Line("%s", t.Data.Paint(term.StyleGood, hostile)) },
 		"traffic": func(t *term.Terminal) { printSighting(t, sighting{at: time.Now(), env: e}, true) },
 		"status": func(t *term.Terminal) {
-			connectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
+			session.ConnectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
 		},
 		"stream": func(t *term.Terminal) {
 			v := streamView{term: t, out: t.Data, about: func(string) string { return hostile }}
@@ -143,16 +144,16 @@ func TestDataStaysWhatItIsOffATerminal(t *testing.T) {
 func servesHostile(t *testing.T, srv *natsd.Server) {
 	t.Helper()
 	conn := natstest.Conn(t, srv)
-	a := &app{&progApp{}}
-	js, err := a.jetStream(conn)
+	a := &app{&session.App{}}
+	js, err := a.JetStream(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := newLane(js, m)
+	lane := session.NewLane(js, m)
 	lane.Create = true
 	node, err := mesh.New(conn, mesh.Config{Durable: lane, Drain: time.Second})
 	if err != nil {

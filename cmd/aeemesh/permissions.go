@@ -99,7 +99,7 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 	if !d.mayAsk(ask) {
 		return info, errors.New("it may not publish to " + ask)
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	msg, err := d.conn.RequestWithContext(ctx, ask, nil)
 	if err != nil {
@@ -217,7 +217,7 @@ func folded(missing []string) (out []string) {
 // allowed waits until the server has processed what was sent, and reports
 // whether it refused the subject.
 func (d *doctor) allowed(to string) bool {
-	if d.conn.FlushTimeout(d.app.conn.wait()) != nil {
+	if d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
 		return false
 	}
 	err := d.conn.LastError()

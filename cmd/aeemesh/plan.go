@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func planCommand(a *progApp) *cobra.Command {
+func planCommand(a *session.App) *cobra.Command {
 	f := &topologyFlags{}
 	var check bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "plan",
 		Short: "Show what \"apply\" would make or change on the server",
 		Long: `Compares the mesh's streams, buckets and, for each --entity, work consumers with
@@ -31,7 +32,7 @@ where "apply" would make or change something, or could not mend it.`,
   # with the nats CLI, what there is:
   nats stream ls --all`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
 				changes, err := jetstream.Plan(ctx, js, opts)
 				if err != nil {
@@ -59,12 +60,12 @@ where "apply" would make or change something, or could not mend it.`,
 
 // tellTally prints a summary of a plan; left is the number of settings that
 // would stay as they are.
-func tellTally(a *progApp, t tally, left int) {
+func tellTally(a *session.App, t tally, left int) {
 	switch {
 	case t.conflict > 0:
-		a.term.Warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
+		a.Term.Warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
 	case t.todo() == 0 && t.newer == 0 && left == 0:
-		a.term.Good("everything is as it should be")
+		a.Term.Good("everything is as it should be")
 	}
 	if t.todo() == 0 {
 		return
@@ -73,5 +74,5 @@ func tellTally(a *progApp, t tally, left int) {
 	if t.reserves > 0 {
 		room = ", and set aside " + bytesText(uint64(t.reserves)) + " of storage on each replica"
 	}
-	a.term.Say("\"aeemesh apply\" would make %d and change %d%s", t.create, t.update, room)
+	a.Term.Say("\"aeemesh apply\" would make %d and change %d%s", t.create, t.update, room)
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func queuesCommand(a *progApp) *cobra.Command {
+func queuesCommand(a *session.App) *cobra.Command {
 	var every, wait time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "queues [ENTITY]",
 		Short: "Show how many durable tasks wait, and for how long",
 		Long: `Shows the queues of durable tasks, of one agent or of all that have tasks, dead
@@ -34,7 +35,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
   nats consumer report AEE_WORK`,
 		Args:              outcome.Arguments("[ENTITY]"),
 		ValidArgsFunction: completeEntities(a, 1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			entity := ""
 			if len(args) == 1 {
 				entity = args[0]
@@ -45,7 +46,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
 			if every < 0 || wait <= 0 {
 				return outcome.Usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
 			}
-			return withLane(a, ctx, cmd, func(s *session) error { return watchQueues(s, ctx, entity, every, wait) })
+			return withLane(a, ctx, cmd, func(s *session.Session) error { return watchQueues(s, ctx, entity, every, wait) })
 		}),
 	})
 	c.Flags().DurationVar(&every, "watch", 0, "show them anew at this interval, until Ctrl-C")
@@ -105,8 +106,8 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	return v
 }
 
-func watchQueues(s *session, ctx context.Context, entity string, every, wait time.Duration) error {
-	d, err := s.lane()
+func watchQueues(s *session.Session, ctx context.Context, entity string, every, wait time.Duration) error {
+	d, err := s.Lane()
 	if err != nil {
 		return err
 	}
@@ -114,16 +115,16 @@ func watchQueues(s *session, ctx context.Context, entity string, every, wait tim
 		views, err := lookAtQueues(s, ctx, d.Queue, entity, wait)
 		switch {
 		case err != nil && first:
-			return laneError(err)
+			return session.LaneError(err)
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil: // a server that restarts is available again soon
-			s.app.term.Warn("%s; trying again", outcome.Text(err))
+			s.App.Term.Warn("%s; trying again", outcome.Text(err))
 		default:
-			if every > 0 && !s.app.term.JSON {
-				s.app.term.Heading("%s", time.Now().Format(time.TimeOnly))
+			if every > 0 && !s.App.Term.JSON {
+				s.App.Term.Heading("%s", time.Now().Format(time.TimeOnly))
 			}
-			if err := printQueues(s.app, views); err != nil || every == 0 {
+			if err := printQueues(s.App, views); err != nil || every == 0 {
 				return err
 			}
 		}
@@ -137,7 +138,7 @@ func watchQueues(s *session, ctx context.Context, entity string, every, wait tim
 	}
 }
 
-func lookAtQueues(s *session, ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
+func lookAtQueues(s *session.Session, ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
 	var only []string
 	if entity != "" {
 		only = []string{entity}
@@ -146,7 +147,7 @@ func lookAtQueues(s *session, ctx context.Context, q *jetstream.Queue, entity st
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.node.Discover(ctx, entity, wait)
+	found, err := s.Node.Discover(ctx, entity, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -158,12 +159,12 @@ func lookAtQueues(s *session, ctx context.Context, q *jetstream.Queue, entity st
 	return views, nil
 }
 
-func printQueues(a *progApp, views []queueView) error {
-	if a.term.JSON {
-		return term.Objects(a.term, views)
+func printQueues(a *session.App, views []queueView) error {
+	if a.Term.JSON {
+		return term.Objects(a.Term, views)
 	}
 	if len(views) == 0 {
-		a.term.Say("no agent has or had durable tasks")
+		a.Term.Say("no agent has or had durable tasks")
 		return nil
 	}
 	var rows [][]string
@@ -180,16 +181,16 @@ func printQueues(a *progApp, views []queueView) error {
 			rows = append(rows, r)
 		}
 	}
-	a.term.Table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
+	a.Term.Table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
 	for _, v := range views {
 		if v.Problem != "" {
-			a.term.Warn("%s: %s", v.Entity, v.Problem)
+			a.Term.Warn("%s: %s", v.Entity, v.Problem)
 		}
 	}
 	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
-		a.term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
+		a.Term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
 	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
-		a.term.Hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
+		a.Term.Hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
 }

@@ -15,15 +15,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // addPlatformFlag adds --platform.
-func addPlatformFlag(a *progApp, flags *pflag.FlagSet) {
-	flags.StringVar(&a.platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
-	bindEnv(flags, "platform", "AEEMESH_PLATFORM")
+func addPlatformFlag(a *session.App, flags *pflag.FlagSet) {
+	flags.StringVar(&a.Platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
+	session.BindEnv(flags, "platform", "AEEMESH_PLATFORM")
 }
 
 // remoteFlags say to which other platforms a worker may transfer its runs.
@@ -33,7 +34,7 @@ type remoteFlags struct {
 	bearer        string
 }
 
-func (f *remoteFlags) add(a *progApp, flags *pflag.FlagSet) {
+func (f *remoteFlags) add(a *session.App, flags *pflag.FlagSet) {
 	addPlatformFlag(a, flags)
 	flags.StringArrayVar(&f.to, "handoff-to", nil, "https `URL` of another platform's receiver to which runs may be moved; repeatable (default none)")
 	flags.StringVar(&f.ca, "handoff-ca", "", "`file` of certificates to trust there besides the system's")
@@ -43,7 +44,7 @@ func (f *remoteFlags) add(a *progApp, flags *pflag.FlagSet) {
 }
 
 // remotesOf returns the platforms that the flags permit; nil if there are none.
-func remotesOf(a *progApp, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
+func remotesOf(a *session.App, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
 	opts := handoff.ClientOptions{}
 	allowed := map[string]bool{}
 	for _, to := range f.to {
@@ -127,7 +128,7 @@ func addCertificates(pool *x509.CertPool, file string) (*x509.CertPool, error) {
 
 // secretRef returns a function that reads a secret by its reference each time;
 // nil without a reference.
-func secretRef(a *progApp, ref string) (func() (string, error), error) {
+func secretRef(a *session.App, ref string) (func() (string, error), error) {
 	if ref == "" {
 		return nil, nil
 	}
@@ -135,7 +136,7 @@ func secretRef(a *progApp, ref string) (func() (string, error), error) {
 	var read func() (string, error)
 	switch kind {
 	case "env":
-		read = func() (string, error) { return a.env(name), nil }
+		read = func() (string, error) { return a.Env(name), nil }
 	case "file":
 		read = func() (string, error) {
 			raw, err := os.ReadFile(name)

@@ -114,6 +114,7 @@ var floors = []struct {
 	{"proof", []string{"jetstream/soak"}},
 	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify"}},
 	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
+	{"session", []string{"cmd/aeemesh/internal/session"}},
 	{"commands", []string{"cmd/aeemesh/internal/bench"}},
 	{"command", []string{"cmd/*"}},
 }
@@ -293,7 +294,7 @@ var heavy = []struct {
 	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},
 	{"github.com/spf13", []string{"cmd/*", "cmd/aeemesh/internal/*"}, nil},
 	{"github.com/jedib0t/go-pretty", []string{"cmd/*", "cmd/aeemesh/internal/term"}, nil},
-	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
+	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/aeemesh/internal/session"}, nil},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp", "examples/code-reviewer"}, []string{"agents/adapters", "cmd/*"}},
 	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, []string{"agents/adapters"}},
 	{"google.golang.org/genai", []string{"agents/model/google"}, nil},

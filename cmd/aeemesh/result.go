@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -17,10 +18,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func resultCommand(a *progApp) *cobra.Command {
+func resultCommand(a *session.App) *cobra.Command {
 	var follow bool
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
 		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
@@ -36,7 +37,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
 		Args:              outcome.Arguments("ID", "[ENTITY]"),
 		ValidArgsFunction: completing(a, completeTasks),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
 			case entity != "" && len(args) == 2 && args[1] != entity:
 				return outcome.Usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
@@ -48,22 +49,22 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "show the stream, and wait for the result")
 	c.Flags().StringVarP(&entity, "entity", "e", "", "the `agent`, as \"runs show\" takes it; the same as ENTITY")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func awaitResult(a *progApp, ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
+func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
 	if len(args) == 2 {
 		if err := subject.ValidateEntity(args[1]); err != nil {
 			return outcome.Usagef(cmd, "%w", err)
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	id, entity := args[0], ""
 	if len(args) == 2 {
@@ -71,7 +72,7 @@ func awaitResult(a *progApp, ctx context.Context, cmd *cobra.Command, args []str
 	} else if entity, err = findReplies(s, ctx, id); err != nil {
 		return err
 	}
-	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.term, out: a.term.Data}
+	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.Term, out: a.Term.Data}
 	if follow {
 		opts.OnStream = view.show
 	}
@@ -79,7 +80,7 @@ func awaitResult(a *progApp, ctx context.Context, cmd *cobra.Command, args []str
 	if follow {
 		mind = mindTakers(s, ctx, entity)
 	}
-	reply, err := s.node.Result(ctx, entity, id, opts)
+	reply, err := s.Node.Result(ctx, entity, id, opts)
 	mind()
 	view.end()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
@@ -93,14 +94,14 @@ func awaitResult(a *progApp, ctx context.Context, cmd *cobra.Command, args []str
 }
 
 // findReplies returns the entity whose replies a task has.
-func findReplies(s *session, ctx context.Context, id string) (string, error) {
-	d, err := s.lane()
+func findReplies(s *session.Session, ctx context.Context, id string) (string, error) {
+	d, err := s.Lane()
 	if err != nil {
 		return "", err
 	}
 	found, err := d.Replies.Find(ctx, id)
 	if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
-		return "", laneError(err)
+		return "", session.LaneError(err)
 	}
 	switch len(found) {
 	case 0:
@@ -113,8 +114,8 @@ func findReplies(s *session, ctx context.Context, id string) (string, error) {
 }
 
 // printResult prints the end of a durable task.
-func printResult(s *session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
-	a := s.app
+func printResult(s *session.Session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
+	a := s.App
 	var failed *envelope.Error
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
@@ -127,12 +128,12 @@ func printResult(s *session, ctx context.Context, id, entity string, reply *enve
 	case errors.As(err, &failed) && reply != nil:
 		return outcome.WithReply(outcome.Remote(failed), reply)
 	case err != nil:
-		return laneError(err)
-	case a.term.JSON:
+		return session.LaneError(err)
+	case a.Term.JSON:
 		return printEnvelope(a, reply)
 	}
 	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
-		a.term.Payload(reply.Payload)
+		a.Term.Payload(reply.Payload)
 	}
 	return nil
 }
@@ -144,38 +145,38 @@ func waitOver(err error) bool {
 
 // submitTask stores a task in the durable lane, and waits for its result unless
 // flags say otherwise.
-func submitTask(s *session, ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
-	a := s.app
-	ctx, cancel := a.limited(ctx)
+func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
+	a := s.App
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	if !f.due.IsZero() && !f.due.After(time.Now()) {
-		a.term.Warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
+		a.Term.Warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
 	}
 	if err := knowsKey(s, ctx, task); err != nil {
 		return err
 	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
 	if f.detach {
-		receipt, err := s.node.Submit(ctx, task, opts)
+		receipt, err := s.Node.Submit(ctx, task, opts)
 		if err != nil {
 			return submitFailed(err)
 		}
 		return submitted(s, ctx, task, receipt)
 	}
-	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.Data}
+	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.Term, out: a.Term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		result.OnStream = view.show
 	}
-	a.term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
+	a.Term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
 	mind := mindTakers(s, ctx, task.To)
-	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
+	receipt, reply, err := s.Node.Perform(ctx, task, opts, result)
 	mind()
 	view.end()
 	if err != nil && receipt.Seq == 0 {
 		return submitFailed(err)
 	}
 	if receipt.Duplicate {
-		a.term.Note("the task was there already")
+		a.Term.Note("the task was there already")
 	}
 	return printResult(s, ctx, task.ID, task.To, reply, &view, err)
 }
@@ -188,21 +189,21 @@ func submitFailed(err error) error {
 	case errors.Is(err, jetstream.ErrFull):
 		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }
 
 // submitted prints how to follow a detached task.
-func submitted(s *session, ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
+func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
 	if why, hint := untaken(s, ctx, task.To); why != "" && r.Due.IsZero() {
 		defer func() {
-			s.app.term.Warn("%s", why)
-			s.app.term.Hint(hint)
+			s.App.Term.Warn("%s", why)
+			s.App.Term.Hint(hint)
 		}()
 	}
-	if s.app.term.JSON {
-		return s.app.term.Object(r)
+	if s.App.Term.JSON {
+		return s.App.Term.Object(r)
 	}
-	s.app.term.Line("%s", r.TaskID)
+	s.App.Term.Line("%s", r.TaskID)
 	verb := "stored"
 	switch {
 	case r.Duplicate:
@@ -210,7 +211,7 @@ func submitted(s *session, ctx context.Context, task *envelope.Envelope, r mesh.
 	case !r.Due.IsZero():
 		verb = "stored for " + r.Due.Local().Format("2006-01-02 15:04:05 MST")
 	}
-	s.app.term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
-	s.app.term.Hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
+	s.App.Term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
+	s.App.Term.Hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 )
@@ -24,11 +25,11 @@ const (
 )
 
 // app has the commands that are not in a package of their own.
-type app struct{ *progApp }
+type app struct{ *session.App }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
-	a := &app{&progApp{version: version(), stdin: stdin, env: env, term: term.New(stdout, stderr, env), byEnv: map[string]bool{}}}
-	a.telemetry = a.nodeTelemetry
+	a := &app{&session.App{Version: version(), Stdin: stdin, Env: env, Term: term.New(stdout, stderr, env), ByEnv: map[string]bool{}}}
+	a.StartTelemetry = a.nodeTelemetry
 	return a
 }
 
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		err = a.term.Err()
+		err = a.Term.Err()
 	}
 	if err == nil {
 		return exitOK
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func (a *app) failed(err error, args []string) int {
 	o := outcome.Of(err)
 	var usage *outcome.UsageError
-	if !a.began && !errors.As(err, &usage) {
+	if !a.Began && !errors.As(err, &usage) {
 		err = &outcome.UsageError{Err: err}
 	}
 	if errors.As(err, &usage) {
@@ -65,16 +66,16 @@ func (a *app) failed(err error, args []string) int {
 		if end := slices.Index(args, "--"); end >= 0 {
 			args = args[:end]
 		}
-		a.term.JSON = a.term.JSON || slices.Contains(args, "--json")
-		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.env("AEEMESH_LOG_FORMAT"), term.JSONLog) {
-			a.levels.format = term.JSONLog
+		a.Term.JSON = a.Term.JSON || slices.Contains(args, "--json")
+		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.Env("AEEMESH_LOG_FORMAT"), term.JSONLog) {
+			a.Levels.Format = term.JSONLog
 		}
-		a.term.RecordWords(a.levels.format)
+		a.Term.RecordWords(a.Levels.Format)
 	}
 	if !errors.Is(err, outcome.ErrQuiet) {
-		a.term.Fail(outcome.Text(err), string(o.Code), outcome.Hint(err))
+		a.Term.Fail(outcome.Text(err), string(o.Code), outcome.Hint(err))
 	}
-	if !a.term.JSON {
+	if !a.Term.JSON {
 		return o.Exit
 	}
 	f := outcome.Failure{Code: o.Code, Message: strings.TrimPrefix(outcome.Text(err), string(o.Code)+": "), Hint: outcome.Hint(err)}
@@ -91,7 +92,7 @@ func (a *app) failed(err error, args []string) int {
 		maps.Copy(out, more.Members)
 	}
 	out["error"] = f
-	if a.term.Object(out) != nil {
+	if a.Term.Object(out) != nil {
 		return outcome.Failed
 	}
 	return o.Exit
@@ -117,9 +118,9 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asked && len(args) == 0 {
-				return tellVersion(a.progApp)
+				return tellVersion(a.App)
 			}
-			return a.group(cmd, args)
+			return a.Group(cmd, args)
 		},
 		PersistentPreRunE: a.prepare,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -135,23 +136,23 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	})
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a.progApp, cmd, false) })
-	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a.progApp, cmd, false); return nil })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a.App, cmd, false) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a.App, cmd, false); return nil })
 	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
 	root.PersistentFlags().SortFlags = false
-	root.PersistentFlags().BoolVar(&a.term.JSON, "json", false, "print data as JSON: one object, or one a line")
-	a.addConnectFlags(root.PersistentFlags())
-	a.addLogFlags(root.PersistentFlags())
+	root.PersistentFlags().BoolVar(&a.Term.JSON, "json", false, "print data as JSON: one object, or one a line")
+	a.AddConnectFlags(root.PersistentFlags())
+	a.AddLogFlags(root.PersistentFlags())
 	for _, group := range []struct {
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{demoCommand(a.progApp), upCommand(a.progApp), a.workerCommand(), handoffCommand(a), planCommand(a.progApp), applyCommand(a.progApp), janitorCommand(a.progApp)}},
-		{"talk", []*cobra.Command{sendCommand(a.progApp), askCommand(a.progApp), resultCommand(a.progApp), inboxCommand(a.progApp), answerCommand(a.progApp)}},
-		{"look", []*cobra.Command{watchCommand(a.progApp), agentsCommand(a.progApp), queuesCommand(a.progApp), runsCommand(a.progApp), treeCommand(a.progApp), migrateCommand(a.progApp), deadCommand(a.progApp), doctorCommand(a.progApp),
-			a.adopt(bench.Command(a.term.Data, a.term.Words)), soakCommand(a.progApp)}},
-		{"make", []*cobra.Command{validateCommand(a.progApp), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a.progApp), envelopeCommand(a.progApp), keysCommand(a.progApp), authCommand(a.progApp)}},
-		{"misc", []*cobra.Command{healthcheckCommand(a.progApp), versionCommand(a.progApp), completionCommand(a.progApp)}},
+		{"run", []*cobra.Command{demoCommand(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), planCommand(a.App), applyCommand(a.App), janitorCommand(a.App)}},
+		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a.App), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
+		{"look", []*cobra.Command{watchCommand(a.App), agentsCommand(a.App), queuesCommand(a.App), runsCommand(a.App), treeCommand(a.App), migrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
+			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soakCommand(a.App)}},
+		{"make", []*cobra.Command{validateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a.App), envelopeCommand(a.App), keysCommand(a.App), authCommand(a.App)}},
+		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
 	} {
 		for _, c := range group.commands {
 			c.Flags().SortFlags = false
@@ -159,14 +160,14 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(short("ls", agentsListCommand(a.progApp)), short("ps", runsListCommand(a.progApp)))
-	registerCompletions(a.progApp, root)
+	root.AddCommand(session.Short("ls", agentsListCommand(a.App)), session.Short("ps", runsListCommand(a.App)))
+	registerCompletions(a.App, root)
 	return root
 }
 
 // prepare runs before every command, after its arguments were accepted.
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
-	if err := a.fromEnvironment(cmd); err != nil {
+	if err := a.FromEnvironment(cmd); err != nil {
 		return err
 	}
 	if cmd.Annotations[annotSettings] != "" {
@@ -175,8 +176,8 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		}
 	}
 	var err error
-	if a.log, err = a.logger(); err == nil {
-		a.term.RecordWords(a.levels.format)
+	if a.Log, err = a.Logger(); err == nil {
+		a.Term.RecordWords(a.Levels.Format)
 	}
 	return err
 }

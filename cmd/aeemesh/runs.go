@@ -10,14 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsCommand(a *progApp) *cobra.Command {
-	return a.holder(&cobra.Command{
+func runsCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "runs",
 		Short: "List, look into and steer the runs of durable tasks",
 		Long: `A durable task is one run: a chain of checkpoints, each an AAIF Agent State
@@ -39,16 +40,16 @@ type runStore struct {
 }
 
 // openRuns opens the store of the mesh's runs for a command.
-func openRuns(a *progApp, cmd *cobra.Command, s *session) (*runStore, error) {
-	m, err := a.subjects()
+func openRuns(a *session.App, cmd *cobra.Command, s *session.Session) (*runStore, error) {
+	m, err := a.Subjects()
 	if err != nil {
 		return nil, err
 	}
-	js, err := a.jetStream(s.conn)
+	js, err := a.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}
-	ring, err := a.keyring(cmd)
+	ring, err := a.Keyring(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +120,9 @@ func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 }
 
 // ownRecord decodes a checkpoint for resuming its run, as a worker does.
-func ownRecord(a *progApp, runs *runStore, rec state.Record) (*state.Checkpoint, error) {
+func ownRecord(a *session.App, runs *runStore, rec state.Record) (*state.Checkpoint, error) {
 	codec := runs.codec
-	codec.AcceptClear = a.acceptClear
+	codec.AcceptClear = a.AcceptClear
 	c, err := codec.Read(rec)
 	switch {
 	case errors.Is(err, state.ErrSealed):
@@ -141,7 +142,7 @@ func shortRun(run string) string {
 }
 
 // entityFlag adds --entity to a command about runs.
-func entityFlag(a *progApp, c *cobra.Command, to *string) {
+func entityFlag(a *session.App, c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 

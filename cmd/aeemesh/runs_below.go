@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -16,12 +17,12 @@ type commandOutput struct {
 }
 
 // toldBelow reports which tasks of a run's tree a cancel could not end.
-func toldBelow(a *progApp, b *mesh.Below) {
-	if a.term.JSON {
+func toldBelow(a *session.App, b *mesh.Below) {
+	if a.Term.JSON {
 		return
 	}
 	for _, line := range belowWords(b) {
-		a.term.Warn("%s", line)
+		a.Term.Warn("%s", line)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -31,7 +32,7 @@ type runCommand struct {
 	done string // describes the result when the command has succeeded
 }
 
-func runCommands(a *progApp) []*cobra.Command {
+func runCommands(a *session.App) []*cobra.Command {
 	var reason string
 	because := func(c *cobra.Command) { c.Flags().StringVar(&reason, "reason", "", "why, for the record") }
 	var s settleFlags
@@ -88,12 +89,12 @@ none is left.`,
 	return out
 }
 
-func runCommandOf(a *progApp, r runCommand) *cobra.Command {
+func runCommandOf(a *session.App, r runCommand) *cobra.Command {
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: outcome.Arguments(append([]string{"RUN"}, r.args...)...),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return commandRun(a, ctx, cmd, r, args, entity)
 		}),
 	})
@@ -104,26 +105,26 @@ func runCommandOf(a *progApp, r runCommand) *cobra.Command {
 	if r.flags != nil {
 		r.flags(c)
 	}
-	c.Flags().StringVar(&a.as, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	a.addSignFlags(c.Flags(), signAll)
+	c.Flags().StringVar(&a.As, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
+	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func commandRun(a *progApp, ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
+func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
-	from := a.as
+	from := a.As
 	if from == "" {
-		from = a.defaultFrom()
+		from = a.DefaultFrom()
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: from, signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: from, Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.conn.timeout, commandWait))
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.Conn.Timeout, commandWait))
 	defer cancel()
 	runs, err := openRuns(a, cmd, s)
 	if err != nil {
@@ -148,19 +149,19 @@ func commandRun(a *progApp, ctx context.Context, cmd *cobra.Command, r runComman
 	if err != nil {
 		return err
 	}
-	a.term.Progress("asking the workers of %s", entity)
+	a.Term.Progress("asking the workers of %s", entity)
 	silence := time.AfterFunc(silentFor, func() {
-		a.term.Warn("no worker of %s has answered yet; the command waits for the first that comes, and this for its answer (--timeout bounds that)", entity)
+		a.Term.Warn("no worker of %s has answered yet; the command waits for the first that comes, and this for its answer (--timeout bounds that)", entity)
 	})
 	defer silence.Stop()
 	var got intents.CommandResult
 	var below *mesh.Below
 	if c, ok := command.(intents.CancelTask); ok {
 		below = &mesh.Below{}
-		got, *below, err = s.node.CancelTree(ctx, entity, c)
+		got, *below, err = s.Node.CancelTree(ctx, entity, c)
 		defer toldBelow(a, below)
 	} else {
-		got, err = s.node.Command(ctx, entity, command)
+		got, err = s.Node.Command(ctx, entity, command)
 	}
 	if target.ID != "" && errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
 		return outcome.Hinted(outcome.NotFound("no task %s of %s waits, and none has begun", term.Printable(target.ID), entity),
@@ -169,8 +170,8 @@ func commandRun(a *progApp, ctx context.Context, cmd *cobra.Command, r runComman
 	if err != nil {
 		return commandFailed(a, err, entity)
 	}
-	if a.term.JSON {
-		if err := a.term.Object(commandOutput{got, below}); err != nil {
+	if a.Term.JSON {
+		if err := a.Term.Object(commandOutput{got, below}); err != nil {
 			return err
 		}
 	}
@@ -191,8 +192,8 @@ const silentFor = 3 * time.Second
 
 // scheduledFor returns the agent of a scheduled task; "" if there is no such
 // task.
-func scheduledFor(ctx context.Context, s *session, id string) string {
-	d, err := s.lane()
+func scheduledFor(ctx context.Context, s *session.Session, id string) string {
+	d, err := s.Lane()
 	if err != nil {
 		return ""
 	}
@@ -213,34 +214,34 @@ const leastID = 8
 
 // commanded prints the result of a command. A command that found nothing to do
 // has failed.
-func commanded(a *progApp, r runCommand, what string, got intents.CommandResult) error {
+func commanded(a *session.App, r runCommand, what string, got intents.CommandResult) error {
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
 			return outcome.Hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
 		}
 		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
-	case a.term.JSON:
+	case a.Term.JSON:
 	case got.Status == mesh.StatusWithdrawn:
-		a.term.Good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
+		a.Term.Good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
 	case got.Status == "noted":
-		a.term.Good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
+		a.Term.Good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
 	case got.Status == "pausing":
-		a.term.Good("%s: it pauses when the step that it is in has ended", what)
+		a.Term.Good("%s: it pauses when the step that it is in has ended", what)
 	case got.Status != "" && got.Status != r.done:
-		a.term.Good("%s is %s; it is now %s", what, r.done, got.Status)
+		a.Term.Good("%s is %s; it is now %s", what, r.done, got.Status)
 	default:
-		a.term.Good("%s is %s", what, r.done)
+		a.Term.Good("%s is %s", what, r.done)
 	}
 	return nil
 }
 
-func commandFailed(a *progApp, err error, entity string) error {
+func commandFailed(a *session.App, err error, entity string) error {
 	var e *envelope.Error
 	switch {
 	case errors.As(err, &e) && e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
-		where := fmt.Sprintf("no --keys was given, and there is no %s", a.defaultKeyDir())
-		if dir := a.keyDir(); dir != "" {
+		where := fmt.Sprintf("no --keys was given, and there is no %s", a.DefaultKeyDir())
+		if dir := a.KeyDir(); dir != "" {
 			where = "keys are looked for in " + dir
 		}
 		return outcome.Hinted(fmt.Errorf("%s: %s (%s): the workers of %s have heard the command, but their answer cannot be verified", e.Code, e.Message, where, entity),
@@ -251,7 +252,7 @@ func commandFailed(a *progApp, err error, entity string) error {
 		return outcome.Hinted(outcome.Stopped(err, "no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
 			"\"aeemesh worker FILE\" starts one; --timeout waits longer.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }
 
 // settleFlags describe the outcome of a tool call.
@@ -292,10 +293,10 @@ func (f *settleFlags) command(cmd *cobra.Command, t intents.Target, args []strin
 	return out, nil
 }
 
-func runsForkCommand(a *progApp) *cobra.Command {
+func runsForkCommand(a *session.App) *cobra.Command {
 	var entity, taskID string
 	var at uint64
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "fork RUN",
 		Short: "Begin a new run from a checkpoint of another",
 		Long: `Begins a new run, with a task id of its own, that goes on from a checkpoint of
@@ -305,20 +306,20 @@ and calls that both make have the same idempotency key.`,
   aeemesh runs fork 0f4c --at 17`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{config: a.laneClient(cmd)}, func(s *session, runs *runStore, rec state.Record) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{Config: a.LaneClient(cmd)}, func(s *session.Session, runs *runStore, rec state.Record) error {
 				return forkRun(a, ctx, s, runs, rec, taskID, at)
 			})
 		}),
 	})
 	entityFlag(a, c, &entity)
-	a.addStateFlags(c.Flags())
+	a.AddStateFlags(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
 	return c
 }
 
-func forkRun(a *progApp, ctx context.Context, s *session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
+func forkRun(a *session.App, ctx context.Context, s *session.Session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
 	if at != 0 {
 		if rec, err = runs.At(ctx, rec.ID, at); err != nil {
 			return notKept(err, at)
@@ -328,15 +329,15 @@ func forkRun(a *progApp, ctx context.Context, s *session, runs *runStore, rec st
 	if err != nil {
 		return err
 	}
-	receipt, err := s.node.Fork(ctx, parent, state.ForkOf{TaskID: taskID, Revision: rec.Revision})
+	receipt, err := s.Node.Fork(ctx, parent, state.ForkOf{TaskID: taskID, Revision: rec.Revision})
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	if a.term.JSON {
-		return a.term.Object(receipt)
+	if a.Term.JSON {
+		return a.Term.Object(receipt)
 	}
-	a.term.Line("%s", receipt.TaskID)
-	a.term.Good("run %s goes on from revision %d of %s as task %s", shortRun(receipt.Run), rec.Revision, shortRun(rec.ID.Run), receipt.TaskID)
-	a.term.Hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", shortRun(receipt.Run)))
+	a.Term.Line("%s", receipt.TaskID)
+	a.Term.Good("run %s goes on from revision %d of %s as task %s", shortRun(receipt.Run), rec.Revision, shortRun(rec.ID.Run), receipt.TaskID)
+	a.Term.Hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", shortRun(receipt.Run)))
 	return nil
 }

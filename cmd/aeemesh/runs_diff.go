@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsDiffCommand(a *progApp) *cobra.Command {
+func runsDiffCommand(a *session.App) *cobra.Command {
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "diff RUN [FROM] [TO]",
 		Short: "Show what changed between two checkpoints",
 		Long: `Shows what differs between two checkpoints of a run, by their revisions: FROM is
@@ -23,7 +24,7 @@ by default the one before the last, TO the last.`,
   aeemesh runs diff 0f4c 17 --json`,
 		Args:              outcome.Arguments("RUN", "[FROM]", "[TO]"),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
 			for _, arg := range args[1:] {
 				n, err := strconv.ParseUint(arg, 10, 64)
@@ -32,17 +33,17 @@ by default the one before the last, TO the last.`,
 				}
 				revisions = append(revisions, n)
 			}
-			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
 				return diffRun(a, ctx, runs, rec, revisions)
 			})
 		}),
 	})
 	entityFlag(a, c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.AddStateKeyFlag(c.Flags())
 	return c
 }
 
-func diffRun(a *progApp, ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
+func diffRun(a *session.App, ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
 	history, err := runs.History(ctx, last.ID)
 	if err != nil {
 		return err
@@ -69,16 +70,16 @@ func diffRun(a *progApp, ctx context.Context, runs *runStore, last state.Record,
 		return err
 	}
 	if len(changes) == 0 {
-		a.term.Say("revisions %d and %d are the same", from.Revision, to.Revision)
+		a.Term.Say("revisions %d and %d are the same", from.Revision, to.Revision)
 	}
 	for _, c := range changes {
-		if a.term.JSON {
-			if err := a.term.Object(c); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(c); err != nil {
 				return err
 			}
 			continue
 		}
-		a.term.Line("%s", term.OneLine(c.String()))
+		a.Term.Line("%s", term.OneLine(c.String()))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -21,7 +22,7 @@ type exportFlags struct {
 	life                        time.Duration
 }
 
-func (f *exportFlags) add(a *progApp, flags *pflag.FlagSet) {
+func (f *exportFlags) add(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&f.platform, "for", "", "hand the run over to this `platform`: it stops here")
 	flags.StringVar(&f.seal, "seal", "", "encrypt the file with the key `env:NAME or file:PATH`, which the other platform has too")
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
@@ -30,14 +31,14 @@ func (f *exportFlags) add(a *progApp, flags *pflag.FlagSet) {
 	addPlatformFlag(a, flags)
 }
 
-func runMoveCommands(a *progApp) []*cobra.Command {
+func runMoveCommands(a *session.App) []*cobra.Command {
 	return []*cobra.Command{runsExportCommand(a), runsImportCommand(a), runsReceiptCommand(a), runsConfirmCommand(a), runsRecallCommand(a)}
 }
 
-func runsExportCommand(a *progApp) *cobra.Command {
+func runsExportCommand(a *session.App) *cobra.Command {
 	f := &exportFlags{}
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "export RUN",
 		Short: "Write a run into a file, as a copy or to hand it over",
 		Long: `Writes the last checkpoint of a run, an AAIF Agent State document, into a file
@@ -54,19 +55,19 @@ brings it back.`,
   aeemesh runs export 0f4c --for paris --seal file:paris.key -o run.json
   aeemesh runs export 0f4c --for paris --clear -o object:exchange/0f4c`,
 		Args: outcome.Arguments("RUN"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return exportRun(a, ctx, cmd, f, args[0], entity)
 		}),
 	})
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "`file` to write, object:BUCKET/NAME, or - for standard output")
 	f.add(a, c.Flags())
 	entityFlag(a, c, &entity)
-	a.addStateFlags(c.Flags())
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddStateFlags(c.Flags())
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func exportRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
+func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *exportFlags, name, entity string) error {
 	switch {
 	case f.clear == (f.seal != ""):
 		return outcome.Hinted(outcome.Usagef(cmd, "a document holds all that the run has seen: say --seal KEY, or --clear"), "\"openssl rand -hex 32\" makes a key.")
@@ -75,7 +76,7 @@ func exportRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *exportFla
 	}
 	codec := state.Codec{}
 	if f.seal != "" {
-		secret, err := a.stateSecret(f.seal)
+		secret, err := a.StateSecret(f.seal)
 		if err != nil {
 			return outcome.Usagef(cmd, "--seal %s: %w", f.seal, err)
 		}
@@ -86,11 +87,11 @@ func exportRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *exportFla
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	out, err := openOut(a, ctx, s, f.out)
 	if err != nil {
 		return err
@@ -112,7 +113,7 @@ func exportRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *exportFla
 		}
 		c = c.Strip()
 		if p := c.Doc.Provenance; p != nil {
-			p.SourceRuntimeVersion, p.CapturedBy = a.version, a.defaultFrom()
+			p.SourceRuntimeVersion, p.CapturedBy = a.Version, a.DefaultFrom()
 		}
 		if file, err = codec.Marshal(c); err != nil {
 			return err
@@ -127,18 +128,18 @@ func exportRun(a *progApp, ctx context.Context, cmd *cobra.Command, f *exportFla
 		return err
 	}
 	if f.platform == "" {
-		a.term.Good("run %s of %s is written to %s, as a copy", shortRun(h.Run), h.Entity, where(f.out))
+		a.Term.Good("run %s of %s is written to %s, as a copy", shortRun(h.Run), h.Entity, where(f.out))
 		return nil
 	}
-	a.term.Good("run %s of %s stands still; %s may import %s within %v", shortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
-	a.term.Steps("Next:",
+	a.Term.Good("run %s of %s stands still; %s may import %s within %v", shortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
+	a.Term.Steps("Next:",
 		"aeemesh runs import FILE --receipt RECEIPT     # there",
 		"aeemesh runs confirm RECEIPT                   # here, with what it wrote")
 	return nil
 }
 
 // handOver exports a run for transfer to another platform.
-func handOver(a *progApp, ctx context.Context, cmd *cobra.Command, s *session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
+func handOver(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
 	issuer := f.issuer
 	if issuer == "" {
 		issuer = h.Entity
@@ -147,10 +148,10 @@ func handOver(a *progApp, ctx context.Context, cmd *cobra.Command, s *session, f
 	if err != nil {
 		return nil, err
 	}
-	a.term.Progress("stopping run %s", shortRun(h.Run))
-	ctx, cancel := a.limited(ctx)
+	a.Term.Progress("stopping run %s", shortRun(h.Run))
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	file, err := s.node.Export(ctx, h.ID(), mesh.ExportOptions{Platform: f.platform, Signer: signer, Issuer: issuer, Codec: codec, Life: f.life})
+	file, err := s.Node.Export(ctx, h.ID(), mesh.ExportOptions{Platform: f.platform, Signer: signer, Issuer: issuer, Codec: codec, Life: f.life})
 	switch {
 	case errors.Is(err, mesh.ErrEnded):
 		return nil, outcome.Hinted(err, "\"aeemesh result %s %s\" has its result.", h.TaskID, h.Entity)
@@ -163,8 +164,8 @@ func handOver(a *progApp, ctx context.Context, cmd *cobra.Command, s *session, f
 }
 
 // tokenSigner returns the key that signs tokens and receipts for an entity.
-func tokenSigner(a *progApp, issuer string) (*sign.Signer, error) {
-	signer, err := a.signer(issuer)
+func tokenSigner(a *session.App, issuer string) (*sign.Signer, error) {
+	signer, err := a.Signer(issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +177,13 @@ func tokenSigner(a *progApp, issuer string) (*sign.Signer, error) {
 }
 
 // movingClient is laneClient with the platform's name, for transfers.
-func movingClient(a *progApp, cmd *cobra.Command) func(*session, *mesh.Config) error {
-	lane := a.laneClient(cmd)
-	return func(s *session, cfg *mesh.Config) error {
+func movingClient(a *session.App, cmd *cobra.Command) func(*session.Session, *mesh.Config) error {
+	lane := a.LaneClient(cmd)
+	return func(s *session.Session, cfg *mesh.Config) error {
 		if err := lane(s, cfg); err != nil {
 			return err
 		}
-		cfg.Durable.Platform = a.platform
+		cfg.Durable.Platform = a.Platform
 		return nil
 	}
 }

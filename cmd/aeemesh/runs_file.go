@@ -12,6 +12,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
@@ -36,7 +37,7 @@ func where(name string) string {
 // run is stopped or accepted, so that a name that cannot be written has no
 // effect on the run.
 type outFile struct {
-	a     *progApp
+	a     *session.App
 	store natsjs.ObjectStore // of an object
 	name  string             // the object's name, or the file's
 	temp  *os.File           // next to the file, until the content is complete
@@ -45,7 +46,7 @@ type outFile struct {
 
 // openOut opens a file that only its owner may read, an object, or standard
 // output. An existing file is replaced only when the new one is complete.
-func openOut(a *progApp, ctx context.Context, s *session, name string) (*outFile, error) {
+func openOut(a *session.App, ctx context.Context, s *session.Session, name string) (*outFile, error) {
 	bucket, key, isObject := object(name)
 	switch {
 	case name == "-":
@@ -72,7 +73,7 @@ func (o *outFile) write(ctx context.Context, data []byte) error {
 		_, err := o.store.PutBytes(ctx, o.name, data)
 		return err
 	case o.temp == nil:
-		return o.a.term.Bytes(append(data[:len(data):len(data)], '\n'))
+		return o.a.Term.Bytes(append(data[:len(data):len(data)], '\n'))
 	}
 	_, err := o.temp.Write(data)
 	if err = errors.Join(err, o.temp.Close()); err == nil && o.name != "" {
@@ -94,10 +95,10 @@ func (o *outFile) discard() {
 }
 
 // readIn reads a file, an object, or standard input.
-func readIn(a *progApp, ctx context.Context, s *session, name string) ([]byte, error) {
+func readIn(a *session.App, ctx context.Context, s *session.Session, name string) ([]byte, error) {
 	bucket, key, isObject := object(name)
 	if !isObject {
-		return a.readFile(name, maxRunFile)
+		return a.ReadFile(name, maxRunFile)
 	}
 	store, err := objectStore(a, ctx, s, bucket)
 	if err != nil {
@@ -111,8 +112,8 @@ func readIn(a *progApp, ctx context.Context, s *session, name string) ([]byte, e
 	return io.ReadAll(io.LimitReader(r, maxRunFile))
 }
 
-func objectStore(a *progApp, ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
-	js, err := a.jetStream(s.conn)
+func objectStore(a *session.App, ctx context.Context, s *session.Session, bucket string) (natsjs.ObjectStore, error) {
+	js, err := a.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsFollowCommand(a *progApp) *cobra.Command {
+func runsFollowCommand(a *session.App) *cobra.Command {
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "follow RUN",
 		Short: "Show a run's steps as they are committed, until it ends",
 		Long: `Shows the checkpoints that are kept, then each new one as it is committed. Ends
@@ -25,25 +26,25 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
   aeemesh runs follow 0f4c --json`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
 				return followRun(a, ctx, runs, rec.ID)
 			})
 		}),
 	})
 	entityFlag(a, c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.AddStateKeyFlag(c.Flags())
 	return c
 }
 
 // errRunFailed ends a follow whose run failed; the timeline has shown why.
 var errRunFailed = errors.New("the run failed")
 
-func followRun(a *progApp, ctx context.Context, runs *runStore, id state.ID) error {
+func followRun(a *session.App, ctx context.Context, runs *runStore, id state.ID) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := uint64(0)
-	view := newFollowView(a.term)
+	view := newFollowView(a.Term)
 	err := runs.Watch(ctx, id, func(rec state.Record) {
 		if rec.Revision <= shown {
 			return

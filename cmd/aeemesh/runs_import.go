@@ -10,15 +10,16 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsImportCommand(a *progApp) *cobra.Command {
+func runsImportCommand(a *session.App) *cobra.Command {
 	var receipt, refuse string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Take in a run that another platform hands over, or a copy of one",
 		Long: `Imports what "runs export" has written (FILE, object:BUCKET/NAME, or - for
@@ -33,7 +34,7 @@ be another platform's, of an agent that is served here.`,
   aeemesh runs import run.json --refuse "no room" --receipt receipt.json
   aeemesh runs import copy.json`,
 		Args: outcome.Arguments("FILE"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return importRun(a, ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
 		}),
 	})
@@ -44,43 +45,43 @@ be another platform's, of an agent that is served here.`,
 }
 
 // addReceiverFlags adds the flags of commands that receive transferred runs.
-func addReceiverFlags(a *progApp, c *cobra.Command) {
+func addReceiverFlags(a *session.App, c *cobra.Command) {
 	addPlatformFlag(a, c.Flags())
-	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
-	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
-	a.addStateFlags(c.Flags())
-	a.addSignFlags(c.Flags(), signAll)
+	c.Flags().StringArrayVar(&a.Issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
+	c.Flags().BoolVar(&a.AnyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
+	a.AddStateFlags(c.Flags())
+	a.AddSignFlags(c.Flags(), session.SignAll)
 }
 
 // receiverOf makes the receiver of transferred runs for a session.
-func receiverOf(a *progApp, cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
-	m, err := a.subjects()
+func receiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
+	m, err := a.Subjects()
 	if err != nil {
 		return nil, err
 	}
-	js, err := a.jetStream(s.conn)
+	js, err := a.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}
 	definitions := jetstream.NewAgents(js, m)
-	return s.node.Receiver(mesh.ReceiverOptions{
-		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known, Share: int64(a.perIssuer) << 20, AnyVersion: a.anyVersion,
+	return s.Node.Receiver(mesh.ReceiverOptions{
+		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.Platform, Issuers: a.Issuers, Agents: known, Share: int64(a.PerIssuer) << 20, AnyVersion: a.AnyVersion,
 		Registered: func(ctx context.Context, agentID string) (string, error) {
 			e, err := definitions.Get(ctx, registry.KeyOf(agentID, ""))
 			if err != nil && !errors.Is(err, registry.ErrNotFound) {
-				a.log.Debug("the registry does not say who has an agent_id", "agent_id", agentID, "err", err)
+				a.Log.Debug("the registry does not say who has an agent_id", "agent_id", agentID, "err", err)
 			}
 			return e.Record.Entity, nil
 		},
 	})
 }
 
-func importRun(a *progApp, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
+func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	file, err := readIn(a, ctx, s, from)
 	if err != nil {
 		return err
@@ -120,23 +121,23 @@ func importRun(a *progApp, ctx context.Context, cmd *cobra.Command, from, receip
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run))
 		}
 	}
-	if a.term.JSON {
-		return a.term.Object(status)
+	if a.Term.JSON {
+		return a.Term.Object(status)
 	}
 	if status.Phase == state.PhaseRefused {
-		a.term.Good("run %s is refused", shortRun(status.Run))
+		a.Term.Good("run %s is refused", shortRun(status.Run))
 		return nil
 	}
-	a.term.Good("run %s of %s goes on here", shortRun(status.Run), status.Entity)
+	a.Term.Good("run %s of %s goes on here", shortRun(status.Run), status.Entity)
 	if receipt == "" {
-		a.term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
+		a.Term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
 	}
 	return nil
 }
 
 // canSign checks, before a run is accepted or refused, that there is a key for
 // its receipt: afterwards the token is used up.
-func canSign(a *progApp, ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
+func canSign(a *session.App, ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
 	entity, err := r.Entity(ctx, file, refuse)
 	if err != nil {
 		return importFailed(err)
@@ -146,8 +147,8 @@ func canSign(a *progApp, ctx context.Context, r *handoff.Receiver, file []byte, 
 }
 
 // importCopy begins a new run from a document.
-func importCopy(a *progApp, ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
-	ring, err := a.keyring(cmd)
+func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, file []byte) error {
+	ring, err := a.Keyring(cmd)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func importCopy(a *progApp, ctx context.Context, cmd *cobra.Command, s *session,
 		return importFailed(err)
 	}
 	if ring == nil && c.Mesh.Entity != "" {
-		found, err := s.node.Discover(ctx, c.Mesh.Entity, time.Second)
+		found, err := s.Node.Discover(ctx, c.Mesh.Entity, time.Second)
 		if err != nil {
 			return err
 		}
@@ -171,15 +172,15 @@ func importCopy(a *progApp, ctx context.Context, cmd *cobra.Command, s *session,
 			return importFailed(err)
 		}
 	}
-	receipt, err := s.node.Fork(ctx, c, state.ForkOf{})
+	receipt, err := s.Node.Fork(ctx, c, state.ForkOf{})
 	if err != nil {
 		return importFailed(err)
 	}
-	if a.term.JSON {
-		return a.term.Object(receipt)
+	if a.Term.JSON {
+		return a.Term.Object(receipt)
 	}
-	a.term.Line("%s", receipt.TaskID)
-	a.term.Good("run %s goes on from the copy, as task %s", shortRun(receipt.Run), receipt.TaskID)
+	a.Term.Line("%s", receipt.TaskID)
+	a.Term.Good("run %s goes on from the copy, as task %s", shortRun(receipt.Run), receipt.TaskID)
 	return nil
 }
 
@@ -203,5 +204,5 @@ func importFailed(err error) error {
 			return outcome.Hinted(err, "%s", known.hint)
 		}
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }

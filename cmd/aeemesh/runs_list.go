@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -54,10 +55,10 @@ func summarize(rec state.Record) runSummary {
 	return s
 }
 
-func runsListCommand(a *progApp) *cobra.Command {
+func runsListCommand(a *session.App) *cobra.Command {
 	var entity, status string
 	var limit int
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List runs, the latest first",
 		Example: `  aeemesh runs list
@@ -67,7 +68,7 @@ func runsListCommand(a *progApp) *cobra.Command {
   # with the nats CLI:
   nats kv ls aee_state`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			wanted, err := statusesOf(cmd, status)
 			if err != nil {
 				return err
@@ -75,11 +76,11 @@ func runsListCommand(a *progApp) *cobra.Command {
 			if err := checkEntity(cmd, entity); err != nil {
 				return err
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{})
+			s, err := a.Open(ctx, cmd, session.Options{})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			runs, err := openRuns(a, cmd, s)
 			if err != nil {
 				return err
@@ -130,13 +131,13 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	return out, nil
 }
 
-func printRuns(a *progApp, list []runSummary, more int) error {
-	if a.term.JSON {
-		return term.Objects(a.term, list)
+func printRuns(a *session.App, list []runSummary, more int) error {
+	if a.Term.JSON {
+		return term.Objects(a.Term, list)
 	}
 	if len(list) == 0 {
-		a.term.Say("no runs")
-		a.term.Hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" tells of tasks that no worker has begun.")
+		a.Term.Say("no runs")
+		a.Term.Hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" tells of tasks that no worker has begun.")
 		return nil
 	}
 	var rows [][]string
@@ -154,9 +155,9 @@ func printRuns(a *progApp, list []runSummary, more int) error {
 		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
 			strconv.FormatUint(l.Epoch, 10), ago(l.At)})
 	}
-	a.term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
+	a.Term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
 	if more > 0 {
-		a.term.Say("%d more: --limit 0 shows all", more)
+		a.Term.Say("%d more: --limit 0 shows all", more)
 	}
 	return nil
 }

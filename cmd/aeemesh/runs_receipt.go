@@ -9,15 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsReceiptCommand(a *progApp) *cobra.Command {
+func runsReceiptCommand(a *session.App) *cobra.Command {
 	var out string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "receipt RUN",
 		Short: "Write the receipt of a run that was handed over to here",
 		Long: `Writes this platform's signed word on a run that was imported, for its source:
@@ -25,12 +26,12 @@ that it was accepted or refused, or, once the run has ended, how. RUN is its
 id, its task's, or the handoff's ("aeemesh handoff list").`,
 		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
 		Args:    outcome.Arguments("RUN"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			r, err := receiverOf(a, cmd, s, nil)
 			if err != nil {
 				return err
@@ -56,7 +57,7 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string, error) {
 	all, err := r.List(ctx)
 	if err != nil {
-		return "", laneError(err)
+		return "", session.LaneError(err)
 	}
 	var last handoff.Status
 	for _, h := range all {
@@ -72,7 +73,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 }
 
 // writeReceipt writes a receipt that this platform signs.
-func writeReceipt(a *progApp, ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
+func writeReceipt(a *session.App, ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
 	status, err := r.Get(ctx, id)
 	if err != nil {
 		return err
@@ -93,13 +94,13 @@ func writeReceipt(a *progApp, ctx context.Context, r *handoff.Receiver, id, out 
 		return err
 	}
 	if out != "-" {
-		a.term.Good("the receipt that the run was %s is in %s", receipt.Outcome, where(out))
+		a.Term.Good("the receipt that the run was %s is in %s", receipt.Outcome, where(out))
 	}
 	return nil
 }
 
-func runsConfirmCommand(a *progApp) *cobra.Command {
-	c := connects(&cobra.Command{
+func runsConfirmCommand(a *session.App) *cobra.Command {
+	c := session.Connects(&cobra.Command{
 		Use:   "confirm RECEIPT",
 		Short: "Bring another platform's receipt back to a run that was exported for it",
 		Long: `Takes the receipt that "runs import" or "runs receipt" has written on the other
@@ -107,12 +108,12 @@ platform. Accepted: the run is there. Refused: it goes on here. Ended: its
 result is given to whoever has sent the task.`,
 		Example: `  aeemesh runs confirm receipt.json`,
 		Args:    outcome.Arguments("RECEIPT"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			data, err := readIn(a, ctx, s, args[0])
 			if err != nil {
 				return err
@@ -121,18 +122,18 @@ result is given to whoever has sent the task.`,
 			if err := json.Unmarshal(data, &receipt); err != nil || receipt.Verdict == "" {
 				return outcome.Hinted(fmt.Errorf("%s is no receipt", where(args[0])), "\"aeemesh runs receipt RUN\" writes one, on the other platform.")
 			}
-			signer, err := a.signer(receipt.Entity)
+			signer, err := a.Signer(receipt.Entity)
 			if err != nil {
 				return err
 			}
-			run, err := s.node.Confirm(ctx, receipt, mesh.ConfirmOptions{Issuers: a.issuers, Signer: signer})
+			run, err := s.Node.Confirm(ctx, receipt, mesh.ConfirmOptions{Issuers: a.Issuers, Signer: signer})
 			if err != nil {
 				return importFailed(err)
 			}
-			if a.term.JSON {
-				return a.term.Object(phaseLine{Run: receipt.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, To: run.Mesh.Migration.Target, Detail: run.Mesh.Migration.Detail})
+			if a.Term.JSON {
+				return a.Term.Object(phaseLine{Run: receipt.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, To: run.Mesh.Migration.Target, Detail: run.Mesh.Migration.Detail})
 			}
-			a.term.Good("run %s: %s; it is now %s", shortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
+			a.Term.Good("run %s: %s; it is now %s", shortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
 			return nil
 		}),
 	})
@@ -140,10 +141,10 @@ result is given to whoever has sent the task.`,
 	return c
 }
 
-func runsRecallCommand(a *progApp) *cobra.Command {
+func runsRecallCommand(a *session.App) *cobra.Command {
 	var entity, reason string
 	var sure bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "recall RUN --sure",
 		Short: "Take back a run whose file is lost, without the other platform's word",
 		Long: `Lets a run that was exported with --for go on here. Only the other platform can
@@ -153,16 +154,16 @@ the file is imported after all, two copies of the run go on, and every effect
 may happen twice.`,
 		Example: `  aeemesh runs recall 0f4c --sure --reason "the file never left this disk"`,
 		Args:    outcome.Arguments("RUN"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if !sure {
 				return outcome.Hinted(outcome.Usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
 					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: movingClient(a, cmd)})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			runs, err := openRuns(a, cmd, s)
 			if err != nil {
 				return err
@@ -171,14 +172,14 @@ may happen twice.`,
 			if err != nil {
 				return err
 			}
-			run, err := s.node.Recall(ctx, h.ID(), "recalled by "+a.defaultFrom()+": "+reason)
+			run, err := s.Node.Recall(ctx, h.ID(), "recalled by "+a.DefaultFrom()+": "+reason)
 			if err != nil {
 				return err
 			}
-			if a.term.JSON {
-				return a.term.Object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
+			if a.Term.JSON {
+				return a.Term.Object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
 			}
-			a.term.Good("run %s is back; it is now %s", shortRun(h.Run), run.Doc.Status)
+			a.Term.Good("run %s is back; it is now %s", shortRun(h.Run), run.Doc.Status)
 			return nil
 		}),
 	})

@@ -15,16 +15,17 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsShowCommand(a *progApp) *cobra.Command {
+func runsShowCommand(a *session.App) *cobra.Command {
 	var entity string
 	var document bool
 	var at uint64
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run's timeline, and what it waits for",
 		Long: `Shows what a run has done, checkpoint by checkpoint, as far as they are kept, and
@@ -39,8 +40,8 @@ the commands that settle it.`,
   nats kv get aee_state agent.reviewer.<run id>`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
 				if document {
 					if at != 0 {
 						var err error
@@ -59,22 +60,22 @@ the commands that settle it.`,
 		}),
 	})
 	entityFlag(a, c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.AddStateKeyFlag(c.Flags())
 	c.Flags().BoolVar(&document, "document", false, "print the Agent State document instead")
 	c.Flags().Uint64Var(&at, "at", 0, "with --document: the checkpoint of this `revision`, not the latest")
 	return c
 }
 
 // aboutRun connects, finds the run, and calls do.
-func aboutRun(a *progApp, ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
+func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, name, entity string, o session.Options, do func(*session.Session, *runStore, state.Record) error) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cmd, o)
+	s, err := a.Open(ctx, cmd, o)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	runs, err := openRuns(a, cmd, s)
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func notKept(err error, revision uint64) error {
 }
 
 // showDocument prints the document as JSON, decrypted if the key is given.
-func showDocument(a *progApp, runs *runStore, rec state.Record) error {
+func showDocument(a *session.App, runs *runStore, rec state.Record) error {
 	c, err := runs.decode(rec)
 	if err != nil {
 		return err
@@ -103,11 +104,11 @@ func showDocument(a *progApp, runs *runStore, rec state.Record) error {
 	if err != nil {
 		return err
 	}
-	if a.term.JSON {
-		a.term.Raw(text)
+	if a.Term.JSON {
+		a.Term.Raw(text)
 		return nil
 	}
-	a.term.Line("%s", term.Indented(text))
+	a.Term.Line("%s", term.Indented(text))
 	return nil
 }
 
@@ -128,7 +129,7 @@ type runView struct {
 	Timeline []state.Moment        `json:"timeline"`
 }
 
-func showRun(a *progApp, runs *runStore, rec state.Record, timeline []state.Moment) error {
+func showRun(a *session.App, runs *runStore, rec state.Record, timeline []state.Moment) error {
 	v := runView{runSummary: summarize(rec), Timeline: timeline}
 	c, err := runs.codec.Decode(rec.Data)
 	if err == nil {
@@ -141,31 +142,31 @@ func showRun(a *progApp, runs *runStore, rec state.Record, timeline []state.Mome
 	} else {
 		v.Problem = err.Error()
 	}
-	if a.term.JSON {
-		return a.term.Object(v)
+	if a.Term.JSON {
+		return a.Term.Object(v)
 	}
-	a.term.Line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
+	a.Term.Line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
 	if v.Owner != "" && !state.Terminal(aaif.RunStatus(v.Status)) {
-		a.term.Line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
+		a.Term.Line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
 	}
 	if v.Vouched != "" {
 		from := "?"
 		if task, err := envelope.Parse(c.Mesh.Task); err == nil {
 			from = task.From
 		}
-		a.term.Line("sent by %s, by the word of %s: no key that is trusted here proves it", term.OneLine(from), term.OneLine(v.Vouched))
+		a.Term.Line("sent by %s, by the word of %s: no key that is trusted here proves it", term.OneLine(from), term.OneLine(v.Vouched))
 	}
 	if v.Problem != "" {
-		a.term.Warn("only its header can be read: %s", term.Printable(v.Problem))
+		a.Term.Warn("only its header can be read: %s", term.Printable(v.Problem))
 	}
 	if u := v.Usage; u != (state.Usage{}) {
-		a.term.Line("%s of the model, %s, %d tokens in, %d out", term.Counted(int(u.ModelCalls), "turn", "turns"), term.Counted(int(u.ToolCalls), "tool call", "tool calls"), u.InputTokens, u.OutputTokens)
+		a.Term.Line("%s of the model, %s, %d tokens in, %d out", term.Counted(int(u.ModelCalls), "turn", "turns"), term.Counted(int(u.ToolCalls), "tool call", "tool calls"), u.InputTokens, u.OutputTokens)
 		if cost := costLine(u); cost != "" {
-			a.term.Line("%s", cost)
+			a.Term.Line("%s", cost)
 		}
 	}
 	showTeam(a, v)
-	a.term.Line("")
+	a.Term.Line("")
 	printTimeline(a, timeline)
 	showWaiting(a, v)
 	return nil
@@ -189,12 +190,12 @@ func costLine(u state.Usage) string {
 	return strings.Join(parts, "; ")
 }
 
-func printTimeline(a *progApp, timeline []state.Moment) {
+func printTimeline(a *session.App, timeline []state.Moment) {
 	var rows [][]string
 	for _, m := range timeline {
 		rows = append(rows, []string{strconv.FormatUint(m.Revision, 10), m.At.Local().Format("15:04:05.000"), string(m.Status), stepName(m), joinEvents(m)})
 	}
-	a.term.Table([]string{"revision", "time", "status", "step", "what"}, rows)
+	a.Term.Table([]string{"revision", "time", "status", "step", "what"}, rows)
 }
 
 // stepName formats a step: "receipt lint (1.2s)".
@@ -218,34 +219,34 @@ func joinEvents(m state.Moment) string {
 }
 
 // showWaiting prints what ended the run, or what a person has to do.
-func showWaiting(a *progApp, v runView) {
+func showWaiting(a *session.App, v runView) {
 	if v.Error != nil {
 		what := "failed"
 		if !state.Terminal(aaif.RunStatus(v.Status)) {
 			what = "its last try failed"
 		}
-		a.term.Line("\n%s: %s: %s", what, term.OneLine(v.Error.Code), term.OneLine(v.Error.Message))
+		a.Term.Line("\n%s: %s: %s", what, term.OneLine(v.Error.Code), term.OneLine(v.Error.Message))
 	}
 	if v.Status == string(aaif.RunCompleted) {
-		a.term.Say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
+		a.Term.Say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
 	}
 	for _, w := range v.Waits {
 		until := ""
 		if !w.Until.IsZero() {
 			until = ", until " + w.Until.Local().Format(time.DateTime)
 		}
-		a.term.Steps(fmt.Sprintf("\nIt waits for %s%s:", term.OneLine(w.Entity), until), "aeemesh inbox "+w.TaskID, fmt.Sprintf("aeemesh answer %s --from %s \"…\"", w.TaskID, w.Entity))
+		a.Term.Steps(fmt.Sprintf("\nIt waits for %s%s:", term.OneLine(w.Entity), until), "aeemesh inbox "+w.TaskID, fmt.Sprintf("aeemesh answer %s --from %s \"…\"", w.TaskID, w.Entity))
 	}
 	for _, e := range v.Effects {
 		if e.Status == state.EffectUnknown {
-			a.term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), ago(e.At))
-			a.term.Steps("Find out, then say so:",
+			a.Term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), ago(e.At))
+			a.Term.Steps("Find out, then say so:",
 				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", shortRun(v.Run), e.ID))
 		}
 	}
 	if v.Status == string(aaif.RunPaused) {
-		a.term.Steps("\nIt is paused:", "aeemesh runs resume "+shortRun(v.Run))
+		a.Term.Steps("\nIt is paused:", "aeemesh runs resume "+shortRun(v.Run))
 	}
 }

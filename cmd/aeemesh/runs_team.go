@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -29,19 +30,19 @@ func teamOf(c *state.Checkpoint) *teamView {
 
 // showTeam prints which members of a team have ended, are working, or have not
 // begun.
-func showTeam(a *progApp, v runView) {
+func showTeam(a *session.App, v runView) {
 	if v.Team != nil {
-		a.term.Line("%s", term.OneLine(v.Team.words()))
+		a.Term.Line("%s", term.OneLine(v.Team.words()))
 	}
 	if state.Terminal(aaif.RunStatus(v.Status)) {
 		return
 	}
 	for i, c := range v.Calls {
 		if i == maxShownCalls {
-			a.term.Line("and %d more", len(v.Calls)-i)
+			a.Term.Line("and %d more", len(v.Calls)-i)
 			break
 		}
-		a.term.Line("waits for %s, task %s, for %s", term.OneLine(c.To), term.OneLine(c.ID), span(time.Since(c.At)))
+		a.Term.Line("waits for %s, task %s, for %s", term.OneLine(c.To), term.OneLine(c.ID), span(time.Since(c.At)))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -30,9 +31,9 @@ type sendFlags struct {
 	due      time.Time // the time of --at
 }
 
-func sendCommand(a *progApp) *cobra.Command {
+func sendCommand(a *session.App) *cobra.Command {
 	f := &sendFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "send ENTITY [PAYLOAD|-|@FILE]",
 		Short: "Send a task and print its result",
 		Long: `Sends a task to an agent, signed if you have a key, waits for the result and
@@ -61,7 +62,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
 		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
 		ValidArgsFunction: completing(a, completeMessage),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return sendMessage(a, ctx, cmd, f, args)
 		}),
 	})
@@ -77,7 +78,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.DurationVar(&f.after, "after", 0, "durable, and not to begin before this time has passed")
 	flags.BoolVar(&f.detach, "detach", false, "do not wait: the reply goes to the sender's inbox, if that is a human; a durable task's to \"aeemesh result\"")
 	flags.StringVar(&f.envelope, "envelope", "", "send this envelope, from a `file` or \"-\"; it keeps its id and signature")
-	a.addSignFlags(flags, signAll)
+	a.AddSignFlags(flags, session.SignAll)
 	return c
 }
 
@@ -86,22 +87,22 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 // is being started.
 const defaultRetries = 2
 
-func addRetryFlag(a *progApp, flags *pflag.FlagSet, retries *int) {
+func addRetryFlag(a *session.App, flags *pflag.FlagSet, retries *int) {
 	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
 }
 
 // onRetry prints each retry, if the user asked for retries or at a terminal.
-func onRetry(a *progApp, cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
-	tell := a.term.Progress
+func onRetry(a *session.App, cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
+	tell := a.Term.Progress
 	if cmd.Flags().Changed("retries") {
-		tell = a.term.Say
+		tell = a.Term.Say
 	}
 	return func(attempt int, wait time.Duration, why *envelope.Error) {
 		tell("%s: %s; try %d of %d in %v", why.Code, term.Printable(why.Message), attempt, retries, wait.Round(time.Millisecond))
 	}
 }
 
-func sendMessage(a *progApp, ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
+func sendMessage(a *session.App, ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
@@ -112,19 +113,19 @@ func sendMessage(a *progApp, ctx context.Context, cmd *cobra.Command, f *sendFla
 	if f.durable && (e.Type != envelope.TypeTask || mesh.PublishesTo(e.To)) {
 		return outcome.Usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: e.From, Signed: true, Config: func(s *session.Session, cfg *mesh.Config) error {
 		if e.Sig != nil {
 			cfg.Signer = nil // it is signed already
 		}
 		if f.durable {
-			return a.laneClient(cmd)(s, cfg)
+			return a.LaneClient(cmd)(s, cfg)
 		}
 		return nil
 	}})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if f.durable {
 		return submitTask(s, ctx, e, f)
 	}
@@ -157,7 +158,7 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 }
 
 // newMessage returns the envelope to send: made from flags and arguments, or read.
-func newMessage(a *progApp, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
+func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
 			return nil, outcome.Usagef(cmd, "to whom? ENTITY is missing")
@@ -194,52 +195,52 @@ func newMessage(a *progApp, cmd *cobra.Command, f *sendFlags, args []string) (*e
 }
 
 // postMessage publishes an envelope that gets no answer.
-func postMessage(s *session, ctx context.Context, e *envelope.Envelope) error {
-	if err := s.node.Post(ctx, e); err != nil {
+func postMessage(s *session.Session, ctx context.Context, e *envelope.Envelope) error {
+	if err := s.Node.Post(ctx, e); err != nil {
 		return err
 	}
-	if err := s.confirm(); err != nil {
+	if err := s.Confirm(); err != nil {
 		return err
 	}
-	if s.app.term.JSON {
-		return printEnvelope(s.app, e)
+	if s.App.Term.JSON {
+		return printEnvelope(s.App, e)
 	}
-	s.app.term.Good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
+	s.App.Term.Good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
 	return nil
 }
 
 // exchangeTask sends a task, shows its stream, and prints its result.
-func exchangeTask(s *session, ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
-	a := s.app
-	ctx, cancel := a.limited(ctx)
+func exchangeTask(s *session.Session, ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
+	a := s.App
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: onRetry(a, cmd, f.retries)}
 	if f.envelope != "" && !cmd.Flags().Changed("retries") {
 		opts.Retries = 0 // a signed task must keep its id
 	}
-	view := streamView{term: a.term, out: a.term.Data}
+	view := streamView{term: a.Term, out: a.Term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		opts.OnStream = view.show
 	}
-	a.term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
+	a.Term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := watchWait(a, ctx, s.node, task.To)
-	reply, err := s.node.Send(waiting, task, opts)
+	waiting, stopWondering := watchWait(a, ctx, s.Node, task.To)
+	reply, err := s.Node.Send(waiting, task, opts)
 	stopWondering()
 	view.end()
 	if err != nil {
 		return outcome.WithReply(unanswered(s, ctx, task.To, err), reply)
 	}
-	if a.term.JSON {
+	if a.Term.JSON {
 		return printEnvelope(a, reply)
 	}
 	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
-		a.term.Payload(reply.Payload)
+		a.Term.Payload(reply.Payload)
 	}
 	if isJob(task, reply) {
-		a.term.Hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
+		a.Term.Hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
 	}
-	a.term.Progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
+	a.Term.Progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
 	return nil
 }
 

@@ -78,7 +78,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	if name == "-" {
 		return outcome.Usagef(cmd, "--config: it cannot be standard input, since it is read more than once")
 	}
-	data, err := a.readFile(name, config.MaxFile+1)
+	data, err := a.ReadFile(name, config.MaxFile+1)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	if err != nil {
 		return &outcome.UsageError{Err: err, Cmd: cmd, Hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
 	}
-	a.byFile = map[string]string{}
+	a.ByFile = map[string]string{}
 	var bad []error
 	for _, v := range values {
 		if err := a.applySetting(cmd, name, v); err != nil {
@@ -106,15 +106,15 @@ func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) erro
 		place = fmt.Sprintf("%s:%d", file, v.Line)
 	}
 	if v.Flag == settingDocuments {
-		a.documents, a.byFile[v.Flag] = v.Values, place
+		a.Documents, a.ByFile[v.Flag] = v.Values, place
 		return nil
 	}
-	if a.isSet(cmd, v.Flag) {
+	if a.IsSet(cmd, v.Flag) {
 		return nil
 	}
 	values := v.Values
 	if v.Secret {
-		text, err := a.readFile(values[0], maxSecret)
+		text, err := a.ReadFile(values[0], maxSecret)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", place, v.Key(), err)
 		}
@@ -125,6 +125,6 @@ func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) erro
 			return fmt.Errorf("%s: %s.%s: %w", place, config.Section, v.Key(), err)
 		}
 	}
-	a.byFile[v.Flag] = place
+	a.ByFile[v.Flag] = place
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/soak"
 )
@@ -21,7 +22,7 @@ type soakFlags struct {
 	dir string
 }
 
-func soakCommand(a *progApp) *cobra.Command {
+func soakCommand(a *session.App) *cobra.Command {
 	f := &soakFlags{}
 	c := &cobra.Command{
 		Use:   "soak",
@@ -46,7 +47,7 @@ the servers' stores, all logs and the trace are kept.`,
   aeemesh soak --for 10m --faults 100000
   aeemesh soak --seed 7 --json > report.json`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runSoak(a, ctx, cmd, f) }),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runSoak(a, ctx, cmd, f) }),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -68,14 +69,14 @@ the servers' stores, all logs and the trace are kept.`,
 }
 
 // soakRole is a child process of a soak.
-func soakRole(a *progApp, name string) *cobra.Command {
+func soakRole(a *session.App, name string) *cobra.Command {
 	return &cobra.Command{Use: name + " FILE", Hidden: true, Args: outcome.Arguments("FILE"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return soak.Role(ctx, []string{name, args[0]}, os.Stdin, os.Stdout)
 		})}
 }
 
-func runSoak(a *progApp, ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
+func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFlags) error {
 	if f.Sync != "always" {
 		if d, err := time.ParseDuration(f.Sync); err != nil || d <= 0 {
 			return outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)
@@ -96,7 +97,7 @@ func runSoak(a *progApp, ctx context.Context, cmd *cobra.Command, f *soakFlags) 
 	if err != nil {
 		return err
 	}
-	if !a.isSet(cmd, "seed") {
+	if !a.IsSet(cmd, "seed") {
 		f.Seed = rand.Uint64N(1_000_000)
 	}
 	if f.Second == 0 {
@@ -112,14 +113,14 @@ func runSoak(a *progApp, ctx context.Context, cmd *cobra.Command, f *soakFlags) 
 		return err
 	}
 	f.Self = []string{self, "soak"}
-	a.term.Note("seed %d; stores and logs in %s", f.Seed, f.Dir)
+	a.Term.Note("seed %d; stores and logs in %s", f.Seed, f.Dir)
 	last := time.Now()
 	f.Progress = func(p soak.Progress) {
-		if every := 10 * time.Second; !a.term.Words.TTY && time.Since(last) < every {
+		if every := 10 * time.Second; !a.Term.Words.TTY && time.Since(last) < every {
 			return
 		}
 		last = time.Now()
-		a.term.Note("%v: %d of %d faults, %d tasks accepted, %d answered, %d violations", p.Elapsed.Round(time.Second), p.Faults, p.Of, p.Accepted, p.Answered, p.Violations)
+		a.Term.Note("%v: %d of %d faults, %d tasks accepted, %d answered, %d violations", p.Elapsed.Round(time.Second), p.Faults, p.Of, p.Accepted, p.Answered, p.Violations)
 	}
 	report, err := soak.Run(ctx, f.Options)
 	if err != nil && ctx.Err() != nil {
@@ -128,10 +129,10 @@ func runSoak(a *progApp, ctx context.Context, cmd *cobra.Command, f *soakFlags) 
 	if err != nil {
 		return outcome.Hinted(err, "Stores and logs are in %s.", f.Dir)
 	}
-	if a.term.JSON {
-		err = a.term.Object(report)
+	if a.Term.JSON {
+		err = a.Term.Object(report)
 	} else {
-		err = report.Write(a.term.Data)
+		err = report.Write(a.Term.Data)
 	}
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func runSoak(a *progApp, ctx context.Context, cmd *cobra.Command, f *soakFlags) 
 	if n := len(report.Violations); n > 0 {
 		return outcome.Hinted(fmt.Errorf("%d promises were broken", n), "The trace is %s/trace.json; \"aeemesh soak --seed %d\" and the same flags draw the same faults.", f.Dir, f.Seed)
 	}
-	a.term.Good("no promise was broken")
+	a.Term.Good("no promise was broken")
 	if keep {
 		return nil
 	}

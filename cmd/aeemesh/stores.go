@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -21,7 +22,7 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	if want == "memory" {
 		return nil
 	}
-	wait := a.conn.wait()
+	wait := a.Conn.Wait()
 	if want == "auto" {
 		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
 	}
@@ -43,7 +44,7 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	}
 	switch {
 	case want == "auto" && err != nil:
-		a.log.Info("no journal in JetStream; envelopes are remembered in memory", "err", err)
+		a.Log.Info("no journal in JetStream; envelopes are remembered in memory", "err", err)
 	case want == "jetstream" && err != nil:
 		return fmt.Errorf("--journal jetstream: %w", err)
 	case want == "jetstream" && (cfg.Journal == nil || cfg.Refutations == nil):
@@ -55,11 +56,11 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 // useSeen adds the mesh's replay window to a node, if --replay-scope wants it
 // and, for auto, if it exists.
 func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
-	scope := a.sign.replayScope
+	scope := a.Sign.ReplayScope
 	if scope == "process" || cfg.ReplayWindow <= 0 {
 		return nil
 	}
-	wait := a.conn.wait()
+	wait := a.Conn.Wait()
 	if scope == "auto" {
 		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
 	}
@@ -69,7 +70,7 @@ func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, c
 	bound, err := seen.Bound(ctx)
 	switch {
 	case err != nil && scope == "auto":
-		a.log.Info("ids are remembered by this process alone", "err", err)
+		a.Log.Info("ids are remembered by this process alone", "err", err)
 		return nil
 	case errors.Is(err, jetstream.ErrNotFound):
 		return outcome.Hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh apply\" makes the bucket.")
@@ -98,8 +99,8 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 }
 
 // look starts to use the window if the mesh keeps ids for long enough.
-func (s *lateSeen) look(ctx context.Context, a *progApp, js natsjs.JetStream, m subject.Map, length time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+func (s *lateSeen) look(ctx context.Context, a *session.App, js natsjs.JetStream, m subject.Map, length time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	window := jetstream.NewSeen(js, m, length)
 	bound, err := window.Bound(ctx)
@@ -107,7 +108,7 @@ func (s *lateSeen) look(ctx context.Context, a *progApp, js natsjs.JetStream, m 
 		err = fmt.Errorf("the mesh keeps them for %v, and %v are asked for", bound, length)
 	}
 	if err != nil {
-		a.log.Info("ids are remembered by this process alone", "err", err)
+		a.Log.Info("ids are remembered by this process alone", "err", err)
 		return
 	}
 	s.window.Store(window)

@@ -6,6 +6,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -29,7 +30,7 @@ func testJetStream(t *testing.T, streams bool) natsjs.JetStream {
 
 func TestJournalIsUsedWhereItIs(t *testing.T) {
 	t.Parallel()
-	a := &app{&progApp{log: slog.New(slog.DiscardHandler)}}
+	a := &app{&session.App{Log: slog.New(slog.DiscardHandler)}}
 	for _, tt := range []struct {
 		streams bool
 		want    string

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -74,17 +75,17 @@ const lookGap = 300 * time.Millisecond
 
 // findTakers asks the workers of an entity whether they take durable tasks, until
 // one does. It returns nil if it cannot ask.
-func findTakers(s *session, ctx context.Context, entity string) *takers {
+func findTakers(s *session.Session, ctx context.Context, entity string) *takers {
 	to, err := micro.ControlSubject(micro.InfoVerb, subject.ServiceName(entity), "")
 	if err != nil {
 		return nil
 	}
-	sub, err := s.conn.SubscribeSync(s.conn.NewRespInbox())
+	sub, err := s.Conn.SubscribeSync(s.Conn.NewRespInbox())
 	if err != nil {
 		return nil
 	}
 	defer sub.Unsubscribe()
-	if err := s.conn.PublishRequest(to, sub.Subject, nil); err != nil {
+	if err := s.Conn.PublishRequest(to, sub.Subject, nil); err != nil {
 		return nil
 	}
 	var t *takers
@@ -103,7 +104,7 @@ func findTakers(s *session, ctx context.Context, entity string) *takers {
 		}
 		var info micro.Info
 		switch {
-		case json.Unmarshal(msg.Data, &info) != nil, info.Metadata[mesh.MetaEntity] != entity, info.Metadata[mesh.MetaPrefix] != s.node.Subjects().Prefix():
+		case json.Unmarshal(msg.Data, &info) != nil, info.Metadata[mesh.MetaEntity] != entity, info.Metadata[mesh.MetaPrefix] != s.Node.Subjects().Prefix():
 		default:
 			if t.add(info); t.durable > 0 {
 				return t
@@ -114,7 +115,7 @@ func findTakers(s *session, ctx context.Context, entity string) *takers {
 
 // untaken says why no worker takes an entity's durable tasks now, with a hint;
 // "" if one does, or if it cannot ask.
-func untaken(s *session, ctx context.Context, entity string) (why, hint string) {
+func untaken(s *session.Session, ctx context.Context, entity string) (why, hint string) {
 	const start = "\"aeemesh worker FILE\" starts one; what is stored waits for it."
 	t := findTakers(s, ctx, entity)
 	switch {
@@ -131,15 +132,15 @@ func untaken(s *session, ctx context.Context, entity string) (why, hint string) 
 
 // neverServed reports whether no worker has made the consumers of an entity's
 // durable tasks yet.
-func neverServed(s *session, ctx context.Context, entity string) bool {
+func neverServed(s *session.Session, ctx context.Context, entity string) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAround)
 	defer cancel()
-	served, err := s.node.Durable().Queue.Served(ctx, entity)
+	served, err := s.Node.Durable().Queue.Served(ctx, entity)
 	return err == nil && !served
 }
 
 // stillUntaken is untaken for a wait that has timed out.
-func stillUntaken(s *session, ctx context.Context, entity string) (why, hint string) {
+func stillUntaken(s *session.Session, ctx context.Context, entity string) (why, hint string) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return "", ""
 	}
@@ -152,7 +153,7 @@ func stillUntaken(s *session, ctx context.Context, entity string) (why, hint str
 // it: at once if no worker ever has, else when the wait is longer than usual.
 // The caller calls stop when a result begins to arrive; stop may be called
 // again.
-func mindTakers(s *session, ctx context.Context, entity string) (stop func()) {
+func mindTakers(s *session.Session, ctx context.Context, entity string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -166,8 +167,8 @@ func mindTakers(s *session, ctx context.Context, entity string) (stop func()) {
 			}
 		}
 		if why, hint := untaken(s, ctx, entity); why != "" && ctx.Err() == nil {
-			s.app.term.Warn("%s", why)
-			s.app.term.Hint(hint)
+			s.App.Term.Warn("%s", why)
+			s.App.Term.Hint(hint)
 		}
 	})
 	return func() { cancel(); wait.Wait() }

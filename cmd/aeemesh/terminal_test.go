@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -49,7 +50,7 @@ func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	tell := connectionStatus(term.New(&out, &words, func(string) string { return "" }), true)
+	tell := session.ConnectionStatus(term.New(&out, &words, func(string) string { return "" }), true)
 	lines := func() int { return strings.Count(words.String(), "trying again\n") }
 	away := natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
 	for n, want := range []int{1, 1, 1, 1, 1, 1, 1, 2, 2} {

@@ -56,7 +56,7 @@ Exit 1 if a tool of a document is not offered.`,
   aeemesh tools agent.yaml --mcp github='github-mcp-server stdio' --allow api.example.com
   aeemesh tools agent.yaml --json | jq '.tools[] | select(.offered | not)'`,
 		Args: outcome.Arguments("FILE..."),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 			set, err := a.adapters(cmd, &operator)
 			if err != nil {
 				return err
@@ -69,7 +69,7 @@ Exit 1 if a tool of a document is not offered.`,
 			missing := 0
 			var docs []*aaif.Document
 			for _, name := range args {
-				doc, err := readDefinition(a.progApp, name)
+				doc, err := readDefinition(a.App, name)
 				if err != nil {
 					return err
 				}
@@ -90,7 +90,7 @@ Exit 1 if a tool of a document is not offered.`,
 				}
 			}
 			if missing > 0 {
-				a.term.Say("%s not offered", term.Counted(missing, "tool is", "tools are"))
+				a.Term.Say("%s not offered", term.Counted(missing, "tool is", "tools are"))
 				return outcome.ErrQuiet
 			}
 			return nil
@@ -182,11 +182,11 @@ func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) 
 }
 
 func (a *app) printTools(t toolEntries) error {
-	if a.term.JSON {
-		return a.term.Object(t)
+	if a.Term.JSON {
+		return a.Term.Object(t)
 	}
 	if len(t.Tools) == 0 {
-		a.term.Say("%s declares no tools", t.File)
+		a.Term.Say("%s declares no tools", t.File)
 		return nil
 	}
 	var rows [][]string
@@ -197,6 +197,6 @@ func (a *app) printTools(t toolEntries) error {
 		}
 		rows = append(rows, []string{term.OneLine(e.Name), string(e.Protocol), term.OneLine(e.Endpoint), offered})
 	}
-	a.term.Table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
+	a.Term.Table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
 	return nil
 }

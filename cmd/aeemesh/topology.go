@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -150,8 +151,8 @@ func parseAge(s string) (time.Duration, error) {
 const applyTimeout = time.Minute
 
 // withTopology connects, and calls f with the options of the flags.
-func withTopology(a *progApp, ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
-	m, err := a.subjects()
+func withTopology(a *session.App, ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
+	m, err := a.Subjects()
 	if err != nil {
 		return err
 	}
@@ -159,17 +160,17 @@ func withTopology(a *progApp, ctx context.Context, cmd *cobra.Command, f *topolo
 	if err != nil {
 		return err
 	}
-	opts.Wait = a.conn.wait()
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, false))) // the command's own errors describe them better
+	opts.Wait = a.Conn.Wait()
+	conn, err := a.Connect(ctx, cmd, session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))) // the command's own errors describe them better
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	js, err := a.jetStream(conn)
+	js, err := a.JetStream(conn)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(applyTimeout, a.conn.wait()))
+	ctx, cancel := context.WithTimeout(ctx, max(applyTimeout, a.Conn.Wait()))
 	defer cancel()
 	return do(ctx, js, opts)
 }
@@ -206,9 +207,9 @@ func count(changes []jetstream.Change) tally {
 func (t tally) todo() int { return t.create + t.update }
 
 // showChanges prints changes for people, or for machines.
-func showChanges(a *progApp, changes []jetstream.Change) error {
-	if a.term.JSON {
-		return term.Objects(a.term, changes)
+func showChanges(a *session.App, changes []jetstream.Change) error {
+	if a.Term.JSON {
+		return term.Objects(a.Term, changes)
 	}
 	var rows [][]string
 	for _, c := range changes {
@@ -235,7 +236,7 @@ func showChanges(a *progApp, changes []jetstream.Change) error {
 			}
 		}
 	}
-	a.term.Table([]string{"action", "kind", "name", "what"}, rows)
+	a.Term.Table([]string{"action", "kind", "name", "what"}, rows)
 	return nil
 }
 
@@ -251,9 +252,9 @@ func limitText(field, value string) string {
 }
 
 // tellVersions prints the old and the new version of the topology.
-func tellVersions(a *progApp, t tally) {
+func tellVersions(a *session.App, t tally) {
 	if t.newer > 0 {
-		a.term.Warn("a newer aeemesh looks after this mesh; this one leaves it alone")
+		a.Term.Warn("a newer aeemesh looks after this mesh; this one leaves it alone")
 		return
 	}
 	if t.from == 0 || t.from == jetstream.TopologyVersion {
@@ -261,7 +262,7 @@ func tellVersions(a *progApp, t tally) {
 	}
 	for _, m := range jetstream.Migrations() {
 		if m.Version > t.from {
-			a.term.Say("topology %d -> %d: %s", m.Version-1, m.Version, m.About)
+			a.Term.Say("topology %d -> %d: %s", m.Version-1, m.Version, m.About)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -24,9 +25,9 @@ type treeFlags struct {
 	since            time.Duration
 }
 
-func treeCommand(a *progApp) *cobra.Command {
+func treeCommand(a *session.App) *cobra.Command {
 	f := &treeFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "tree CORR",
 		Short: "Draw who works for whom on a task: how long, tokens, cost, outcome",
 		Long: `Draws the tree of the tasks of one corr: who was sent what by whom, on which
@@ -51,7 +52,7 @@ whose end nobody told is shown as unknown.`,
   nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
 		Args:              outcome.Arguments("CORR"),
 		ValidArgsFunction: completing(a, completeRuns),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return showTree(a, ctx, cmd, args[0], f)
 		}),
 	})
@@ -62,8 +63,8 @@ whose end nobody told is shown as unknown.`,
 	flags.IntVar(&f.fold, "fold", tree.DefaultFold, "draw so many members of a large team, and count the others")
 	flags.BoolVar(&f.dot, "dot", false, "print it in the language of Graphviz")
 	flags.DurationVar(&f.since, "since", 0, "look at the events of the last `duration` (default since CORR was made, where it tells; else all)")
-	a.addStateKeyFlag(flags)
-	a.addSignFlags(flags, signShared)
+	a.AddStateKeyFlag(flags)
+	a.AddSignFlags(flags, session.SignShared)
 	return c
 }
 
@@ -75,7 +76,7 @@ func (f *treeFlags) siblings() int {
 	return f.fold
 }
 
-func showTree(a *progApp, ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
+func showTree(a *session.App, ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
 	switch {
 	case name == "":
 		return outcome.Usagef(cmd, "CORR is empty")
@@ -83,14 +84,14 @@ func showTree(a *progApp, ctx context.Context, cmd *cobra.Command, name string, 
 		return outcome.Usagef(cmd, "--since cannot be negative")
 	case f.fold < 1:
 		return outcome.Usagef(cmd, "--fold must be above 0")
-	case f.dot && a.term.JSON:
+	case f.dot && a.Term.JSON:
 		return outcome.Usagef(cmd, "--dot and --json exclude one another")
 	}
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		return err
 	}
-	conn, err := a.connect(ctx, cmd, connectionStatus(a.term, false))
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func showTree(a *progApp, ctx context.Context, cmd *cobra.Command, name string, 
 	}
 	defer stop()
 	r := &treeReader{app: a, ring: ring, cmd: cmd, flags: f, conn: conn, subjects: m, wanted: name, quick: inJSON(name)}
-	if r.js, err = a.jetStream(conn); err != nil {
+	if r.js, err = a.JetStream(conn); err != nil {
 		return err
 	}
 	if f.follow {
@@ -117,7 +118,7 @@ func inJSON(s string) []byte {
 
 // treeReader determines which tree is meant, and reads it.
 type treeReader struct {
-	app      *progApp
+	app      *session.App
 	cmd      *cobra.Command
 	flags    *treeFlags
 	conn     *nats.Conn
@@ -157,7 +158,7 @@ func (r *treeReader) once(ctx context.Context) error {
 		}
 	}
 	if err := r.records(ctx); err != nil {
-		r.app.term.Warn("runs and answers of durable tasks cannot be read: %s", outcome.Text(err))
+		r.app.Term.Warn("runs and answers of durable tasks cannot be read: %s", outcome.Text(err))
 	}
 	t := r.tree(time.Now())
 	switch {
@@ -170,8 +171,8 @@ func (r *treeReader) once(ctx context.Context) error {
 	if err := r.print(t); err != nil {
 		return err
 	}
-	if r.root != "" && r.root == r.wanted && r.app.term.Words.TTY {
-		r.app.term.Note("this is a part of corr %s, if that has more", term.Printable(r.corr))
+	if r.root != "" && r.root == r.wanted && r.app.Term.Words.TTY {
+		r.app.Term.Note("this is a part of corr %s, if that has more", term.Printable(r.corr))
 	}
 	return nil
 }
@@ -179,12 +180,12 @@ func (r *treeReader) once(ctx context.Context) error {
 // print prints the tree in the requested form.
 func (r *treeReader) print(t *tree.Tree) error {
 	switch {
-	case r.app.term.JSON:
-		return r.app.term.Object(t)
+	case r.app.Term.JSON:
+		return r.app.Term.Object(t)
 	case r.flags.dot:
-		r.app.term.Line("%s", t.Dot(r.flags.siblings()))
+		r.app.Term.Line("%s", t.Dot(r.flags.siblings()))
 	default:
-		_, err := r.app.term.Data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: statePainter(r.app.term.Data)})))
+		_, err := r.app.Term.Data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: statePainter(r.app.Term.Data)})))
 		return err
 	}
 	return nil

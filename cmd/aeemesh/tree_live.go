@@ -11,6 +11,7 @@ import (
 	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
@@ -30,15 +31,15 @@ var errTreeFailed = errors.New("the task failed")
 
 // follow draws the tree as it grows, until it ends.
 func (r *treeReader) follow(ctx context.Context) error {
-	limited, cancel := r.app.limited(ctx)
+	limited, cancel := r.app.Limited(ctx)
 	defer cancel()
 	events, err := r.listen(limited)
 	if err != nil {
 		return err
 	}
-	view := &treeView{app: r.app, flags: r.flags, redraws: r.app.term.Data.TTY && !r.app.term.JSON && !r.flags.dot}
+	view := &treeView{app: r.app, flags: r.flags, redraws: r.app.Term.Data.TTY && !r.app.Term.JSON && !r.flags.dot}
 	if !view.redraws {
-		r.app.term.Note("waiting for what becomes of %s", term.Printable(r.wanted))
+		r.app.Term.Note("waiting for what becomes of %s", term.Printable(r.wanted))
 	}
 	frame := time.NewTicker(treeFrame)
 	defer frame.Stop()
@@ -55,20 +56,20 @@ func (r *treeReader) follow(ctx context.Context) error {
 			}
 			if e, ok := r.take(h.at, h.data); ok {
 				last = time.Now()
-				if !r.app.term.JSON && !r.flags.dot && !view.redraws {
-					r.app.term.Line("%s", sightingText(r.app.term.Data, sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
+				if !r.app.Term.JSON && !r.flags.dot && !view.redraws {
+					r.app.Term.Line("%s", sightingText(r.app.Term.Data, sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
 				}
 			}
 			continue
 		case <-frame.C:
 		}
-		if r.app.term.Broken() {
+		if r.app.Term.Broken() {
 			return nil
 		}
 		if r.builder == nil && !looked && time.Since(last) > treePatience {
 			looked = true // there may be a run without any stored event
 			if err := r.records(limited); err != nil {
-				r.app.log.Debug("no records", "err", err)
+				r.app.Log.Debug("no records", "err", err)
 			}
 		}
 		t := r.tree(time.Now())
@@ -78,11 +79,11 @@ func (r *treeReader) follow(ctx context.Context) error {
 		view.draw(t)
 		over = over || t.State.Ended() && time.Since(last) > treeQuiet
 	}
-	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), r.app.conn.wait())
+	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), r.app.Conn.Wait())
 	defer stop()
 	if r.builder != nil {
 		if err := r.records(looking); err != nil {
-			r.app.log.Debug("no records", "err", err)
+			r.app.Log.Debug("no records", "err", err)
 		}
 	}
 	t := r.tree(time.Now())
@@ -90,8 +91,8 @@ func (r *treeReader) follow(ctx context.Context) error {
 		return outcome.Hinted(outcome.NotFound("nothing was heard of %s", term.Printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
 	}
 	view.clear()
-	if !view.redraws && !r.app.term.JSON && !r.flags.dot {
-		r.app.term.Line("")
+	if !view.redraws && !r.app.Term.JSON && !r.flags.dot {
+		r.app.Term.Line("")
 	}
 	if err := r.print(t); err != nil {
 		return err
@@ -117,7 +118,7 @@ func treeHint(t *tree.Tree) string {
 
 // treeView draws a tree repeatedly in the same place.
 type treeView struct {
-	app     *progApp
+	app     *session.App
 	flags   *treeFlags
 	redraws bool
 	lines   int    // of the last drawing
@@ -129,7 +130,7 @@ func (v *treeView) draw(t *tree.Tree) {
 	if !v.redraws {
 		return
 	}
-	out := v.app.term.Data
+	out := v.app.Term.Data
 	width, height := 80, 24
 	if f, ok := out.Writer.(*os.File); ok {
 		if w, h, err := xterm.GetSize(int(f.Fd())); err == nil && w > 0 && h > 2 {
@@ -166,7 +167,7 @@ func fitted(t *tree.Tree, fold, width, height int, paint func(tree.State, string
 // clear erases the last drawing.
 func (v *treeView) clear() {
 	if v.lines > 0 {
-		fmt.Fprintf(v.app.term.Data, "\x1b[%dA\r\x1b[J", v.lines)
+		fmt.Fprintf(v.app.Term.Data, "\x1b[%dA\r\x1b[J", v.lines)
 	}
 	v.lines, v.drawn = 0, ""
 }

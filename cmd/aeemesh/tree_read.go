@@ -32,7 +32,7 @@ func (r *treeReader) topics() ([]string, error) {
 
 // stored returns why no events are stored; nil if they are.
 func (r *treeReader) stored(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, r.app.Conn.Wait())
 	defer cancel()
 	plan, err := jetstream.Plan(ctx, r.js, jetstream.Options{Map: r.subjects, Only: []string{jetstream.StreamBus}})
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *treeReader) replay(ctx context.Context) error {
 			if r.builder != nil {
 				tasks = r.builder.Len()
 			}
-			r.app.term.Progress("%d events read, up to %s; %d tasks", r.seen, msg.Time.Local().Format("2006-01-02 15:04:05"), tasks)
+			r.app.Term.Progress("%d events read, up to %s; %d tasks", r.seen, msg.Time.Local().Format("2006-01-02 15:04:05"), tasks)
 		}
 	}
 	return ctx.Err()
@@ -108,9 +108,9 @@ func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 		return out, nil
 	}
 	if errors.Is(missing, jetstream.ErrUnavailable) {
-		r.app.term.Note("there is no JetStream: only what comes from now on can be shown")
+		r.app.Term.Note("there is no JetStream: only what comes from now on can be shown")
 	} else {
-		r.app.term.Note("%s: only what comes from now on can be shown", outcome.Text(missing))
+		r.app.Term.Note("%s: only what comes from now on can be shown", outcome.Text(missing))
 	}
 	live := make(chan *nats.Msg, watchQueue)
 	for _, s := range subjects {
@@ -118,7 +118,7 @@ func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 			return nil, fmt.Errorf("listen to %s: %w", s, err)
 		}
 	}
-	if err := r.conn.FlushTimeout(r.app.conn.wait()); err != nil {
+	if err := r.conn.FlushTimeout(r.app.Conn.Wait()); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	go func() {
@@ -154,7 +154,7 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 	}
 	e, err := envelope.Parse(data)
 	if err != nil {
-		r.app.log.Debug("no envelope", "err", err)
+		r.app.Log.Debug("no envelope", "err", err)
 		return nil, false
 	}
 	if r.builder == nil && !r.recognize(e) {

@@ -26,7 +26,7 @@ const (
 // from events. Without any event it searches for the run that is meant.
 func (r *treeReader) records(ctx context.Context) error {
 	m := r.subjects
-	ring, err := r.app.keyring(r.cmd)
+	ring, err := r.app.Keyring(r.cmd)
 	if err != nil {
 		return err
 	}

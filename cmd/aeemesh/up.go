@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -29,7 +30,7 @@ type upFlags struct {
 	noStreams                            bool
 }
 
-func upCommand(a *progApp) *cobra.Command {
+func upCommand(a *session.App) *cobra.Command {
 	f := &upFlags{}
 	c := &cobra.Command{
 		Use:   "up",
@@ -56,7 +57,7 @@ the machine as well, --sync always waits for the disk at every message.`,
   # the same with the NATS server:
   nats-server -js -sd ./data`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runServer(a, ctx, cmd, f) }),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runServer(a, ctx, cmd, f) }),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -70,11 +71,11 @@ the machine as well, --sync always waits for the disk at every message.`,
 	flags.StringVar(&f.config, "config", "", "nats-server configuration `file`; the flags above win over it")
 	flags.StringVar(&f.portsFile, "ports-file", "", "write the URLs as JSON into this `file` once the server is ready")
 	flags.BoolVar(&f.noStreams, "no-streams", false, "do not create the mesh's streams and buckets")
-	bindEnv(flags, "store", "AEEMESH_STORE")
+	session.BindEnv(flags, "store", "AEEMESH_STORE")
 	return c
 }
 
-func runServer(a *progApp, ctx context.Context, cmd *cobra.Command, f *upFlags) error {
+func runServer(a *session.App, ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	cfg, err := serverConfig(a, cmd, f)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func runServer(a *progApp, ctx context.Context, cmd *cobra.Command, f *upFlags) 
 	if err != nil {
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
-	a.beginLog(cmd)
+	a.BeginLog(cmd)
 	if err := srv.Start(ctx); err != nil {
 		return err
 	}
@@ -101,15 +102,15 @@ func runServer(a *progApp, ctx context.Context, cmd *cobra.Command, f *upFlags) 
 	defer p.end()
 	p.serves(srv.ClientURL())
 	defer context.AfterFunc(ctx, func() { p.ends(0) })()
-	a.term.Logs.Store(term.LogServing)
+	a.Term.Logs.Store(term.LogServing)
 	<-ctx.Done()
-	a.term.Say("stopping the server")
+	a.Term.Say("stopping the server")
 	return nil
 }
 
-func serverConfig(a *progApp, cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
+func serverConfig(a *session.App, cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
 	cfg := natsd.Config{
-		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.log,
+		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.Log,
 		MonitorPort: f.monitor,
 	}
 	if cmd.Flags().Changed("monitor") && f.monitor == 0 {
@@ -143,32 +144,32 @@ func serverConfig(a *progApp, cmd *cobra.Command, f *upFlags) (natsd.Config, err
 		}
 	}
 	if f.store == "" && f.config == "" {
-		if a.dataHome() == "" {
+		if a.Env.DataHome() == "" {
 			return cfg, outcome.Usagef(cmd, "there is no home directory to store anything in: give --store DIR")
 		}
-		cfg.StoreDir = filepath.Join(a.dataHome(), "aeemesh", "jetstream")
+		cfg.StoreDir = filepath.Join(a.Env.DataHome(), "aeemesh", "jetstream")
 	}
 	return cfg, nil
 }
 
 // applyStreams makes the mesh's streams. If the server's configuration refuses
 // this process, the server runs nevertheless.
-func applyStreams(a *progApp, ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
+func applyStreams(a *session.App, ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
 	report, err := func() ([]jetstream.Change, error) {
-		m, err := a.subjects()
+		m, err := a.Subjects()
 		if err != nil {
 			return nil, err
 		}
-		c := natsconn.Config{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
-		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, perms.InboxPrefix(a.defaultFrom()))
-		a.credentials(cmd, &c)
+		c := natsconn.Config{Name: "aeemesh up", Wait: a.Conn.Wait(), Options: []nats.Option{srv.InProcess()}}
+		c.InboxPrefix = cmp.Or(a.Conn.InboxPrefix, perms.InboxPrefix(a.DefaultFrom()))
+		a.Credentials(cmd, &c)
 		conn, err := natsconn.Connect(ctx, c)
 		if err != nil { // that error names an address, which an in-process connection does not have
-			a.log.Debug("no connection within the process", "err", err)
+			a.Log.Debug("no connection within the process", "err", err)
 			return nil, errors.New("the server's configuration does not let this process in")
 		}
 		defer conn.Close()
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return nil, err
 		}
@@ -178,20 +179,20 @@ func applyStreams(a *progApp, ctx context.Context, cmd *cobra.Command, srv *nats
 	}()
 	for _, c := range report {
 		if c.Action != jetstream.ActionNone {
-			a.term.Progress("%s", c)
+			a.Term.Progress("%s", c)
 		}
 	}
 	if err != nil {
-		a.term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
+		a.Term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
 		switch {
 		case errors.Is(err, jetstream.ErrNoRoom):
-			a.term.Hint(outcome.Hint(roomHint(err)))
+			a.Term.Hint(outcome.Hint(roomHint(err)))
 			return
 		case errors.Is(err, jetstream.ErrDenied):
-			a.term.Hint(outcome.Hint(err))
+			a.Term.Hint(outcome.Hint(err))
 			return
 		}
-		a.term.Hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
+		a.Term.Hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
 	}
 }
 
@@ -204,39 +205,39 @@ type serverURLs struct {
 	Sync      string `json:"sync"`
 }
 
-func announceServer(a *progApp, srv *natsd.Server, f *upFlags) error {
+func announceServer(a *session.App, srv *natsd.Server, f *upFlags) error {
 	always, interval := srv.SyncClass()
 	urls := serverURLs{URL: srv.ClientURL(), Websocket: srv.WebsocketURL(), Monitor: srv.MonitorURL(), Store: srv.StoreDir(), Sync: interval.String()}
 	if always {
 		urls.Sync = "always"
 	}
-	if a.term.JSON {
-		if err := a.term.Object(urls); err != nil {
+	if a.Term.JSON {
+		if err := a.Term.Object(urls); err != nil {
 			return err
 		}
 	} else {
-		a.term.Line("%s", urls.URL)
+		a.Term.Line("%s", urls.URL)
 		if urls.Websocket != "" {
-			a.term.Line("%s", urls.Websocket)
+			a.Term.Line("%s", urls.Websocket)
 		}
 		if urls.Monitor != "" {
-			a.term.Line("%s", urls.Monitor)
+			a.Term.Line("%s", urls.Monitor)
 		}
 	}
-	a.term.Good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
+	a.Term.Good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
 	if f.config != "" {
-		a.term.Say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
+		a.Term.Say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
 	}
 	if always {
-		a.term.Note("a stored message is on the disk when it is acknowledged")
+		a.Term.Note("a stored message is on the disk when it is acknowledged")
 	} else {
-		a.term.Note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
+		a.Term.Note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
 	}
 	where := ""
 	if urls.URL != nats.DefaultURL {
 		where = "--nats " + urls.URL + " "
 	}
-	a.term.Steps("Next, in another terminal:",
+	a.Term.Steps("Next, in another terminal:",
 		"aeemesh "+where+"worker agent.yaml",
 		"aeemesh "+where+"watch",
 		"nats -s "+urls.URL+" micro ls",

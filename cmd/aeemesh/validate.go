@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -38,9 +39,9 @@ type verdict struct {
 	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
 }
 
-func validateCommand(a *progApp) *cobra.Command {
+func validateCommand(a *session.App) *cobra.Command {
 	var levels, strict, inMesh bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
@@ -67,7 +68,7 @@ there knows or serves.`,
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
 		Args: outcome.Arguments("FILE..."),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			verdicts, docs, err := judgeDocuments(a, args)
 			if err != nil {
 				return err
@@ -82,8 +83,8 @@ there knows or serves.`,
 				if !v.Valid || strict && len(v.Problems)+len(v.Refused) > 0 {
 					bad++
 				}
-				if a.term.JSON {
-					if err := a.term.Object(v); err != nil {
+				if a.Term.JSON {
+					if err := a.Term.Object(v); err != nil {
 						return err
 					}
 					continue
@@ -92,7 +93,7 @@ there knows or serves.`,
 			}
 			if bad > 0 {
 				if len(args) > 1 {
-					a.term.Say("%d of %d documents are refused", bad, len(args))
+					a.Term.Say("%d of %d documents are refused", bad, len(args))
 				}
 				return outcome.ErrQuiet
 			}
@@ -107,10 +108,10 @@ there knows or serves.`,
 
 // judgeDocuments checks documents, each by itself and all against one another. It
 // returns an error for input that cannot be read.
-func judgeDocuments(a *progApp, names []string) ([]verdict, []*aaif.Document, error) {
+func judgeDocuments(a *session.App, names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
-		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+		data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -268,7 +269,7 @@ func unfillable(d *aaif.Definition) (out []aaif.Problem) {
 	return out
 }
 
-func printVerdict(a *progApp, v verdict, levels bool) {
+func printVerdict(a *session.App, v verdict, levels bool) {
 	outcome := "ok"
 	switch {
 	case !v.Valid:
@@ -289,23 +290,23 @@ func printVerdict(a *progApp, v verdict, levels bool) {
 	if len(v.Refused) > 0 {
 		about += ": a worker here refuses this agent"
 	}
-	a.term.Line("%s %s: %s", a.term.Mark(outcome), v.File, about)
+	a.Term.Line("%s %s: %s", a.Term.Mark(outcome), v.File, about)
 	show := func(ps []aaif.Problem) {
 		for _, p := range ps {
-			a.term.Line("     %s", a.term.Problem(p))
+			a.Term.Line("     %s", a.Term.Problem(p))
 		}
 	}
 	if len(v.Refused) > 0 {
-		a.term.Line("     a worker here refuses this agent:")
+		a.Term.Line("     a worker here refuses this agent:")
 		show(v.Refused)
 	}
 	show(v.Problems)
 	if len(v.Ignored) > 0 {
-		a.term.Line("     not honoured by this program:")
+		a.Term.Line("     not honoured by this program:")
 		show(v.Ignored)
 	}
 	if levels && v.Next != "" {
-		a.term.Line("     for level %s:", v.Next)
+		a.Term.Line("     for level %s:", v.Next)
 		show(v.Missing)
 	}
 }

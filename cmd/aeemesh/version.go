@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -40,7 +41,7 @@ type versionInfo struct {
 	AAIF     string `json:"aaif"`
 }
 
-func versionCommand(a *progApp) *cobra.Command {
+func versionCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, of the program and of the specs",
@@ -52,22 +53,22 @@ func versionCommand(a *progApp) *cobra.Command {
 }
 
 // tellVersion prints the version.
-func tellVersion(a *progApp) error {
-	a.began = true
+func tellVersion(a *session.App) error {
+	a.Began = true
 	v := buildVersion()
-	if a.term.JSON {
-		return a.term.Object(v)
+	if a.Term.JSON {
+		return a.Term.Object(v)
 	}
-	a.term.Line("aeemesh %s", v.Version)
+	a.Term.Line("aeemesh %s", v.Version)
 	if v.Revision != unknownRevision {
 		modified := ""
 		if v.Modified {
 			modified = ", modified"
 		}
-		a.term.Line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
+		a.Term.Line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
 	}
-	a.term.Line("%s %s", v.Go, v.Platform)
-	a.term.Line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
+	a.Term.Line("%s %s", v.Go, v.Platform)
+	a.Term.Line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
@@ -58,14 +59,14 @@ func (v voucher) words() string {
 
 // voucherRing returns a ring with the keys of the directory and, with
 // --shared-keys, of the mesh; the caller must call stop.
-func voucherRing(a *progApp, ctx context.Context, conn *nats.Conn) (ring *sign.Ring, stop func(), err error) {
-	v, err := a.verifier()
+func voucherRing(a *session.App, ctx context.Context, conn *nats.Conn) (ring *sign.Ring, stop func(), err error) {
+	v, err := a.Verifier()
 	if err != nil {
 		return nil, nil, err
 	}
-	if !a.sign.shared {
+	if !a.Sign.Shared {
 		return v.Ring, func() {}, nil
 	}
-	stop, err = a.watchSharedKeys(ctx, conn, v.Ring)
+	stop, err = a.WatchSharedKeys(ctx, conn, v.Ring)
 	return v.Ring, stop, err
 }

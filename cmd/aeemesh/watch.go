@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -28,9 +29,9 @@ type watchFlags struct {
 	count                      int
 }
 
-func watchCommand(a *progApp) *cobra.Command {
+func watchCommand(a *session.App) *cobra.Command {
 	f := &watchFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "watch",
 		Short: "Show live traffic",
 		Long: `Shows the envelopes that go over the mesh, a line each: tasks, plain questions,
@@ -53,7 +54,7 @@ them, and payloads are shown only with --payload.`,
   nats sub 'agent.>'
   nats sub --stream AEE_BUS --since 10m 'bus.>'`,
 		Args: outcome.Arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return watchTraffic(a, ctx, cmd, f) }),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return watchTraffic(a, ctx, cmd, f) }),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -65,7 +66,7 @@ them, and payloads are shown only with --payload.`,
 	flags.BoolVar(&f.payload, "payload", false, "show payloads too")
 	flags.BoolVar(&f.heartbeats, "heartbeats", false, "show the agents' heartbeats too")
 	flags.IntVar(&f.count, "count", 0, "end after so many envelopes (default never)")
-	a.addSignFlags(flags, signShared)
+	a.AddSignFlags(flags, session.SignShared)
 	return c
 }
 
@@ -82,7 +83,7 @@ type sighting struct {
 // dropped, counted and reported as missed.
 const watchQueue = 8192
 
-func watchTraffic(a *progApp, ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
+func watchTraffic(a *session.App, ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
 	if f.kind != "" {
 		if err := outcome.OneOf(cmd, "type", f.kind, "task", "result", "event", "error", "stream"); err != nil {
 			return err
@@ -96,12 +97,12 @@ func watchTraffic(a *progApp, ctx context.Context, cmd *cobra.Command, f *watchF
 	if f.since < 0 || f.count < 0 {
 		return outcome.Usagef(cmd, "--since and --count cannot be negative")
 	}
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		return err
 	}
 	gone := make(chan struct{})
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(connectionStatus(a.term, true)), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	conn, err := a.Connect(ctx, cmd, session.QuietAboutPermissions(session.ConnectionStatus(a.Term, true)), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
 	if err != nil {
 		return err
 	}
@@ -123,8 +124,8 @@ func watchTraffic(a *progApp, ctx context.Context, cmd *cobra.Command, f *watchF
 		// a request without responders to one subscription only, and that one
 		// would get the report.
 		if stored, err = w.stored(ctx, conn); err != nil {
-			a.term.Warn("nothing can be replayed: %s", outcome.Text(err))
-			a.term.Hint(outcome.Hint(err))
+			a.Term.Warn("nothing can be replayed: %s", outcome.Text(err))
+			a.Term.Hint(outcome.Hint(err))
 		}
 	}
 	if patterns, err = w.listen(conn, patterns, live); err != nil {
@@ -132,11 +133,11 @@ func watchTraffic(a *progApp, ctx context.Context, cmd *cobra.Command, f *watchF
 	}
 	if len(stored) > 0 {
 		if err := w.replay(ctx, conn, stored); err != nil {
-			a.term.Warn("what is stored cannot be replayed: %s", outcome.Text(err))
-			a.term.Hint(outcome.Hint(err))
+			a.Term.Warn("what is stored cannot be replayed: %s", outcome.Text(err))
+			a.Term.Hint(outcome.Hint(err))
 		}
 	}
-	a.term.Note("watching %s", strings.Join(patterns, ", "))
+	a.Term.Note("watching %s", strings.Join(patterns, ", "))
 	for !w.finished() {
 		select {
 		case msg := <-live:
@@ -155,7 +156,7 @@ func watchTraffic(a *progApp, ctx context.Context, cmd *cobra.Command, f *watchF
 
 // watcher filters and prints messages.
 type watcher struct {
-	app      *progApp
+	app      *session.App
 	flags    *watchFlags
 	subjects subject.Map
 	ring     *sign.Ring
@@ -169,7 +170,7 @@ type watcher struct {
 func (w *watcher) patterns() ([]string, error) {
 	m := w.subjects
 	inbox := "_INBOX"
-	if p := w.app.conn.inboxPrefix; p != "" {
+	if p := w.app.Conn.InboxPrefix; p != "" {
 		inbox = strings.TrimSuffix(p, ".")
 	}
 	out := append(m.AllLive(), m.AllBus(), m.AllHuman(), m.AllAsk(), m.AllCtl(), m.AllWork(), m.AllReplies(), inbox+".>")
@@ -190,7 +191,7 @@ func (w *watcher) patterns() ([]string, error) {
 // listen subscribes to the patterns that the user may read, and returns them.
 // It prints in one line what is missing, including replays.
 func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg) (heard []string, err error) {
-	wait := w.app.conn.wait()
+	wait := w.app.Conn.Wait()
 	for _, p := range patterns {
 		before := conn.LastError()
 		if _, err := conn.ChanSubscribe(p, live); err != nil {
@@ -208,8 +209,8 @@ func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg
 		heard = append(heard, p)
 	}
 	if len(w.hidden) > 0 {
-		w.app.term.Warn("not shown, for lack of permissions: %s", strings.Join(w.hidden, ", "))
-		w.app.term.Hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
+		w.app.Term.Warn("not shown, for lack of permissions: %s", strings.Join(w.hidden, ", "))
+		w.app.Term.Hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
 	}
 	if len(heard) == 0 && w.flags.since == 0 {
 		return nil, outcome.Refused("this NATS user may listen to nothing of the mesh")
@@ -218,7 +219,7 @@ func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg
 }
 
 func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) error {
-	js, err := w.app.jetStream(conn)
+	js, err := w.app.JetStream(conn)
 	if err != nil {
 		return err
 	}
@@ -237,11 +238,11 @@ func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) 
 // stored returns the subjects of which messages can be replayed. It reports
 // those that cannot.
 func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error) {
-	js, err := w.app.jetStream(conn)
+	js, err := w.app.JetStream(conn)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, w.app.Conn.Wait())
 	defer cancel()
 	var subjects, missing []string
 	for _, s := range []struct{ name, all string }{
@@ -267,8 +268,8 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 		if len(subjects) > 0 {
 			what = "only " + strings.Join(subjects, ", ") + " can be replayed"
 		}
-		w.app.term.Warn("%s: there is no stream %s", what, strings.Join(missing, " and no "))
-		w.app.term.Hint("\"aeemesh apply\" makes what is missing; only what is sent from then on is stored.")
+		w.app.Term.Warn("%s: there is no stream %s", what, strings.Join(missing, " and no "))
+		w.app.Term.Hint("\"aeemesh apply\" makes what is missing; only what is sent from then on is stored.")
 	}
 	return subjects, nil
 }
@@ -300,7 +301,7 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		env, err = envelope.Parse(data)
 	}
 	if err != nil {
-		w.app.log.Debug("no envelope", "subject", on, "err", err)
+		w.app.Log.Debug("no envelope", "subject", on, "err", err)
 		return
 	}
 	s := sighting{at, on, env, vouch(w.ring, env, at), stored}
@@ -313,7 +314,7 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		return
 	}
 	w.shown++
-	printSighting(w.app.term, s, w.flags.payload)
+	printSighting(w.app.Term, s, w.flags.payload)
 }
 
 // handedOut reports whether JetStream delivers a stored message: it was shown
@@ -356,5 +357,5 @@ func matchIntent(pattern, intent string) bool {
 }
 
 func (w *watcher) finished() bool {
-	return w.flags.count > 0 && w.shown >= w.flags.count || w.app.term.Broken()
+	return w.flags.count > 0 && w.shown >= w.flags.count || w.app.Term.Broken()
 }

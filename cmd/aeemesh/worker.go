@@ -23,6 +23,7 @@ import (
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -53,7 +54,7 @@ func (a *app) workerCommand() *cobra.Command { return a.workerWith(&workerFlags{
 
 // workerWith is the command with its flags in f.
 func (a *app) workerWith(f *workerFlags) *cobra.Command {
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "worker FILE...",
 		Short: "Host agents",
 		Long: `Hosts the agents of AAIF documents (JSON, YAML or CBOR), each on the subject
@@ -74,7 +75,7 @@ handed back; a second one ends at once.`,
   nats req aee.ask.agent.echo hello`,
 		Args:        cobra.ArbitraryArgs,
 		Annotations: map[string]string{annotMore: workerMore, annotSettings: "yes"},
-		RunE:        a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
+		RunE:        a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -108,33 +109,33 @@ handed back; a second one ends at once.`,
 	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) of which you accept that this runtime does not do what it says, where the agent would be refused for that; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; told to the log and the mesh; repeatable")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
-	f.lane.add(a.progApp, flags)
-	f.vitals.add(a.progApp, flags)
+	f.lane.add(a.App, flags)
+	f.vitals.add(a.App, flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
-	a.addSignFlags(flags, signAll|signReplay)
+	a.AddSignFlags(flags, session.SignAll|session.SignReplay)
 	groupWorkerFlags(flags)
-	bindEnv(flags, "config", "AEEMESH_CONFIG")
-	return briefHelp(a.progApp, c, workerCommon)
+	session.BindEnv(flags, "config", "AEEMESH_CONFIG")
+	return briefHelp(a.App, c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
 	if len(args) == 0 {
-		args = a.documents
+		args = a.Documents
 	}
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}
-	a.beginLog(cmd)
+	a.BeginLog(cmd)
 	set, err := a.adapters(cmd, &f.operator)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err := set.Close(); err != nil {
-			a.log.Warn("not closed", "err", err)
+			a.Log.Warn("not closed", "err", err)
 		}
 	}()
-	if err := f.vitals.begin(a.progApp); err != nil {
+	if err := f.vitals.begin(a.App); err != nil {
 		return err
 	}
 	defer f.vitals.end()
@@ -143,7 +144,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	f.teams = newTeams(directory.Config{Policy: set.Policy(), RegisteredSkills: set.RegisteredSkills(), Logger: a.log})
+	f.teams = newTeams(directory.Config{Policy: set.Policy(), RegisteredSkills: set.RegisteredSkills(), Logger: a.Log})
 	f.tree = set.Tree()
 	served, err := a.readAgents(cmd, f, set, tel, args)
 	if err != nil {
@@ -151,27 +152,27 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	d := newDaemon(nil, served)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d), tel: a.ofNode(tel),
-		config: func(s *session, cfg *mesh.Config) error { return a.workerConfig(ctx, cmd, s, f, cfg) }})
+	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: served[0].Entity, Status: a.workerStatus(d), Tel: a.ofNode(tel),
+		Config: func(s *session.Session, cfg *mesh.Config) error { return a.workerConfig(ctx, cmd, s, f, cfg) }})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	d.node = s.node
+	defer s.Close()
+	d.node = s.Node
 	entities := make([]string, len(served))
 	for i, agent := range served {
 		entities[i] = agent.Entity
 	}
-	f.vitals.look(func() []health.Check { return append([]health.Check{connected(s.conn)}, serving(s.node, entities)...) })
+	f.vitals.look(func() []health.Check { return append([]health.Check{connected(s.Conn)}, serving(s.Node, entities)...) })
 	waiting := atomic.Int32{} // agents that are not served yet
 	waiting.Store(int32(len(served)))
 	for _, agent := range served {
 		f.identify(agent)
-		if agent.Signer, err = a.signer(agent.Entity); err != nil {
+		if agent.Signer, err = a.Signer(agent.Entity); err != nil {
 			return err
 		}
-		accepted := agent.Accept(s.node)
-		a.term.Notices(agent.Entity, agent.Notices)
+		accepted := agent.Accept(s.Node)
+		a.Term.Notices(agent.Entity, agent.Notices)
 		if accepted != nil {
 			return accepted
 		}
@@ -186,7 +187,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			}
 		}
 	}
-	end, err := connectTeams(a.progApp, ctx, s, &f.teams, f.register, served)
+	end, err := connectTeams(a.App, ctx, s, &f.teams, f.register, served)
 	if err != nil {
 		return err
 	}
@@ -199,17 +200,17 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			own = append(own, agent.Signer.KID())
 		}
 	}
-	go a.keepKeys(keys, s.verifier.Ring, own)
+	go a.KeepKeys(keys, s.Verifier.Ring, own)
 	draining := context.AfterFunc(ctx, func() {
 		f.vitals.ends(f.drain)
-		a.term.Tell(term.Event{Level: slog.LevelInfo, Msg: "draining", Attrs: []any{"at_most", f.drain}},
+		a.Term.Tell(term.Event{Level: slog.LevelInfo, Msg: "draining", Attrs: []any{"at_most", f.drain}},
 			"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 	})
 	defer draining()
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	a.term.Tell(term.Event{Level: slog.LevelInfo, Msg: "stopped"}, "stopped; nothing was lost")
+	a.Term.Tell(term.Event{Level: slog.LevelInfo, Msg: "stopped"}, "stopped; nothing was lost")
 	return nil
 }
 
@@ -220,19 +221,19 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 	if !errors.As(err, &refused) || !refused.MustAudit() {
 		return
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, tel: a.ofNode(tel)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Tel: a.ofNode(tel)})
 	if err == nil {
-		err = errors.Join(refused.Tell(s.node), s.confirm())
-		s.close()
+		err = errors.Join(refused.Tell(s.Node), s.Confirm())
+		s.Close()
 	}
 	if err != nil {
-		a.log.Error("refusal not told to the mesh", "audit", true, "entity", refused.Entity, "err", err)
+		a.Log.Error("refusal not told to the mesh", "audit", true, "entity", refused.Entity, "err", err)
 	}
 }
 
 // workerStatus tells the daemon and then a person, each trouble once.
 func (a *app) workerStatus(d *daemon) func(natsconn.Status) {
-	tell, once := connectionStatus(a.term, true), &tellOnce{}
+	tell, once := session.ConnectionStatus(a.Term, true), &tellOnce{}
 	return func(s natsconn.Status) {
 		if !d.status(s) {
 			return
@@ -244,8 +245,8 @@ func (a *app) workerStatus(d *daemon) func(natsconn.Status) {
 	}
 }
 
-func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, f *workerFlags, cfg *mesh.Config) error {
-	a.replayConfig(cfg)
+func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session.Session, f *workerFlags, cfg *mesh.Config) error {
+	a.ReplayConfig(cfg)
 	cfg.Tree = f.tree
 	cfg.Drain, cfg.MaxTimeout, cfg.Heartbeat = f.drain, f.maxTimeout, f.heartbeat
 	if f.heartbeat == 0 {
@@ -261,11 +262,11 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 			*limit = -1
 		}
 	}
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		return err
 	}
-	js, err := a.jetStream(s.conn)
+	js, err := a.JetStream(s.Conn)
 	if err != nil {
 		return err
 	}
@@ -281,7 +282,7 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 // readAgents makes agents of the documents.
 func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) ([]*agents.Agent, error) {
 	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
-		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated, WorkQueues: f.workQueues}
+		KeyName: f.keyName, Logger: a.Log, Deprecated: f.deprecated, WorkQueues: f.workQueues}
 	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
 	set.Use(&opts)
 	opts.Counters = &f.counters
@@ -293,7 +294,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	if opts.AcceptUnhonoured, err = acceptances(cmd, f.accept); err != nil {
 		return nil, err
 	}
-	ring, err := a.keyring(cmd)
+	ring, err := a.Keyring(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -325,14 +326,14 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	var docs []*aaif.Document
 	from := map[string]string{}
 	for _, name := range files {
-		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+		data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, err
 		}
 		doc, err := parseDefinition(name, data)
 		if err != nil {
 			if bytes.Contains(data, []byte(aaif.SafetyRegulated)) { // as far as one can tell
-				a.log.Error("document refused", "audit", true, "file", name, "err", err)
+				a.Log.Error("document refused", "audit", true, "file", name, "err", err)
 			}
 			return nil, err
 		}
@@ -378,7 +379,7 @@ func (a *app) program(cmd *cobra.Command, line string, env []string) (*program.P
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
-	p, err := program.New(program.Config{Command: command, Env: env, Stderr: a.term.ProgramOutput(), Logger: a.log})
+	p, err := program.New(program.Config{Command: command, Env: env, Stderr: a.Term.ProgramOutput(), Logger: a.Log})
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
@@ -398,7 +399,7 @@ func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Regis
 			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
-			Command: command, Env: env, Log: a.log})
+			Command: command, Env: env, Log: a.Log})
 		if err == nil {
 			err = reg.Add(t)
 		}

@@ -27,7 +27,7 @@ func acceptances(cmd *cobra.Command, specs []string) ([]string, error) {
 func (a *app) warnUnusedAcceptances(pointers []string, served []*agents.Agent) {
 	for _, p := range pointers {
 		if !slices.ContainsFunc(served, func(agent *agents.Agent) bool { return slices.Contains(agent.Accepted, p) }) {
-			a.term.Warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", aaif.FieldPath(p))
+			a.Term.Warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", aaif.FieldPath(p))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -20,7 +21,7 @@ func (f *workerFlags) identify(agent *agents.Agent) {
 		agent.Metadata = map[string]string{}
 	}
 	if f.machine != "none" {
-		agent.Metadata[metaHost], agent.Metadata[metaPID] = cmp.Or(f.machine, hostname()), strconv.Itoa(os.Getpid())
+		agent.Metadata[metaHost], agent.Metadata[metaPID] = cmp.Or(f.machine, session.Hostname()), strconv.Itoa(os.Getpid())
 	}
 	agent.Metadata[metaProcessStarted] = processStarted.Format(time.RFC3339)
 }
@@ -44,43 +45,43 @@ func instanceOf(node *mesh.Node, entity string) string {
 }
 
 // announceAgent makes the function that says what is served, once it is.
-func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
-	live, err := s.node.Subjects().Live(agent.Entity)
+func (a *app) announceAgent(s *session.Session, agent *agents.Agent) (func(), error) {
+	live, err := s.Node.Subjects().Live(agent.Entity)
 	if err != nil {
 		return nil, err
 	}
-	ask, err := s.node.Subjects().Ask(agent.Entity)
+	ask, err := s.Node.Subjects().Ask(agent.Entity)
 	if err != nil {
 		return nil, err
 	}
-	durable, err := s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
+	durable, err := s.Node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
 	if err != nil {
 		return nil, err
 	}
 	at := max(agent.Concurrency, mesh.DefaultConcurrency)
 	return func() {
 		work := ""
-		if d := s.node.Durable(); d != nil && d.There() && !agent.LiveOnly {
+		if d := s.Node.Durable(); d != nil && d.There() && !agent.LiveOnly {
 			work = durable
 		}
-		a.term.Logs.Store(term.LogServing)
-		instance := instanceOf(s.node, agent.Entity)
-		if !a.term.JSON || a.term.Records != nil {
+		a.Term.Logs.Store(term.LogServing)
+		instance := instanceOf(s.Node, agent.Entity)
+		if !a.Term.JSON || a.Term.Records != nil {
 			durably := ""
 			if work != "" {
 				durably = ", durable tasks on " + work
 			}
-			a.term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleGood, Msg: "serving", Attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
+			a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleGood, Msg: "serving", Attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
 				"ask_subject", ask, "work_subject", work, "agent_version", agent.Version, "concurrency", at}},
 				"serving %s on %s and %s%s, %d at once, as instance %s", agent.Entity, live, ask, durably, at, instance)
 		}
-		if !a.term.JSON {
+		if !a.Term.JSON {
 			return
 		}
 		// A terminal that is gone must not end a worker.
-		if err := a.term.Object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
-			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
-			a.log.Warn("not told", "entity", agent.Entity, "err", err)
+		if err := a.Term.Object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
+			"version": agent.Version, "concurrency": at, "server": s.Conn.ConnectedUrlRedacted()}); err != nil {
+			a.Log.Warn("not told", "entity", agent.Entity, "err", err)
 		}
 	}, nil
 }

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// readFile reads a file, or stdin for "-", at most limit bytes of it.
-func (a *progApp) readFile(name string, limit int64) ([]byte, error) {
-	r := a.stdin
+// ReadFile reads a file, or stdin for "-", at most limit bytes of it.
+func (a *App) ReadFile(name string, limit int64) ([]byte, error) {
+	r := a.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -34,16 +34,16 @@ func (a *progApp) readFile(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// defaultFrom is the default sender: the only entity that the signing key may
+// DefaultFrom is the default sender: the only entity that the signing key may
 // speak for, else the current user.
-func (a *progApp) defaultFrom() string {
-	if e := a.env("AEEMESH_FROM"); e != "" {
+func (a *App) DefaultFrom() string {
+	if e := a.Env("AEEMESH_FROM"); e != "" {
 		return e
 	}
 	if e := a.soleEntity(); e != "" {
 		return e
 	}
-	name := a.env("USER")
+	name := a.Env("USER")
 	if name == "" {
 		if u, err := user.Current(); err == nil {
 			name = u.Username

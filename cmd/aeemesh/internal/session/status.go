@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// connectionStatus prints changes of the connection. A long-running command prints all of
+// ConnectionStatus prints changes of the connection. A long-running command prints all of
 // them, a short one only failures.
-func connectionStatus(t *term.Terminal, long bool) func(natsconn.Status) {
+func ConnectionStatus(t *term.Terminal, long bool) func(natsconn.Status) {
 	var away seldom
 	return func(s natsconn.Status) {
 		why := ""
@@ -91,9 +91,9 @@ func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	}
 }
 
-// quietAboutPermissions hides permission violations, which the caller's
+// QuietAboutPermissions hides permission violations, which the caller's
 // requests report themselves.
-func quietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
+func QuietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
 		if !errors.Is(s.Err, nats.ErrPermissionViolation) {
 			tell(s)

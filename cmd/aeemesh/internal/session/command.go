@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-// do wraps f as a command's function: from its start on, errors are failures
+// Do wraps f as a command's function: from its start on, errors are failures
 // and not usage errors.
-func (a *progApp) do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+func (a *App) Do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		a.began = true
+		a.Began = true
 		err := f(cmd.Context(), cmd, args)
 		var usage *outcome.UsageError
 		if errors.As(err, &usage) && usage.Cmd == nil {
@@ -30,10 +30,10 @@ func (a *progApp) do(f func(ctx context.Context, cmd *cobra.Command, args []stri
 	}
 }
 
-// adopt adds this program's conventions to a command that was made elsewhere.
-func (a *progApp) adopt(c *cobra.Command) *cobra.Command {
+// Adopt adds this program's conventions to a command that was made elsewhere.
+func (a *App) Adopt(c *cobra.Command) *cobra.Command {
 	if inner := c.RunE; inner != nil {
-		c.RunE = a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		c.RunE = a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			err := inner(cmd, args)
 			switch {
 			case err == nil || ctx.Err() == nil:
@@ -45,19 +45,19 @@ func (a *progApp) adopt(c *cobra.Command) *cobra.Command {
 		})
 	}
 	for _, child := range c.Commands() {
-		a.adopt(child)
+		a.Adopt(child)
 	}
 	return c
 }
 
-// group runs a command that only holds subcommands: it runs "list" if there is
+// Group runs a command that only holds subcommands: it runs "list" if there is
 // one, else it prints its help.
-func (a *progApp) group(cmd *cobra.Command, args []string) error {
+func (a *App) Group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		for _, child := range cmd.Commands() {
 			if child.Name() == "list" {
 				child.SetContext(cmd.Context())
-				if err := a.fromEnvironment(child); err != nil {
+				if err := a.FromEnvironment(child); err != nil {
 					return err
 				}
 				return child.RunE(child, nil)
@@ -74,10 +74,10 @@ func (a *progApp) group(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// holder makes a command that only holds subcommands.
-func (a *progApp) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
+// Holder makes a command that only holds subcommands.
+func (a *App) Holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
-	c.RunE = a.group
+	c.RunE = a.Group
 	c.AddCommand(children...)
 	for _, child := range children {
 		if child.Name() == "list" {
@@ -87,25 +87,25 @@ func (a *progApp) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Co
 	return c
 }
 
-// short makes a copy of a command under a shorter name that users of other
+// Short makes a copy of a command under a shorter name that users of other
 // tools expect.
-func short(name string, c *cobra.Command) *cobra.Command {
+func Short(name string, c *cobra.Command) *cobra.Command {
 	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
 	return c
 }
 
-// beginLog is called when a long-running command begins its work: from here on
+// BeginLog is called when a long-running command begins its work: from here on
 // its messages are a log, and the first one identifies the process.
-func (a *progApp) beginLog(cmd *cobra.Command) {
+func (a *App) BeginLog(cmd *cobra.Command) {
 	outliveReaders()
-	a.term.Logs.Store(term.LogWords)
-	a.term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
-		Attrs: []any{"command", cmd.Name(), "version", a.version, "host", hostname(), "pid", os.Getpid()}},
-		"aeemesh %s %s on %s, process %d", a.version, cmd.Name(), hostname(), os.Getpid())
+	a.Term.Logs.Store(term.LogWords)
+	a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
+		Attrs: []any{"command", cmd.Name(), "version", a.Version, "host", Hostname(), "pid", os.Getpid()}},
+		"aeemesh %s %s on %s, process %d", a.Version, cmd.Name(), Hostname(), os.Getpid())
 }
 
-// hostname is this machine's name.
-func hostname() string {
+// Hostname is this machine's name.
+func Hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "unknown"

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"encoding/json"
@@ -23,18 +23,18 @@ import (
 
 // applyContext fills in settings that neither flags nor environment set from
 // the named NATS context, or else from the selected one, if there is one.
-func (a *progApp) applyContext(c *natsconn.Config) error {
-	name := a.conn.context
+func (a *App) applyContext(c *natsconn.Config) error {
+	name := a.Conn.context
 	if name == "" {
-		if name = a.selectedContext(); name == "" {
+		if name = a.Env.selectedContext(); name == "" {
 			return nil
 		}
 	}
-	s, err := a.readContext(name)
+	s, err := a.Env.readContext(name)
 	if err != nil {
 		return err
 	}
-	a.term.Progress("context %s", name)
+	a.Term.Progress("context %s", name)
 	fill := func(to *string, from string) {
 		if *to == "" {
 			*to = from
@@ -47,19 +47,19 @@ func (a *progApp) applyContext(c *natsconn.Config) error {
 		case s.User != "":
 			c.Token = ""
 		case s.Creds != "":
-			c.Creds, c.Token = a.expand(s.Creds), ""
+			c.Creds, c.Token = a.Env.expand(s.Creds), ""
 		case s.NKey != "":
-			c.NKey, c.Token = a.expand(s.NKey), ""
+			c.NKey, c.Token = a.Env.expand(s.NKey), ""
 		case s.UserJwt != "":
 			c.Options, c.Token = append(c.Options, userJWT(s.UserJwt, s.UserSeed)), ""
 		}
 	}
 	if c.Cert == "" && c.Key == "" {
-		c.Cert, c.Key = a.expand(s.Cert), a.expand(s.Key)
+		c.Cert, c.Key = a.Env.expand(s.Cert), a.Env.expand(s.Key)
 	}
-	fill(&c.CA, a.expand(s.CA))
+	fill(&c.CA, a.Env.expand(s.CA))
 	fill(&c.InboxPrefix, s.InboxPrefix)
-	fill(&a.conn.domain, s.JSDomain)
+	fill(&a.Conn.domain, s.JSDomain)
 	c.TLSFirst = c.TLSFirst || s.TLSFirst
 	if s.SocksProxy != "" {
 		dialer, err := socks(s.SocksProxy)
@@ -70,6 +70,10 @@ func (a *progApp) applyContext(c *natsconn.Config) error {
 	}
 	return nil
 }
+
+// Environment looks up an environment variable; it returns "" if the variable
+// is not set.
+type Environment func(string) string
 
 // contextSettings are the settings of a context, with the seed for user_jwt,
 // which natscontext does not read.
@@ -91,7 +95,7 @@ func userJWT(token, seed string) nats.Option {
 }
 
 // readContext reads a context of the nats CLI, or a file if name is a path.
-func (a *progApp) readContext(name string) (contextSettings, error) {
+func (e Environment) readContext(name string) (contextSettings, error) {
 	var s contextSettings
 	paths := []string{name}
 	if !filepath.IsAbs(name) {
@@ -99,7 +103,7 @@ func (a *progApp) readContext(name string) (contextSettings, error) {
 			return s, fmt.Errorf("NATS context %q: no such name is legal", name)
 		}
 		paths = nil
-		for _, dir := range a.contextDirs() {
+		for _, dir := range e.ContextDirs() {
 			paths = append(paths, filepath.Join(dir, "context", name+".json"))
 		}
 	}
@@ -111,7 +115,7 @@ func (a *progApp) readContext(name string) (contextSettings, error) {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		hint := "There is none; \"nats context add\" makes one."
-		if have := a.contexts(); len(have) > 0 {
+		if have := e.Contexts(); len(have) > 0 {
 			hint = "There are: " + strings.Join(have, ", ") + "."
 		}
 		return s, outcome.Hinted(outcome.NotFound("NATS context %q is unknown", name), "%s", hint)
@@ -129,10 +133,10 @@ func (a *progApp) readContext(name string) (contextSettings, error) {
 	return s, nil
 }
 
-// contexts returns the names of the stored contexts.
-func (a *progApp) contexts() []string {
+// Contexts returns the names of the stored contexts.
+func (e Environment) Contexts() []string {
 	var out []string
-	for _, dir := range a.contextDirs() {
+	for _, dir := range e.ContextDirs() {
 		files, _ := filepath.Glob(filepath.Join(dir, "context", "*.json"))
 		for _, f := range files {
 			out = append(out, strings.TrimSuffix(filepath.Base(f), ".json"))
@@ -144,8 +148,8 @@ func (a *progApp) contexts() []string {
 
 // selectedContext returns the context that "nats context select" has chosen, or
 // "".
-func (a *progApp) selectedContext() string {
-	for _, dir := range a.contextDirs() {
+func (e Environment) selectedContext() string {
+	for _, dir := range e.ContextDirs() {
 		if raw, err := os.ReadFile(filepath.Join(dir, "context.txt")); err == nil {
 			return strings.TrimSpace(string(raw))
 		}
@@ -153,15 +157,15 @@ func (a *progApp) selectedContext() string {
 	return ""
 }
 
-// contextDirs are the folders with contexts of the nats CLI: below the home
+// ContextDirs are the folders with contexts of the nats CLI: below the home
 // directory of the environment, and below that of the user's account, where the
 // nats CLI looks regardless of $HOME.
-func (a *progApp) contextDirs() []string {
+func (e Environment) ContextDirs() []string {
 	var dirs []string
-	if dir := a.configHome(); dir != "" {
+	if dir := e.configHome(); dir != "" {
 		dirs = append(dirs, filepath.Join(dir, "nats"))
 	}
-	if own := accountHome(); own != "" && !filepath.IsAbs(a.env("XDG_CONFIG_HOME")) && a.env("HOME") != "" {
+	if own := AccountHome(); own != "" && !filepath.IsAbs(e("XDG_CONFIG_HOME")) && e("HOME") != "" {
 		if dir := filepath.Join(own, ".config", "nats"); !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -169,21 +173,22 @@ func (a *progApp) contextDirs() []string {
 	return dirs
 }
 
-// configHome and dataHome are the XDG base directories; "" without a home
-// directory.
-func (a *progApp) configHome() string { return a.base("XDG_CONFIG_HOME", ".config") }
-func (a *progApp) dataHome() string   { return a.base("XDG_DATA_HOME", ".local/share") }
+// configHome is the XDG directory of configuration; "" without a home directory.
+func (e Environment) configHome() string { return e.base("XDG_CONFIG_HOME", ".config") }
 
-func (a *progApp) base(variable, under string) string {
-	if dir := a.env(variable); filepath.IsAbs(dir) {
+// DataHome is the XDG directory of data; "" without a home directory.
+func (e Environment) DataHome() string { return e.base("XDG_DATA_HOME", ".local/share") }
+
+func (e Environment) base(variable, under string) string {
+	if dir := e(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home := a.env("HOME")
+	home := e("HOME")
 	if home == "" {
 		home, _ = os.UserHomeDir()
 	}
 	if home == "" {
-		home = accountHome()
+		home = AccountHome()
 	}
 	if !filepath.IsAbs(home) {
 		return "" // a relative path would depend on the working directory
@@ -191,9 +196,9 @@ func (a *progApp) base(variable, under string) string {
 	return filepath.Join(home, filepath.FromSlash(under))
 }
 
-// accountHome is the home directory of the user's account; "" if there is none,
+// AccountHome is the home directory of the user's account; "" if there is none,
 // as in an image without /etc/passwd.
-func accountHome() string {
+func AccountHome() string {
 	u, err := user.Current()
 	if err != nil || !filepath.IsAbs(u.HomeDir) {
 		return ""
@@ -202,10 +207,10 @@ func accountHome() string {
 }
 
 // expand replaces a leading ~ and variables, as the nats CLI does.
-func (a *progApp) expand(path string) string {
-	path = os.Expand(path, a.env)
+func (e Environment) expand(path string) string {
+	path = os.Expand(path, e)
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		return filepath.Join(a.base("", ""), rest)
+		return filepath.Join(e.base("", ""), rest)
 	}
 	return path
 }
@@ -229,8 +234,8 @@ func socks(proxyURL string) (nats.CustomDialer, error) {
 	return socksDialer{d}, nil
 }
 
-// redactedURL removes the credentials from server URLs.
-func redactedURL(urls string) string {
+// RedactedURL removes the credentials from server URLs.
+func RedactedURL(urls string) string {
 	if urls == "" {
 		return nats.DefaultURL
 	}

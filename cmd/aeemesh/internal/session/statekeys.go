@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"encoding/base64"
@@ -15,31 +15,31 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// addStateKeyFlag adds --state-key.
-func (a *progApp) addStateKeyFlag(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&a.stateKeys, "state-key", nil, "`env:NAME or file:PATH` of a key that seals checkpoints, 32 bytes, hex or base64; repeatable, the newest first")
-	bindEnv(flags, "state-key", "AEEMESH_STATE_KEY")
+// AddStateKeyFlag adds --state-key.
+func (a *App) AddStateKeyFlag(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&a.StateKeys, "state-key", nil, "`env:NAME or file:PATH` of a key that seals checkpoints, 32 bytes, hex or base64; repeatable, the newest first")
+	BindEnv(flags, "state-key", "AEEMESH_STATE_KEY")
 }
 
-// addStateFlags adds --state-key, and the flags for commands that do more than
+// AddStateFlags adds --state-key, and the flags for commands that do more than
 // show records.
-func (a *progApp) addStateFlags(flags *pflag.FlagSet) {
-	a.addStateKeyFlag(flags)
-	flags.BoolVar(&a.acceptClear, "accept-clear-state", false, "with --state-key: believe checkpoints that are not sealed, too, while runs go on from before there was a key")
+func (a *App) AddStateFlags(flags *pflag.FlagSet) {
+	a.AddStateKeyFlag(flags)
+	flags.BoolVar(&a.AcceptClear, "accept-clear-state", false, "with --state-key: believe checkpoints that are not sealed, too, while runs go on from before there was a key")
 }
 
-// keyring resolves --state-key; nil if it is not set.
-func (a *progApp) keyring(cmd *cobra.Command) (*state.Keyring, error) {
+// Keyring resolves --state-key; nil if it is not set.
+func (a *App) Keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	var keys []state.Key
-	for _, ref := range a.stateKeys {
-		secret, err := a.stateSecret(ref)
+	for _, ref := range a.StateKeys {
+		secret, err := a.StateSecret(ref)
 		if err != nil {
 			return nil, outcome.Usagef(cmd, "--state-key: %w", err)
 		}
 		keys = append(keys, state.Key{Secret: secret})
 	}
 	if len(keys) == 0 {
-		if a.acceptClear {
+		if a.AcceptClear {
 			return nil, outcome.Usagef(cmd, "--accept-clear-state goes with --state-key")
 		}
 		return nil, nil
@@ -51,13 +51,13 @@ func (a *progApp) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	return ring, nil
 }
 
-// stateSecret reads the secret of a reference. Errors never contain the secret.
-func (a *progApp) stateSecret(ref string) ([]byte, error) {
+// StateSecret reads the secret of a reference. Errors never contain the secret.
+func (a *App) StateSecret(ref string) ([]byte, error) {
 	kind, name, _ := strings.Cut(ref, ":")
 	var text string
 	switch kind {
 	case "env":
-		if text = a.env(name); text == "" {
+		if text = a.Env(name); text == "" {
 			return nil, fmt.Errorf("the variable %s is not set", name)
 		}
 	case "file":
