@@ -127,9 +127,9 @@ func refusedAnswer(k *mesh.Ask) error {
 	const lookHint = "\"aeemesh inbox %s\" shows it."
 	switch k.State {
 	case mesh.AskAnswered:
-		return outcome.Hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, term.Ago(k.AnsweredAt)), lookHint, k.Task.ID)
 	case mesh.AskOverdue:
-		return outcome.Hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, term.Ago(k.Until)), lookHint, k.Task.ID)
 	case mesh.AskWithdrawn:
 		return outcome.Hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(term.OneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
 	}

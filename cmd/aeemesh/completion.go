@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -16,7 +15,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 func completionCommand(a *session.App) *cobra.Command {
@@ -49,9 +47,6 @@ contexts and your keys.`,
 	}
 }
 
-// completeWait is how long a shell waits for a completion.
-const completeWait = 700 * time.Millisecond
-
 // completeEntities completes the first n arguments with the entities that
 // currently answer.
 func completeEntities(a *session.App, n int) cobra.CompletionFunc {
@@ -64,12 +59,12 @@ func completeEntities(a *session.App, n int) cobra.CompletionFunc {
 }
 
 func liveEntities(a *session.App, cmd *cobra.Command) (out []string) {
-	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix})
 		if err != nil {
 			return
 		}
-		found, _ := node.Discover(ctx, "", completeWait)
+		found, _ := node.Discover(ctx, "", session.CompletionWait)
 		for _, i := range found {
 			out = append(out, cobra.CompletionWithDesc(i.Entity, term.Printable(i.Info.Description)))
 		}
@@ -85,7 +80,7 @@ func completeServed(a *session.App, n int) cobra.CompletionFunc {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			m, err := a.Subjects()
 			if err != nil {
 				return
@@ -103,53 +98,11 @@ func completeServed(a *session.App, n int) cobra.CompletionFunc {
 	}
 }
 
-// completing makes a completion function of a command's own.
-func completing[A any](a A, complete func(a A, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return complete(a, cmd, args, begun)
-	}
-}
-
-// toComplete connects for a completion, with a short timeout.
-func toComplete(a *session.App, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
-	if a.FromEnvironment(cmd) != nil {
-		return
-	}
-	c, err := a.Connection(cmd)
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*completeWait)
-	defer cancel()
-	c.Wait, c.Name = completeWait, "aeemesh completion"
-	conn, err := natsconn.Connect(ctx, c)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	do(ctx, conn)
-}
-
-// completeRuns completes the first argument with runs, the latest first; runs
-// that cannot be listed in time are left out.
-func completeRuns(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Run })
-}
-
-// completeTasks completes the first argument with the tasks that have runs, and
-// the second with the agents that have had durable tasks.
-func completeTasks(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 1 {
-		return completeServed(a, 2)(cmd, args, begun)
-	}
-	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Task })
-}
-
 // completeDead completes all arguments with the numbers of dead letters, the latest
 // first.
 func completeDead(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	const most = 200
-	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.Subjects()
 		if err != nil {
 			return
@@ -169,40 +122,6 @@ func completeDead(a *session.App, cmd *cobra.Command, args []string, begun strin
 	})
 	slices.Reverse(out)
 	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-}
-
-func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
-	const most = 200
-	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	if len(args) > 0 {
-		return nil, as
-	}
-	var list []runSummary
-	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.Subjects()
-		if err != nil {
-			return
-		}
-		js, err := a.JetStream(conn)
-		if err != nil {
-			return
-		}
-		entity, _ := cmd.Flags().GetString("entity")
-		for rec, err := range jetstream.NewStates(js, m).List(ctx, entity) {
-			if err != nil {
-				return
-			}
-			if s := summarize(rec); name(s) != "" && strings.HasPrefix(name(s), begun) {
-				list = append(list, s)
-			}
-		}
-	})
-	slices.SortFunc(list, latestFirst)
-	var out []string
-	for _, l := range list[:min(most, len(list))] {
-		out = append(out, cobra.CompletionWithDesc(name(l), term.Printable(l.Entity+" "+l.Status+" "+ago(l.At))))
-	}
-	return out, as
 }
 
 func completeKeys(a *session.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -231,8 +150,8 @@ func registerCompletions(a *session.App, c *cobra.Command) {
 		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.Env.Contexts(), cobra.ShellCompDirectiveNoFileComp
 		},
-		"sign":              completing(a, completeKeys),
-		"intent":            completing(a, completeIntents),
+		"sign":              session.Completing(a, completeKeys),
+		"intent":            session.Completing(a, completeIntents),
 		"entity":            completeEntities(a, 0),
 		"signatures":        values("off", "verify-if-present", "required"),
 		"replay-scope":      values("auto", "process", "mesh"),

@@ -50,9 +50,9 @@ func completeMessage(a *session.App, cmd *cobra.Command, args []string, begun st
 func completeIntents(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
-		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			if node, err := completionNode(a, conn, nil); err == nil {
-				found, _ := node.Discover(ctx, "", completeWait)
+				found, _ := node.Discover(ctx, "", session.CompletionWait)
 				for _, i := range found {
 					out = append(out, strings.FieldsFunc(i.Info.Metadata[mesh.MetaIntents], func(r rune) bool { return r == ',' || r == '…' })...)
 				}
@@ -77,12 +77,12 @@ func completeIntents(a *session.App, cmd *cobra.Command, args []string, _ string
 // request only if the agent's workers require that.
 func agentSchemas(a *session.App, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
 	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
-		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			node, err := completionNode(a, conn, nil)
 			if err != nil {
 				return
 			}
-			found, err := node.Workers(ctx, entity, completeWait)
+			found, err := node.Workers(ctx, entity, session.CompletionWait)
 			if err != nil || len(found) == 0 {
 				return
 			}
@@ -95,7 +95,7 @@ func agentSchemas(a *session.App, cmd *cobra.Command, entity string) (list inten
 					return
 				}
 			}
-			ctx, cancel := context.WithTimeout(ctx, completeWait)
+			ctx, cancel := context.WithTimeout(ctx, session.CompletionWait)
 			defer cancel()
 			_, _ = node.Query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list)
 		})

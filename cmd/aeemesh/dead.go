@@ -95,7 +95,7 @@ func deadListCommand(a *session.App) *cobra.Command {
 						}
 						continue
 					}
-					rows = append(rows, []string{strconv.FormatUint(l.Seq, 10), l.Entity, l.TaskID, l.Code, l.Cause, strconv.Itoa(l.Attempts), ago(l.Died)})
+					rows = append(rows, []string{strconv.FormatUint(l.Seq, 10), l.Entity, l.TaskID, l.Code, l.Cause, strconv.Itoa(l.Attempts), term.Ago(l.Died)})
 				}
 				if len(rows) == 0 && !a.Term.JSON {
 					a.Term.Say("no dead letters")
@@ -164,7 +164,7 @@ func deadActionCommand(a *session.App, name, short, long string, act func(contex
 		Use: name + " NUMBER...", Short: short, Long: long,
 		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
 		Args:              outcome.Arguments("NUMBER..."),
-		ValidArgsFunction: completing(a, completeDead),
+		ValidArgsFunction: session.Completing(a, completeDead),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {

@@ -108,7 +108,7 @@ func showDefinitions(a *session.App, all []registry.Entry, workers map[string]in
 		if id == "" {
 			id = "-"
 		}
-		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), ago(v.At), v.By})
+		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), term.Ago(v.At), v.By})
 	}
 	if a.Term.JSON {
 		return nil
@@ -154,7 +154,7 @@ registered; --format writes it anew. --revision takes an earlier version
   # back to an earlier version:
   aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
 		Args:              outcome.Arguments("NAME"),
-		ValidArgsFunction: completing(a, completeDefinitions),
+		ValidArgsFunction: session.Completing(a, completeDefinitions),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
 				return err
@@ -217,7 +217,7 @@ any more, the agent_id, or the entity where it had none.`,
   # with the nats CLI:
   nats kv history aee_agents AGENT_ID`,
 		Args:              outcome.Arguments("NAME"),
-		ValidArgsFunction: completing(a, completeDefinitions),
+		ValidArgsFunction: session.Completing(a, completeDefinitions),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				kept, err := reg.History(ctx, keyOf(all, args[0]))
@@ -240,7 +240,7 @@ any more, the agent_id, or the entity where it had none.`,
 					case v.Problem != "":
 						what = "(" + v.Problem + ")"
 					}
-					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), ago(v.At), v.By})
+					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), term.Ago(v.At), v.By})
 				}
 				if !a.Term.JSON {
 					a.Term.Table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
@@ -261,7 +261,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 		Example: `  aeemesh agents remove agent.reviewer
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
 		Args:              outcome.Arguments("NAME..."),
-		ValidArgsFunction: completing(a, completeDefinitions),
+		ValidArgsFunction: session.Completing(a, completeDefinitions),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				entries := make([]registry.Entry, len(args))
@@ -297,7 +297,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 
 // completeDefinitions completes the first argument with registered agents.
 func completeDefinitions(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-	toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.Subjects()
 		if err != nil {
 			return

@@ -44,7 +44,7 @@ it from standard input, @FILE from a file.`,
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
 		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
-		ValidArgsFunction: completing(a, completeMessage),
+		ValidArgsFunction: session.Completing(a, completeMessage),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)

@@ -270,7 +270,7 @@ func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
 	}
 	var rows [][]string
 	for _, h := range all {
-		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), ago(h.Since), h.Reason})
+		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), term.Ago(h.Since), h.Reason})
 	}
 	a.Term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
 	return nil

@@ -231,7 +231,7 @@ func printAsks(a *session.App, asks []*mesh.Ask, wanted []mesh.AskState, person 
 			}
 			continue
 		}
-		rows = append(rows, []string{k.Task.ID, string(k.State), term.OneLine(k.Task.From), term.OneLine(k.Task.To), about(k), ago(k.Stored), left(k)})
+		rows = append(rows, []string{k.Task.ID, string(k.State), term.OneLine(k.Task.From), term.OneLine(k.Task.To), about(k), term.Ago(k.Stored), left(k)})
 	}
 	if a.Term.JSON {
 		return nil
@@ -280,9 +280,9 @@ func left(k *mesh.Ask) string {
 	case k.State == mesh.AskAnswered, k.State == mesh.AskWithdrawn || k.Until.IsZero():
 		return ""
 	case k.State == mesh.AskOverdue:
-		return ago(k.Until)
+		return term.Ago(k.Until)
 	}
-	return "in " + span(time.Until(k.Until))
+	return "in " + term.Span(time.Until(k.Until))
 }
 
 func untilWords(k *mesh.Ask) string {
@@ -344,7 +344,7 @@ func completeAsks(a *session.App, people bool) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
 		}
 		var out, who []string
-		toComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 			m, err := a.Subjects()
 			if err != nil {
 				return

@@ -372,7 +372,7 @@ func keysShowCommand(a *session.App) *cobra.Command {
 		Example: `  aeemesh keys show ada > ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -`,
 		Args:              outcome.Arguments("KID"),
-		ValidArgsFunction: completing(a, completeKIDs),
+		ValidArgsFunction: session.Completing(a, completeKIDs),
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			lines, err := localKeys(a)
 			if err != nil {
@@ -442,7 +442,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
 		Args:              outcome.Arguments("KID"),
-		ValidArgsFunction: completing(a, completeKIDs),
+		ValidArgsFunction: session.Completing(a, completeKIDs),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := a.NoHome(); err != nil {
 				return err

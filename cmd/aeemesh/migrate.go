@@ -46,7 +46,7 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return migrateRun(a, ctx, cmd, f, args[0])
 		}),

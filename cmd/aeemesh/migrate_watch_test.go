@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -15,7 +17,7 @@ func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 	t.Parallel()
 	var words bytes.Buffer
 	noEnv := func(string) string { return "" }
-	m := &movement{app: newApp(nil, &bytes.Buffer{}, &words, noEnv).App, runs: &runStore{Store: new(state.Mem)}}
+	m := &movement{app: &session.App{Term: term.New(&bytes.Buffer{}, &words, func(string) string { return "" })}, runs: &runStore{Store: new(state.Mem)}}
 	cp := new(state.Checkpoint)
 	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = "agent.x", "01M7Y2913ARY8YGYF39XPWG2HY", state.Format
 	cp.Doc.RunID, cp.Doc.AgentID = state.RunID("agent.x", cp.Mesh.TaskID), state.AgentID("agent.x")

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/route"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
@@ -50,7 +51,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
   aeemesh models list mistral --json | jq -r .model
   aeemesh models list --config operator.yaml`,
 		Args:              outcome.Arguments("[PROVIDER]"),
-		ValidArgsFunction: completing(a, completeProviders),
+		ValidArgsFunction: session.Completing(a, completeProviders),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
@@ -92,7 +93,7 @@ is what stands before the first slash.`,
   aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
 		Args:              outcome.Arguments("PROVIDER/MODEL"),
-		ValidArgsFunction: completing(a, completeModels),
+		ValidArgsFunction: session.Completing(a, completeModels),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {

@@ -209,5 +209,5 @@ func age(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return span(time.Since(t))
+	return term.Span(time.Since(t))
 }

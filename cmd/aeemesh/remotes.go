@@ -18,14 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
-	"github.com/aeemesh/aeemesh/state"
 )
-
-// addPlatformFlag adds --platform.
-func addPlatformFlag(a *session.App, flags *pflag.FlagSet) {
-	flags.StringVar(&a.Platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
-	session.BindEnv(flags, "platform", "AEEMESH_PLATFORM")
-}
 
 // remoteFlags say to which other platforms a worker may transfer its runs.
 type remoteFlags struct {

@@ -36,7 +36,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
 		Args:              outcome.Arguments("ID", "[ENTITY]"),
-		ValidArgsFunction: completing(a, completeTasks),
+		ValidArgsFunction: session.Completing(a, completeTasks),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
 			case entity != "" && len(args) == 2 && args[1] != entity:

@@ -93,7 +93,7 @@ func runCommandOf(a *session.App, r runCommand) *cobra.Command {
 	var entity string
 	c := session.Connects(&cobra.Command{
 		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: outcome.Arguments(append([]string{"RUN"}, r.args...)...),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return commandRun(a, ctx, cmd, r, args, entity)
 		}),
@@ -305,7 +305,7 @@ and calls that both make have the same idempotency key.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{Config: a.LaneClient(cmd)}, func(s *session.Session, runs *runStore, rec state.Record) error {
 				return forkRun(a, ctx, s, runs, rec, taskID, at)

@@ -23,7 +23,7 @@ by default the one before the last, TO the last.`,
   aeemesh runs diff 0f4c 17 21
   aeemesh runs diff 0f4c 17 --json`,
 		Args:              outcome.Arguments("RUN", "[FROM]", "[TO]"),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
 			for _, arg := range args[1:] {

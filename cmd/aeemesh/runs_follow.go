@@ -25,7 +25,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
 				return followRun(a, ctx, runs, rec.ID)

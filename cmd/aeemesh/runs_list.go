@@ -153,31 +153,11 @@ func printRuns(a *session.App, list []runSummary, more int) error {
 			step = l.Problem
 		}
 		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
-			strconv.FormatUint(l.Epoch, 10), ago(l.At)})
+			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)})
 	}
 	a.Term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
 	if more > 0 {
 		a.Term.Say("%d more: --limit 0 shows all", more)
 	}
 	return nil
-}
-
-// ago formats how long ago t was, in a suitable unit.
-func ago(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return span(time.Since(t)) + " ago"
-}
-
-func span(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return strconv.Itoa(int(d.Hours()/24)) + "d"
 }

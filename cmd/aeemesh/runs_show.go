@@ -39,7 +39,7 @@ the commands that settle it.`,
   # with the nats CLI:
   nats kv get aee_state agent.reviewer.<run id>`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
 				if document {
@@ -147,7 +147,7 @@ func showRun(a *session.App, runs *runStore, rec state.Record, timeline []state.
 	}
 	a.Term.Line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
 	if v.Owner != "" && !state.Terminal(aaif.RunStatus(v.Status)) {
-		a.Term.Line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
+		a.Term.Line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, term.Ago(v.At))
 	}
 	if v.Vouched != "" {
 		from := "?"
@@ -239,7 +239,7 @@ func showWaiting(a *session.App, v runView) {
 	}
 	for _, e := range v.Effects {
 		if e.Status == state.EffectUnknown {
-			a.Term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), ago(e.At))
+			a.Term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), term.Ago(e.At))
 			a.Term.Steps("Find out, then say so:",
 				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", shortRun(v.Run), e.ID),
 				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", shortRun(v.Run), e.ID),

@@ -42,7 +42,7 @@ func showTeam(a *session.App, v runView) {
 			a.Term.Line("and %d more", len(v.Calls)-i)
 			break
 		}
-		a.Term.Line("waits for %s, task %s, for %s", term.OneLine(c.To), term.OneLine(c.ID), span(time.Since(c.At)))
+		a.Term.Line("waits for %s, task %s, for %s", term.OneLine(c.To), term.OneLine(c.ID), term.Span(time.Since(c.At)))
 	}
 }
 

@@ -61,7 +61,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
 		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
-		ValidArgsFunction: completing(a, completeMessage),
+		ValidArgsFunction: session.Completing(a, completeMessage),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return sendMessage(a, ctx, cmd, f, args)
 		}),

@@ -51,7 +51,7 @@ whose end nobody told is shown as unknown.`,
   # with the nats CLI:
   nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
 		Args:              outcome.Arguments("CORR"),
-		ValidArgsFunction: completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, completeRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return showTree(a, ctx, cmd, args[0], f)
 		}),
