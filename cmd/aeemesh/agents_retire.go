@@ -34,7 +34,7 @@ wants --yes.`,
   # with the nats CLI:
   nats consumer rm AEE_WORK normal-agent=2Eecoh`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: completeServed(a, 1),
+		ValidArgsFunction: session.CompleteServed(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)

@@ -73,31 +73,6 @@ func liveEntities(a *session.App, cmd *cobra.Command) (out []string) {
 	return slices.Compact(out)
 }
 
-// completeServed completes the first n arguments with the agents that have had
-// durable tasks, whether or not they have a running worker.
-func completeServed(a *session.App, n int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-		if len(args) >= n {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.Subjects()
-			if err != nil {
-				return
-			}
-			js, err := a.JetStream(conn)
-			if err != nil {
-				return
-			}
-			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
-			for _, b := range list {
-				out = append(out, cobra.CompletionWithDesc(b.Entity, term.Counted(b.Pending()+b.Unacked(), "task", "tasks")))
-			}
-		})
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // completeDead completes all arguments with the numbers of dead letters, the latest
 // first.
 func completeDead(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {

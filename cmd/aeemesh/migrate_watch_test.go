@@ -16,7 +16,6 @@ import (
 func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 	t.Parallel()
 	var words bytes.Buffer
-	noEnv := func(string) string { return "" }
 	m := &movement{app: &session.App{Term: term.New(&bytes.Buffer{}, &words, func(string) string { return "" })}, runs: &runStore{Store: new(state.Mem)}}
 	cp := new(state.Checkpoint)
 	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = "agent.x", "01M7Y2913ARY8YGYF39XPWG2HY", state.Format

@@ -23,7 +23,7 @@ func completeRuns(a *session.App, cmd *cobra.Command, args []string, begun strin
 // the second with the agents that have had durable tasks.
 func completeTasks(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
-		return completeServed(a, 2)(cmd, args, begun)
+		return session.CompleteServed(a, 2)(cmd, args, begun)
 	}
 	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Task })
 }

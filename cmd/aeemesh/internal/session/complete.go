@@ -7,6 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
@@ -38,4 +40,29 @@ func ToComplete(a *App, cmd *cobra.Command, do func(context.Context, *nats.Conn)
 	}
 	defer conn.Close()
 	do(ctx, conn)
+}
+
+// CompleteServed completes the first n arguments with the agents that have had
+// durable tasks, whether or not they have a running worker.
+func CompleteServed(a *App, n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			m, err := a.Subjects()
+			if err != nil {
+				return
+			}
+			js, err := a.JetStream(conn)
+			if err != nil {
+				return
+			}
+			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
+			for _, b := range list {
+				out = append(out, cobra.CompletionWithDesc(b.Entity, term.Counted(b.Pending()+b.Unacked(), "task", "tasks")))
+			}
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
 }
