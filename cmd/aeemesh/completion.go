@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -138,7 +139,7 @@ func registerCompletions(a *session.App, c *cobra.Command) {
 		"task-events":       values("all", "failures"),
 		"journal":           values("auto", "memory", "jetstream"),
 		"durable":           values("auto", "on", "off"),
-		"status":            values(runStatuses...),
+		"status":            values(runs.Statuses...),
 		"to":                values("json", "cbor"),
 		"alg":               values("ed25519", "hs256"),
 		"sync":              values("always", "2m"),

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -76,7 +77,7 @@ func deadListCommand(a *session.App) *cobra.Command {
   aeemesh dead list --entity agent.reviewer --json`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			if err := checkEntity(cmd, entity); err != nil {
+			if err := runs.CheckEntity(cmd, entity); err != nil {
 				return err
 			}
 			return withLane(a, ctx, cmd, func(s *session.Session) error {
@@ -105,7 +106,7 @@ func deadListCommand(a *session.App) *cobra.Command {
 			})
 		}),
 	})
-	entityFlag(a, c, &entity)
+	runs.EntityFlag(a, c, &entity)
 	return c
 }
 

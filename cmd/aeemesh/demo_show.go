@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 	"github.com/aeemesh/aeemesh/intents"
@@ -33,7 +34,7 @@ type demoWatch struct {
 	node   *mesh.Node
 	corr   string
 	sub    *nats.Subscription
-	events chan sighting
+	events chan traffic.Sighting
 	done   chan struct{}
 	once   sync.Once
 
@@ -42,7 +43,7 @@ type demoWatch struct {
 }
 
 func (d *demo) watch(ctx context.Context, s *session.Session, corr string) (*demoWatch, error) {
-	w := &demoWatch{d: d, node: s.Node, corr: corr, events: make(chan sighting, 1024), done: make(chan struct{})}
+	w := &demoWatch{d: d, node: s.Node, corr: corr, events: make(chan traffic.Sighting, 1024), done: make(chan struct{})}
 	var err error
 	w.sub, err = s.Conn.Subscribe(subject.Map{}.AllBus(), func(msg *nats.Msg) {
 		e, err := envelope.Parse(msg.Data)
@@ -50,7 +51,7 @@ func (d *demo) watch(ctx context.Context, s *session.Session, corr string) (*dem
 			return
 		}
 		select {
-		case w.events <- sighting{at: time.Now(), subject: msg.Subject, env: e}:
+		case w.events <- traffic.Sighting{At: time.Now(), Subject: msg.Subject, Env: e}:
 		default: // more than anybody reads
 		}
 	})
@@ -69,16 +70,16 @@ func (d *demo) watch(ctx context.Context, s *session.Session, corr string) (*dem
 	return w, nil
 }
 
-func (w *demoWatch) show(ctx context.Context, s sighting) {
+func (w *demoWatch) show(ctx context.Context, s traffic.Sighting) {
 	t := w.d.app.Term
-	t.Say("   %s", sightingText(t.Words, s, false))
-	if s.env.From != demoVictim || s.env.Intent != intents.TaskStarted || w.d.killed != 0 {
+	t.Say("   %s", traffic.SightingText(t.Words, s, false))
+	if s.Env.From != demoVictim || s.Env.Intent != intents.TaskStarted || w.d.killed != 0 {
 		return
 	}
 	var p struct {
 		Task string `json:"task"`
 	}
-	_ = json.Unmarshal(s.env.Payload, &p) // without it nothing more is shown of that task
+	_ = json.Unmarshal(s.Env.Payload, &p) // without it nothing more is shown of that task
 	w.victim = p.Task
 	w.awaitReceipt(ctx)
 	if ctx.Err() == nil {
@@ -162,7 +163,7 @@ func (d *demo) showRecovery(ctx context.Context, s *session.Session, corr, victi
 	t := d.app.Term
 	if !t.JSON {
 		t.Heading("6. Who did what: aeemesh tree %s", corr)
-		if err := showTree(d.app, ctx, d.cmd, corr, &treeFlags{fold: tree.DefaultFold}); err != nil {
+		if err := traffic.ShowTree(d.app, ctx, d.cmd, corr, &traffic.TreeFlags{Fold: tree.DefaultFold}); err != nil {
 			return err
 		}
 	}

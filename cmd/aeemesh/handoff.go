@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -73,7 +74,7 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 	flags.IntVar(&a.PerIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
 	f.vitals.add(a.App, flags)
-	addReceiverFlags(a.App, c)
+	runs.AddReceiverFlags(a.App, c)
 	return c
 }
 
@@ -114,7 +115,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: "service.handoff", Tel: a.ofNode(tel), Config: movingClient(a.App, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: "service.handoff", Tel: a.ofNode(tel), Config: runs.MovingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 	if len(s.Verifier.Ring.List()) == 0 && !a.Sign.Shared {
 		a.Term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
-	r, err := receiverOf(a.App, cmd, s, known)
+	r, err := runs.ReceiverOf(a.App, cmd, s, known)
 	if err != nil {
 		return err
 	}
@@ -242,17 +243,17 @@ running (its workers have it), or refused. Those that were refused are kept for
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return listHandoffs(a, ctx, cmd) }),
 	})
-	addReceiverFlags(a.App, c)
+	runs.AddReceiverFlags(a.App, c)
 	return c
 }
 
 func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
-	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: movingClient(a.App, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: runs.MovingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	r, err := receiverOf(a.App, cmd, s, nil)
+	r, err := runs.ReceiverOf(a.App, cmd, s, nil)
 	if err != nil {
 		return err
 	}
@@ -270,7 +271,7 @@ func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
 	}
 	var rows [][]string
 	for _, h := range all {
-		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), term.Ago(h.Since), h.Reason})
+		rows = append(rows, []string{runs.ShortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, runs.ShortRun(h.Run), term.Ago(h.Since), h.Reason})
 	}
 	a.Term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -104,7 +105,7 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		if err != nil {
 			return noAsk(err, task)
 		}
-		return showAsk(a, ask, vouch(s.Verifier.Ring, ask.Task, ask.Stored))
+		return showAsk(a, ask, traffic.Vouch(s.Verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
 		err := s.Node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
@@ -292,7 +293,7 @@ func untilWords(k *mesh.Ask) string {
 	return ""
 }
 
-func showAsk(a *session.App, k *mesh.Ask, by voucher) error {
+func showAsk(a *session.App, k *mesh.Ask, by traffic.Voucher) error {
 	if a.Term.JSON {
 		return a.Term.Object(viewAsk(k))
 	}
@@ -300,7 +301,7 @@ func showAsk(a *session.App, k *mesh.Ask, by voucher) error {
 	t.Line("task      %s", term.OneLine(e.ID))
 	t.Line("state     %s%s", k.State, untilWords(k))
 	t.Line("for       %s", term.OneLine(e.To))
-	t.Line("from      %s, %s", term.OneLine(e.From), cmp.Or(by.words(), "not signed"))
+	t.Line("from      %s, %s", term.OneLine(e.From), cmp.Or(by.Words(), "not signed"))
 	t.Line("intent    %s", term.OneLine(e.Intent))
 	t.Line("corr      %s", term.OneLine(e.Corr))
 	if e.ReplyTo != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -85,15 +86,15 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 		},
 		"table":   func(t *term.Terminal) { t.Table([]string{"x"}, [][]string{{hostile}}) },
 		"paint":   func(t *term.Terminal) { t.Line("%s", t.Data.Paint(term.StyleGood, hostile)) },
-		"traffic": func(t *term.Terminal) { printSighting(t, sighting{at: time.Now(), env: e}, true) },
+		"traffic": func(t *term.Terminal) { traffic.PrintSighting(t, traffic.Sighting{At: time.Now(), Env: e}, true) },
 		"status": func(t *term.Terminal) {
 			session.ConnectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
 		},
 		"stream": func(t *term.Terminal) {
-			v := streamView{term: t, out: t.Data, about: func(string) string { return hostile }}
+			v := traffic.StreamView{Term: t, Out: t.Data, About: func(string) string { return hostile }}
 			for _, p := range []string{`{"text":"\u001b[2J\u007f\u009b\u202e"}`, string(payload), `{"handed_to":"\u009b\u202e"}`,
 				`{"tool_call":{"name":"\u009b","arguments":{"a":"` + "\u009b\u202e" + `"}}}`, `{"tool_result":{"name":"\u009b\u202e","error":"\u001b[2J"}}`} {
-				_ = v.show(&envelope.Envelope{Payload: json.RawMessage(p)})
+				_ = v.Show(&envelope.Envelope{Payload: json.RawMessage(p)})
 			}
 		},
 	} {
@@ -290,19 +291,19 @@ func TestOnlyWhatIsVerifiedIsCalledSigned(t *testing.T) {
 		{ring, signed("human.eve", signer), "says it is signed by ada (not so: E_FROM_DENIED)"},
 		{revoked, signed("human.ada", signer), "says it is signed by ada (not so: E_KEY_INVALID)"},
 	} {
-		v := vouch(tt.ring, tt.e, time.Now())
-		if got := v.words(); got != tt.want {
+		v := traffic.Vouch(tt.ring, tt.e, time.Now())
+		if got := v.Words(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 		screen, out, _ := onTerminal()
 		screen.Data.Color = false
-		printSighting(screen, sighting{at: time.Now(), env: tt.e, by: v}, false)
+		traffic.PrintSighting(screen, traffic.Sighting{At: time.Now(), Env: tt.e, By: v}, false)
 		if good := strings.Contains(out.String(), " signed ada"); good != (tt.want == "signed ada") && !strings.Contains(tt.want, "is signed by") {
 			t.Errorf("%q for %q", out.String(), tt.want)
 		}
 		out.Reset()
 		screen.JSON = true
-		printSighting(screen, sighting{at: time.Now(), env: tt.e, by: v}, false)
+		traffic.PrintSighting(screen, traffic.Sighting{At: time.Now(), Env: tt.e, By: v}, false)
 		if good := strings.Contains(out.String(), `"verified":true`); good != (tt.want == "signed ada") {
 			t.Errorf("%s for %q", out.String(), tt.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -40,7 +41,7 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
 			if len(args) == 1 {
 				entity = args[0]
 			}
-			if err := checkEntity(cmd, entity); err != nil {
+			if err := runs.CheckEntity(cmd, entity); err != nil {
 				return err
 			}
 			if every < 0 || wait <= 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -28,7 +29,7 @@ type remoteFlags struct {
 }
 
 func (f *remoteFlags) add(a *session.App, flags *pflag.FlagSet) {
-	addPlatformFlag(a, flags)
+	runs.AddPlatformFlag(a, flags)
 	flags.StringArrayVar(&f.to, "handoff-to", nil, "https `URL` of another platform's receiver to which runs may be moved; repeatable (default none)")
 	flags.StringVar(&f.ca, "handoff-ca", "", "`file` of certificates to trust there besides the system's")
 	flags.StringVar(&f.cert, "handoff-cert", "", "client certificate `file` to show there")

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -36,7 +38,7 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
 		Args:              outcome.Arguments("ID", "[ENTITY]"),
-		ValidArgsFunction: session.Completing(a, completeTasks),
+		ValidArgsFunction: session.Completing(a, runs.CompleteTasks),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
 			case entity != "" && len(args) == 2 && args[1] != entity:
@@ -72,9 +74,9 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	} else if entity, err = findReplies(s, ctx, id); err != nil {
 		return err
 	}
-	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.Term, out: a.Term.Data}
+	opts, view := mesh.ResultOptions{Follow: follow}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if follow {
-		opts.OnStream = view.show
+		opts.OnStream = view.Show
 	}
 	mind := func() {}
 	if follow {
@@ -82,7 +84,7 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	}
 	reply, err := s.Node.Result(ctx, entity, id, opts)
 	mind()
-	view.end()
+	view.End()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
 		if why, hint := stillUntaken(s, ctx, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
@@ -114,7 +116,7 @@ func findReplies(s *session.Session, ctx context.Context, id string) (string, er
 }
 
 // printResult prints the end of a durable task.
-func printResult(s *session.Session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
+func printResult(s *session.Session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *traffic.StreamView, err error) error {
 	a := s.App
 	var failed *envelope.Error
 	switch {
@@ -132,7 +134,7 @@ func printResult(s *session.Session, ctx context.Context, id, entity string, rep
 	case a.Term.JSON:
 		return printEnvelope(a, reply)
 	}
-	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
+	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
 		a.Term.Payload(reply.Payload)
 	}
 	return nil
@@ -163,15 +165,15 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 		}
 		return submitted(s, ctx, task, receipt)
 	}
-	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.Term, out: a.Term.Data}
+	result, view := mesh.ResultOptions{Follow: true}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
-		result.OnStream = view.show
+		result.OnStream = view.Show
 	}
 	a.Term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
 	mind := mindTakers(s, ctx, task.To)
 	receipt, reply, err := s.Node.Perform(ctx, task, opts, result)
 	mind()
-	view.end()
+	view.End()
 	if err != nil && receipt.Seq == 0 {
 		return submitFailed(err)
 	}
@@ -211,7 +213,7 @@ func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope,
 	case !r.Due.IsZero():
 		verb = "stored for " + r.Due.Local().Format("2006-01-02 15:04:05 MST")
 	}
-	s.App.Term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
+	s.App.Term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, runs.ShortRun(r.Run))
 	s.App.Term.Hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
 	return nil
 }

@@ -12,8 +12,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -149,7 +151,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	}{
 		{"run", []*cobra.Command{demoCommand(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), planCommand(a.App), applyCommand(a.App), janitorCommand(a.App)}},
 		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a.App), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
-		{"look", []*cobra.Command{watchCommand(a.App), agentsCommand(a.App), queuesCommand(a.App), runsCommand(a.App), treeCommand(a.App), migrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
+		{"look", []*cobra.Command{traffic.Command(a.App), agentsCommand(a.App), queuesCommand(a.App), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soakCommand(a.App)}},
 		{"make", []*cobra.Command{validateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a.App), envelopeCommand(a.App), keysCommand(a.App), authCommand(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
@@ -160,7 +162,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(session.Short("ls", agentsListCommand(a.App)), session.Short("ps", runsListCommand(a.App)))
+	root.AddCommand(session.Short("ls", agentsListCommand(a.App)), session.Short("ps", runs.ListCommand(a.App)))
 	registerCompletions(a.App, root)
 	return root
 }

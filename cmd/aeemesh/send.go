@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -218,23 +219,23 @@ func exchangeTask(s *session.Session, ctx context.Context, cmd *cobra.Command, t
 	if f.envelope != "" && !cmd.Flags().Changed("retries") {
 		opts.Retries = 0 // a signed task must keep its id
 	}
-	view := streamView{term: a.Term, out: a.Term.Data}
+	view := traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
-		opts.OnStream = view.show
+		opts.OnStream = view.Show
 	}
 	a.Term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
 	waiting, stopWondering := watchWait(a, ctx, s.Node, task.To)
 	reply, err := s.Node.Send(waiting, task, opts)
 	stopWondering()
-	view.end()
+	view.End()
 	if err != nil {
 		return outcome.WithReply(unanswered(s, ctx, task.To, err), reply)
 	}
 	if a.Term.JSON {
 		return printEnvelope(a, reply)
 	}
-	if text, ok := term.TextOf(reply.Payload); !ok || !view.said(text) {
+	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
 		a.Term.Payload(reply.Payload)
 	}
 	if isJob(task, reply) {

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -97,7 +98,7 @@ func TestPeersCannotCommandTheTerminal(t *testing.T) {
 	screen.Data.Color, screen.Words.Color = false, false
 	const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m"
 	e := envelope.New(envelope.TypeEvent, "agent.a"+evil, "bus.b"+evil, "in.tent"+evil, json.RawMessage(`{"text":"`+`\u001b[2J`+`"}`))
-	printSighting(screen, sighting{at: time.Now(), env: e}, true)
+	traffic.PrintSighting(screen, traffic.Sighting{At: time.Now(), Env: e}, true)
 	screen.Payload(e.Payload)
 	screen.Table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
 	screen.Fail("peer says "+evil, "E_FAILED", "")
@@ -182,13 +183,13 @@ func TestTheLastTurnOfAStreamIsPrintedOnce(t *testing.T) {
 		{nil, "all of it", false},
 	} {
 		screen, _, _ := onTerminal()
-		v := streamView{term: screen, out: screen.Data}
+		v := traffic.StreamView{Term: screen, Out: screen.Data}
 		for _, p := range tt.stream {
-			if err := v.show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
+			if err := v.Show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := v.said(tt.result); got != tt.said {
+		if got := v.Said(tt.result); got != tt.said {
 			t.Errorf("%q then %q: said %t", tt.stream, tt.result, got)
 		}
 	}

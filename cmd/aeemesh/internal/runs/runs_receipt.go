@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -27,12 +27,12 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
 		Args:    outcome.Arguments("RUN"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			r, err := receiverOf(a, cmd, s, nil)
+			r, err := ReceiverOf(a, cmd, s, nil)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 		}),
 	})
 	c.Flags().StringVarP(&out, "out", "o", "-", "`file` to write, or - for standard output")
-	addReceiverFlags(a, c)
+	AddReceiverFlags(a, c)
 	return c
 }
 
@@ -109,7 +109,7 @@ result is given to whoever has sent the task.`,
 		Example: `  aeemesh runs confirm receipt.json`,
 		Args:    outcome.Arguments("RECEIPT"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
@@ -133,11 +133,11 @@ result is given to whoever has sent the task.`,
 			if a.Term.JSON {
 				return a.Term.Object(phaseLine{Run: receipt.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, To: run.Mesh.Migration.Target, Detail: run.Mesh.Migration.Detail})
 			}
-			a.Term.Good("run %s: %s; it is now %s", shortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
+			a.Term.Good("run %s: %s; it is now %s", ShortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
 			return nil
 		}),
 	})
-	addReceiverFlags(a, c)
+	AddReceiverFlags(a, c)
 	return c
 }
 
@@ -159,16 +159,16 @@ may happen twice.`,
 				return outcome.Hinted(outcome.Usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
 					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
 			}
-			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			runs, err := openRuns(a, cmd, s)
+			runs, err := Open(a, cmd, s)
 			if err != nil {
 				return err
 			}
-			_, h, err := runs.find(ctx, args[0], entity)
+			_, h, err := runs.Find(ctx, args[0], entity)
 			if err != nil {
 				return err
 			}
@@ -179,13 +179,13 @@ may happen twice.`,
 			if a.Term.JSON {
 				return a.Term.Object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
 			}
-			a.Term.Good("run %s is back; it is now %s", shortRun(h.Run), run.Doc.Status)
+			a.Term.Good("run %s is back; it is now %s", ShortRun(h.Run), run.Doc.Status)
 			return nil
 		}),
 	})
 	c.Flags().BoolVar(&sure, "sure", false, "the file has not been imported, and will not be")
 	c.Flags().StringVar(&reason, "reason", "", "how you know, for the record")
-	entityFlag(a, c, &entity)
-	addReceiverFlags(a, c)
+	EntityFlag(a, c, &entity)
+	AddReceiverFlags(a, c)
 	return c
 }

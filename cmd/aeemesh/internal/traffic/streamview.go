@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"encoding/json"
@@ -12,17 +12,17 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// streamView prints stream envelopes as they arrive: text as text, an agent's
+// StreamView prints stream envelopes as they arrive: text as text, an agent's
 // tool calls as notes, and everything else as a line of JSON.
-type streamView struct {
-	term *term.Terminal
-	out  *term.Stream    // destination of the text
+type StreamView struct {
+	Term *term.Terminal
+	Out  *term.Stream    // destination of the text
 	text strings.Builder // the text of the stream so far
 	turn strings.Builder // the same, since the last tool call
 	open bool            // the last line of text has not ended
 
 	// about describes the result of a tool call; may be nil.
-	about func(tool string) string
+	About func(tool string) string
 }
 
 // toolNote is a tool call in an agent's stream.
@@ -39,63 +39,64 @@ type toolNote struct {
 	HandedTo string `json:"handed_to"` // the agent that answers from here on
 }
 
-func (v *streamView) show(e *envelope.Envelope) error {
-	if v.term.JSON {
+// Show prints what is new in an envelope of the stream.
+func (v *StreamView) Show(e *envelope.Envelope) error {
+	if v.Term.JSON {
 		b, err := e.AppendJSON(nil)
 		if err != nil {
 			return err
 		}
-		v.term.Raw(b)
+		v.Term.Raw(b)
 		return nil
 	}
 	if text, ok := term.TextOf(e.Payload); ok {
 		v.text.WriteString(text)
 		v.turn.WriteString(text)
 		v.open = !strings.HasSuffix(text, "\n")
-		fmt.Fprint(v.out, v.out.Safe(text))
+		fmt.Fprint(v.Out, v.Out.Safe(text))
 		return nil
 	}
-	v.end()
+	v.End()
 	var note toolNote
 	if json.Unmarshal(e.Payload, &note) == nil && (note.Call != nil || note.Result != nil || note.HandedTo != "") {
 		v.tool(note)
 		return nil
 	}
-	fmt.Fprintf(v.out, "%s\n", plain.JSON(term.Compact(e.Payload)))
+	fmt.Fprintf(v.Out, "%s\n", plain.JSON(term.Compact(e.Payload)))
 	return nil
 }
 
-func (v *streamView) tool(note toolNote) {
+func (v *StreamView) tool(note toolNote) {
 	if note.HandedTo != "" {
-		v.term.Note("   ⇒ handed on to %s", term.OneLine(note.HandedTo))
+		v.Term.Note("   ⇒ handed on to %s", term.OneLine(note.HandedTo))
 		v.text.Reset() // another agent answers from here on
 	}
 	v.turn.Reset()
 	if c := note.Call; c != nil {
-		v.term.Note("   → %s(%s)", term.OneLine(c.Name), term.OneLine(clip.Text(string(c.Arguments), 100)))
+		v.Term.Note("   → %s(%s)", term.OneLine(c.Name), term.OneLine(clip.Text(string(c.Arguments), 100)))
 	}
 	if r := note.Result; r != nil {
 		outcome := "done"
 		switch {
 		case r.Error != "":
 			outcome = clip.Text(r.Error, 100)
-		case v.about != nil && v.about(r.Name) != "":
-			outcome = v.about(r.Name)
+		case v.About != nil && v.About(r.Name) != "":
+			outcome = v.About(r.Name)
 		}
-		v.term.Note("   ← %s: %s, %v", term.OneLine(r.Name), term.OneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
+		v.Term.Note("   ← %s: %s, %v", term.OneLine(r.Name), term.OneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
 	}
 }
 
-// said reports whether a result's text was printed already: as the whole
+// Said reports whether a result's text was printed already: as the whole
 // stream, or as the turn after the last tool call.
-func (v *streamView) said(text string) bool {
+func (v *StreamView) Said(text string) bool {
 	return text == v.text.String() || v.turn.Len() > 0 && text == v.turn.String()
 }
 
-// end ends an unfinished line of text.
-func (v *streamView) end() {
+// End ends an unfinished line of text.
+func (v *StreamView) End() {
 	if v.open {
-		fmt.Fprintln(v.out)
+		fmt.Fprintln(v.Out)
 		v.open = false
 	}
 }

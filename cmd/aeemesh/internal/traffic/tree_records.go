@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -30,7 +31,7 @@ func (r *treeReader) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := &runStore{jetstream.NewStates(r.js, m), state.Codec{Seal: ring, AcceptClear: true}}
+	runs := &runs.Store{Store: jetstream.NewStates(r.js, m), Codec: state.Codec{Seal: ring, AcceptClear: true}}
 	replies := jetstream.NewReplies(r.js, m)
 	if r.builder == nil {
 		if err := r.findRun(ctx, runs, replies); err != nil || r.builder == nil {
@@ -81,7 +82,7 @@ type treeRecord struct {
 }
 
 // lookUp reads runs, or, where there is none, the stored answer.
-func lookUp(ctx context.Context, runs *runStore, replies *jetstream.Replies, nodes []*tree.Node) []treeRecord {
+func lookUp(ctx context.Context, runs *runs.Store, replies *jetstream.Replies, nodes []*tree.Node) []treeRecord {
 	out := make([]treeRecord, len(nodes))
 	places := make(chan struct{}, treeLookups)
 	var all sync.WaitGroup
@@ -117,7 +118,7 @@ func lookUp(ctx context.Context, runs *runStore, replies *jetstream.Replies, nod
 }
 
 // add adds a record to the tree.
-func (r *treeReader) add(runs *runStore, f treeRecord) {
+func (r *treeReader) add(runs *runs.Store, f treeRecord) {
 	switch {
 	case f.run != nil:
 		r.addRun(runs, *f.run)
@@ -128,8 +129,8 @@ func (r *treeReader) add(runs *runStore, f treeRecord) {
 	}
 }
 
-func (r *treeReader) addRun(runs *runStore, rec state.Record) {
-	c, err := runs.codec.Decode(rec.Data)
+func (r *treeReader) addRun(runs *runs.Store, rec state.Record) {
+	c, err := runs.Codec.Decode(rec.Data)
 	if err == nil {
 		r.checkpoint(c)
 		return
@@ -175,12 +176,12 @@ func (r *treeReader) checkpoint(c *state.Checkpoint) {
 
 // findRun finds the run that is meant, and the runs of the same corr, if there
 // are no events about them.
-func (r *treeReader) findRun(ctx context.Context, runs *runStore, replies *jetstream.Replies) error {
+func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jetstream.Replies) error {
 	r.bare = true
-	rec, h, err := runs.find(ctx, r.wanted, "")
+	rec, h, err := runs.Find(ctx, r.wanted, "")
 	switch {
 	case err == nil:
-		c, err := runs.codec.Decode(rec.Data)
+		c, err := runs.Codec.Decode(rec.Data)
 		if err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func (r *treeReader) findRun(ctx context.Context, runs *runStore, replies *jetst
 		if err != nil {
 			return err
 		}
-		c, err := runs.codec.Decode(rec.Data)
+		c, err := runs.Codec.Decode(rec.Data)
 		if err != nil || c.Mesh.Task == nil {
 			continue
 		}

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 
 // A voucher is the result of verifying an envelope's signature: only a verified
 // envelope may be called signed.
-type voucher struct {
+type Voucher struct {
 	kid string        // the key that the signature names; "" without a signature
 	err envelope.Code // why it is not verified; "" if it is
 }
 
-// vouch verifies the signature of e with the keys of ring as they were valid at
+// Vouch verifies the signature of e with the keys of ring as they were valid at
 // a time. A nil ring has no keys.
-func vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) voucher {
+func Vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) Voucher {
 	if e.Sig == nil {
-		return voucher{}
+		return Voucher{}
 	}
 	if ring == nil {
 		ring = &sign.Ring{}
@@ -32,7 +32,7 @@ func vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) voucher {
 	if !ok {
 		kid = "?"
 	}
-	v := voucher{kid: kid}
+	v := Voucher{kid: kid}
 	if _, err := ring.Verify(e, at); err != nil {
 		v.err = envelope.CodeSigInvalid
 		var why *envelope.Error
@@ -43,8 +43,8 @@ func vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) voucher {
 	return v
 }
 
-// words describes the result; "" without a signature.
-func (v voucher) words() string {
+// Words describes the result; "" without a signature.
+func (v Voucher) Words() string {
 	switch v.err {
 	case "":
 		if v.kid == "" {

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"cmp"
@@ -93,7 +93,7 @@ func runCommandOf(a *session.App, r runCommand) *cobra.Command {
 	var entity string
 	c := session.Connects(&cobra.Command{
 		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: outcome.Arguments(append([]string{"RUN"}, r.args...)...),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return commandRun(a, ctx, cmd, r, args, entity)
 		}),
@@ -101,7 +101,7 @@ func runCommandOf(a *session.App, r runCommand) *cobra.Command {
 	for _, arg := range r.args {
 		c.Use += " " + arg
 	}
-	entityFlag(a, c, &entity)
+	EntityFlag(a, c, &entity)
 	if r.flags != nil {
 		r.flags(c)
 	}
@@ -112,7 +112,7 @@ func runCommandOf(a *session.App, r runCommand) *cobra.Command {
 }
 
 func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
-	if err := checkEntity(cmd, entity); err != nil {
+	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
 	from := a.As
@@ -126,12 +126,12 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.Conn.Timeout, commandWait))
 	defer cancel()
-	runs, err := openRuns(a, cmd, s)
+	runs, err := Open(a, cmd, s)
 	if err != nil {
 		return err
 	}
 	target := intents.Target{}
-	_, h, err := runs.find(ctx, args[0], entity)
+	_, h, err := runs.Find(ctx, args[0], entity)
 	switch {
 	case err == nil:
 		entity, target.Run = h.Entity, h.Run
@@ -177,7 +177,7 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 	}
 	what := "task " + args[0]
 	if target.Run != "" {
-		what = "run " + shortRun(target.Run)
+		what = "run " + ShortRun(target.Run)
 	}
 	return commanded(a, r, what, got)
 }
@@ -305,21 +305,21 @@ and calls that both make have the same idempotency key.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{Config: a.LaneClient(cmd)}, func(s *session.Session, runs *runStore, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{Config: a.LaneClient(cmd)}, func(s *session.Session, runs *Store, rec state.Record) error {
 				return forkRun(a, ctx, s, runs, rec, taskID, at)
 			})
 		}),
 	})
-	entityFlag(a, c, &entity)
+	EntityFlag(a, c, &entity)
 	a.AddStateFlags(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
 	return c
 }
 
-func forkRun(a *session.App, ctx context.Context, s *session.Session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
+func forkRun(a *session.App, ctx context.Context, s *session.Session, runs *Store, rec state.Record, taskID string, at uint64) (err error) {
 	if at != 0 {
 		if rec, err = runs.At(ctx, rec.ID, at); err != nil {
 			return notKept(err, at)
@@ -337,7 +337,7 @@ func forkRun(a *session.App, ctx context.Context, s *session.Session, runs *runS
 		return a.Term.Object(receipt)
 	}
 	a.Term.Line("%s", receipt.TaskID)
-	a.Term.Good("run %s goes on from revision %d of %s as task %s", shortRun(receipt.Run), rec.Revision, shortRun(rec.ID.Run), receipt.TaskID)
-	a.Term.Hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", shortRun(receipt.Run)))
+	a.Term.Good("run %s goes on from revision %d of %s as task %s", ShortRun(receipt.Run), rec.Revision, ShortRun(rec.ID.Run), receipt.TaskID)
+	a.Term.Hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", ShortRun(receipt.Run)))
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -18,15 +19,16 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
-// treeFlags are the flags of "tree".
-type treeFlags struct {
+// TreeFlags are the flags of "tree".
+type TreeFlags struct {
 	follow, all, dot bool
-	fold             int
+	Fold             int
 	since            time.Duration
 }
 
-func treeCommand(a *session.App) *cobra.Command {
-	f := &treeFlags{}
+// TreeCommand is "aeemesh tree".
+func TreeCommand(a *session.App) *cobra.Command {
+	f := &TreeFlags{}
 	c := session.Connects(&cobra.Command{
 		Use:   "tree CORR",
 		Short: "Draw who works for whom on a task: how long, tokens, cost, outcome",
@@ -51,16 +53,16 @@ whose end nobody told is shown as unknown.`,
   # with the nats CLI:
   nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
 		Args:              outcome.Arguments("CORR"),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, runs.CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return showTree(a, ctx, cmd, args[0], f)
+			return ShowTree(a, ctx, cmd, args[0], f)
 		}),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.BoolVarP(&f.follow, "follow", "f", false, "draw it as it goes on, until it ends; exit status 1 if it fails")
 	flags.BoolVar(&f.all, "all", false, "draw all members of large teams")
-	flags.IntVar(&f.fold, "fold", tree.DefaultFold, "draw so many members of a large team, and count the others")
+	flags.IntVar(&f.Fold, "fold", tree.DefaultFold, "draw so many members of a large team, and count the others")
 	flags.BoolVar(&f.dot, "dot", false, "print it in the language of Graphviz")
 	flags.DurationVar(&f.since, "since", 0, "look at the events of the last `duration` (default since CORR was made, where it tells; else all)")
 	a.AddStateKeyFlag(flags)
@@ -69,20 +71,21 @@ whose end nobody told is shown as unknown.`,
 }
 
 // siblings is how many members of a team are shown.
-func (f *treeFlags) siblings() int {
+func (f *TreeFlags) siblings() int {
 	if f.all {
 		return -1
 	}
-	return f.fold
+	return f.Fold
 }
 
-func showTree(a *session.App, ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
+// ShowTree prints the tree of the task, run or corr of this name.
+func ShowTree(a *session.App, ctx context.Context, cmd *cobra.Command, name string, f *TreeFlags) error {
 	switch {
 	case name == "":
 		return outcome.Usagef(cmd, "CORR is empty")
 	case f.since < 0:
 		return outcome.Usagef(cmd, "--since cannot be negative")
-	case f.fold < 1:
+	case f.Fold < 1:
 		return outcome.Usagef(cmd, "--fold must be above 0")
 	case f.dot && a.Term.JSON:
 		return outcome.Usagef(cmd, "--dot and --json exclude one another")
@@ -120,7 +123,7 @@ func inJSON(s string) []byte {
 type treeReader struct {
 	app      *session.App
 	cmd      *cobra.Command
-	flags    *treeFlags
+	flags    *TreeFlags
 	conn     *nats.Conn
 	js       natsjs.JetStream
 	subjects subject.Map

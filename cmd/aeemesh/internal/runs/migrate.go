@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -21,7 +21,8 @@ type migrateFlags struct {
 	export             exportFlags
 }
 
-func migrateCommand(a *session.App) *cobra.Command {
+// MigrateCommand is "aeemesh migrate".
+func MigrateCommand(a *session.App) *cobra.Command {
 	f := &migrateFlags{}
 	c := session.Connects(&cobra.Command{
 		Use:   "migrate RUN --to WHERE",
@@ -46,7 +47,7 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return migrateRun(a, ctx, cmd, f, args[0])
 		}),
@@ -58,7 +59,7 @@ at its target, by the server's clock.`,
 	flags.BoolVar(&f.abort, "abort", false, "take a move back that has not come to its end")
 	flags.StringVar(&f.reason, "reason", "", "why, for the record")
 	f.export.add(a, flags)
-	entityFlag(a, c, &f.entity)
+	EntityFlag(a, c, &f.entity)
 	flags.StringVar(&a.As, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
 	session.BindEnv(flags, "from", "AEEMESH_FROM")
 	a.AddStateKeyFlag(flags)
@@ -84,7 +85,7 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 		f.export.out = file
 		return exportRun(a, ctx, cmd, &f.export, name, f.entity)
 	}
-	if err := checkEntity(cmd, f.entity); err != nil {
+	if err := CheckEntity(cmd, f.entity); err != nil {
 		return err
 	}
 	from := a.As
@@ -98,16 +99,16 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
-	runs, err := openRuns(a, cmd, s)
+	runs, err := Open(a, cmd, s)
 	if err != nil {
 		return err
 	}
-	rec, h, err := runs.find(ctx, name, f.entity)
+	rec, h, err := runs.Find(ctx, name, f.entity)
 	if err != nil {
 		return err
 	}
 	if state.Terminal(h.Status) {
-		return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
+		return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", ShortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
 	}
 	a.Term.Progress("asking the workers of %s", h.Entity)
 	got, err := s.Node.Command(ctx, h.Entity, intents.MigrateTask{
@@ -118,19 +119,19 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 	}
 	switch {
 	case !got.Migrating:
-		return outcome.Conflict("run %s: %s", shortRun(h.Run), got.Status)
+		return outcome.Conflict("run %s: %s", ShortRun(h.Run), got.Status)
 	case f.abort:
 		if a.Term.JSON {
 			return a.Term.Object(got)
 		}
-		a.Term.Good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
+		a.Term.Good("run %s: the move is taken back; it is now %s", ShortRun(h.Run), got.Status)
 		return nil
 	}
 	return watchMove(a, ctx, s, runs, rec.ID, f.to)
 }
 
 // watchMove prints the phases of a transfer until it ends.
-func watchMove(a *session.App, ctx context.Context, s *session.Session, runs *runStore, id state.ID, to string) error {
+func watchMove(a *session.App, ctx context.Context, s *session.Session, runs *Store, id state.ID, to string) error {
 	m := &movement{app: a, id: id, runs: runs}
 	d, err := s.Lane()
 	if err != nil {
@@ -140,10 +141,10 @@ func watchMove(a *session.App, ctx context.Context, s *session.Session, runs *ru
 	err = m.follow(ctx)
 	switch {
 	case errors.Is(err, errStandsStill):
-		a.Term.Good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
+		a.Term.Good("run %s waits; it moves to %s when it goes on", ShortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return outcome.Hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
+		return outcome.Hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", ShortRun(id.Run), ShortRun(id.Run))
 	case err != nil:
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 			if e, ok := r.take(h.at, h.data); ok {
 				last = time.Now()
 				if !r.app.Term.JSON && !r.flags.dot && !view.redraws {
-					r.app.Term.Line("%s", sightingText(r.app.Term.Data, sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
+					r.app.Term.Line("%s", SightingText(r.app.Term.Data, Sighting{At: h.at, Env: e, By: Vouch(r.ring, e, h.at)}, false))
 				}
 			}
 			continue
@@ -119,7 +119,7 @@ func treeHint(t *tree.Tree) string {
 // treeView draws a tree repeatedly in the same place.
 type treeView struct {
 	app     *session.App
-	flags   *treeFlags
+	flags   *TreeFlags
 	redraws bool
 	lines   int    // of the last drawing
 	drawn   string // the last drawing

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -13,28 +13,28 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// completeRuns completes the first argument with runs, the latest first; runs
+// CompleteRuns completes the first argument with runs, the latest first; runs
 // that cannot be listed in time are left out.
-func completeRuns(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Run })
+func CompleteRuns(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return completeByRun(a, cmd, args, begun, func(r Summary) string { return r.Run })
 }
 
-// completeTasks completes the first argument with the tasks that have runs, and
+// CompleteTasks completes the first argument with the tasks that have runs, and
 // the second with the agents that have had durable tasks.
-func completeTasks(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func CompleteTasks(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
 		return session.CompleteServed(a, 2)(cmd, args, begun)
 	}
-	return completeByRun(a, cmd, args, begun, func(r runSummary) string { return r.Task })
+	return completeByRun(a, cmd, args, begun, func(r Summary) string { return r.Task })
 }
 
-func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
+func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun string, name func(Summary) string) ([]string, cobra.ShellCompDirective) {
 	const most = 200
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if len(args) > 0 {
 		return nil, as
 	}
-	var list []runSummary
+	var list []Summary
 	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.Subjects()
 		if err != nil {

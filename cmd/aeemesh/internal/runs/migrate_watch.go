@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 type movement struct {
 	app     *session.App
 	id      state.ID
-	runs    *runStore
+	runs    *Store
 	replies *jetstream.Replies
 
 	move   string // the id of the transfer
@@ -167,7 +167,7 @@ func (m *movement) tellPause(ctx context.Context) error {
 	until, err := m.firstAtTarget(ctx, captured)
 	if err != nil {
 		if !t.JSON {
-			t.Good("run %s is with %s; it has done no step there yet", shortRun(m.id.Run), m.target)
+			t.Good("run %s is with %s; it has done no step there yet", ShortRun(m.id.Run), m.target)
 			return nil
 		}
 		return t.Object(phaseLine{Run: m.id.Run, Phase: m.last, To: m.target})
@@ -176,7 +176,7 @@ func (m *movement) tellPause(ctx context.Context) error {
 	if t.JSON {
 		return t.Object(pauseLine{Run: m.id.Run, To: m.target, PauseMS: float64(pause.Microseconds()) / 1000, From: from, Until: until})
 	}
-	t.Good("run %s is with %s; it stood still for %v", shortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
+	t.Good("run %s is with %s; it stood still for %v", ShortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -25,14 +25,14 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
 				return followRun(a, ctx, runs, rec.ID)
 			})
 		}),
 	})
-	entityFlag(a, c, &entity)
+	EntityFlag(a, c, &entity)
 	a.AddStateKeyFlag(c.Flags())
 	return c
 }
@@ -40,7 +40,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 // errRunFailed ends a follow whose run failed; the timeline has shown why.
 var errRunFailed = errors.New("the run failed")
 
-func followRun(a *session.App, ctx context.Context, runs *runStore, id state.ID) error {
+func followRun(a *session.App, ctx context.Context, runs *Store, id state.ID) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := uint64(0)
@@ -58,7 +58,7 @@ func followRun(a *session.App, ctx context.Context, runs *runStore, id state.ID)
 		if err != nil {
 			history = []state.Record{rec}
 		}
-		fresh := slices.DeleteFunc(state.Timeline(runs.codec, history), func(m state.Moment) bool { return m.Revision <= shown })
+		fresh := slices.DeleteFunc(state.Timeline(runs.Codec, history), func(m state.Moment) bool { return m.Revision <= shown })
 		if err := view.show(fresh); err != nil {
 			stop(err)
 		}
@@ -72,7 +72,7 @@ func followRun(a *session.App, ctx context.Context, runs *runStore, id state.ID)
 	var ended errEnded
 	switch cause := context.Cause(ctx); {
 	case errors.As(cause, &ended) && ended.failed:
-		return outcome.Hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", shortRun(id.Run))
+		return outcome.Hinted(errRunFailed, "\"aeemesh runs show %s\" has its error.", ShortRun(id.Run))
 	case errors.As(cause, &ended):
 		return nil
 	case cause != nil && !errors.Is(cause, context.Canceled):

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func runsCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh runs" with its subcommands.
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "runs",
 		Short: "List, look into and steer the runs of durable tasks",
@@ -28,19 +29,19 @@ document. RUN is a run's id, or the beginning of one, or its task's id.`,
   aeemesh runs pause 0f4c && aeemesh runs steer 0f4c "look at the tests too" && aeemesh runs resume 0f4c
   aeemesh runs settle 0f4c call_1 --done '{"sent":true}'
   aeemesh runs fork 0f4c --at 17`,
-	}, append([]*cobra.Command{runsListCommand(a), runsShowCommand(a), runsFollowCommand(a), runsDiffCommand(a), runsForkCommand(a)},
+	}, append([]*cobra.Command{ListCommand(a), runsShowCommand(a), runsFollowCommand(a), runsDiffCommand(a), runsForkCommand(a)},
 		append(runCommands(a), runMoveCommands(a)...)...)...)
 }
 
-// runStore is the store of runs, with the codec to show them. Runs of agents
+// Store is the store of runs, with the codec to show them. Runs of agents
 // without state keys can be shown, too.
-type runStore struct {
+type Store struct {
 	state.Store
-	codec state.Codec
+	Codec state.Codec
 }
 
-// openRuns opens the store of the mesh's runs for a command.
-func openRuns(a *session.App, cmd *cobra.Command, s *session.Session) (*runStore, error) {
+// Open opens the store of the mesh's runs for a command.
+func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error) {
 	m, err := a.Subjects()
 	if err != nil {
 		return nil, err
@@ -53,11 +54,11 @@ func openRuns(a *session.App, cmd *cobra.Command, s *session.Session) (*runStore
 	if err != nil {
 		return nil, err
 	}
-	return &runStore{jetstream.NewStates(js, m), state.Codec{Seal: ring, AcceptClear: true}}, nil
+	return &Store{jetstream.NewStates(js, m), state.Codec{Seal: ring, AcceptClear: true}}, nil
 }
 
-// find returns the one run that a person means by a name.
-func (r *runStore) find(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
+// Find returns the one run that a person means by a name.
+func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
 	var none state.Header
 	if entity != "" {
 		// The id of a task determines its run, without a search.
@@ -111,8 +112,8 @@ func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
 
 // decode decodes a checkpoint. The error of a sealed one says which key is
 // missing.
-func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
-	c, err := r.codec.Decode(rec.Data)
+func (r *Store) decode(rec state.Record) (*state.Checkpoint, error) {
+	c, err := r.Codec.Decode(rec.Data)
 	if errors.Is(err, state.ErrSealed) {
 		return nil, outcome.Hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
 	}
@@ -120,8 +121,8 @@ func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 }
 
 // ownRecord decodes a checkpoint for resuming its run, as a worker does.
-func ownRecord(a *session.App, runs *runStore, rec state.Record) (*state.Checkpoint, error) {
-	codec := runs.codec
+func ownRecord(a *session.App, runs *Store, rec state.Record) (*state.Checkpoint, error) {
+	codec := runs.Codec
 	codec.AcceptClear = a.AcceptClear
 	c, err := codec.Read(rec)
 	switch {
@@ -133,21 +134,21 @@ func ownRecord(a *session.App, runs *runStore, rec state.Record) (*state.Checkpo
 	return c, err
 }
 
-// shortRun shortens a run's id so that it is still likely to be unique.
-func shortRun(run string) string {
+// ShortRun shortens a run's id so that it is still likely to be unique.
+func ShortRun(run string) string {
 	if len(run) > 8 {
 		return run[:8]
 	}
 	return run
 }
 
-// entityFlag adds --entity to a command about runs.
-func entityFlag(a *session.App, c *cobra.Command, to *string) {
+// EntityFlag adds --entity to a command about runs.
+func EntityFlag(a *session.App, c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 
-// checkEntity refuses an invalid entity.
-func checkEntity(cmd *cobra.Command, entity string) error {
+// CheckEntity refuses an invalid entity.
+func CheckEntity(cmd *cobra.Command, entity string) error {
 	if entity == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"github.com/spf13/pflag"
@@ -7,8 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// addPlatformFlag adds --platform.
-func addPlatformFlag(a *session.App, flags *pflag.FlagSet) {
+// AddPlatformFlag adds --platform.
+func AddPlatformFlag(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&a.Platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
 	session.BindEnv(flags, "platform", "AEEMESH_PLATFORM")
 }

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 	t.Parallel()
 	var words bytes.Buffer
-	m := &movement{app: &session.App{Term: term.New(&bytes.Buffer{}, &words, func(string) string { return "" })}, runs: &runStore{Store: new(state.Mem)}}
+	m := &movement{app: &session.App{Term: term.New(&bytes.Buffer{}, &words, func(string) string { return "" })}, runs: &Store{Store: new(state.Mem)}}
 	cp := new(state.Checkpoint)
 	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = "agent.x", "01M7Y2913ARY8YGYF39XPWG2HY", state.Format
 	cp.Doc.RunID, cp.Doc.AgentID = state.RunID("agent.x", cp.Mesh.TaskID), state.AgentID("agent.x")

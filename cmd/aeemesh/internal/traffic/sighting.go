@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"encoding/json"
@@ -32,15 +32,15 @@ type sightingJSON struct {
 	Payload  json.RawMessage   `json:"payload,omitempty"`
 }
 
-// printSighting prints one line of traffic: time, type, from → to, intent, corr,
+// PrintSighting prints one line of traffic: time, type, from → to, intent, corr,
 // status.
-func printSighting(t *term.Terminal, s sighting, payload bool) {
-	e := s.env
+func PrintSighting(t *term.Terminal, s Sighting, payload bool) {
+	e := s.Env
 	if t.JSON {
 		out := sightingJSON{
-			Time: s.at.UTC().Format(envelope.TimeLayout), Subject: s.subject, Stored: s.stored, ID: e.ID, Type: e.Type, From: e.From, To: e.To,
+			Time: s.At.UTC().Format(envelope.TimeLayout), Subject: s.Subject, Stored: s.stored, ID: e.ID, Type: e.Type, From: e.From, To: e.To,
 			Intent: e.Intent, Corr: e.Corr, ReplyTo: e.ReplyTo, Priority: e.Priority,
-			KID: s.by.kid, Verified: s.by.kid != "" && s.by.err == "", SigError: s.by.err, Status: statusOf(e),
+			KID: s.By.kid, Verified: s.By.kid != "" && s.By.err == "", SigError: s.By.err, Status: statusOf(e),
 		}
 		if payload {
 			out.Payload = e.Payload
@@ -50,19 +50,19 @@ func printSighting(t *term.Terminal, s sighting, payload bool) {
 		}
 		return
 	}
-	t.Line("%s", sightingText(t.Data, s, payload))
+	t.Line("%s", SightingText(t.Data, s, payload))
 }
 
-// sightingText formats the line.
-func sightingText(t *term.Stream, s sighting, payload bool) term.Painted {
-	e := s.env
+// SightingText formats the line.
+func SightingText(t *term.Stream, s Sighting, payload bool) term.Painted {
+	e := s.Env
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", t.Paint(term.StyleFaint, s.at.Local().Format("15:04:05.000")), t.Paint(term.StyleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
+	fmt.Fprintf(&b, "%s %s", t.Paint(term.StyleFaint, s.At.Local().Format("15:04:05.000")), t.Paint(term.StyleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
 	fmt.Fprintf(&b, " %s → %s  %s", term.OneLine(e.From), term.OneLine(e.To), t.Paint(term.StyleStrong, term.OneLine(e.Intent)))
 	if e.Corr != "" {
 		fmt.Fprintf(&b, "  %s", t.Paint(term.StyleFaint, term.OneLine(e.Corr)))
 	}
-	if status := term.OneLine(strings.TrimSpace(statusOf(e) + " " + s.by.words())); status != "" {
+	if status := term.OneLine(strings.TrimSpace(statusOf(e) + " " + s.By.Words())); status != "" {
 		style := term.StyleFaint
 		if e.Type == envelope.TypeError || strings.HasPrefix(status, "E_") {
 			style = term.StyleError

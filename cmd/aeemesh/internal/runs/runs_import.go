@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -40,21 +40,21 @@ be another platform's, of an agent that is served here.`,
 	})
 	c.Flags().StringVar(&receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
 	c.Flags().StringVar(&refuse, "refuse", "", "refuse the run for ever, for this `reason`")
-	addReceiverFlags(a, c)
+	AddReceiverFlags(a, c)
 	return c
 }
 
-// addReceiverFlags adds the flags of commands that receive transferred runs.
-func addReceiverFlags(a *session.App, c *cobra.Command) {
-	addPlatformFlag(a, c.Flags())
+// AddReceiverFlags adds the flags of commands that receive transferred runs.
+func AddReceiverFlags(a *session.App, c *cobra.Command) {
+	AddPlatformFlag(a, c.Flags())
 	c.Flags().StringArrayVar(&a.Issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
 	c.Flags().BoolVar(&a.AnyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
 	a.AddStateFlags(c.Flags())
 	a.AddSignFlags(c.Flags(), session.SignAll)
 }
 
-// receiverOf makes the receiver of transferred runs for a session.
-func receiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
+// ReceiverOf makes the receiver of transferred runs for a session.
+func ReceiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
 	m, err := a.Subjects()
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func receiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known ma
 }
 
 func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
-	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, re
 	if err != nil {
 		return err
 	}
-	r, err := receiverOf(a, cmd, s, nil)
+	r, err := ReceiverOf(a, cmd, s, nil)
 	if err != nil {
 		return err
 	}
@@ -117,20 +117,20 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, re
 	}
 	if to != nil {
 		if err := writeReceipt(a, ctx, r, status.Handoff, receipt, to); err != nil {
-			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", shortRun(status.Run), err),
-				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run))
+			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", ShortRun(status.Run), err),
+				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run))
 		}
 	}
 	if a.Term.JSON {
 		return a.Term.Object(status)
 	}
 	if status.Phase == state.PhaseRefused {
-		a.Term.Good("run %s is refused", shortRun(status.Run))
+		a.Term.Good("run %s is refused", ShortRun(status.Run))
 		return nil
 	}
-	a.Term.Good("run %s of %s goes on here", shortRun(status.Run), status.Entity)
+	a.Term.Good("run %s of %s goes on here", ShortRun(status.Run), status.Entity)
 	if receipt == "" {
-		a.Term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
+		a.Term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run)))
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *sess
 		return a.Term.Object(receipt)
 	}
 	a.Term.Line("%s", receipt.TaskID)
-	a.Term.Good("run %s goes on from the copy, as task %s", shortRun(receipt.Run), receipt.TaskID)
+	a.Term.Good("run %s goes on from the copy, as task %s", ShortRun(receipt.Run), receipt.TaskID)
 	return nil
 }
 

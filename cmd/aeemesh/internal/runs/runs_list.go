@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"cmp"
@@ -17,12 +17,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// runStatuses are the values of --status, from the specification.
-var runStatuses = []string{string(aaif.RunRunning), string(aaif.RunPaused), string(aaif.RunAwaitingApproval), string(aaif.RunAwaitingToolResult),
+// Statuses are the values of --status, from the specification.
+var Statuses = []string{string(aaif.RunRunning), string(aaif.RunPaused), string(aaif.RunAwaitingApproval), string(aaif.RunAwaitingToolResult),
 	string(aaif.RunCompleted), string(aaif.RunFailed), string(aaif.RunMigrating)}
 
-// runSummary is a run in a line.
-type runSummary struct {
+// Summary is a run in a line.
+type Summary struct {
 	Run       string    `json:"run"`
 	Task      string    `json:"task,omitempty"`
 	Entity    string    `json:"entity"`
@@ -38,8 +38,8 @@ type runSummary struct {
 	Problem   string    `json:"problem,omitempty"`
 }
 
-func summarize(rec state.Record) runSummary {
-	s := runSummary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
+func summarize(rec state.Record) Summary {
+	s := Summary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
 	h, err := state.ReadHeader(rec.Data)
 	if err != nil {
 		s.Status, s.Problem = "unreadable", err.Error()
@@ -55,7 +55,8 @@ func summarize(rec state.Record) runSummary {
 	return s
 }
 
-func runsListCommand(a *session.App) *cobra.Command {
+// ListCommand is "aeemesh runs list".
+func ListCommand(a *session.App) *cobra.Command {
 	var entity, status string
 	var limit int
 	c := session.Connects(&cobra.Command{
@@ -73,7 +74,7 @@ func runsListCommand(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkEntity(cmd, entity); err != nil {
+			if err := CheckEntity(cmd, entity); err != nil {
 				return err
 			}
 			s, err := a.Open(ctx, cmd, session.Options{})
@@ -81,11 +82,11 @@ func runsListCommand(a *session.App) *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			runs, err := openRuns(a, cmd, s)
+			runs, err := Open(a, cmd, s)
 			if err != nil {
 				return err
 			}
-			var list []runSummary
+			var list []Summary
 			for rec, err := range runs.List(ctx, entity) {
 				if err != nil {
 					return err
@@ -106,13 +107,13 @@ func runsListCommand(a *session.App) *cobra.Command {
 			return printRuns(a, list, more)
 		}),
 	})
-	entityFlag(a, c, &entity)
-	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(runStatuses, ", ")+"; running is awaiting_tool_result, too")
+	EntityFlag(a, c, &entity)
+	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(Statuses, ", ")+"; running is awaiting_tool_result, too")
 	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
 	return c
 }
 
-func latestFirst(a, b runSummary) int {
+func latestFirst(a, b Summary) int {
 	return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Run, b.Run))
 }
 
@@ -123,7 +124,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	var out []string
 	for s := range strings.SplitSeq(list, ",") {
 		s = strings.TrimSpace(s)
-		if err := outcome.OneOf(cmd, "status", s, runStatuses...); err != nil {
+		if err := outcome.OneOf(cmd, "status", s, Statuses...); err != nil {
 			return nil, err
 		}
 		out = append(out, s)
@@ -131,7 +132,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	return out, nil
 }
 
-func printRuns(a *session.App, list []runSummary, more int) error {
+func printRuns(a *session.App, list []Summary, more int) error {
 	if a.Term.JSON {
 		return term.Objects(a.Term, list)
 	}
@@ -152,7 +153,7 @@ func printRuns(a *session.App, list []runSummary, more int) error {
 		if l.Problem != "" {
 			step = l.Problem
 		}
-		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
+		rows = append(rows, []string{ShortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
 			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)})
 	}
 	a.Term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"context"
@@ -29,7 +29,8 @@ type watchFlags struct {
 	count                      int
 }
 
-func watchCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh watch".
+func Command(a *session.App) *cobra.Command {
 	f := &watchFlags{}
 	c := session.Connects(&cobra.Command{
 		Use:   "watch",
@@ -70,12 +71,12 @@ them, and payloads are shown only with --payload.`,
 	return c
 }
 
-// sighting is one message that watch has seen.
-type sighting struct {
-	at      time.Time
-	subject string
-	env     *envelope.Envelope
-	by      voucher
+// Sighting is one message that watch has seen.
+type Sighting struct {
+	At      time.Time
+	Subject string
+	Env     *envelope.Envelope
+	By      Voucher
 	stored  bool
 }
 
@@ -304,7 +305,7 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		w.app.Log.Debug("no envelope", "subject", on, "err", err)
 		return
 	}
-	s := sighting{at, on, env, vouch(w.ring, env, at), stored}
+	s := Sighting{at, on, env, Vouch(w.ring, env, at), stored}
 	if !w.wants(s) {
 		return
 	}
@@ -314,7 +315,7 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		return
 	}
 	w.shown++
-	printSighting(w.app.Term, s, w.flags.payload)
+	PrintSighting(w.app.Term, s, w.flags.payload)
 }
 
 // handedOut reports whether JetStream delivers a stored message: it was shown
@@ -335,8 +336,8 @@ func asked(entity string, header nats.Header, data []byte) *envelope.Envelope {
 	return e
 }
 
-func (w *watcher) wants(s sighting) bool {
-	f, e := w.flags, s.env
+func (w *watcher) wants(s Sighting) bool {
+	f, e := w.flags, s.Env
 	switch {
 	case f.kind != "" && string(e.Type) != f.kind,
 		f.entity != "" && e.From != f.entity && e.To != f.entity,

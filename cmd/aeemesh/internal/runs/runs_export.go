@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (f *exportFlags) add(a *session.App, flags *pflag.FlagSet) {
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
 	flags.StringVar(&f.issuer, "issuer", "", "the `entity` that signs the token (default the run's agent)")
 	flags.DurationVar(&f.life, "life", state.MaxTokenLife, "how long the file may be imported; at most 15m")
-	addPlatformFlag(a, flags)
+	AddPlatformFlag(a, flags)
 }
 
 func runMoveCommands(a *session.App) []*cobra.Command {
@@ -61,7 +61,7 @@ brings it back.`,
 	})
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "`file` to write, object:BUCKET/NAME, or - for standard output")
 	f.add(a, c.Flags())
-	entityFlag(a, c, &entity)
+	EntityFlag(a, c, &entity)
 	a.AddStateFlags(c.Flags())
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
@@ -84,10 +84,10 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 			return err
 		}
 	}
-	if err := checkEntity(cmd, entity); err != nil {
+	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
-	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: movingClient(a, cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
 	if err != nil {
 		return err
 	}
@@ -97,11 +97,11 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 		return err
 	}
 	defer out.discard()
-	runs, err := openRuns(a, cmd, s)
+	runs, err := Open(a, cmd, s)
 	if err != nil {
 		return err
 	}
-	rec, h, err := runs.find(ctx, name, entity)
+	rec, h, err := runs.Find(ctx, name, entity)
 	if err != nil {
 		return err
 	}
@@ -123,15 +123,15 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 	}
 	if err := out.write(ctx, file); err != nil {
 		if f.platform != "" {
-			err = outcome.Hinted(err, "Run %s stands still, and nobody has the file: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", shortRun(h.Run), shortRun(h.Run))
+			err = outcome.Hinted(err, "Run %s stands still, and nobody has the file: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", ShortRun(h.Run), ShortRun(h.Run))
 		}
 		return err
 	}
 	if f.platform == "" {
-		a.Term.Good("run %s of %s is written to %s, as a copy", shortRun(h.Run), h.Entity, where(f.out))
+		a.Term.Good("run %s of %s is written to %s, as a copy", ShortRun(h.Run), h.Entity, where(f.out))
 		return nil
 	}
-	a.Term.Good("run %s of %s stands still; %s may import %s within %v", shortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
+	a.Term.Good("run %s of %s stands still; %s may import %s within %v", ShortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
 	a.Term.Steps("Next:",
 		"aeemesh runs import FILE --receipt RECEIPT     # there",
 		"aeemesh runs confirm RECEIPT                   # here, with what it wrote")
@@ -148,7 +148,7 @@ func handOver(a *session.App, ctx context.Context, cmd *cobra.Command, s *sessio
 	if err != nil {
 		return nil, err
 	}
-	a.Term.Progress("stopping run %s", shortRun(h.Run))
+	a.Term.Progress("stopping run %s", ShortRun(h.Run))
 	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	file, err := s.Node.Export(ctx, h.ID(), mesh.ExportOptions{Platform: f.platform, Signer: signer, Issuer: issuer, Codec: codec, Life: f.life})
@@ -156,7 +156,7 @@ func handOver(a *session.App, ctx context.Context, cmd *cobra.Command, s *sessio
 	case errors.Is(err, mesh.ErrEnded):
 		return nil, outcome.Hinted(err, "\"aeemesh result %s %s\" has its result.", h.TaskID, h.Entity)
 	case errors.Is(err, mesh.ErrStopping):
-		return nil, outcome.Hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
+		return nil, outcome.Hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", ShortRun(h.Run))
 	case err != nil:
 		return nil, commandFailed(a, err, h.Entity)
 	}
@@ -176,8 +176,8 @@ func tokenSigner(a *session.App, issuer string) (*sign.Signer, error) {
 	return signer, nil
 }
 
-// movingClient is laneClient with the platform's name, for transfers.
-func movingClient(a *session.App, cmd *cobra.Command) func(*session.Session, *mesh.Config) error {
+// MovingClient is laneClient with the platform's name, for transfers.
+func MovingClient(a *session.App, cmd *cobra.Command) func(*session.Session, *mesh.Config) error {
 	lane := a.LaneClient(cmd)
 	return func(s *session.Session, cfg *mesh.Config) error {
 		if err := lane(s, cfg); err != nil {

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -39,9 +39,9 @@ the commands that settle it.`,
   # with the nats CLI:
   nats kv get aee_state agent.reviewer.<run id>`,
 		Args:              outcome.Arguments("RUN"),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
 				if document {
 					if at != 0 {
 						var err error
@@ -55,11 +55,11 @@ the commands that settle it.`,
 				if err != nil {
 					return err
 				}
-				return showRun(a, runs, rec, state.Timeline(runs.codec, history))
+				return showRun(a, runs, rec, state.Timeline(runs.Codec, history))
 			})
 		}),
 	})
-	entityFlag(a, c, &entity)
+	EntityFlag(a, c, &entity)
 	a.AddStateKeyFlag(c.Flags())
 	c.Flags().BoolVar(&document, "document", false, "print the Agent State document instead")
 	c.Flags().Uint64Var(&at, "at", 0, "with --document: the checkpoint of this `revision`, not the latest")
@@ -67,8 +67,8 @@ the commands that settle it.`,
 }
 
 // aboutRun connects, finds the run, and calls do.
-func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, name, entity string, o session.Options, do func(*session.Session, *runStore, state.Record) error) error {
-	if err := checkEntity(cmd, entity); err != nil {
+func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, name, entity string, o session.Options, do func(*session.Session, *Store, state.Record) error) error {
+	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
 	s, err := a.Open(ctx, cmd, o)
@@ -76,11 +76,11 @@ func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, name, ent
 		return err
 	}
 	defer s.Close()
-	runs, err := openRuns(a, cmd, s)
+	runs, err := Open(a, cmd, s)
 	if err != nil {
 		return err
 	}
-	rec, _, err := runs.find(ctx, name, entity)
+	rec, _, err := runs.Find(ctx, name, entity)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func notKept(err error, revision uint64) error {
 }
 
 // showDocument prints the document as JSON, decrypted if the key is given.
-func showDocument(a *session.App, runs *runStore, rec state.Record) error {
+func showDocument(a *session.App, runs *Store, rec state.Record) error {
 	c, err := runs.decode(rec)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func showDocument(a *session.App, runs *runStore, rec state.Record) error {
 
 // runView is the output of "runs show --json".
 type runView struct {
-	runSummary
+	Summary
 	Usage    state.Usage           `json:"usage,omitzero"`
 	Attempt  int                   `json:"attempt,omitempty"`
 	Error    *aaif.RunError        `json:"error,omitempty"`
@@ -129,9 +129,9 @@ type runView struct {
 	Timeline []state.Moment        `json:"timeline"`
 }
 
-func showRun(a *session.App, runs *runStore, rec state.Record, timeline []state.Moment) error {
-	v := runView{runSummary: summarize(rec), Timeline: timeline}
-	c, err := runs.codec.Decode(rec.Data)
+func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Moment) error {
+	v := runView{Summary: summarize(rec), Timeline: timeline}
+	c, err := runs.Codec.Decode(rec.Data)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
 		v.Effects, v.Reply, v.Handed = c.Mesh.Effects, c.Mesh.Reply, c.Mesh.Handed
@@ -241,12 +241,12 @@ func showWaiting(a *session.App, v runView) {
 		if e.Status == state.EffectUnknown {
 			a.Term.Say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", term.OneLine(e.ID), term.OneLine(e.Tool), term.Ago(e.At))
 			a.Term.Steps("Find out, then say so:",
-				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", shortRun(v.Run), e.ID),
-				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", shortRun(v.Run), e.ID),
-				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", shortRun(v.Run), e.ID))
+				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", ShortRun(v.Run), e.ID),
+				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", ShortRun(v.Run), e.ID),
+				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", ShortRun(v.Run), e.ID))
 		}
 	}
 	if v.Status == string(aaif.RunPaused) {
-		a.Term.Steps("\nIt is paused:", "aeemesh runs resume "+shortRun(v.Run))
+		a.Term.Steps("\nIt is paused:", "aeemesh runs resume "+ShortRun(v.Run))
 	}
 }

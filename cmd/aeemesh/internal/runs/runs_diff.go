@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -23,7 +23,7 @@ by default the one before the last, TO the last.`,
   aeemesh runs diff 0f4c 17 21
   aeemesh runs diff 0f4c 17 --json`,
 		Args:              outcome.Arguments("RUN", "[FROM]", "[TO]"),
-		ValidArgsFunction: session.Completing(a, completeRuns),
+		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
 			for _, arg := range args[1:] {
@@ -33,17 +33,17 @@ by default the one before the last, TO the last.`,
 				}
 				revisions = append(revisions, n)
 			}
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *runStore, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
 				return diffRun(a, ctx, runs, rec, revisions)
 			})
 		}),
 	})
-	entityFlag(a, c, &entity)
+	EntityFlag(a, c, &entity)
 	a.AddStateKeyFlag(c.Flags())
 	return c
 }
 
-func diffRun(a *session.App, ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
+func diffRun(a *session.App, ctx context.Context, runs *Store, last state.Record, revisions []uint64) error {
 	history, err := runs.History(ctx, last.ID)
 	if err != nil {
 		return err
