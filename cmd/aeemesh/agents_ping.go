@@ -48,7 +48,7 @@ answers; with --instance it is this one, which says where it runs.`,
 					select {
 					case <-time.After(interval):
 					case <-ctx.Done():
-						return sendFailed(ctx, ctx.Err())
+						return outcome.SendFailed(ctx, ctx.Err())
 					}
 				}
 				turn, cancel := context.WithTimeout(ctx, a.Conn.Wait())

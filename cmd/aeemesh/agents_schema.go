@@ -21,7 +21,7 @@ func describeSchemas(a *session.App, ctx context.Context, s *session.Session, en
 	defer cancel()
 	var list intents.CapabilityListResult
 	if _, err := s.Node.Query(asking, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list); err != nil {
-		return sendFailed(ctx, err)
+		return outcome.SendFailed(ctx, err)
 	}
 	schemas := list.Schemas
 	if schemas == nil {

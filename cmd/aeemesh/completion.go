@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -117,9 +118,9 @@ func registerCompletions(a *session.App, c *cobra.Command) {
 	for _, p := range envelope.Priorities {
 		priorities = append(priorities, string(p))
 	}
-	languages := make([]cobra.Completion, len(languageHints))
-	for i, l := range languageHints {
-		languages[i] = cobra.CompletionWithDesc(string(l.lang), l.hint)
+	languages := make([]cobra.Completion, len(conditions.LanguageHints))
+	for i, l := range conditions.LanguageHints {
+		languages[i] = cobra.CompletionWithDesc(string(l.Lang), l.Hint)
 	}
 	known := map[string]cobra.CompletionFunc{
 		"lang": cobra.FixedCompletions(languages, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder),

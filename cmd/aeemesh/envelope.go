@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -77,7 +78,7 @@ it from standard input, @FILE from a file.`,
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
 	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
 	boundFlags(a, c, &durable)
-	return dirFlag(a, c, nil)
+	return keys.DirFlag(a, c, nil)
 }
 
 // boundFlags are --prefix and --durable for commands that make tasks offline.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
@@ -47,7 +48,7 @@ func TestScratchWithoutTmp(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	t.Setenv("TMPDIR", filepath.Join(here, "none"))
-	dir, err := scratch()
+	dir, err := demo.Scratch()
 	if err != nil || !filepath.IsAbs(dir) || filepath.Dir(dir) != here && filepath.Base(filepath.Dir(dir)) != filepath.Base(here) {
 		t.Fatalf("%q, %v", dir, err)
 	}

@@ -147,22 +147,3 @@ func knowsKey(s *session.Session, ctx context.Context, task *envelope.Envelope) 
 	}
 	return outcome.Hinted(&outcome.SaidError{Text: string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, Cause: refused}, "%s", outcome.HintForCode(refused))
 }
-
-// tellSigning says what changes with a new key, if it changes anything:
-// messages that were unsigned so far are signed from now on.
-func tellSigning(a *session.App, kid, record string, shared bool) {
-	a.Sign.Keys = nil // the directory has changed; read it again
-	a.Sign.Kid = session.SignAuto
-	from := a.DefaultFrom()
-	signer, err := a.Signer(from)
-	if err != nil || signer == nil || signer.KID() != kid {
-		return
-	}
-	a.Term.Note("from now on what you send as %s is signed with it (--sign none: not); workers refuse what is signed with a key that they do not trust", from)
-	switch {
-	case shared:
-		a.Term.Hint("Workers with --shared-keys trust it now, those that read this key directory within seconds; others need \"aeemesh keys trust\".")
-	default:
-		a.Term.Hint("Workers that read this key directory trust it within seconds. \"aeemesh keys trust " + record + " --shared\" lets those with --shared-keys; others need \"aeemesh keys trust\" of their own.")
-	}
-}

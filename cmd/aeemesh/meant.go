@@ -46,7 +46,7 @@ func meantEntity(s *session.Session, ctx context.Context, entity string) string 
 // was lost during the wait, it says so: NATS does not keep live answers for a
 // client that is not connected.
 func unanswered(s *session.Session, ctx context.Context, entity string, err error) error {
-	failed := sendFailed(ctx, err)
+	failed := outcome.SendFailed(ctx, err)
 	var e *envelope.Error
 	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.Conn.Stats().Reconnects > 0 || !s.Conn.IsConnected()) {
 		return outcome.Hinted(failed, "The connection was away meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows what became of the task.")

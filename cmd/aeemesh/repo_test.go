@@ -290,7 +290,7 @@ var heavy = []struct {
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
 	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
-	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
+	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},
 	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},

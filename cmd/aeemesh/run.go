@@ -10,7 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -149,11 +153,11 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{demoCommand(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), planCommand(a.App), applyCommand(a.App), janitorCommand(a.App)}},
+		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), planCommand(a.App), applyCommand(a.App), janitorCommand(a.App)}},
 		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a.App), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
 		{"look", []*cobra.Command{traffic.Command(a.App), agentsCommand(a.App), queuesCommand(a.App), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soakCommand(a.App)}},
-		{"make", []*cobra.Command{validateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditionCommand(a.App), envelopeCommand(a.App), keysCommand(a.App), authCommand(a.App)}},
+		{"make", []*cobra.Command{validateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopeCommand(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
 	} {
 		for _, c := range group.commands {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -253,16 +252,4 @@ func isJob(task, reply *envelope.Envelope) bool {
 		Replies string `json:"replies"`
 	}
 	return json.Unmarshal(reply.Payload, &job) == nil && job.ID == task.ID && job.Replies != ""
-}
-
-// sendFailed describes why a task failed.
-func sendFailed(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return outcome.Hinted(outcome.Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
-	}
-	var e *envelope.Error
-	if errors.As(err, &e) {
-		return outcome.Remote(e)
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 
@@ -55,4 +56,16 @@ func (e *SaidError) Unwrap() error { return e.Cause }
 // Remote describes an error of a peer or of the mesh without its hidden cause.
 func Remote(e *envelope.Error) error {
 	return Hinted(&SaidError{string(e.Code) + ": " + e.Message, e}, "%s", HintForCode(e))
+}
+
+// SendFailed describes why a task failed.
+func SendFailed(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return Hinted(Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
+	}
+	var e *envelope.Error
+	if errors.As(err, &e) {
+		return Remote(e)
+	}
+	return err
 }

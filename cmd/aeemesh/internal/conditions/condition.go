@@ -1,4 +1,4 @@
-package main
+package conditions
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
-func conditionCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh condition" with its subcommands.
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "condition",
 		Short: "Try conditions of agent documents, offline",
@@ -25,10 +26,10 @@ the languages, and what they are held against.`,
 	}, conditionEvalCommand(a))
 }
 
-// languageHints are the descriptions of the languages in completions.
-var languageHints = []struct {
-	lang aaif.Language
-	hint string
+// LanguageHints are the descriptions of the languages in completions.
+var LanguageHints = []struct {
+	Lang aaif.Language
+	Hint string
 }{
 	{aaif.LangJSONPath, "RFC 9535; true if it selects something"},
 	{aaif.LangJMESPath, "true if the result is truthy"},
@@ -39,9 +40,9 @@ var languageHints = []struct {
 }
 
 func languageNames() string {
-	names := make([]string, len(languageHints))
-	for i, l := range languageHints {
-		names[i] = string(l.lang)
+	names := make([]string, len(LanguageHints))
+	for i, l := range LanguageHints {
+		names[i] = string(l.Lang)
 	}
 	return strings.Join(names, ", ")
 }

@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-func authCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh auth" with its subcommands.
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:     "auth",
 		Short:   "Print the NATS permissions that an agent needs",

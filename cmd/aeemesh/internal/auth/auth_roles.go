@@ -1,4 +1,4 @@
-package main
+package auth
 
 import (
 	"fmt"
@@ -197,11 +197,11 @@ func workerPermissions(a *session.App, m subject.Map, f *permsFlags, r permsRole
 	}
 }
 
-// connectRoom is the maximum length, in bytes, of the rest of a client's
+// ConnectRoom is the maximum length, in bytes, of the rest of a client's
 // CONNECT line beside a JWT; nats-server accepts lines of maxControlLine.
 const (
-	connectRoom    = 420
-	maxControlLine = 4096
+	ConnectRoom    = 420
+	MaxControlLine = 4096
 )
 
 // comment is the comment above the permissions in a server's configuration.
@@ -235,10 +235,10 @@ func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
 		say("(made-up events on bus.mesh.*, full streams, ids that are known): docs/threat-model.md.")
 		say("Agents that may harm one another belong into accounts of their own.")
 	}
-	if size := jwtSize(p); size+connectRoom > maxControlLine {
+	if size := jwtSize(p); size+ConnectRoom > MaxControlLine {
 		say("As a user JWT they take %d bytes, and with nats-server's default the line that brings", size)
-		say("them may have %d. Use a scoped signing key, whose users' JWTs are short, or set", maxControlLine)
-		say("max_control_line: %dKB on the servers.", (size+connectRoom)/1024+1)
+		say("them may have %d. Use a scoped signing key, whose users' JWTs are short, or set", MaxControlLine)
+		say("max_control_line: %dKB on the servers.", (size+ConnectRoom)/1024+1)
 	}
 	return b.String()
 }

@@ -1,4 +1,4 @@
-package main
+package conditions
 
 import (
 	"bufio"
@@ -20,17 +20,17 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// conditionVerdict is an output line of "condition eval --batch".
-type conditionVerdict struct {
+// Verdict is an output line of "condition eval --batch".
+type Verdict struct {
 	Result *bool  `json:"result,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-func verdictOf(ok bool, err error) conditionVerdict {
+func verdictOf(ok bool, err error) Verdict {
 	if err != nil {
-		return conditionVerdict{Error: err.Error()}
+		return Verdict{Error: err.Error()}
 	}
-	return conditionVerdict{Result: &ok}
+	return Verdict{Result: &ok}
 }
 
 // conditionCase is an input line. Other members, with which drivers label their
@@ -43,7 +43,7 @@ type conditionCase struct {
 
 // Limits of a batch: the length of a line, and the number of cached programs.
 const (
-	maxConditionLine = condition.MaxValue + 4*condition.DefaultMaxSource
+	MaxConditionLine = condition.MaxValue + 4*condition.DefaultMaxSource
 	maxPrograms      = 4096
 )
 
@@ -164,7 +164,7 @@ func (c conditionPrograms) program(in conditionCase) (*condition.Program, error)
 	return have.program, have.err
 }
 
-var errLongLine = fmt.Errorf("a line has at most %d bytes", maxConditionLine)
+var errLongLine = fmt.Errorf("a line has at most %d bytes", MaxConditionLine)
 
 // readLine reads a line, and skips one that is too long. The line is valid
 // until the next call.
@@ -179,14 +179,14 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	long := bytes.Clone(line)
 	for errors.Is(err, bufio.ErrBufferFull) {
 		line, err = r.ReadSlice('\n')
-		if len(long) <= maxConditionLine {
+		if len(long) <= MaxConditionLine {
 			long = append(long, line...)
 		}
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err == nil && len(long) > maxConditionLine {
+	if err == nil && len(long) > MaxConditionLine {
 		return nil, errLongLine
 	}
 	return long, err

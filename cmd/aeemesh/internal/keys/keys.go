@@ -1,4 +1,4 @@
-package main
+package keys
 
 import (
 	"context"
@@ -20,7 +20,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func keysCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh keys" with its subcommands.
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
@@ -35,8 +36,8 @@ with --shared-keys.`,
 	}, keysNewCommand(a), keysListCommand(a), keysShowCommand(a), keysTrustCommand(a), keysRevokeCommand(a))
 }
 
-// dirFlag adds --keys alone, for commands that neither sign nor verify.
-func dirFlag(a *session.App, c *cobra.Command, shared *bool) *cobra.Command {
+// DirFlag adds --keys alone, for commands that neither sign nor verify.
+func DirFlag(a *session.App, c *cobra.Command, shared *bool) *cobra.Command {
 	a.AddSignFlags(c.Flags(), 0)
 	if shared != nil {
 		c.Flags().BoolVar(shared, "shared", false, "in the mesh's bucket too")
@@ -105,7 +106,7 @@ also sign with it. Copy its two files over a safe way.`,
 	flags.StringVar(&notBefore, "not-before", "", "valid from this `time`, or duration from now")
 	flags.StringVar(&expires, "expires", "", "valid until this `time`, or duration from now")
 	flags.StringVar(&comment, "comment", "", "a word for people")
-	return dirFlag(a, c, &shared)
+	return DirFlag(a, c, &shared)
 }
 
 // undoKey is called before a key is saved. The returned function deletes the
@@ -287,7 +288,7 @@ func keysListCommand(a *session.App) *cobra.Command {
 			return nil
 		}),
 	}
-	return dirFlag(a, c, &shared)
+	return DirFlag(a, c, &shared)
 }
 
 func localKeys(a *session.App) ([]keyLine, error) {
@@ -386,7 +387,7 @@ func keysShowCommand(a *session.App) *cobra.Command {
 			return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.DirToWrite()), "\"aeemesh keys list\" shows what is there.")
 		}),
 	}
-	return dirFlag(a, c, nil)
+	return DirFlag(a, c, nil)
 }
 
 func keysTrustCommand(a *session.App) *cobra.Command {
@@ -428,7 +429,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 			return nil
 		}),
 	}
-	return dirFlag(a, c, &shared)
+	return DirFlag(a, c, &shared)
 }
 
 func keysRevokeCommand(a *session.App) *cobra.Command {
@@ -472,7 +473,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 			return nil
 		}),
 	}
-	return dirFlag(a, c, &shared)
+	return DirFlag(a, c, &shared)
 }
 
 // sharedRecord reads a key's record from the mesh's bucket.
@@ -487,4 +488,23 @@ func sharedRecord(a *session.App, ctx context.Context, cmd *cobra.Command, kid s
 		}
 	}
 	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.DirToWrite())
+}
+
+// tellSigning says what changes with a new key, if it changes anything:
+// messages that were unsigned so far are signed from now on.
+func tellSigning(a *session.App, kid, record string, shared bool) {
+	a.Sign.Keys = nil // the directory has changed; read it again
+	a.Sign.Kid = session.SignAuto
+	from := a.DefaultFrom()
+	signer, err := a.Signer(from)
+	if err != nil || signer == nil || signer.KID() != kid {
+		return
+	}
+	a.Term.Note("from now on what you send as %s is signed with it (--sign none: not); workers refuse what is signed with a key that they do not trust", from)
+	switch {
+	case shared:
+		a.Term.Hint("Workers with --shared-keys trust it now, those that read this key directory within seconds; others need \"aeemesh keys trust\".")
+	default:
+		a.Term.Hint("Workers that read this key directory trust it within seconds. \"aeemesh keys trust " + record + " --shared\" lets those with --shared-keys; others need \"aeemesh keys trust\" of their own.")
+	}
 }

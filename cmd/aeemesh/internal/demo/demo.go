@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -47,7 +47,8 @@ const (
 	demoVictim = "agent.logic_reviewer" // whose worker is killed
 )
 
-func demoCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh demo".
+func Command(a *session.App) *cobra.Command {
 	d := &demo{app: a}
 	c := &cobra.Command{
 		Use:   "demo",
@@ -82,9 +83,9 @@ Nothing is changed, and nothing is left behind.`,
 	return c
 }
 
-// scratch makes a directory for a while: where temporary files are, or where there
+// Scratch makes a directory for a while: where temporary files are, or where there
 // is no such place, as in an image of one program, in the working directory.
-func scratch() (string, error) {
+func Scratch() (string, error) {
 	dir, err := os.MkdirTemp("", "aeemesh-demo-")
 	if err == nil {
 		return dir, nil
@@ -99,7 +100,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.port < 0 || d.port > 65535 {
 		return outcome.Usagef(d.cmd, "a port is from 0 to 65535")
 	}
-	if d.scratch, err = scratch(); err != nil {
+	if d.scratch, err = Scratch(); err != nil {
 		return err
 	}
 	defer os.RemoveAll(d.scratch)
@@ -234,7 +235,7 @@ func (d *demo) review(ctx context.Context, s *session.Session) error {
 	_, reply, err := s.Node.Perform(ctx, task, mesh.SubmitOptions{}, mesh.ResultOptions{})
 	watch.end()
 	if err != nil {
-		return errors.Join(sendFailed(ctx, err), watch.err)
+		return errors.Join(outcome.SendFailed(ctx, err), watch.err)
 	}
 	if watch.err != nil {
 		return watch.err
