@@ -176,7 +176,7 @@ func tokenSigner(a *session.App, issuer string) (*sign.Signer, error) {
 	return signer, nil
 }
 
-// MovingClient is laneClient with the platform's name, for transfers.
+// MovingClient is LaneClient with the platform's name, for transfers.
 func MovingClient(a *session.App, cmd *cobra.Command) func(*session.Session, *mesh.Config) error {
 	lane := a.LaneClient(cmd)
 	return func(s *session.Session, cfg *mesh.Config) error {
