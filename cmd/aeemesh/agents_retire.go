@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -81,7 +82,7 @@ func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, en
 	}
 	if !yes {
 		a.Term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
-		if agreed, err := askPerson(a, "Do this?"); err != nil {
+		if agreed, err := topology.AskPerson(a, "Do this?"); err != nil {
 			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
 			a.Term.Say("nothing was done")

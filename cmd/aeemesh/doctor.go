@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -270,7 +271,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	}
 	found := "on"
 	if acc := report.Account; acc != nil {
-		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, bytesText(acc.Storage))
+		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, term.Size(acc.Storage))
 	}
 	d.tell("jetstream", "ok", "", "%s", found)
 	d.streams(report.Streams)
@@ -284,7 +285,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 
 // applyStreams makes and repairs the streams, with --apply.
 func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, topology.ApplyTimeout)
 	defer cancel()
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas, Done: func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
@@ -292,20 +293,10 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 		}
 	}})
 	if err != nil {
-		d.tell("apply", "fail", outcome.Hint(roomHint(err)), "%s", outcome.Text(err))
+		d.tell("apply", "fail", outcome.Hint(topology.RoomHint(err)), "%s", outcome.Text(err))
 		return
 	}
-	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", count(report).todo(), len(report))
-}
-
-func bytesText(n uint64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", topology.Count(report).Todo(), len(report))
 }
 
 // fsync reports how safe an acknowledged message is, by the server's fsync

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -186,7 +187,7 @@ func applyStreams(a *session.App, ctx context.Context, cmd *cobra.Command, srv *
 		a.Term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
 		switch {
 		case errors.Is(err, jetstream.ErrNoRoom):
-			a.Term.Hint(outcome.Hint(roomHint(err)))
+			a.Term.Hint(outcome.Hint(topology.RoomHint(err)))
 			return
 		case errors.Is(err, jetstream.ErrDenied):
 			a.Term.Hint(outcome.Hint(err))

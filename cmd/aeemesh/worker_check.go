@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -96,14 +97,10 @@ func ofDocuments(cmd *cobra.Command) (out []string) {
 	return out
 }
 
-// minLease is the shortest lease: a worker under load, or a server that syncs each
-// write, would lose tasks and slots that it has.
-const minLease = time.Second
-
 // tooShort tells which durations no lane can work with.
 func (f *laneFlags) tooShort() (bad []error) {
-	if f.lease < minLease {
-		bad = append(bad, fmt.Errorf("--lease %v: it must be at least %v", f.lease, minLease))
+	if f.lease < session.MinLease {
+		bad = append(bad, fmt.Errorf("--lease %v: it must be at least %v", f.lease, session.MinLease))
 	}
 	if f.timeout <= 0 {
 		bad = append(bad, fmt.Errorf("--max-durable-timeout %v: it must be above 0", f.timeout))

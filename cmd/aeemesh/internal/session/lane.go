@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -13,6 +14,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
+
+// MinLease is the shortest lease: a worker under load, or a server that syncs each
+// write, would lose tasks and slots that it has.
+const MinLease = time.Second
 
 // NewLane makes a durable lane from a mesh's streams and buckets.
 func NewLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {

@@ -1,4 +1,4 @@
-package main
+package topology
 
 import (
 	"context"
@@ -8,10 +8,12 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func planCommand(a *session.App) *cobra.Command {
+// PlanCommand is "aeemesh plan".
+func PlanCommand(a *session.App) *cobra.Command {
 	f := &topologyFlags{}
 	var check bool
 	c := session.Connects(&cobra.Command{
@@ -41,12 +43,12 @@ where "apply" would make or change something, or could not mend it.`,
 				if err := showChanges(a, changes); err != nil {
 					return err
 				}
-				t := count(changes)
+				t := Count(changes)
 				left := notDone(changes, cmd.Flags().Changed("storage"))
 				tellVersions(a, t)
 				tellNotDone(a, left, "would keep")
 				tellTally(a, t, len(left))
-				if check && t.todo()+t.conflict+len(left) > 0 {
+				if check && t.Todo()+t.conflict+len(left) > 0 {
 					return outcome.ErrQuiet
 				}
 				return nil
@@ -64,15 +66,15 @@ func tellTally(a *session.App, t tally, left int) {
 	switch {
 	case t.conflict > 0:
 		a.Term.Warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
-	case t.todo() == 0 && t.newer == 0 && left == 0:
+	case t.Todo() == 0 && t.newer == 0 && left == 0:
 		a.Term.Good("everything is as it should be")
 	}
-	if t.todo() == 0 {
+	if t.Todo() == 0 {
 		return
 	}
 	room := ""
 	if t.reserves > 0 {
-		room = ", and set aside " + bytesText(uint64(t.reserves)) + " of storage on each replica"
+		room = ", and set aside " + term.Size(uint64(t.reserves)) + " of storage on each replica"
 	}
 	a.Term.Say("\"aeemesh apply\" would make %d and change %d%s", t.create, t.update, room)
 }

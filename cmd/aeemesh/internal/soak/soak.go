@@ -1,4 +1,4 @@
-package main
+package soak
 
 import (
 	"context"
@@ -22,7 +22,8 @@ type soakFlags struct {
 	dir string
 }
 
-func soakCommand(a *session.App) *cobra.Command {
+// Command is "aeemesh soak".
+func Command(a *session.App) *cobra.Command {
 	f := &soakFlags{}
 	c := &cobra.Command{
 		Use:   "soak",

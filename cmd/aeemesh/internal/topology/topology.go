@@ -1,4 +1,4 @@
-package main
+package topology
 
 import (
 	"context"
@@ -44,8 +44,8 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 	if len(f.only) > 0 {
 		o.Only = f.only
 	}
-	if f.lease != 0 && f.lease < minLease {
-		return o, outcome.Usagef(cmd, "--lease %v: it must be at least %v", f.lease, minLease)
+	if f.lease != 0 && f.lease < session.MinLease {
+		return o, outcome.Usagef(cmd, "--lease %v: it must be at least %v", f.lease, session.MinLease)
 	}
 	if err := outcome.OneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
 		return o, err
@@ -57,7 +57,7 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 		o.Placement = &natsjs.Placement{Cluster: f.cluster, Tags: f.tags}
 	}
 	for _, l := range f.limits {
-		name, limits, err := parseLimits(l)
+		name, limits, err := ParseLimits(l)
 		if err != nil {
 			return o, outcome.Usagef(cmd, "--limit %q: %w", l, err)
 		}
@@ -79,8 +79,8 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 	return o, nil
 }
 
-// parseLimits parses NAME=max_bytes:1GiB,max_age:7d.
-func parseLimits(s string) (string, jetstream.Limits, error) {
+// ParseLimits parses NAME=max_bytes:1GiB,max_age:7d.
+func ParseLimits(s string) (string, jetstream.Limits, error) {
 	var l jetstream.Limits
 	name, list, ok := strings.Cut(s, "=")
 	if !ok || name == "" || list == "" {
@@ -146,9 +146,9 @@ func parseAge(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// applyTimeout bounds a change of the whole topology; a cluster needs time to
+// ApplyTimeout bounds a change of the whole topology; a cluster needs time to
 // place replicas.
-const applyTimeout = time.Minute
+const ApplyTimeout = time.Minute
 
 // withTopology connects, and calls f with the options of the flags.
 func withTopology(a *session.App, ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
@@ -170,7 +170,7 @@ func withTopology(a *session.App, ctx context.Context, cmd *cobra.Command, f *to
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(applyTimeout, a.Conn.Wait()))
+	ctx, cancel := context.WithTimeout(ctx, max(ApplyTimeout, a.Conn.Wait()))
 	defer cancel()
 	return do(ctx, js, opts)
 }
@@ -182,7 +182,8 @@ type tally struct {
 	from                                  int // the version of the topology on the server
 }
 
-func count(changes []jetstream.Change) tally {
+// Count counts changes by what they do.
+func Count(changes []jetstream.Change) tally {
 	t := tally{from: jetstream.VersionOf(changes)}
 	for _, c := range changes {
 		switch c.Action {
@@ -204,7 +205,7 @@ func count(changes []jetstream.Change) tally {
 	return t
 }
 
-func (t tally) todo() int { return t.create + t.update }
+func (t tally) Todo() int { return t.create + t.update }
 
 // showChanges prints changes for people, or for machines.
 func showChanges(a *session.App, changes []jetstream.Change) error {
@@ -215,7 +216,7 @@ func showChanges(a *session.App, changes []jetstream.Change) error {
 	for _, c := range changes {
 		what := []string{c.About}
 		if c.Action == jetstream.ActionCreate && c.Reserves > 0 {
-			what[0] += ", up to " + bytesText(uint64(c.Reserves))
+			what[0] += ", up to " + term.Size(uint64(c.Reserves))
 		}
 		for i, d := range c.Differences {
 			text := fmt.Sprintf("%s %s -> %s", d.Field, limitText(d.Field, d.Have), limitText(d.Field, d.Want))
@@ -246,7 +247,7 @@ func limitText(field, value string) string {
 		if n < 0 {
 			return "no limit"
 		}
-		return bytesText(uint64(n))
+		return term.Size(uint64(n))
 	}
 	return value
 }

@@ -1,4 +1,4 @@
-package main
+package topology
 
 import (
 	"bufio"
@@ -18,7 +18,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func applyCommand(a *session.App) *cobra.Command {
+// ApplyCommand is "aeemesh apply".
+func ApplyCommand(a *session.App) *cobra.Command {
 	f := &topologyFlags{}
 	var yes bool
 	c := session.Connects(&cobra.Command{
@@ -58,15 +59,15 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 	if err != nil {
 		return err
 	}
-	t := count(plan)
+	t := Count(plan)
 	tellVersions(a, t)
-	if t.todo() > 0 && !yes {
+	if t.Todo() > 0 && !yes {
 		for _, c := range plan {
 			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
 				a.Term.Say("%s", c)
 			}
 		}
-		if agreed, err := askPerson(a, "Do this?"); err != nil {
+		if agreed, err := AskPerson(a, "Do this?"); err != nil {
 			return outcome.Usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {
 			a.Term.Say("nothing was done")
@@ -89,11 +90,11 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 		return err
 	}
 	if err != nil {
-		return roomHint(err)
+		return RoomHint(err)
 	}
 	left := notDone(report, cmd.Flags().Changed("storage"))
 	tellNotDone(a, left, "keeps")
-	if t := count(report); t.todo() > 0 {
+	if t := Count(report); t.Todo() > 0 {
 		a.Term.Good("%d made, %d changed", t.create, t.update)
 	} else if t.newer == 0 && len(left) == 0 {
 		a.Term.Good("everything is as it should be")
@@ -148,8 +149,8 @@ func tellNotDone(a *session.App, list []unmet, keeps string) {
 	}
 }
 
-// roomHint adds a hint to errors about a small disk or too few servers.
-func roomHint(err error) error {
+// RoomHint adds a hint to errors about a small disk or too few servers.
+func RoomHint(err error) error {
 	var refused *natsjs.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
 		return outcome.Hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
@@ -166,8 +167,8 @@ const replicasUnsupported natsjs.ErrorCode = 10074
 
 var errNobody = errors.New("nobody can be asked")
 
-// askPerson asks a yes-or-no question at a terminal.
-func askPerson(a *session.App, question string) (bool, error) {
+// AskPerson asks a yes-or-no question at a terminal.
+func AskPerson(a *session.App, question string) (bool, error) {
 	if f, ok := a.Stdin.(*os.File); a.Term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.Term.Words.TTY {
 		return false, errNobody
 	}

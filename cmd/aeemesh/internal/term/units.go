@@ -1,6 +1,7 @@
 package term
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -25,4 +26,15 @@ func Span(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return strconv.Itoa(int(d.Hours()/24)) + "d"
+}
+
+// Size formats a number of bytes in a suitable unit.
+func Size(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
