@@ -17,6 +17,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -26,8 +29,8 @@ import (
 // metaProgram is the key of an agent's metadata that holds the program's version.
 const metaProgram = "aeemesh_version"
 
-func (a *app) agentsCommand() *cobra.Command {
-	return a.holder(&cobra.Command{
+func agentsCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "agents",
 		Short: "List, describe and ping agents; register definitions",
 		Example: `  aeemesh agents list
@@ -35,7 +38,7 @@ func (a *app) agentsCommand() *cobra.Command {
   aeemesh agents ping agent.reviewer --count 5
   aeemesh agents import reviewer.yaml
   aeemesh agents definitions`,
-	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand(), a.agentsRetireCommand()}, a.definitionCommands()...)...)
+	}, append([]*cobra.Command{agentsListCommand(a), agentsDescribeCommand(a), agentsPingCommand(a), agentsRetireCommand(a)}, definitionCommands(a)...)...)
 }
 
 // agentSummary is one entity with all its workers.
@@ -55,9 +58,9 @@ type agentSummary struct {
 	Intents   []string `json:"intents"`
 }
 
-func (a *app) agentsListCommand() *cobra.Command {
+func agentsListCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List the agents that answer",
 		Long: `Lists the agents that answer NATS micro discovery: each entity with its workers
@@ -72,24 +75,24 @@ status in the workers' stats.`,
 
   # with the nats CLI, a line for each worker:
   nats micro ls`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(a.term.status(false))})
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Status: session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))})
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			found, err := discover(ctx, s.node, wait)
+			defer s.Close()
+			found, err := discover(ctx, s.Node, wait)
 			if err != nil {
 				return err
 			}
-			list := s.summaries(ctx, found)
-			if a.term.json {
-				return objects(a.term, list)
+			list := summaries(s, ctx, found)
+			if a.Term.JSON {
+				return term.Objects(a.Term, list)
 			}
 			if len(list) == 0 {
-				a.term.say("no agent answers")
-				a.term.hint("\"aeemesh worker FILE\" starts one.")
+				a.Term.Say("no agent answers")
+				a.Term.Hint("\"aeemesh worker FILE\" starts one.")
 				return nil
 			}
 			var rows [][]string
@@ -101,12 +104,12 @@ status in the workers' stats.`,
 				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
 					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable})
 			}
-			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
+			a.Term.Table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
 			return nil
 		}),
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
@@ -136,13 +139,13 @@ func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.
 		return found, err
 	}
 	if refused := node.Conn().LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
-		return nil, hinted(fmt.Errorf("agents cannot be discovered: %w", refused), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
+		return nil, outcome.Hinted(fmt.Errorf("agents cannot be discovered: %w", refused), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
 	}
 	return found, nil
 }
 
 // summaries groups the workers by entity and asks each entity for its health.
-func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentSummary {
+func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) []agentSummary {
 	byEntity := map[string]*agentSummary{}
 	var list []*agentSummary
 	busy := map[string]time.Duration{}
@@ -170,7 +173,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.app.conn.wait()))
+	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.App.Conn.Wait()))
 	defer cancel()
 	var wait sync.WaitGroup
 	refused := false // the server does not permit the request; it is sent only once
@@ -180,11 +183,11 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		}
 		switch {
 		case n == 0:
-			refused = s.askHealth(ctx, found, l)
+			refused = askHealth(s, ctx, found, l)
 		case refused:
 			l.told(found)
 		default:
-			wait.Go(func() { s.askHealth(ctx, found, l) })
+			wait.Go(func() { askHealth(s, ctx, found, l) })
 		}
 	}
 	wait.Wait()
@@ -197,9 +200,9 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 
 // askHealth asks an entity for its health. If the server refuses the request,
 // it uses the status in the workers' stats.
-func (s *session) askHealth(ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
+func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
 	var health intents.HealthResult
-	err := inquire(ctx, s.inquirer(found, l.Entity), l.Entity, intents.StatusHealth, &health)
+	err := inquire(ctx, inquirer(s, found, l.Entity), l.Entity, intents.StatusHealth, &health)
 	switch {
 	case mayNotAsk(err):
 		l.told(found)
@@ -284,10 +287,10 @@ type agentDescription struct {
 	Problems   []string              `json:"problems,omitempty"` // requests that it did not answer
 }
 
-func (a *app) agentsDescribeCommand() *cobra.Command {
+func agentsDescribeCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
 	var schemas bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "describe ENTITY",
 		Short: "Describe an agent: its workers, health, intents and versions",
 		Long: `Asks an agent for its workers, its health, its intents and the version of AEE
@@ -304,50 +307,50 @@ such as those of "send" and "ask".`,
   # with the nats CLI:
   nats micro info agent-reviewer
   nats micro stats agent-reviewer`,
-		Args:              arguments("ENTITY"),
-		ValidArgsFunction: a.completeEntities(1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("ENTITY"),
+		ValidArgsFunction: completeEntities(a, 1),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(a.term.status(false))})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Status: session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			if schemas {
-				return a.describeSchemas(ctx, s, args[0])
+				return describeSchemas(a, ctx, s, args[0])
 			}
-			d, err := s.describe(ctx, args[0], wait)
+			d, err := describeAgent(s, ctx, args[0], wait)
 			if err != nil {
-				return s.unanswered(ctx, args[0], err)
+				return unanswered(s, ctx, args[0], err)
 			}
-			if a.term.json {
-				return a.term.object(d)
+			if a.Term.JSON {
+				return a.Term.Object(d)
 			}
-			a.printDescription(d)
+			printDescription(a, d)
 			return nil
 		}),
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
 	c.Flags().BoolVar(&schemas, "schema", false, "print the schemas of what it takes and gives, and nothing else")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func (s *session) describe(ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
+func describeAgent(s *session.Session, ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
 	d := agentDescription{Entity: entity, Service: subject.ServiceName(entity)}
 	var err error
-	if d.Subject, err = s.node.Subjects().Live(entity); err != nil {
+	if d.Subject, err = s.Node.Subjects().Live(entity); err != nil {
 		return d, err
 	}
-	if d.Ask, err = s.node.Subjects().Ask(entity); err != nil {
+	if d.Ask, err = s.Node.Subjects().Ask(entity); err != nil {
 		return d, err
 	}
-	if d.Instances, err = s.node.Discover(ctx, entity, wait); err != nil {
+	if d.Instances, err = s.Node.Discover(ctx, entity, wait); err != nil {
 		return d, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, s.App.Conn.Wait())
 	defer cancel()
 	health, spec, list := intents.HealthResult{}, intents.SpecQueryResult{}, intents.CapabilityListResult{}
 	for _, q := range []struct {
@@ -359,7 +362,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
 	} {
-		if err := inquire(ctx, s.inquirer(d.Instances, entity), entity, q.intent, q.out); err != nil {
+		if err := inquire(ctx, inquirer(s, d.Instances, entity), entity, q.intent, q.out); err != nil {
 			if mayNotAsk(err) && len(d.Instances) > 0 {
 				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers announce", entity))
 				d.tell()
@@ -369,7 +372,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
 				return d, err
 			}
-			d.Problems = append(d.Problems, fmt.Sprintf("%s: %s", q.intent, errorText(err)))
+			d.Problems = append(d.Problems, fmt.Sprintf("%s: %s", q.intent, outcome.Text(err)))
 			continue
 		}
 		q.done()
@@ -405,11 +408,11 @@ func (d *agentDescription) accepted() string {
 	return strings.Join(slices.Sorted(maps.Keys(said)), "; ")
 }
 
-func (a *app) printDescription(d agentDescription) {
-	t := a.term
+func printDescription(a *session.App, d agentDescription) {
+	t := a.Term
 	field := func(name, value string) {
 		if value != "" {
-			t.line("%-12s %s", name, printable(value))
+			t.Line("%-12s %s", name, term.Printable(value))
 		}
 	}
 	field("entity", d.Entity)
@@ -436,13 +439,13 @@ func (a *app) printDescription(d agentDescription) {
 		if i == 0 {
 			field("intents", name)
 		} else {
-			t.line("%-12s %s", "", printable(name))
+			t.Line("%-12s %s", "", term.Printable(name))
 		}
 	}
 	for _, p := range d.Problems {
-		t.warn("%s", printable(p))
+		t.Warn("%s", term.Printable(p))
 	}
-	t.line("")
+	t.Line("")
 	var rows [][]string
 	for _, i := range d.Instances {
 		requests, errs, average, last := 0, 0, time.Duration(0), ""
@@ -468,5 +471,5 @@ func (a *app) printDescription(d agentDescription) {
 		rows = append(rows, []string{i.Info.ID, i.Info.Version, meta[worker.MetaHost], meta[worker.MetaPID], meta[metaProgram], started, strconv.Itoa(requests), strconv.Itoa(errs),
 			average.Round(10 * time.Microsecond).String(), lane, last})
 	}
-	t.table([]string{"instance", "version", "host", "pid", "aeemesh", "started", "requests", "errors", "average", "durable lane", "last error"}, rows)
+	t.Table([]string{"instance", "version", "host", "pid", "aeemesh", "started", "requests", "errors", "average", "durable lane", "last error"}, rows)
 }

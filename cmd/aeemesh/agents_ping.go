@@ -9,14 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-func (a *app) agentsPingCommand() *cobra.Command {
+func agentsPingCommand(a *session.App) *cobra.Command {
 	var count int
 	var interval time.Duration
 	var instance string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "ping ENTITY",
 		Short: "Check that an agent answers",
 		Long: `Sends aee.status.ping and prints how long the answer took. A busy agent answers
@@ -28,41 +30,41 @@ too: its work does not delay the answer. One worker of the agent answers; with
 
   # with the nats CLI:
   nats micro ping agent-reviewer`,
-		Args:              arguments("ENTITY"),
-		ValidArgsFunction: a.completeEntities(1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("ENTITY"),
+		ValidArgsFunction: completeEntities(a, 1),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			if count < 1 {
-				return usagef(cmd, "--count %d: it must be at least 1", count)
+				return outcome.Usagef(cmd, "--count %d: it must be at least 1", count)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			for n := range count {
 				if n > 0 {
 					select {
 					case <-time.After(interval):
 					case <-ctx.Done():
-						return sendFailed(ctx, ctx.Err())
+						return outcome.SendFailed(ctx, ctx.Err())
 					}
 				}
-				turn, cancel := context.WithTimeout(ctx, a.conn.wait())
-				p, err := s.ping(turn, args[0], instance)
+				turn, cancel := context.WithTimeout(ctx, a.Conn.Wait())
+				p, err := pingAgent(s, turn, args[0], instance)
 				cancel()
 				if err != nil {
-					return s.unanswered(ctx, args[0], err)
+					return unanswered(s, ctx, args[0], err)
 				}
-				if a.term.json {
-					if err := a.term.object(p); err != nil {
+				if a.Term.JSON {
+					if err := a.Term.Object(p); err != nil {
 						return err
 					}
 					continue
 				}
-				a.term.line("%s answered in %v%s", args[0], p.took.Round(10*time.Microsecond), p.from())
+				a.Term.Line("%s answered in %v%s", args[0], p.took.Round(10*time.Microsecond), p.from())
 			}
 			return nil
 		}),
@@ -70,7 +72,7 @@ too: its work does not delay the answer. One worker of the agent answers; with
 	c.Flags().IntVar(&count, "count", 1, "how often")
 	c.Flags().DurationVar(&interval, "interval", time.Second, "pause between two")
 	c.Flags().StringVar(&instance, "instance", "", "`id` of the worker to ask (default any)")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
@@ -97,15 +99,15 @@ func (p pong) from() string {
 	return fmt.Sprintf(", instance %s, process %s on %s", p.Instance, p.PID, p.Host)
 }
 
-// ping sends a ping to an agent, or to one worker of it.
-func (s *session) ping(ctx context.Context, entity, instance string) (pong, error) {
+// pingAgent sends a ping to an agent, or to one worker of it.
+func pingAgent(s *session.Session, ctx context.Context, entity, instance string) (pong, error) {
 	p := pong{Entity: entity, Instance: instance}
 	var err error
 	if instance == "" {
-		p.took, err = s.node.Ping(ctx, entity)
+		p.took, err = s.Node.Ping(ctx, entity)
 	} else {
 		var answer micro.Ping
-		answer, p.took, err = s.node.PingInstance(ctx, entity, instance)
+		answer, p.took, err = s.Node.PingInstance(ctx, entity, instance)
 		p.Host, p.PID, p.Program = answer.Metadata[worker.MetaHost], answer.Metadata[worker.MetaPID], answer.Metadata[metaProgram]
 	}
 	p.MS = float64(p.took.Microseconds()) / 1000

@@ -9,13 +9,16 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) agentsRetireCommand() *cobra.Command {
+func agentsRetireCommand(a *session.App) *cobra.Command {
 	var force, yes bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "retire ENTITY",
 		Short: "Delete what a retired agent has left on the server",
 		Long: `Deletes the consumers of an agent's durable tasks, its slots and its
@@ -31,23 +34,23 @@ needs --yes.`,
 
   # with the nats CLI:
   nats consumer rm AEE_WORK normal-agent=2Eecoh`,
-		Args:              arguments("ENTITY"),
-		ValidArgsFunction: a.completeServed(1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("ENTITY"),
+		ValidArgsFunction: session.CompleteServed(a, 1),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.laneClient(cmd)})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: a.LaneClient(cmd)})
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			return s.retire(ctx, cmd, args[0], force, yes)
+			defer s.Close()
+			return retireAgent(s, ctx, cmd, args[0], force, yes)
 		}),
 	})
 	c.Flags().BoolVar(&force, "force", false, "also where workers answer, and withdraw the tasks that wait")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
@@ -59,63 +62,63 @@ type retirement struct {
 	Registration bool `json:"registration"` // there was a registration, and it was removed
 }
 
-func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
-	a := s.app
-	d := s.node.Durable()
-	found, err := s.node.Discover(ctx, entity, time.Second)
+func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
+	a := s.App
+	d := s.Node.Durable()
+	found, err := s.Node.Discover(ctx, entity, time.Second)
 	if err != nil {
 		return err
 	}
 	if len(found) > 0 && !force {
-		return hinted(outcome.Conflict("%s is served: %s", entity, counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
+		return outcome.Hinted(outcome.Conflict("%s is served: %s", entity, term.Counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
 	}
 	list, err := d.Queue.Backlog(ctx, entity)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
 	waiting := list[0].Pending() + list[0].Unacked() + list[0].Scheduled + list[0].Due
 	if waiting > 0 && !force {
-		return hinted(outcome.Conflict("%s for %s", counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
+		return outcome.Hinted(outcome.Conflict("%s for %s", term.Counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
 	}
 	if !yes {
-		a.term.say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + counted(waiting, "task", "tasks")}[waiting > 0])
-		if agreed, err := a.ask("Do this?"); err != nil {
-			return usagef(cmd, "there is no terminal to ask on: give --yes")
+		a.Term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
+		if agreed, err := topology.AskPerson(a, "Do this?"); err != nil {
+			return outcome.Usagef(cmd, "there is no terminal to ask on: give --yes")
 		} else if !agreed {
-			a.term.say("nothing was done")
-			return errQuiet
+			a.Term.Say("nothing was done")
+			return outcome.ErrQuiet
 		}
 	}
 	out := retirement{Entity: entity}
-	if out.Withdrawn, err = s.node.WithdrawAll(ctx, entity, "the agent is retired"); err != nil {
-		return laneError(err)
+	if out.Withdrawn, err = s.Node.WithdrawAll(ctx, entity, "the agent is retired"); err != nil {
+		return session.LaneError(err)
 	}
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		return err
 	}
-	js, err := a.jetStream(s.conn)
+	js, err := a.JetStream(s.Conn)
 	if err != nil {
 		return err
 	}
 	if out.Retired, err = jetstream.Retire(ctx, js, m, entity); err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
 	if out.Registration, err = unregister(ctx, jetstream.NewAgents(js, m), entity); err != nil {
 		return err
 	}
-	if a.term.json {
-		return a.term.object(out)
+	if a.Term.JSON {
+		return a.Term.Object(out)
 	}
 	switch {
 	case len(out.Consumers) == 0 && out.Slots == 0 && !out.Registration && out.Withdrawn == 0:
-		a.term.say("%s has left nothing on the server", entity)
+		a.Term.Say("%s has left nothing on the server", entity)
 	default:
-		a.term.good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, counted(len(out.Consumers), "consumer", "consumers"), counted(int(out.Slots), "slot", "slots"),
-			map[bool]string{true: "its registration", false: "no registration"}[out.Registration], counted(out.Withdrawn, "task", "tasks"))
+		a.Term.Good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, term.Counted(len(out.Consumers), "consumer", "consumers"), term.Counted(int(out.Slots), "slot", "slots"),
+			map[bool]string{true: "its registration", false: "no registration"}[out.Registration], term.Counted(out.Withdrawn, "task", "tasks"))
 	}
 	if len(found) > 0 {
-		a.term.warn("%s, and makes its consumers again", counted(len(found), "worker still answers", "workers still answer"))
+		a.Term.Warn("%s, and makes its consumers again", term.Counted(len(found), "worker still answers", "workers still answer"))
 	}
 	return nil
 }

@@ -8,41 +8,44 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
 // describeSchemas prints the schemas of an agent's own intents, as the agent
 // publishes them.
-func (a *app) describeSchemas(ctx context.Context, s *session, entity string) error {
-	asking, cancel := context.WithTimeout(ctx, a.conn.wait())
+func describeSchemas(a *session.App, ctx context.Context, s *session.Session, entity string) error {
+	asking, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	var list intents.CapabilityListResult
-	if _, err := s.node.Query(asking, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list); err != nil {
-		return sendFailed(ctx, err)
+	if _, err := s.Node.Query(asking, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list); err != nil {
+		return outcome.SendFailed(ctx, err)
 	}
 	schemas := list.Schemas
 	if schemas == nil {
 		var err error
-		if schemas, err = s.registeredSchemas(ctx, entity); err != nil {
+		if schemas, err = registeredSchemas(s, ctx, entity); err != nil {
 			return err
 		}
 	}
-	if a.term.json {
-		return a.term.object(schemas)
+	if a.Term.JSON {
+		return a.Term.Object(schemas)
 	}
 	raw, err := json.Marshal(schemas)
 	if err != nil {
 		return fmt.Errorf("encode schemas: %w", err)
 	}
-	a.term.line("%s", a.term.data.safe(indented(raw)))
+	a.Term.Line("%s", a.Term.Data.Safe(term.Indented(raw)))
 	for _, name := range slices.Sorted(maps.Keys(schemas)) {
 		if schemas[name].Task == nil {
-			a.term.note("%s takes any object", printable(name))
+			a.Term.Note("%s takes any object", term.Printable(name))
 		}
 	}
 	for _, name := range list.Intents {
 		if _, told := schemas[name]; !told && !intents.Reserved(name) {
-			a.term.note("%s is left out: the schemas are too large together", printable(name))
+			a.Term.Note("%s is left out: the schemas are too large together", term.Printable(name))
 		}
 	}
 	return nil
@@ -50,14 +53,14 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 
 // registeredSchemas returns the schemas of an agent's registered definition,
 // for workers of older releases that do not publish theirs.
-func (s *session) registeredSchemas(ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
-	unknown := hinted(fmt.Errorf("the worker of %s does not report its schemas", entity),
+func registeredSchemas(s *session.Session, ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
+	unknown := outcome.Hinted(fmt.Errorf("the worker of %s does not report its schemas", entity),
 		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")
-	reg, err := s.definitions()
+	reg, err := openDefinitions(s)
 	if err != nil {
 		return nil, unknown
 	}
-	listing, cancel := context.WithTimeout(ctx, s.app.conn.wait())
+	listing, cancel := context.WithTimeout(ctx, s.App.Conn.Wait())
 	defer cancel()
 	all, err := reg.List(listing)
 	if err != nil {

@@ -13,14 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func (a *app) answerCommand() *cobra.Command {
+func answerCommand(a *session.App) *cobra.Command {
 	var decline string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "answer TASK [PAYLOAD|-|@FILE]",
 		Short: "Answer what an agent has asked a person",
 		Long: `Stores the answer to a task of "aeemesh inbox", in your name, signed if you
@@ -42,53 +44,53 @@ E_DECLINED with your reason.`,
   nats pub aee.reply.human.ada.01M7YES9VX2D7Z0H4T1Q8RB3CF '{"v":"1","id":"{{ID}}","ts":"{{TimeStamp}}","type":"result",
     "from":"human.ada","to":"agent.lead","intent":"human.ask","corr":"workflow-1","reply_to":"01M7YES9VX2D7Z0H4T1Q8RB3CF",
     "priority":"normal","payload":{"text":"Yes, ship it."}}'`,
-		Args:              arguments("TASK", "[PAYLOAD]"),
-		ValidArgsFunction: a.completeAsks(false),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.answer(ctx, cmd, args, decline)
+		Args:              outcome.Arguments("TASK", "[PAYLOAD]"),
+		ValidArgsFunction: completeAsks(a, false),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return answerOne(a, ctx, cmd, args, decline)
 		}),
 	})
 	c.Flags().StringVar(&decline, "decline", "", "do not do it, for this `reason`")
-	c.Flags().StringVar(&a.as, "from", "", "who answers: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	a.addSignFlags(c.Flags(), signAll)
+	c.Flags().StringVar(&a.As, "from", "", "who answers: an `entity` (default the key's, where it has one, else human.<your login>)")
+	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
+func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
 	declines := cmd.Flags().Changed("decline")
 	switch {
 	case declines == (len(args) == 2):
-		return usagef(cmd, "give an answer, or --decline with a reason")
+		return outcome.Usagef(cmd, "give an answer, or --decline with a reason")
 	case declines && decline == "":
-		return usagef(cmd, "--decline needs a reason: the asker is told")
+		return outcome.Usagef(cmd, "--decline needs a reason: the asker is told")
 	case args[0] == "":
-		return usagef(cmd, "TASK is empty")
+		return outcome.Usagef(cmd, "TASK is empty")
 	}
-	person := cmp.Or(a.as, a.defaultFrom())
+	person := cmp.Or(a.As, a.DefaultFrom())
 	if err := checkPerson(cmd, person); err != nil {
 		return err
 	}
 	var payload json.RawMessage
 	if !declines {
 		var err error
-		if payload, err = a.payload(cmd, args[1]); err != nil {
+		if payload, err = parsePayload(a, cmd, args[1]); err != nil {
 			return err
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: person, signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: person, Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	ask, err := s.node.FindAsk(ctx, "", args[0])
+	ask, err := s.Node.FindAsk(ctx, "", args[0])
 	if err != nil {
 		return noAsk(err, args[0])
 	}
 	if ask.Task.To != person {
-		return hinted(outcome.Refused("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
+		return outcome.Hinted(outcome.Refused("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
 	}
 	if err := refusedAnswer(ask); err != nil {
 		return err
@@ -98,24 +100,24 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 		reply = ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "%s", decline))
 	} else {
 		if payload, err = fitAnswer(ask.Schema, payload); err != nil {
-			return hinted(err, "\"aeemesh inbox %s\" shows what it must fit.", ask.Task.ID)
+			return outcome.Hinted(err, "\"aeemesh inbox %s\" shows what it must fit.", ask.Task.ID)
 		}
 		reply = ask.Task.Reply(envelope.TypeResult, payload)
 	}
-	if err := s.node.AnswerAsk(ctx, ask, reply); err != nil {
+	if err := s.Node.AnswerAsk(ctx, ask, reply); err != nil {
 		if refused := refusedAnswer(ask); refused != nil && (errors.Is(err, mesh.ErrAnswered) || errors.Is(err, mesh.ErrTooLate)) {
 			return refused
 		}
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	if a.term.json {
-		return a.printEnvelope(reply)
+	if a.Term.JSON {
+		return printEnvelope(a, reply)
 	}
 	word := "answered"
 	if declines {
 		word = "declined"
 	}
-	a.term.good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, oneLine(ask.Task.From))
+	a.Term.Good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, term.OneLine(ask.Task.From))
 	return nil
 }
 
@@ -125,11 +127,11 @@ func refusedAnswer(k *mesh.Ask) error {
 	const lookHint = "\"aeemesh inbox %s\" shows it."
 	switch k.State {
 	case mesh.AskAnswered:
-		return hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, term.Ago(k.AnsweredAt)), lookHint, k.Task.ID)
 	case mesh.AskOverdue:
-		return hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, term.Ago(k.Until)), lookHint, k.Task.ID)
 	case mesh.AskWithdrawn:
-		return hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(oneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
+		return outcome.Hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(term.OneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
 	}
 	return nil
 }
@@ -148,7 +150,7 @@ func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 	if bad == nil {
 		return payload, nil
 	}
-	if text, isText := textOf(payload); isText {
+	if text, isText := term.TextOf(payload); isText {
 		values := []json.RawMessage{envelope.AppendString(nil, text)}
 		if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
 			values = append(values, literal)

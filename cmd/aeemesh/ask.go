@@ -7,16 +7,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func (a *app) askCommand() *cobra.Command {
+func askCommand(a *session.App) *cobra.Command {
 	var from string
 	var retries int
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "ask ENTITY TEXT...",
 		Short: "Ask an agent in plain text",
 		Long: `Sends plain text to an agent and prints the plain text of its answer: the lane
@@ -29,83 +32,83 @@ instead. "-" reads the text from standard input.`,
 
   # the same with the nats CLI:
   nats req aee.ask.agent.writer "a haiku about queues" --timeout 1m`,
-		Args:              arguments("ENTITY", "TEXT..."),
-		ValidArgsFunction: a.completeEntities(1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("ENTITY", "TEXT..."),
+		ValidArgsFunction: completeEntities(a, 1),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			text := strings.Join(args[1:], " ")
 			if text == "-" {
-				b, err := a.readFile("-", maxInput)
+				b, err := a.ReadFile("-", maxInput)
 				if err != nil {
 					return err
 				}
 				text = strings.TrimRight(string(b), "\r\n")
 			}
 			if retries < 0 {
-				return usagef(cmd, "--retries %d: it cannot be negative", retries)
+				return outcome.Usagef(cmd, "--retries %d: it cannot be negative", retries)
 			}
 			if from == "" {
-				from = a.defaultFrom()
+				from = a.DefaultFrom()
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: from, signed: true})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: from, Signed: true})
 			if err != nil {
 				return err
 			}
-			defer s.close()
-			if a.conn.timeout > 0 {
+			defer s.Close()
+			if a.Conn.Timeout > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, a.conn.timeout)
+				ctx, cancel = context.WithTimeout(ctx, a.Conn.Timeout)
 				defer cancel()
 			}
-			a.term.progress("asking %s", args[0])
+			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := a.watchWait(ctx, s.node, args[0])
-			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
+			waiting, stopWondering := watchWait(a, ctx, s.Node, args[0])
+			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)})
 			stopWondering()
 			if err != nil {
-				return withMember(s.unanswered(ctx, args[0], err), "entity", args[0])
+				return outcome.WithMember(unanswered(s, ctx, args[0], err), "entity", args[0])
 			}
-			if a.term.json {
-				return a.term.object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
+			if a.Term.JSON {
+				return a.Term.Object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
 			}
-			a.term.line("%s", strings.TrimSuffix(answer, "\n"))
+			a.Term.Line("%s", strings.TrimSuffix(answer, "\n"))
 			return nil
 		}),
 	})
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
-	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	a.addRetryFlag(c.Flags(), &retries)
-	a.addSignFlags(c.Flags(), signAll)
+	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	addRetryFlag(a, c.Flags(), &retries)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	unsigned := c.Flags().Lookup("sign")
-	unsigned.DefValue = signNone
+	unsigned.DefValue = session.SignNone
 	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for the asking entity, if there is one; none: plain text [$AEEMESH_SIGN]"
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if !a.isSet(cmd, "sign") {
-			a.sign.kid = signNone
+		if !a.IsSet(cmd, "sign") {
+			a.Sign.Kid = session.SignNone
 		}
 		return nil
 	}
 	return c
 }
 
-// ask sends a plain text question, or, if there is a key to sign with, a signed
+// askAgent sends a plain text question, or, if there is a key to sign with, a signed
 // task.
-func (s *session) ask(ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
-	signer, err := s.app.signer(s.node.Entity())
+func askAgent(s *session.Session, ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
+	signer, err := s.App.Signer(s.Node.Entity())
 	if err != nil {
 		return "", err
 	}
 	if signer == nil {
-		return s.node.AskRetrying(ctx, entity, text, opts.Retries, opts.OnRetry)
+		return s.Node.AskRetrying(ctx, entity, text, opts.Retries, opts.OnRetry)
 	}
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(text, "\uFFFD")), '}')
-	reply, err := s.node.Send(ctx, envelope.New(envelope.TypeTask, s.node.Entity(), entity, intents.AgentAsk, payload), opts)
+	reply, err := s.Node.Send(ctx, envelope.New(envelope.TypeTask, s.Node.Entity(), entity, intents.AgentAsk, payload), opts)
 	if err != nil {
 		return "", err
 	}
-	if text, ok := textOf(reply.Payload); ok {
+	if text, ok := term.TextOf(reply.Payload); ok {
 		return text, nil
 	}
 	return string(reply.Payload), nil

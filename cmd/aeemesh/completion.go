@@ -5,18 +5,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-func (a *app) completionCommand() *cobra.Command {
+func completionCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
@@ -28,10 +31,10 @@ contexts and your keys.`,
   aeemesh completion zsh > "${fpath[1]}/_aeemesh"
   aeemesh completion fish > ~/.config/fish/completions/aeemesh.fish
   aeemesh completion powershell | Out-String | Invoke-Expression`,
-		Args:      cobra.MatchAll(arguments("SHELL"), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(outcome.Arguments("SHELL"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			root, out := cmd.Root(), a.term.data
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			root, out := cmd.Root(), a.Term.Data
 			switch args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
@@ -46,105 +49,42 @@ contexts and your keys.`,
 	}
 }
 
-// completeWait is how long a shell waits for a completion.
-const completeWait = 700 * time.Millisecond
-
 // completeEntities completes the first n arguments with the entities that
 // currently answer.
-func (a *app) completeEntities(n int) cobra.CompletionFunc {
+func completeEntities(a *session.App, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n > 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
 		}
-		return a.liveEntities(cmd), cobra.ShellCompDirectiveNoFileComp
+		return liveEntities(a, cmd), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-		node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
+func liveEntities(a *session.App, cmd *cobra.Command) (out []string) {
+	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix})
 		if err != nil {
 			return
 		}
-		found, _ := node.Discover(ctx, "", completeWait)
+		found, _ := node.Discover(ctx, "", session.CompletionWait)
 		for _, i := range found {
-			out = append(out, cobra.CompletionWithDesc(i.Entity, printable(i.Info.Description)))
+			out = append(out, cobra.CompletionWithDesc(i.Entity, term.Printable(i.Info.Description)))
 		}
 	})
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// completeServed completes the first n arguments with the agents that have had
-// durable tasks, whether or not they have a running worker.
-func (a *app) completeServed(n int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-		if len(args) >= n {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.subjects()
-			if err != nil {
-				return
-			}
-			js, err := a.jetStream(conn)
-			if err != nil {
-				return
-			}
-			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
-			for _, b := range list {
-				out = append(out, cobra.CompletionWithDesc(b.Entity, counted(b.Pending()+b.Unacked(), "task", "tasks")))
-			}
-		})
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// toComplete connects for a completion, with a short timeout.
-func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
-	if a.fromEnvironment(cmd) != nil {
-		return
-	}
-	c, err := a.connection(cmd)
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*completeWait)
-	defer cancel()
-	c.Wait, c.Name = completeWait, "aeemesh completion"
-	conn, err := natsconn.Connect(ctx, c)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	do(ctx, conn)
-}
-
-// completeRuns completes the first argument with runs, the latest first; runs
-// that cannot be listed in time are left out.
-func (a *app) completeRuns(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Run })
-}
-
-// completeTasks completes the first argument with the tasks that have runs, and
-// the second with the agents that have had durable tasks.
-func (a *app) completeTasks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 1 {
-		return a.completeServed(2)(cmd, args, begun)
-	}
-	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Task })
-}
-
 // completeDead completes all arguments with the numbers of dead letters, the latest
 // first.
-func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+func completeDead(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	const most = 200
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.subjects()
+	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		m, err := a.Subjects()
 		if err != nil {
 			return
 		}
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return
 		}
@@ -153,7 +93,7 @@ func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out
 				return
 			}
 			if n := strconv.FormatUint(l.Seq, 10); strings.HasPrefix(n, begun) && !slices.Contains(args, n) {
-				out = append(out, cobra.CompletionWithDesc(n, printable(l.Entity+": "+l.Code)))
+				out = append(out, cobra.CompletionWithDesc(n, term.Printable(l.Entity+": "+l.Code)))
 			}
 		}
 	})
@@ -161,50 +101,16 @@ func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out
 	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-func (a *app) completeByRun(cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
-	const most = 200
-	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	if len(args) > 0 {
-		return nil, as
-	}
-	var list []runSummary
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.subjects()
-		if err != nil {
-			return
-		}
-		js, err := a.jetStream(conn)
-		if err != nil {
-			return
-		}
-		entity, _ := cmd.Flags().GetString("entity")
-		for rec, err := range jetstream.NewStates(js, m).List(ctx, entity) {
-			if err != nil {
-				return
-			}
-			if s := summarize(rec); name(s) != "" && strings.HasPrefix(name(s), begun) {
-				list = append(list, s)
-			}
-		}
-	})
-	slices.SortFunc(list, latestFirst)
-	var out []string
-	for _, l := range list[:min(most, len(list))] {
-		out = append(out, cobra.CompletionWithDesc(name(l), printable(l.Entity+" "+l.Status+" "+ago(l.At))))
-	}
-	return out, as
-}
-
-func (a *app) completeKeys(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if a.fromEnvironment(cmd) != nil {
+func completeKeys(a *session.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if a.FromEnvironment(cmd) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.keyIDs(), cobra.ShellCompDirectiveNoFileComp
+	return a.KeyIDs(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // registerCompletions registers completions for the values of flags, on all
 // commands.
-func (a *app) registerCompletions(c *cobra.Command) {
+func registerCompletions(a *session.App, c *cobra.Command) {
 	values := func(list ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
 	}
@@ -212,18 +118,18 @@ func (a *app) registerCompletions(c *cobra.Command) {
 	for _, p := range envelope.Priorities {
 		priorities = append(priorities, string(p))
 	}
-	languages := make([]cobra.Completion, len(languageHints))
-	for i, l := range languageHints {
-		languages[i] = cobra.CompletionWithDesc(string(l.lang), l.hint)
+	languages := make([]cobra.Completion, len(conditions.LanguageHints))
+	for i, l := range conditions.LanguageHints {
+		languages[i] = cobra.CompletionWithDesc(string(l.Lang), l.Hint)
 	}
 	known := map[string]cobra.CompletionFunc{
 		"lang": cobra.FixedCompletions(languages, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder),
 		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return a.contexts(), cobra.ShellCompDirectiveNoFileComp
+			return a.Env.Contexts(), cobra.ShellCompDirectiveNoFileComp
 		},
-		"sign":              a.completeKeys,
-		"intent":            a.completeIntents,
-		"entity":            a.completeEntities(0),
+		"sign":              session.Completing(a, completeKeys),
+		"intent":            session.Completing(a, completeIntents),
+		"entity":            completeEntities(a, 0),
 		"signatures":        values("off", "verify-if-present", "required"),
 		"replay-scope":      values("auto", "process", "mesh"),
 		"priority":          values(priorities...),
@@ -234,7 +140,7 @@ func (a *app) registerCompletions(c *cobra.Command) {
 		"task-events":       values("all", "failures"),
 		"journal":           values("auto", "memory", "jetstream"),
 		"durable":           values("auto", "on", "off"),
-		"status":            values(runStatuses...),
+		"status":            values(runs.Statuses...),
 		"to":                values("json", "cbor"),
 		"alg":               values("ed25519", "hs256"),
 		"sync":              values("always", "2m"),
@@ -247,6 +153,6 @@ func (a *app) registerCompletions(c *cobra.Command) {
 		}
 	}
 	for _, child := range c.Commands() {
-		a.registerCompletions(child)
+		registerCompletions(a, child)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -21,18 +23,18 @@ import (
 // completeMessage completes the arguments of "send" and "envelope new": first
 // the entities that currently answer, then a payload with the members that the
 // receiver requires.
-func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func completeMessage(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
 	case len(args) == 0:
-		return a.liveEntities(cmd), none
+		return liveEntities(a, cmd), none
 	case len(args) > 1:
 		return nil, none
 	case begun != "" && begun[0] != '{':
 		return nil, cobra.ShellCompDirectiveDefault // @FILE
 	}
 	intent, _ := cmd.Flags().GetString("intent")
-	schemas := a.agentSchemas(cmd, args[0]).Schemas
+	schemas := agentSchemas(a, cmd, args[0]).Schemas
 	own, ok := schemas[intent]
 	if !ok {
 		own = schemas[intents.RunIntent(args[0])]
@@ -45,12 +47,12 @@ func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) (
 
 // completeIntents completes an intent: one of the entity that the command
 // names, or of any agent that answers.
-func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func completeIntents(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-			if node, err := a.completionNode(conn, nil); err == nil {
-				found, _ := node.Discover(ctx, "", completeWait)
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			if node, err := completionNode(a, conn, nil); err == nil {
+				found, _ := node.Discover(ctx, "", session.CompletionWait)
 				for _, i := range found {
 					out = append(out, strings.FieldsFunc(i.Info.Metadata[mesh.MetaIntents], func(r rune) bool { return r == ',' || r == '…' })...)
 				}
@@ -59,41 +61,41 @@ func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out 
 		slices.Sort(out)
 		return slices.Compact(out), none
 	}
-	list := a.agentSchemas(cmd, args[0])
+	list := agentSchemas(a, cmd, args[0])
 	for _, name := range list.Intents {
 		if !intents.Reserved(name) {
 			list.Schemas[name] = list.Schemas[name]
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(list.Schemas)) {
-		out = append(out, cobra.CompletionWithDesc(printable(name), printable(strings.Join(membersOf(list.Schemas[name].Task), ", "))))
+		out = append(out, cobra.CompletionWithDesc(term.Printable(name), term.Printable(strings.Join(membersOf(list.Schemas[name].Task), ", "))))
 	}
 	return out, none
 }
 
 // agentSchemas asks an agent for its intents and their schemas. It signs the
 // request only if the agent's workers require that.
-func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
+func agentSchemas(a *session.App, cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
 	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-			node, err := a.completionNode(conn, nil)
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			node, err := completionNode(a, conn, nil)
 			if err != nil {
 				return
 			}
-			found, err := node.Workers(ctx, entity, completeWait)
+			found, err := node.Workers(ctx, entity, session.CompletionWait)
 			if err != nil || len(found) == 0 {
 				return
 			}
 			if wantsSignatures(found, entity) {
-				signer, err := a.signer(a.defaultFrom())
+				signer, err := a.Signer(a.DefaultFrom())
 				if err != nil {
 					return
 				}
-				if node, err = a.completionNode(conn, signer); err != nil {
+				if node, err = completionNode(a, conn, signer); err != nil {
 					return
 				}
 			}
-			ctx, cancel := context.WithTimeout(ctx, completeWait)
+			ctx, cancel := context.WithTimeout(ctx, session.CompletionWait)
 			defer cancel()
 			_, _ = node.Query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list)
 		})
@@ -106,8 +108,8 @@ func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.Capa
 
 // completionNode makes a node for a completion. It does not verify the
 // signatures of answers, because a person sees the result before it is used.
-func (a *app) completionNode(conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
-	return mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Entity: a.defaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+func completionNode(a *session.App, conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
+	return mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix, Entity: a.DefaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 }
 
 // objectSchema is the part of a JSON Schema that a completion uses.
@@ -170,7 +172,7 @@ func payloadFor(schema json.RawMessage) string {
 		out.Write(key)
 		out.WriteString(":" + cmp.Or(value, `""`))
 	}
-	return printable("{" + out.String() + "}")
+	return term.Printable("{" + out.String() + "}")
 }
 
 // scalar returns a schema's type as one word: of a list of types the first.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/condition/conditiontest"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
 )
 
 // The binary passes the suite that the package passes, case by case and as a
@@ -56,7 +57,7 @@ func batch(t *testing.T, lines string) string {
 
 func readVerdict(t *testing.T, line string) (bool, error) {
 	t.Helper()
-	var v conditionVerdict
+	var v conditions.Verdict
 	if err := json.Unmarshal([]byte(line), &v); err != nil {
 		t.Fatalf("%q: %v", line, err)
 	}
@@ -69,7 +70,7 @@ func readVerdict(t *testing.T, line string) (bool, error) {
 // A line that is too long is an error of its own; those after it are read.
 func TestABatchSurvivesLongLines(t *testing.T) {
 	t.Parallel()
-	long := `{"lang":"always","data":"` + strings.Repeat("x", maxConditionLine) + `"}`
+	long := `{"lang":"always","data":"` + strings.Repeat("x", conditions.MaxConditionLine) + `"}`
 	large := `{"lang":"jsonpath","expr":"$","data":"` + strings.Repeat("x", 200_000) + `"}`
 	got := strings.SplitAfter(batch(t, long+"\n"+large+"\n"+`{"lang":"always"}`), "\n")
 	if len(got) != 4 || !strings.Contains(got[0], "a line has at most") || got[1] != "{\"result\":true}\n" || got[2] != got[1] {

@@ -12,28 +12,31 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *app) *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE...",
 		Short:   "Check configuration files of workers",
 		Long:    "Reads files for \"worker --config\" and reports everything that is wrong, with\nline numbers. Nothing is started or connected.",
 		Example: "  aeemesh config check worker.yaml",
-		Args:    arguments("FILE..."),
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+		Args:    outcome.Arguments("FILE..."),
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			for _, name := range args {
-				n, err := a.checkConfig(name)
+				n, err := checkConfig(a, name)
 				if err != nil {
 					return err
 				}
-				if a.term.json {
-					if err := a.term.object(map[string]any{"file": name, "ok": true, "settings": n}); err != nil {
+				if a.Term.JSON {
+					if err := a.Term.Object(map[string]any{"file": name, "ok": true, "settings": n}); err != nil {
 						return err
 					}
 					continue
 				}
-				a.term.good("%s: ok, %s", name, counted(n, "setting", "settings"))
+				a.Term.Good("%s: ok, %s", name, term.Counted(n, "setting", "settings"))
 			}
 			return nil
 		}),
@@ -47,8 +50,8 @@ file, or the default. Secrets are not shown.`,
 		Example: `  aeemesh config show --config worker.yaml
   aeemesh config show --config worker.yaml --lease 5s --json | jq .lease`,
 		DisableFlagParsing: true,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			return a.showConfig(cmd, args)
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			return showConfig(a, cmd, args)
 		}),
 	}
 	schema := &cobra.Command{
@@ -56,13 +59,13 @@ file, or the default. Secrets are not shown.`,
 		Short:   "Print the JSON Schema of a worker's configuration file",
 		Long:    "Prints the JSON Schema of the file of \"worker --config\", for editors.",
 		Example: "  aeemesh config schema > worker.schema.json",
-		Args:    arguments(),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, _ []string) error {
-			w, _ := a.detachedWorker(cmd)
-			return a.term.object(config.Schema(settings(w), adapters.Sections()))
+		Args:    outcome.Arguments(),
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, _ []string) error {
+			w, _ := detachedWorker(a, cmd)
+			return a.Term.Object(config.Schema(settings(w), adapters.Sections()))
 		}),
 	}
-	return a.holder(&cobra.Command{
+	return a.Holder(&cobra.Command{
 		Use:   "config",
 		Short: "Configuration files of workers",
 		Long: `The file of "worker --config" (or $AEEMESH_CONFIG) says what agents may have. Its
@@ -74,7 +77,7 @@ over the environment, the environment over the file.`,
 
 // detachedWorker is a worker's command with the flags of all commands, to look at
 // flags: it is not run.
-func (a *app) detachedWorker(cmd *cobra.Command) (*cobra.Command, *workerFlags) {
+func detachedWorker(a *app, cmd *cobra.Command) (*cobra.Command, *workerFlags) {
 	f := &workerFlags{}
 	w := a.workerWith(f)
 	w.Flags().AddFlagSet(cmd.Root().PersistentFlags())
@@ -82,12 +85,13 @@ func (a *app) detachedWorker(cmd *cobra.Command) (*cobra.Command, *workerFlags) 
 }
 
 // checkConfig says all that is wrong with a file, and how many settings it has.
-func (a *app) checkConfig(name string) (int, error) {
+func checkConfig(a *app, name string) (int, error) {
 	// An app of its own, so that the file's settings change nothing here.
 	env := func(string) string { return "" }
-	b := &app{env: env, term: newTerminal(io.Discard, io.Discard, env), byEnv: map[string]bool{}, byFile: map[string]string{}}
-	w, f := b.detachedWorker(b.root())
-	data, err := a.readFile(name, config.MaxFile+1)
+	b := newApp(nil, io.Discard, io.Discard, env)
+	b.ByFile = map[string]string{}
+	w, f := detachedWorker(b, b.root())
+	data, err := a.ReadFile(name, config.MaxFile+1)
 	if err != nil {
 		return 0, err
 	}
@@ -108,7 +112,7 @@ func (a *app) checkConfig(name string) (int, error) {
 			return 0, err
 		}
 	}
-	documents := b.documents
+	documents := b.Documents
 	if len(documents) == 0 && f.command == "" {
 		documents = []string{"FILE"} // the command line names it
 	}
@@ -126,56 +130,56 @@ type shownSetting struct {
 }
 
 // showConfig shows the settings of a worker with these arguments.
-func (a *app) showConfig(cmd *cobra.Command, args []string) error {
-	w, _ := a.detachedWorker(cmd)
+func showConfig(a *app, cmd *cobra.Command, args []string) error {
+	w, _ := detachedWorker(a, cmd)
 	if err := w.ParseFlags(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			a.help(cmd, nil)
+			printHelp(a.App, cmd, false)
 			return nil
 		}
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	if help := w.Flags().Lookup("help"); help != nil && help.Changed {
-		a.help(cmd, nil)
+		printHelp(a.App, cmd, false)
 		return nil
 	}
-	if err := a.fromEnvironment(w); err != nil {
+	if err := a.FromEnvironment(w); err != nil {
 		return err
 	}
 	if err := a.fromFile(w); err != nil {
 		return err
 	}
 	if files := w.Flags().Args(); len(files) > 0 {
-		a.documents = files
-		delete(a.byFile, settingDocuments)
+		a.Documents = files
+		delete(a.ByFile, settingDocuments)
 	}
 	var out []shownSetting
 	for _, s := range settings(w) {
-		out = append(out, a.shown(w, s))
+		out = append(out, settingShown(a, w, s))
 	}
-	if a.term.json {
+	if a.Term.JSON {
 		byName := make(map[string]any, len(out))
 		for _, s := range out {
 			byName[s.Name] = map[string]string{"value": s.Value, "source": s.Source}
 		}
-		return a.term.object(byName)
+		return a.Term.Object(byName)
 	}
 	rows := make([][]string, len(out))
 	for i, s := range out {
 		rows[i] = []string{s.Name, s.Value, s.Source}
 	}
-	a.term.table([]string{"setting", "value", "from"}, rows)
+	a.Term.Table([]string{"setting", "value", "from"}, rows)
 	return nil
 }
 
-// shown is one setting of a worker.
-func (a *app) shown(w *cobra.Command, s config.Setting) shownSetting {
+// settingShown is one setting of a worker.
+func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 	out := shownSetting{Name: s.Key(), Source: "default"}
-	if place := a.byFile[s.Flag]; place != "" {
+	if place := a.ByFile[s.Flag]; place != "" {
 		out.Source = place
 	}
 	if s.Flag == settingDocuments {
-		if out.Value = strings.Join(a.documents, " "); out.Source == "default" && out.Value != "" {
+		if out.Value = strings.Join(a.Documents, " "); out.Source == "default" && out.Value != "" {
 			out.Source = "arguments"
 		}
 		return out
@@ -188,14 +192,14 @@ func (a *app) shown(w *cobra.Command, s config.Setting) shownSetting {
 	switch {
 	case f.Changed:
 		out.Source = "flag --" + f.Name
-	case a.byEnv[f.Name]:
-		out.Source = "environment " + f.Annotations[annotEnv][0]
+	case a.ByEnv[f.Name]:
+		out.Source = "environment " + f.Annotations[session.AnnotEnv][0]
 	}
 	switch {
 	case s.Secret && out.Value != "":
 		out.Value = "(not shown)"
 	case s.Flag == "nats" && out.Value != "":
-		out.Value = redactedURL(out.Value)
+		out.Value = session.RedactedURL(out.Value)
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -25,7 +26,7 @@ import (
 // commandsForTest are all commands that can be run, hidden ones apart.
 func commandsForTest() []*cobra.Command {
 	env := func(string) string { return "" }
-	a := &app{env: env, term: newTerminal(&strings.Builder{}, &strings.Builder{}, env), byEnv: map[string]bool{}}
+	a := newApp(nil, &strings.Builder{}, &strings.Builder{}, env)
 	var out []*cobra.Command
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -43,7 +44,7 @@ func commandsForTest() []*cobra.Command {
 
 // printedFailure is the failure that a command has printed with --json: the
 // last line of stdout, all lines of which are JSON.
-func printedFailure(t *testing.T, what, stdout string) *failure {
+func printedFailure(t *testing.T, what, stdout string) *outcome.Failure {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 	for _, line := range lines {
@@ -53,7 +54,7 @@ func printedFailure(t *testing.T, what, stdout string) *failure {
 		}
 	}
 	var last struct {
-		Error *failure `json:"error"`
+		Error *outcome.Failure `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Error == nil {
 		t.Errorf("%s: stdout does not end with an error: %q", what, stdout)
@@ -114,7 +115,7 @@ func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 		code := run(t.Context(), args, strings.NewReader(""), &out, &words, func(name string) string { return env[name] })
 		exits[code]++
 		if code == outcome.OK {
-			if c.Annotations[groupConnect] != "" && c.Parent().Name() != "keys" && c.Name() != "validate" { // these connect if they are told to
+			if c.Annotations[session.GroupConnect] != "" && c.Parent().Name() != "keys" && c.Name() != "validate" { // these connect if they are told to
 				t.Errorf("%v succeeds without a server: %s", args, out.String())
 			}
 			continue
@@ -231,8 +232,8 @@ func TestAnInterruptedWaitIsToldAsOne(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"send", "agent.none", "hi", "--durable", "--json"}, strings.NewReader(""), &out, &natstest.Buffer{}, func(name string) string { return env[name] })
 	}()
-	a := &app{}
-	js, err := a.jetStream(natstest.Conn(t, srv))
+	a := &app{&session.App{}}
+	js, err := a.JetStream(natstest.Conn(t, srv))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,13 +283,13 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{nil, outcome.Outcome{}},
 		{errors.New("x"), outcome.Outcome{Code: outcome.CodeFailed, Exit: 1}},
-		{hinted(outcome.NotFound("no %s", "key"), "x"), outcome.Outcome{Code: envelope.CodeNotFound, Exit: 3}},
+		{outcome.Hinted(outcome.NotFound("no %s", "key"), "x"), outcome.Outcome{Code: envelope.CodeNotFound, Exit: 3}},
 		{fmt.Errorf("x: %w", jetstream.ErrDenied), outcome.Outcome{Code: envelope.CodeDenied, Exit: 4}},
 		{errors.Join(errors.New("x"), jetstream.ErrFull), outcome.Outcome{Code: outcome.CodeFull, Exit: 4}},
 		{outcome.Stopped(context.DeadlineExceeded, "x"), outcome.Outcome{Code: envelope.CodeTimeout, Exit: 5}},
 		{outcome.Stopped(context.Canceled, "x"), outcome.Outcome{Code: outcome.CodeInterrupted, Exit: 1}},
-		{remote(envelope.Errorf(envelope.CodeReplay, "x")), outcome.Outcome{Code: envelope.CodeReplay, Exit: 4}},
-		{errQuiet, outcome.Outcome{Code: outcome.CodeFailed, Exit: 1}},
+		{outcome.Remote(envelope.Errorf(envelope.CodeReplay, "x")), outcome.Outcome{Code: envelope.CodeReplay, Exit: 4}},
+		{outcome.ErrQuiet, outcome.Outcome{Code: outcome.CodeFailed, Exit: 1}},
 	} {
 		if got := outcome.Of(tt.err); got != tt.want {
 			t.Errorf("%v: %+v, want %+v", tt.err, got, tt.want)

@@ -11,11 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) deadCommand() *cobra.Command {
-	return a.holder(&cobra.Command{
+func deadCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "dead",
 		Short: "List, show, retry and drop tasks that could not be done",
 		Long: `A durable task ends as a dead letter when its retries are exhausted, when its
@@ -25,14 +28,14 @@ its number in the stream AEE_DEAD, as "list" shows it.`,
   aeemesh dead show 12
   aeemesh dead retry 12
   aeemesh dead drop 12 13`,
-	}, a.deadListCommand(), a.deadShowCommand(),
-		a.deadActionCommand("retry", "Retry the task of a dead letter",
+	}, deadListCommand(a), deadShowCommand(a),
+		deadActionCommand(a, "retry", "Retry the task of a dead letter",
 			"Requeues the task with its run: committed steps are not repeated, and it goes on\nat the step that failed.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				got, err := d.Retry(ctx, seq)
 				return fmt.Sprintf("submitted again, number %d of the work queue", got.Seq), err
 			}),
-		a.deadActionCommand("drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error and are not\ntried again.",
+		deadActionCommand(a, "drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error and are not\ntried again.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				return "dropped", d.Drop(ctx, seq)
 			}))
@@ -65,67 +68,67 @@ func viewDead(l jetstream.DeadLetter, whole bool) deadView {
 	return v
 }
 
-func (a *app) deadListCommand() *cobra.Command {
+func deadListCommand(a *session.App) *cobra.Command {
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, the oldest first",
 		Example: `  aeemesh dead list
   aeemesh dead list --entity agent.reviewer --json`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			if err := checkEntity(cmd, entity); err != nil {
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			if err := runs.CheckEntity(cmd, entity); err != nil {
 				return err
 			}
-			return a.withLane(ctx, cmd, func(s *session) error {
-				d, err := s.lane()
+			return withLane(a, ctx, cmd, func(s *session.Session) error {
+				d, err := s.Lane()
 				if err != nil {
 					return err
 				}
 				var rows [][]string
 				for l, err := range d.Dead.List(ctx, entity) {
 					if err != nil {
-						return laneError(err)
+						return session.LaneError(err)
 					}
-					if a.term.json {
-						if err := a.term.object(viewDead(l, false)); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(viewDead(l, false)); err != nil {
 							return err
 						}
 						continue
 					}
-					rows = append(rows, []string{strconv.FormatUint(l.Seq, 10), l.Entity, l.TaskID, l.Code, l.Cause, strconv.Itoa(l.Attempts), ago(l.Died)})
+					rows = append(rows, []string{strconv.FormatUint(l.Seq, 10), l.Entity, l.TaskID, l.Code, l.Cause, strconv.Itoa(l.Attempts), term.Ago(l.Died)})
 				}
-				if len(rows) == 0 && !a.term.json {
-					a.term.say("no dead letters")
+				if len(rows) == 0 && !a.Term.JSON {
+					a.Term.Say("no dead letters")
 				}
-				a.term.table([]string{"number", "agent", "task", "code", "cause", "attempts", "died"}, rows)
+				a.Term.Table([]string{"number", "agent", "task", "code", "cause", "attempts", "died"}, rows)
 				return nil
 			})
 		}),
 	})
-	a.entityFlag(c, &entity)
+	runs.EntityFlag(a, c, &entity)
 	return c
 }
 
-func (a *app) deadShowCommand() *cobra.Command {
-	return connects(&cobra.Command{
+func deadShowCommand(a *session.App) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use:     "show NUMBER",
 		Short:   "Show all of a dead letter",
 		Example: `  aeemesh dead show 12`,
-		Args:    arguments("NUMBER"),
+		Args:    outcome.Arguments("NUMBER"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return a.completeDead(cmd, args, begun)
+			return completeDead(a, cmd, args, begun)
 		},
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return a.withLane(ctx, cmd, func(s *session) error {
-				d, err := s.lane()
+			return withLane(a, ctx, cmd, func(s *session.Session) error {
+				d, err := s.Lane()
 				if err != nil {
 					return err
 				}
@@ -134,36 +137,36 @@ func (a *app) deadShowCommand() *cobra.Command {
 					return noLetter(err, seq)
 				}
 				v := viewDead(l, true)
-				if a.term.json {
-					return a.term.object(v)
+				if a.Term.JSON {
+					return a.Term.Object(v)
 				}
-				a.term.line("number    %d", v.Seq)
-				a.term.line("agent     %s", oneLine(v.Entity))
-				a.term.line("task      %s", oneLine(v.Task))
-				a.term.line("cause     %s: %s", oneLine(v.Code), oneLine(v.Cause))
-				a.term.line("attempts  %d", v.Attempts)
-				a.term.line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), oneLine(v.Subject))
-				a.term.line("died      %s", v.Died.Local().Format(time.DateTime))
+				a.Term.Line("number    %d", v.Seq)
+				a.Term.Line("agent     %s", term.OneLine(v.Entity))
+				a.Term.Line("task      %s", term.OneLine(v.Task))
+				a.Term.Line("cause     %s: %s", term.OneLine(v.Code), term.OneLine(v.Cause))
+				a.Term.Line("attempts  %d", v.Attempts)
+				a.Term.Line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), term.OneLine(v.Subject))
+				a.Term.Line("died      %s", v.Died.Local().Format(time.DateTime))
 				for name, values := range v.Header {
 					for _, value := range values {
-						a.term.line("header    %s: %s", oneLine(name), oneLine(value))
+						a.Term.Line("header    %s: %s", term.OneLine(name), term.OneLine(value))
 					}
 				}
-				a.term.line("")
-				a.term.line("%s", indented(l.Data))
+				a.Term.Line("")
+				a.Term.Line("%s", term.Indented(l.Data))
 				return nil
 			})
 		}),
 	})
 }
 
-func (a *app) deadActionCommand(name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
-	return connects(&cobra.Command{
+func deadActionCommand(a *session.App, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
 		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
-		Args:              arguments("NUMBER..."),
-		ValidArgsFunction: a.completeDead,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("NUMBER..."),
+		ValidArgsFunction: session.Completing(a, completeDead),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {
 				seq, err := letterNumber(cmd, arg)
@@ -172,8 +175,8 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 				}
 				seqs = append(seqs, seq)
 			}
-			return a.withLane(ctx, cmd, func(s *session) error {
-				d, err := s.lane()
+			return withLane(a, ctx, cmd, func(s *session.Session) error {
+				d, err := s.Lane()
 				if err != nil {
 					return err
 				}
@@ -182,13 +185,13 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 					if err != nil {
 						return noLetter(err, seq)
 					}
-					if a.term.json {
-						if err := a.term.object(map[string]any{"seq": seq, "done": name}); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(map[string]any{"seq": seq, "done": name}); err != nil {
 							return err
 						}
 						continue
 					}
-					a.term.good("dead letter %d: %s", seq, what)
+					a.Term.Good("dead letter %d: %s", seq, what)
 				}
 				return nil
 			})
@@ -197,26 +200,26 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 }
 
 // withLane connects for a command that reads the durable lane's streams.
-func (a *app) withLane(ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
-	s, err := a.open(ctx, cmd, sessionOptions{})
+func withLane(a *session.App, ctx context.Context, cmd *cobra.Command, do func(*session.Session) error) error {
+	s, err := a.Open(ctx, cmd, session.Options{})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	return do(s)
 }
 
 func letterNumber(cmd *cobra.Command, arg string) (uint64, error) {
 	seq, err := strconv.ParseUint(arg, 10, 64)
 	if err != nil || seq == 0 {
-		return 0, usagef(cmd, "%q is no dead letter's number; \"aeemesh dead list\" shows them", arg)
+		return 0, outcome.Usagef(cmd, "%q is no dead letter's number; \"aeemesh dead list\" shows them", arg)
 	}
 	return seq, nil
 }
 
 func noLetter(err error, seq uint64) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
-		return hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
+		return outcome.Hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }

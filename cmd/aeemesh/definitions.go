@@ -12,22 +12,24 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 // definitionCommands are the subcommands of "agents" for the mesh's registry.
-func (a *app) definitionCommands() []*cobra.Command {
-	return []*cobra.Command{a.agentsDefinitionsCommand(), a.agentsImportCommand(), a.agentsExportCommand(), a.agentsHistoryCommand(), a.agentsRemoveCommand()}
+func definitionCommands(a *session.App) []*cobra.Command {
+	return []*cobra.Command{agentsDefinitionsCommand(a), agentsImportCommand(a), agentsExportCommand(a), agentsHistoryCommand(a), agentsRemoveCommand(a)}
 }
 
-// definitions opens the mesh's registry.
-func (s *session) definitions() (registry.Registry, error) {
-	m, err := s.app.subjects()
+// openDefinitions opens the mesh's registry.
+func openDefinitions(s *session.Session) (registry.Registry, error) {
+	m, err := s.App.Subjects()
 	if err != nil {
 		return nil, err
 	}
-	js, err := s.app.jetStream(s.conn)
+	js, err := s.App.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}
@@ -35,17 +37,17 @@ func (s *session) definitions() (registry.Registry, error) {
 }
 
 // withDefinitions connects, reads all registrations, and calls do.
-func (a *app) withDefinitions(ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
+func withDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, do func(context.Context, *session.Session, registry.Registry, []registry.Entry) error) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom()})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	reg, err := s.definitions()
+	defer s.Close()
+	reg, err := openDefinitions(s)
 	if err != nil {
 		return err
 	}
-	listing, cancel := context.WithTimeout(ctx, a.conn.wait())
+	listing, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	all, err := reg.List(listing)
 	if err != nil {
@@ -86,9 +88,9 @@ type registration struct {
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
-func (a *app) agentsImportCommand() *cobra.Command {
+func agentsImportCommand(a *session.App) *cobra.Command {
 	f := &importFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "import FILE...",
 		Short: "Register definitions, so that teams find these agents",
 		Long: `Registers AAIF agent definitions in the mesh's registry (bucket aee_agents), byte
@@ -109,9 +111,9 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 
   # with the nats CLI, what is stored:
   nats kv get aee_agents AGENT_ID --raw | jq -r .document`,
-		Args: arguments("FILE..."),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.importDefinitions(ctx, cmd, f, args)
+		Args: outcome.Arguments("FILE..."),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return importDefinitions(a, ctx, cmd, f, args)
 		}),
 	})
 	c.Flags().StringVar(&f.as, "as", "", "register under this `entity` instead of the name's (one document only)")
@@ -122,25 +124,25 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 	return c
 }
 
-func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
+func importDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
 	if len(names) > 1 && (f.as != "" || cmd.Flags().Changed("alias")) {
-		return usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
+		return outcome.Usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
 	}
 	if f.as != "" {
 		if err := subject.ValidateEntity(f.as); err != nil {
-			return usagef(cmd, "--as: %w", err)
+			return outcome.Usagef(cmd, "--as: %w", err)
 		}
 	}
-	docs, err := a.validDefinitions(ctx, cmd, f, names)
+	docs, err := validDefinitions(a, ctx, cmd, f, names)
 	if err != nil {
 		return err
 	}
-	return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, reg registry.Registry, all []registry.Entry) error {
+	return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session.Session, reg registry.Registry, all []registry.Entry) error {
 		r := registry.NewRegistrar(reg, all)
 		r.Replace, r.Dry = f.replace, f.dry
 		var records []registry.Record
 		for _, d := range docs {
-			rec, err := r.Record(d.doc, f.as, a.defaultFrom())
+			rec, err := r.Record(d.doc, f.as, a.DefaultFrom())
 			if err == nil && cmd.Flags().Changed("alias") {
 				rec.Aliases = slices.DeleteFunc(slices.Clone(f.aliases), func(s string) bool { return s == "" })
 				err = rec.Validate()
@@ -163,7 +165,7 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 			if err != nil {
 				return registryError(fmt.Errorf("%s: %w", docs[i].name, err))
 			}
-			if err := a.tellRegistration(registration{File: docs[i].name, Outcome: done.Outcome, Key: rec.Key(), Entity: rec.Entity, AgentID: rec.AgentID,
+			if err := tellRegistration(a, registration{File: docs[i].name, Outcome: done.Outcome, Key: rec.Key(), Entity: rec.Entity, AgentID: rec.AgentID,
 				Version: rec.Version, SHA256: rec.SHA256, Revision: done.Revision, Was: done.Was, Replaced: done.Replaced, DryRun: f.dry}); err != nil {
 				return err
 			}
@@ -172,9 +174,9 @@ func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *impo
 	})
 }
 
-func (a *app) tellRegistration(r registration) error {
-	if a.term.json {
-		return a.term.object(r)
+func tellRegistration(a *session.App, r registration) error {
+	if a.Term.JSON {
+		return a.Term.Object(r)
 	}
 	what := r.Outcome
 	if r.DryRun && what != "unchanged" {
@@ -190,9 +192,9 @@ func (a *app) tellRegistration(r registration) error {
 	if r.Revision != 0 {
 		about += fmt.Sprintf(", revision %d", r.Revision)
 	}
-	a.term.line("%s %s (%s)", what, printable(r.Entity), printable(about))
+	a.Term.Line("%s %s (%s)", what, term.Printable(r.Entity), term.Printable(about))
 	if r.Replaced != "" {
-		a.term.line("  instead of %s", printable(r.Replaced))
+		a.Term.Line("  instead of %s", term.Printable(r.Replaced))
 	}
 	return nil
 }
@@ -202,9 +204,9 @@ func registryError(err error) error {
 	var taken *registry.TakenError
 	switch {
 	case errors.As(err, &taken):
-		return hinted(outcome.Conflict("%w", err), "--replace removes that one; --as registers this one under another entity.")
+		return outcome.Hinted(outcome.Conflict("%w", err), "--replace removes that one; --as registers this one under another entity.")
 	case errors.Is(err, registry.ErrChanged):
-		return hinted(err, "Another client registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
+		return outcome.Hinted(err, "Another client registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
 	}
 	return err
 }
@@ -217,10 +219,10 @@ type document struct {
 
 // validDefinitions reads the documents. If it refuses one, it prints the same
 // as "validate".
-func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
+func validDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
 	sources := make([]source, len(names))
 	for i, name := range names {
-		data, err := a.readSource(ctx, cmd, &f.reach, name)
+		data, err := readSource(a, ctx, cmd, &f.reach, name)
 		if err != nil {
 			return nil, err
 		}
@@ -241,13 +243,13 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 			continue
 		}
 		bad++
-		if a.term.json {
-			if err := a.term.object(v); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(v); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		a.printVerdict(v, false)
+		printVerdict(a, v, false)
 	}
 	if bad == 0 {
 		return out, nil
@@ -256,8 +258,8 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 	if bad == 1 {
 		word = "document is"
 	}
-	a.term.say("%d %s refused; nothing is registered", bad, word)
-	return nil, errQuiet
+	a.Term.Say("%d %s refused; nothing is registered", bad, word)
+	return nil, outcome.ErrQuiet
 }
 
 // isURL reports whether an argument is a URL, which is fetched.

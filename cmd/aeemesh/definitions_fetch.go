@@ -12,6 +12,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 // reachFlags say to which hosts a fetched document may be redirected, and which
@@ -28,17 +31,17 @@ const fetchTimeout = 30 * time.Second
 
 // readSource reads a document from a file, standard input or a URL. Naming a
 // URL permits its host; other hosts must be permitted by flags.
-func (a *app) readSource(ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
+func readSource(a *session.App, ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
 	if !isURL(name) {
-		return a.readFile(name, aaif.DefaultMaxBytes+1)
+		return a.ReadFile(name, aaif.DefaultMaxBytes+1)
 	}
 	u, err := url.Parse(name)
 	if err != nil || u.User != nil {
-		return nil, usagef(cmd, "%q is no URL, or has a password in it", printable(name))
+		return nil, outcome.Usagef(cmd, "%q is no URL, or has a password in it", term.Printable(name))
 	}
 	policy, err := outbound.New(outbound.Config{Allow: append([]string{u.Scheme + "://" + u.Host}, f.allow...), Private: f.private})
 	if err != nil {
-		return nil, usagef(cmd, "%s: %w", printable(name), err)
+		return nil, outcome.Usagef(cmd, "%s: %w", term.Printable(name), err)
 	}
 	defer policy.Close()
 	if u, err = policy.Check(name); err != nil {

@@ -16,6 +16,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -49,9 +52,9 @@ func viewDefinition(e *registry.Entry) definitionView {
 	return v
 }
 
-func (a *app) agentsDefinitionsCommand() *cobra.Command {
+func agentsDefinitionsCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "definitions",
 		Short: "List registered definitions, and how many workers serve them",
 		Long: `Lists the mesh's registry: each definition with its version, the names that it is
@@ -61,10 +64,10 @@ found by, and how many workers answer for it now.`,
 
   # with the nats CLI:
   nats kv ls aee_agents`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, _ registry.Registry, all []registry.Entry) error {
-				found, err := s.node.Discover(ctx, "", wait)
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session.Session, _ registry.Registry, all []registry.Entry) error {
+				found, err := s.Node.Discover(ctx, "", wait)
 				if err != nil {
 					return err
 				}
@@ -75,7 +78,7 @@ found by, and how many workers answer for it now.`,
 				slices.SortFunc(all, func(x, y registry.Entry) int {
 					return cmp.Or(strings.Compare(x.Record.Entity, y.Record.Entity), strings.Compare(x.Key, y.Key))
 				})
-				return a.showDefinitions(all, workers)
+				return showDefinitions(a, all, workers)
 			})
 		}),
 	})
@@ -83,7 +86,7 @@ found by, and how many workers answer for it now.`,
 	return c
 }
 
-func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) error {
+func showDefinitions(a *session.App, all []registry.Entry, workers map[string]int) error {
 	var rows [][]string
 	for i := range all {
 		v := viewDefinition(&all[i])
@@ -91,31 +94,31 @@ func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) erro
 		if v.Problem == "" {
 			v.Workers = &n
 		}
-		if a.term.json {
-			if err := a.term.object(v); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(v); err != nil {
 				return err
 			}
 			continue
 		}
 		if v.Problem != "" {
-			a.term.warn("%s: %s", printable(v.Key), printable(v.Problem))
+			a.Term.Warn("%s: %s", term.Printable(v.Key), term.Printable(v.Problem))
 			continue
 		}
 		id := v.AgentID
 		if id == "" {
 			id = "-"
 		}
-		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), ago(v.At), v.By})
+		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), term.Ago(v.At), v.By})
 	}
-	if a.term.json {
+	if a.Term.JSON {
 		return nil
 	}
 	if len(rows) == 0 {
-		a.term.say("nothing is registered")
-		a.term.hint("\"aeemesh agents import FILE\" registers a definition.")
+		a.Term.Say("nothing is registered")
+		a.Term.Hint("\"aeemesh agents import FILE\" registers a definition.")
 		return nil
 	}
-	a.term.table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
+	a.Term.Table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
 	return nil
 }
 
@@ -129,15 +132,15 @@ func keyOf(all []registry.Entry, name string) string {
 
 func notRegistered(err error, name string) error {
 	if errors.Is(err, registry.ErrNotFound) {
-		return hinted(fmt.Errorf("%s: %w", printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
+		return outcome.Hinted(fmt.Errorf("%s: %w", term.Printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
 	}
 	return err
 }
 
-func (a *app) agentsExportCommand() *cobra.Command {
+func agentsExportCommand(a *session.App) *cobra.Command {
 	var out, format string
 	var revision uint64
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "export NAME",
 		Short: "Write a registered definition, as it was or in another format",
 		Long: `Writes the document that is registered under NAME: an agent_id, an entity, an
@@ -150,13 +153,13 @@ registered; --format writes it anew. --revision takes an earlier version
 
   # back to an earlier version:
   aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
-		Args:              arguments("NAME"),
-		ValidArgsFunction: a.completeDefinitions,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
+		Args:              outcome.Arguments("NAME"),
+		ValidArgsFunction: session.Completing(a, completeDefinitions),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
 				return err
 			}
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				key := keyOf(all, args[0])
 				var e registry.Entry
 				var err error
@@ -178,7 +181,7 @@ registered; --format writes it anew. --revision takes an earlier version
 				if out != "-" {
 					return os.WriteFile(out, data, 0o644)
 				}
-				return a.term.bytes(data)
+				return a.Term.Bytes(data)
 			})
 		}),
 	})
@@ -201,8 +204,8 @@ func exported(r *registry.Record, format aaif.Format) ([]byte, error) {
 	return doc.Encode(format)
 }
 
-func (a *app) agentsHistoryCommand() *cobra.Command {
-	return connects(&cobra.Command{
+func agentsHistoryCommand(a *session.App) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use:   "history NAME",
 		Short: "List the versions that are kept of a registration",
 		Long: `Lists the last versions of a registration, the oldest first: at most 16, and also
@@ -213,10 +216,10 @@ is the agent_id, or the entity where it had none.`,
 
   # with the nats CLI:
   nats kv history aee_agents AGENT_ID`,
-		Args:              arguments("NAME"),
-		ValidArgsFunction: a.completeDefinitions,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+		Args:              outcome.Arguments("NAME"),
+		ValidArgsFunction: session.Completing(a, completeDefinitions),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				kept, err := reg.History(ctx, keyOf(all, args[0]))
 				if err != nil {
 					return notRegistered(err, args[0])
@@ -224,8 +227,8 @@ is the agent_id, or the entity where it had none.`,
 				var rows [][]string
 				for i := range kept {
 					v := viewDefinition(&kept[i])
-					if a.term.json {
-						if err := a.term.object(v); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(v); err != nil {
 							return err
 						}
 						continue
@@ -237,10 +240,10 @@ is the agent_id, or the entity where it had none.`,
 					case v.Problem != "":
 						what = "(" + v.Problem + ")"
 					}
-					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), ago(v.At), v.By})
+					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), term.Ago(v.At), v.By})
 				}
-				if !a.term.json {
-					a.term.table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
+				if !a.Term.JSON {
+					a.Term.Table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
 				}
 				return nil
 			})
@@ -248,8 +251,8 @@ is the agent_id, or the entity where it had none.`,
 	})
 }
 
-func (a *app) agentsRemoveCommand() *cobra.Command {
-	return connects(&cobra.Command{
+func agentsRemoveCommand(a *session.App) *cobra.Command {
+	return session.Connects(&cobra.Command{
 		Use:   "remove NAME...",
 		Short: "Remove definitions from the registry",
 		Long: `Removes registrations: teams no longer find these agents by agent_id, alias or
@@ -257,10 +260,10 @@ registered skill. Workers go on. The stored versions stay, and
 "agents export --revision" brings one back.`,
 		Example: `  aeemesh agents remove agent.reviewer
   aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
-		Args:              arguments("NAME..."),
-		ValidArgsFunction: a.completeDefinitions,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+		Args:              outcome.Arguments("NAME..."),
+		ValidArgsFunction: session.Completing(a, completeDefinitions),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				entries := make([]registry.Entry, len(args))
 				for i, name := range args { // check all names before the first is removed
 					key := keyOf(all, name)
@@ -271,20 +274,20 @@ registered skill. Workers go on. The stored versions stay, and
 					entries[i] = all[at]
 				}
 				for _, e := range entries {
-					removing, cancel := context.WithTimeout(ctx, a.conn.wait())
+					removing, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 					err := reg.Remove(removing, e.Key, e.Revision)
 					cancel()
 					if err != nil {
 						return registryError(err)
 					}
-					if a.term.json {
-						if err := a.term.object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
+					if a.Term.JSON {
+						if err := a.Term.Object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
 							return err
 						}
 						continue
 					}
-					a.term.good("%s is not registered any more", printable(cmp.Or(e.Record.Entity, e.Key)))
-					a.term.hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", printable(e.Key), e.Revision))
+					a.Term.Good("%s is not registered any more", term.Printable(cmp.Or(e.Record.Entity, e.Key)))
+					a.Term.Hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", term.Printable(e.Key), e.Revision))
 				}
 				return nil
 			})
@@ -293,20 +296,20 @@ registered skill. Workers go on. The stored versions stay, and
 }
 
 // completeDefinitions completes the first argument with registered agents.
-func (a *app) completeDefinitions(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.subjects()
+func completeDefinitions(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		m, err := a.Subjects()
 		if err != nil {
 			return
 		}
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return
 		}
 		all, _ := jetstream.NewAgents(js, m).List(ctx)
 		for _, e := range all {
 			if e.Err == nil && !slices.Contains(args, e.Record.Entity) {
-				out = append(out, cobra.CompletionWithDesc(e.Record.Entity, printable(e.Record.Name+" "+e.Record.Version)))
+				out = append(out, cobra.CompletionWithDesc(e.Record.Entity, term.Printable(e.Record.Name+" "+e.Record.Version)))
 			}
 		}
 	})

@@ -14,6 +14,10 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -32,7 +36,7 @@ type check struct {
 
 // doctor runs the checks and collects their results.
 type doctor struct {
-	app      *app
+	app      *session.App
 	conn     *nats.Conn
 	subjects subject.Map
 	entity   string
@@ -53,9 +57,9 @@ type doctor struct {
 	apart   time.Duration
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *session.App) *cobra.Command {
 	d := &doctor{app: a}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "doctor",
 		Short: "Check the connection, the server and what the mesh needs of it",
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
@@ -79,25 +83,25 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
   # with the nats CLI:
   nats server check connection
   nats account info`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := subject.ValidateEntity(d.entity); err != nil {
-				return usagef(cmd, "--entity: %w", err)
+				return outcome.Usagef(cmd, "--entity: %w", err)
 			}
-			if err := oneOf(cmd, "role", d.role, roleWorker, roleSender, roleOperator); err != nil {
+			if err := outcome.OneOf(cmd, "role", d.role, roleWorker, roleSender, roleOperator); err != nil {
 				return err
 			}
 			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {
-				return usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
+				return outcome.Usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
 			}
 			d.named = cmd.Flags().Changed("entity")
 			var err error
-			if d.subjects, err = a.subjects(); err != nil {
+			if d.subjects, err = a.Subjects(); err != nil {
 				return err
 			}
 			d.examine(ctx, cmd)
 			if d.failed || d.strict && d.warned {
-				return errQuiet
+				return outcome.ErrQuiet
 			}
 			return nil
 		}),
@@ -110,31 +114,31 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 	c.Flags().BoolVar(&d.strict, "strict", false, "exit with status 1 where a check warns, too")
 	c.Flags().BoolVar(&d.all, "all", false, "a line for each stream, bucket and agent, also where all is well")
 	c.Flags().BoolVar(&d.probe, "probe", true, "store a few records that expire, to see that it works and how long it takes")
-	a.addSignFlags(c.Flags(), signKey)
+	a.AddSignFlags(c.Flags(), session.SignKey)
 	return c
 }
 
-func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
-	c := check{Name: name, Outcome: outcome, Found: printable(fmt.Sprintf(format, args...)), Hint: hint}
-	d.failed, d.warned = d.failed || outcome == "fail", d.warned || outcome == "warn"
-	t := d.app.term
-	if t.json {
-		if err := t.object(c); err != nil {
-			t.warn("%s", errorText(err))
+func (d *doctor) tell(name, verdict, hint, format string, args ...any) {
+	c := check{Name: name, Outcome: verdict, Found: term.Printable(fmt.Sprintf(format, args...)), Hint: hint}
+	d.failed, d.warned = d.failed || verdict == "fail", d.warned || verdict == "warn"
+	t := d.app.Term
+	if t.JSON {
+		if err := t.Object(c); err != nil {
+			t.Warn("%s", outcome.Text(err))
 		}
 		return
 	}
-	t.line("%s %-12s %s", t.mark(outcome), c.Name, c.Found)
+	t.Line("%s %-12s %s", t.Mark(verdict), c.Name, c.Found)
 	if c.Hint != "" {
-		t.line("     %-12s %s", "", t.data.paint(styleFaint, c.Hint))
+		t.Line("     %-12s %s", "", t.Data.Paint(term.StyleFaint, c.Hint))
 	}
 }
 
 func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // doctor checks permissions itself
+	conn, err := a.Connect(ctx, cmd, session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))) // doctor checks permissions itself
 	if err != nil {
-		d.tell("connection", "fail", hintFor(err), "%s", errorText(err))
+		d.tell("connection", "fail", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
 	defer conn.Close()
@@ -156,9 +160,9 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 			"this user has no inbox for replies, so JetStream, agents and clocks cannot be asked")
 		return
 	}
-	js, err := a.jetStream(conn)
+	js, err := a.JetStream(conn)
 	if err != nil {
-		d.tell("jetstream", "fail", "", "%s", errorText(err))
+		d.tell("jetstream", "fail", "", "%s", outcome.Text(err))
 		return
 	}
 	if d.apply {
@@ -176,13 +180,13 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 func (d *doctor) clocks(ctx context.Context) {
 	node, err := d.sendingNode()
 	if err != nil {
-		d.tell("agent", "fail", "", "%s", errorText(err))
+		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
 	}
 	before := d.conn.LastError()
 	d.agent(ctx, node, d.entity)
 	if err := refusedTo(d.conn, before, d.entity); err != nil {
-		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", errorText(err))
+		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", outcome.Text(err))
 	}
 	d.tellClocks()
 }
@@ -203,15 +207,15 @@ func local(addr string) bool {
 
 func (d *doctor) connection() {
 	c := d.conn
-	how, outcome, hint := "TLS", "ok", ""
+	how, verdict, hint := "TLS", "ok", ""
 	if _, err := c.TLSConnectionState(); err != nil {
 		if how = "no TLS"; !local(c.ConnectedAddr()) {
-			outcome, hint = "warn", "What agents say and store goes over the network as it is: give the server a certificate (tls { … })."
+			verdict, hint = "warn", "What agents say and store goes over the network as it is: give the server a certificate (tls { … })."
 		}
 	}
-	d.tell("connection", outcome, hint, "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
+	d.tell("connection", verdict, hint, "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
 	if rtt, err := c.RTT(); err != nil {
-		d.tell("round trip", "fail", "", "%s", errorText(err))
+		d.tell("round trip", "fail", "", "%s", outcome.Text(err))
 	} else {
 		d.tell("round trip", "ok", "", "%v", rtt.Round(time.Microsecond))
 	}
@@ -249,15 +253,15 @@ func olderThan(version, than string) bool {
 }
 
 func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
-	ctx, cancel := context.WithTimeout(ctx, 2*d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, 2*d.app.Conn.Wait())
 	defer cancel()
 	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
 	if errors.Is(err, jetstream.ErrDenied) {
-		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", errorText(err))
+		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", outcome.Text(err))
 		return
 	}
 	if err != nil {
-		d.tell("jetstream", "fail", hintFor(err), "%s", errorText(err))
+		d.tell("jetstream", "fail", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
 	if !report.Enabled {
@@ -266,7 +270,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	}
 	found := "on"
 	if acc := report.Account; acc != nil {
-		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, bytesText(acc.Storage))
+		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, term.Size(acc.Storage))
 	}
 	d.tell("jetstream", "ok", "", "%s", found)
 	d.streams(report.Streams)
@@ -280,28 +284,18 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 
 // applyStreams makes and repairs the streams, with --apply.
 func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, topology.ApplyTimeout)
 	defer cancel()
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas, Done: func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-			d.app.term.say("%s", c)
+			d.app.Term.Say("%s", c)
 		}
 	}})
 	if err != nil {
-		d.tell("apply", "fail", hintFor(roomHint(err)), "%s", errorText(err))
+		d.tell("apply", "fail", outcome.Hint(topology.RoomHint(err)), "%s", outcome.Text(err))
 		return
 	}
-	d.tell("apply", "ok", "", "%d of %d streams and buckets made or corrected", count(report).todo(), len(report))
-}
-
-func bytesText(n uint64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	d.tell("apply", "ok", "", "%d of %d streams and buckets made or corrected", topology.Count(report).Todo(), len(report))
 }
 
 // fsync reports how safe an acknowledged message is, by the server's fsync
@@ -309,7 +303,7 @@ func bytesText(n uint64) string {
 func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
 	if d.monitor != "" {
 		if told, err := fsyncOf(ctx, d.monitor); err != nil {
-			d.tell("fsync", "warn", "", "%s: %s", d.monitor, errorText(err))
+			d.tell("fsync", "warn", "", "%s: %s", d.monitor, outcome.Text(err))
 		} else {
 			f = told
 		}
@@ -317,16 +311,16 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 	defer d.durable(ctx, js, f)
 	ack := ""
 	if seen := "$KV." + jetstream.BucketSeen + d.subjects.Suffix() + ".doctor"; d.probe && (!d.mayTry() || d.mayPublish(seen)) {
-		probing, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+		probing, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 		took, err := jetstream.ProbeAck(probing, js, d.subjects, 20)
 		cancel()
 		switch {
 		case err == nil:
 			ack = fmt.Sprintf("; an acknowledgement took %v", took.Round(time.Microsecond))
 		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
-			ack = "; no acknowledgement could be measured: " + errorText(err) // the error was printed above, or this user may not measure
+			ack = "; no acknowledgement could be measured: " + outcome.Text(err) // the error was printed above, or this user may not measure
 		default:
-			d.tell("store", "fail", "Is the server's disk full or missing? See its log. Nothing durable works until something can be stored.", "nothing can be stored: %s", errorText(err))
+			d.tell("store", "fail", "Is the server's disk full or missing? See its log. Nothing durable works until something can be stored.", "nothing can be stored: %s", outcome.Text(err))
 		}
 	}
 	switch f.Class {
@@ -368,12 +362,12 @@ func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 		d.tell("clock", "warn", "", "the server's clock cannot be read without one of the mesh's streams")
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	asked := time.Now()
 	stream, err := js.Stream(ctx, d.stream)
 	if err != nil {
-		d.tell("clock", "warn", "", "the server's clock cannot be read: %s", errorText(err))
+		d.tell("clock", "warn", "", "the server's clock cannot be read: %s", outcome.Text(err))
 		return
 	}
 	took := time.Since(asked)
@@ -405,20 +399,20 @@ const maxPinged = 20
 // agents discovers agents and checks those that it finds; ok is false if not
 // all were found.
 func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
-	from := d.app.defaultFrom()
-	signer, err := d.app.signer(from)
+	from := d.app.DefaultFrom()
+	signer, err := d.app.Signer(from)
 	if err != nil {
-		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
+		d.tell("keys", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 	}
 	// For a clock it does not matter which key signed the answer.
-	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
-		d.tell("agents", "fail", "", "%s", errorText(err))
+		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
 	}
 	found, err = discover(ctx, node, time.Second)
 	if err != nil {
-		d.tell("agents", d.lacks(), hintFor(err), "%s", errorText(err))
+		d.tell("agents", d.lacks(), outcome.Hint(err), "%s", outcome.Text(err))
 		return nil, false
 	}
 	entities := map[string]bool{}
@@ -426,9 +420,9 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		entities[i.Entity] = true
 	}
 	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
-	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
+	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
-		d.tell("agents", "fail", "", "%s", errorText(err))
+		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
 	}
 	n := 0
@@ -436,7 +430,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		if n++; n > maxPinged {
 			break
 		}
-		if d.app.sign.kid == signAuto && !wantsSignatures(found, entity) {
+		if d.app.Sign.Kid == session.SignAuto && !wantsSignatures(found, entity) {
 			d.agent(ctx, unsigned, entity) // the agent may not know the signing key yet
 			continue
 		}
@@ -458,7 +452,7 @@ func (d *doctor) tellClocks() {
 
 // agent asks an agent for its clock and its health.
 func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
-	turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	var pong intents.PingResult
 	asked := time.Now()
 	_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
@@ -469,12 +463,12 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 		return
 	}
 	if err != nil {
-		d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, errorText(err))
+		d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, outcome.Text(err))
 		return
 	}
 	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
 		skew := at.Sub(asked.Add(took / 2))
-		if d.all || d.app.term.json || skew.Abs() > mesh.DefaultSkew/5 {
+		if d.all || d.app.Term.JSON || skew.Abs() > mesh.DefaultSkew/5 {
 			d.skew("clock", entity, skew, took)
 		} else {
 			d.clocked, d.apart = append(d.clocked, entity), max(d.apart, skew.Abs())

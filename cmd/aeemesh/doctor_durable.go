@@ -9,6 +9,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -49,14 +50,14 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.F
 
 // queues reports the tasks that wait, and for which agents.
 func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.Instance) {
-	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	list, err := jetstream.NewQueue(js, d.subjects).Backlog(ctx)
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, jetstream.ErrDenied) {
 		return // there is no durable lane; reported above
 	}
 	if err != nil {
-		d.tell("queues", "warn", hintFor(err), "%s", errorText(err))
+		d.tell("queues", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
 	workers := takersOf(found)
@@ -86,7 +87,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 // health reports an agent that is unhealthy, and why: for example because it
 // does not receive durable tasks or cannot store its runs.
 func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
-	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	var health intents.HealthResult
 	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {

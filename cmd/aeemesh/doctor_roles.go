@@ -96,7 +96,7 @@ func (d *doctor) answers() (missing string, known bool) {
 	}
 	for n := range 3 {
 		before := d.conn.LastError()
-		if err := msg.Respond([]byte("{}")); err != nil || d.conn.FlushTimeout(d.app.conn.wait()) != nil {
+		if err := msg.Respond([]byte("{}")); err != nil || d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
 			return "", false
 		}
 		after := d.conn.LastError()

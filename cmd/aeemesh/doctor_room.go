@@ -7,6 +7,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -29,7 +30,7 @@ func (d *doctor) room(ctx context.Context, js natsjs.JetStream, streams []jetstr
 		}
 		name := strings.TrimSuffix(c.Name, d.subjects.Suffix())
 		d.tell("room", "warn", fmt.Sprintf("What does not fit is refused. \"aeemesh apply --limit %s=max_bytes:%dKiB\" makes it twice as large; docs/operations.md says what grows.", name, limit>>9),
-			"%s holds %s of %s", c.Name, bytesText(holds), bytesText(uint64(limit)))
+			"%s holds %s of %s", c.Name, term.Size(holds), term.Size(uint64(limit)))
 	}
 }
 

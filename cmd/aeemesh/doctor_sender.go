@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -21,13 +22,13 @@ func (d *doctor) sender(ctx context.Context) {
 	}
 	node, err := d.sendingNode()
 	if err != nil {
-		d.tell("agent", "fail", "", "%s", errorText(err))
+		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
 	}
-	found, err := discover(ctx, node, d.app.conn.wait()/5)
+	found, err := discover(ctx, node, d.app.Conn.Wait()/5)
 	switch {
 	case err != nil:
-		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and %s", errorText(err))
+		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and %s", outcome.Text(err))
 		return
 	case len(found) == 0:
 		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and none answers")
@@ -42,7 +43,7 @@ func (d *doctor) sender(ctx context.Context) {
 		if len(may)+len(mayNot) >= maxPinged {
 			break
 		}
-		turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+		turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 		err := inquire(turn, node, entity, intents.StatusPing, nil)
 		cancel()
 		if mayNotAsk(err) {
@@ -69,10 +70,10 @@ func (d *doctor) sender(ctx context.Context) {
 // sendingNode makes a node that asks as a sender. For a clock it does not
 // matter which key signed the answer.
 func (d *doctor) sendingNode() (*mesh.Node, error) {
-	from := d.app.defaultFrom()
-	signer, err := d.app.signer(from)
+	from := d.app.DefaultFrom()
+	signer, err := d.app.Signer(from)
 	if err != nil {
-		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
+		d.tell("keys", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 	}
-	return mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+	return mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -20,7 +21,7 @@ func (d *doctor) streams(changes []jetstream.Change) {
 		switch {
 		case dropping:
 			d.tell(string(c.Kind), "warn", "That is its operator's; \"nats stream edit\" changes it.", "%s: %s", c.Name, strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name+": "))
-		case d.all || d.app.term.json, c.Action != jetstream.ActionNone && c.Action != jetstream.ActionCreate:
+		case d.all || d.app.Term.JSON, c.Action != jetstream.ActionNone && c.Action != jetstream.ActionCreate:
 			d.streamCheck(c)
 		case c.Action == jetstream.ActionNone:
 			good = append(good, c.Name)
@@ -36,7 +37,7 @@ func (d *doctor) streams(changes []jetstream.Change) {
 		if len(missing) < len(changes) {
 			which = fewNames(missing)
 		}
-		d.tell("streams", d.lacks(), "\"aeemesh apply\" makes what is missing.", "%s missing, %s", counted(len(missing), "stream or bucket is", "streams and buckets are"), which)
+		d.tell("streams", d.lacks(), "\"aeemesh apply\" makes what is missing.", "%s missing, %s", term.Counted(len(missing), "stream or bucket is", "streams and buckets are"), which)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestDoctorWarnsOfPlaintextOverTheNetwork(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		noEnv := func(string) string { return "" }
-		d := &doctor{app: &app{term: newTerminal(&out, &out, noEnv)}, conn: natstest.Conn(t, c.srv, c.opts...)}
+		d := &doctor{app: newApp(nil, &out, &out, noEnv).App, conn: natstest.Conn(t, c.srv, c.opts...)}
 		d.connection()
 		if !strings.HasPrefix(out.String(), c.want) || strings.Contains(out.String(), "give the server a certificate") != c.hint || d.failed {
 			t.Errorf("%s:\n%s", c.name, &out)

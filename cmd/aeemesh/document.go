@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // parseDefinition reads an agent definition. For a document of another kind the
@@ -16,7 +18,7 @@ import (
 func parseDefinition(name string, data []byte) (*aaif.Document, error) {
 	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
 	if err != nil {
-		return nil, hinted(err, "%s", definitionHint(name, err))
+		return nil, outcome.Hinted(err, "%s", definitionHint(name, err))
 	}
 	return doc, nil
 }
@@ -55,14 +57,14 @@ func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error
 		if slices.Contains(declared, name) {
 			continue
 		}
-		err := &usageError{err: fmt.Errorf("--tool %s: no document declares a function tool of this name", name), cmd: cmd}
+		err := &outcome.UsageError{Err: fmt.Errorf("--tool %s: no document declares a function tool of this name", name), Cmd: cmd}
 		switch near := aaif.Nearest(name, declared); {
 		case slices.Contains(others, name):
-			err.hint = "The tool of that name has another protocol than function, and needs no program."
+			err.Hint = "The tool of that name has another protocol than function, and needs no program."
 		case near != "":
-			err.hint = fmt.Sprintf("Did you mean %s?", near)
+			err.Hint = fmt.Sprintf("Did you mean %s?", near)
 		case len(declared) > 0:
-			err.hint = "Declared are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(declared))), ", ") + "."
+			err.Hint = "Declared are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(declared))), ", ") + "."
 		}
 		return err
 	}
@@ -70,8 +72,8 @@ func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error
 }
 
 // readDefinition reads the file of an agent definition.
-func (a *app) readDefinition(name string) (*aaif.Document, error) {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+func readDefinition(a *session.App, name string) (*aaif.Document, error) {
+	data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return nil, err
 	}

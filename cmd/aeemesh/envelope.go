@@ -9,14 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func (a *app) envelopeCommand() *cobra.Command {
-	return a.holder(&cobra.Command{
+func envelopeCommand(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "envelope",
 		Short: "Make, check, sign and convert AEE envelopes, offline",
 		Long: `Works on AEE envelopes without a server. Every command reads files or standard
@@ -24,11 +28,11 @@ input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada | nats req agent.reviewer
   aeemesh envelope validate traffic.jsonl
   aeemesh envelope convert --to cbor --hex task.json`,
-	}, a.envelopeNewCommand(), a.envelopeValidateCommand(), a.envelopeSignCommand(), a.envelopeVerifyCommand(),
-		a.envelopeConvertCommand(), a.envelopeHashCommand(), a.envelopeCanonicalCommand(), a.envelopeSchemaCommand())
+	}, envelopeNewCommand(a), envelopeValidateCommand(a), envelopeSignCommand(a), envelopeVerifyCommand(a),
+		envelopeConvertCommand(a), envelopeHashCommand(a), envelopeCanonicalCommand(a), envelopeSchemaCommand(a))
 }
 
-func (a *app) envelopeNewCommand() *cobra.Command {
+func envelopeNewCommand(a *session.App) *cobra.Command {
 	f := &messageFlags{}
 	var durable bool
 	c := &cobra.Command{
@@ -40,64 +44,64 @@ it from standard input, @FILE from a file.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
-		Args:              arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
-		ValidArgsFunction: a.completeMessage,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
+		ValidArgsFunction: session.Completing(a, completeMessage),
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
+				return outcome.Usagef(cmd, "%w", err)
 			}
 			arg := ""
 			if len(args) == 2 {
 				arg = args[1]
 			}
-			payload, err := a.payload(cmd, arg)
+			payload, err := parsePayload(a, cmd, arg)
 			if err != nil {
 				return err
 			}
 			// It does not sign, but the sender is chosen in the same way as for
 			// "send".
-			if a.sign.kid = a.env("AEEMESH_SIGN"); a.sign.kid == "" {
-				a.sign.kid = signAuto
+			if a.Sign.Kid = a.Env("AEEMESH_SIGN"); a.Sign.Kid == "" {
+				a.Sign.Kid = session.SignAuto
 			}
 			e, err := f.build(a, cmd, args[0], payload)
 			if err == nil {
-				err = a.bindTask(cmd, e, durable)
+				err = bindTask(a, cmd, e, durable)
 			}
 			if err != nil {
 				return err
 			}
-			return a.printEnvelope(e)
+			return printEnvelope(a, e)
 		}),
 	}
 	f.add(c.Flags())
 	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
 	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
-	a.boundFlags(c, &durable)
-	return a.dirFlag(c, nil)
+	boundFlags(a, c, &durable)
+	return keys.DirFlag(a, c, nil)
 }
 
 // boundFlags are --prefix and --durable for commands that make tasks offline.
-func (a *app) boundFlags(c *cobra.Command, durable *bool) {
+func boundFlags(a *session.App, c *cobra.Command, durable *bool) {
 	c.Flags().BoolVar(durable, "durable", false, "the task is for the durable lane, which it then names in requires.lane")
-	c.Flags().StringVar(&a.conn.prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
-	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
+	c.Flags().StringVar(&a.Conn.Prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
+	session.BindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
 }
 
 // bindTask prepares a task for the mesh and the lane of boundFlags.
-func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
-	if _, err := subject.New(a.conn.prefix); err != nil {
-		return usagef(cmd, "--prefix: %w", err)
+func bindTask(a *session.App, cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
+	if _, err := subject.New(a.Conn.Prefix); err != nil {
+		return outcome.Usagef(cmd, "--prefix: %w", err)
 	}
-	return mesh.BindTask(e, a.conn.prefix, durable)
+	return mesh.BindTask(e, a.Conn.Prefix, durable)
 }
 
-func (a *app) printEnvelope(e *envelope.Envelope) error {
+func printEnvelope(a *session.App, e *envelope.Envelope) error {
 	b, err := e.AppendJSON(nil)
 	if err != nil {
 		return err
 	}
-	a.term.raw(b)
+	a.Term.Raw(b)
 	return nil
 }
 
@@ -123,7 +127,7 @@ func (r *envelopeReport) about(e *envelope.Envelope) {
 	r.ID, r.Type, r.From, r.To, r.Intent = e.ID, e.Type, e.From, e.To, e.Intent
 }
 
-func (a *app) envelopeValidateCommand() *cobra.Command {
+func envelopeValidateCommand(a *session.App) *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -134,8 +138,8 @@ With --log it takes MVE-5 log records, which no agent accepts.`,
 		Example: `  aeemesh envelope validate task.json
   nats sub 'agent.>' --raw | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.judgeEnvelopes(args, func(in input, r *envelopeReport) {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
 				if log && !in.cbor {
 					record, err := envelope.ParseLog(in.data)
 					if err == nil {
@@ -184,9 +188,9 @@ func (r *envelopeReport) fail(err error) {
 
 // judgeEnvelopes reports on every envelope of the inputs; it fails if one is
 // not good.
-func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport)) error {
+func judgeEnvelopes(a *session.App, files []string, judge func(input, *envelopeReport)) error {
 	good, bad := 0, 0
-	err := a.eachInput(files, func(in input) error {
+	err := eachInput(a, files, func(in input) error {
 		r := envelopeReport{Source: in.source, Line: in.line}
 		judge(in, &r)
 		if r.Valid {
@@ -194,10 +198,10 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 		} else {
 			bad++
 		}
-		if a.term.json {
-			return a.term.object(r)
+		if a.Term.JSON {
+			return a.Term.Object(r)
 		}
-		a.printReport(r)
+		printReport(a, r)
 		return nil
 	})
 	switch {
@@ -206,36 +210,36 @@ func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport))
 	case good+bad == 0:
 		return errors.New("there is no envelope in the input")
 	case good+bad > 1:
-		a.term.say("%d good, %d not", good, bad)
+		a.Term.Say("%d good, %d not", good, bad)
 	}
 	if bad > 0 {
-		return errQuiet
+		return outcome.ErrQuiet
 	}
 	return nil
 }
 
-func (a *app) printReport(r envelopeReport) {
+func printReport(a *session.App, r envelopeReport) {
 	where := r.Source
 	if r.Line > 0 {
 		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
 	}
-	what := printable(fmt.Sprintf("%s %s from %s", r.Type, r.ID, r.From))
+	what := term.Printable(fmt.Sprintf("%s %s from %s", r.Type, r.ID, r.From))
 	if r.Valid {
 		if r.Signed != nil {
 			what += ", unsigned: from is only a claim"
 			if *r.Signed {
-				what = printable(fmt.Sprintf("%s %s, signed by %s for %s", r.Type, r.ID, r.KID, r.From))
+				what = term.Printable(fmt.Sprintf("%s %s, signed by %s for %s", r.Type, r.ID, r.KID, r.From))
 			}
 		}
-		a.term.line("%s %s: %s", a.term.mark("ok"), where, what)
+		a.Term.Line("%s %s: %s", a.Term.Mark("ok"), where, what)
 		return
 	}
-	a.term.line("%s %s: %s", a.term.mark("fail"), where, r.Code)
+	a.Term.Line("%s %s: %s", a.Term.Mark("fail"), where, r.Code)
 	if r.Error != "" {
-		a.term.line("     %s", printable(r.Error))
+		a.Term.Line("     %s", term.Printable(r.Error))
 	}
 	for _, p := range r.Problems {
-		a.term.line("     rule %s: %s", p.Rule, printable(problemText(p)))
+		a.Term.Line("     rule %s: %s", p.Rule, term.Printable(problemText(p)))
 	}
 }
 
@@ -246,7 +250,7 @@ func problemText(p envelope.Problem) string {
 	return p.Field + " " + p.Message
 }
 
-func (a *app) envelopeSignCommand() *cobra.Command {
+func envelopeSignCommand(a *session.App) *cobra.Command {
 	var durable bool
 	c := &cobra.Command{
 		Use:   "sign [FILE...]",
@@ -260,35 +264,35 @@ requires.lane.`,
   aeemesh envelope sign --sign ada task.json > signed.json
   aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer
   aeemesh envelope sign --sign ada --durable task.json | nats pub -J aee.work.normal.agent.reviewer --force-stdin`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			if a.sign.kid == signNone {
-				return usagef(cmd, "--sign none signs nothing")
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if a.Sign.Kid == session.SignNone {
+				return outcome.Usagef(cmd, "--sign none signs nothing")
 			}
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
-				signer, err := a.signer(e.From)
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
+				signer, err := a.Signer(e.From)
 				if err != nil {
 					return err
 				}
 				if signer == nil {
-					return hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
+					return outcome.Hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
 				}
 				e.Sig = nil
-				if err := a.bindTask(cmd, e, durable); err != nil {
+				if err := bindTask(a, cmd, e, durable); err != nil {
 					return err
 				}
 				if err := signer.Sign(e); err != nil {
 					return err
 				}
-				return a.printEnvelope(e)
+				return printEnvelope(a, e)
 			})
 		}),
 	}
-	a.boundFlags(c, &durable)
-	a.addSignFlags(c.Flags(), signKey)
+	boundFlags(a, c, &durable)
+	a.AddSignFlags(c.Flags(), session.SignKey)
 	return c
 }
 
-func (a *app) envelopeVerifyCommand() *cobra.Command {
+func envelopeVerifyCommand(a *session.App) *cobra.Command {
 	var at string
 	c := &cobra.Command{
 		Use:   "verify [FILE...]",
@@ -298,19 +302,19 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 		Example: `  aeemesh envelope verify signed.json
   aeemesh envelope verify --signatures required --json < traffic.jsonl
   aeemesh envelope verify --at 2026-01-31T12:00:00Z old.json   # was the key valid then?`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			now := time.Now()
 			if at != "" {
 				var err error
 				if now, err = time.Parse(time.RFC3339, at); err != nil {
-					return usagef(cmd, "--at %q: it is a time such as 2026-01-31T12:00:00Z", at)
+					return outcome.Usagef(cmd, "--at %q: it is a time such as 2026-01-31T12:00:00Z", at)
 				}
 			}
-			verifier, err := a.verifier()
+			verifier, err := a.Verifier()
 			if err != nil {
 				return err
 			}
-			return a.judgeEnvelopes(args, func(in input, r *envelopeReport) {
+			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
 				e, err := in.parse()
 				if err != nil {
 					r.fail(err)
@@ -325,11 +329,11 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 		}),
 	}
 	c.Flags().StringVar(&at, "at", "", "the `time` at which keys must be valid (default now)")
-	a.addSignFlags(c.Flags(), signVerify)
+	a.AddSignFlags(c.Flags(), session.SignVerify)
 	return c
 }
 
-func (a *app) envelopeConvertCommand() *cobra.Command {
+func envelopeConvertCommand(a *session.App) *cobra.Command {
 	var to string
 	var asHex, pretty bool
 	c := &cobra.Command{
@@ -340,32 +344,32 @@ encoding. Nothing is lost either way; unknown members stay.`,
 		Example: `  aeemesh envelope convert --to cbor task.json > task.cbor
   aeemesh envelope convert --to cbor --hex task.json
   aeemesh envelope convert --to json task.cbor`,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "to", to, "json", "cbor"); err != nil {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if err := outcome.OneOf(cmd, "to", to, "json", "cbor"); err != nil {
 				return err
 			}
-			if to == "cbor" && !asHex && a.term.data.tty {
-				return usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
+			if to == "cbor" && !asHex && a.Term.Data.TTY {
+				return outcome.Usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				if to == "cbor" {
 					b, err := e.AppendCBOR(nil)
 					if err != nil {
 						return err
 					}
 					if asHex {
-						a.term.line("%s", hex.EncodeToString(b))
+						a.Term.Line("%s", hex.EncodeToString(b))
 					} else {
-						return a.term.bytes(b)
+						return a.Term.Bytes(b)
 					}
 					return nil
 				}
 				if !pretty {
-					return a.printEnvelope(e)
+					return printEnvelope(a, e)
 				}
 				b, err := e.AppendJSON(nil)
 				if err == nil {
-					a.term.line("%s", indented(b))
+					a.Term.Line("%s", term.Indented(b))
 				}
 				return err
 			})
@@ -377,37 +381,37 @@ encoding. Nothing is lost either way; unknown members stay.`,
 	return c
 }
 
-func (a *app) envelopeHashCommand() *cobra.Command {
+func envelopeHashCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash [FILE...]",
 		Short: "Print the hash that references to an envelope carry",
 		Example: `  aeemesh envelope hash task.json
   aeemesh envelope hash --json < traffic.jsonl`,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				h, err := e.Hash()
 				if err != nil {
 					return err
 				}
-				if a.term.json {
-					return a.term.object(map[string]string{"id": e.ID, "hash": h})
+				if a.Term.JSON {
+					return a.Term.Object(map[string]string{"id": e.ID, "hash": h})
 				}
-				a.term.line("%s", h)
+				a.Term.Line("%s", h)
 				return nil
 			})
 		}),
 	}
 }
 
-func (a *app) envelopeCanonicalCommand() *cobra.Command {
+func envelopeCanonicalCommand(a *session.App) *cobra.Command {
 	var signed bool
 	c := &cobra.Command{
 		Use:   "canonical [FILE...]",
 		Short: "Print an envelope's canonical bytes (RFC 8785)",
 		Example: `  aeemesh envelope canonical task.json | sha256sum
   aeemesh envelope canonical --signed task.json   # what a signature covers`,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
 				var b []byte
 				var err error
 				if signed {
@@ -418,7 +422,7 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.term.bytes(b) // no newline: the exact bytes
+				return a.Term.Bytes(b) // no newline: the exact bytes
 			})
 		}),
 	}
@@ -426,14 +430,14 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) envelopeSchemaCommand() *cobra.Command {
+func envelopeSchemaCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",
 		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
-		Args:    arguments(),
-		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			a.term.data.Write(envelope.Schema())
+		Args:    outcome.Arguments(),
+		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			a.Term.Data.Write(envelope.Schema())
 			return nil
 		}),
 	}

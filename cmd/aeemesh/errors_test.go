@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -22,7 +23,7 @@ func TestOnlyWhatRetriesHelpsIsToldOfIt(t *testing.T) {
 		{&envelope.Error{Code: envelope.CodeUnavailable, Retryable: true}, "may help"},
 		{&envelope.Error{Code: "E_OF_AN_AGENT"}, ""},
 	} {
-		got := hintFor(tc.err)
+		got := outcome.Hint(tc.err)
 		if !strings.Contains(got, tc.hint) || tc.hint == "" && got != "" || tc.hint != "--retries" && strings.Contains(got, "--retries") {
 			t.Errorf("%s, retryable %t: hint %q, want %q in it", tc.err.Code, tc.err.Retryable, got, tc.hint)
 		}

@@ -18,12 +18,16 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func (a *app) handoffCommand() *cobra.Command {
-	return a.holder(&cobra.Command{
+func handoffCommand(a *app) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "handoff",
 		Short: "Receive runs from other platforms",
 		Long: `Another platform can transfer its runs to the agents of this mesh while they
@@ -31,7 +35,7 @@ run: over HTTPS, in the streaming handoff format of AAIF. docs/migration.md has
 the protocol.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff list`,
-	}, a.handoffServeCommand(), a.handoffListCommand())
+	}, handoffServeCommand(a), handoffListCommand(a))
 }
 
 type handoffFlags struct {
@@ -40,9 +44,9 @@ type handoffFlags struct {
 	vitals                              vitals
 }
 
-func (a *app) handoffServeCommand() *cobra.Command {
+func handoffServeCommand(a *app) *cobra.Command {
 	f := &handoffFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "serve --cert FILE --key FILE",
 		Short: "Receive runs over HTTPS",
 		Long: `Receives runs of other platforms over TLS, verifies them, and gives them to the
@@ -59,8 +63,8 @@ source does not release within 20 minutes is refused. At most 1,000 handoffs of
 one issuer that were not accepted are kept, and --per-issuer MiB in all.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.serveHandoff(ctx, cmd, f) }),
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return serveHandoff(a, ctx, cmd, f) }),
 	})
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", ":7443", "`address` to listen on")
@@ -68,42 +72,42 @@ one issuer that were not accepted are kept, and --per-issuer MiB in all.`,
 	flags.StringVar(&f.key, "key", "", "its private key `file`")
 	flags.StringVar(&f.clientCA, "client-ca", "", "accept only clients with a certificate of this `file`'s authorities")
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
-	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "bound of one issuer's stored handoffs, in `MiB`; beyond it the next is refused")
+	flags.IntVar(&a.PerIssuer, "per-issuer", handoff.DefaultShare>>20, "bound of one issuer's stored handoffs, in `MiB`; beyond it the next is refused")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
-	f.vitals.add(a, flags)
-	a.addReceiverFlags(c)
+	f.vitals.add(a.App, flags)
+	runs.AddReceiverFlags(a.App, c)
 	return c
 }
 
-func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
+func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
 	if f.cert == "" || f.key == "" {
-		return hinted(usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
+		return outcome.Hinted(outcome.Usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
 	}
 	cert := &certificate{cert: f.cert, key: f.key}
 	if _, err := cert.get(nil); err != nil {
-		return usagef(cmd, "--cert, --key: %w", err)
+		return outcome.Usagef(cmd, "--cert, --key: %w", err)
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}
 	if f.clientCA != "" {
 		var err error
 		if conf.ClientCAs, err = addCertificates(x509.NewCertPool(), f.clientCA); err != nil {
-			return usagef(cmd, "--client-ca: %w", err)
+			return outcome.Usagef(cmd, "--client-ca: %w", err)
 		}
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	bearer, err := a.secretRef(f.bearer)
+	bearer, err := secretRef(a.App, f.bearer)
 	if err != nil {
-		return usagef(cmd, "--bearer: %w", err)
+		return outcome.Usagef(cmd, "--bearer: %w", err)
 	}
-	if a.perIssuer <= 0 {
-		return usagef(cmd, "--per-issuer must be above 0")
+	if a.PerIssuer <= 0 {
+		return outcome.Usagef(cmd, "--per-issuer must be above 0")
 	}
-	known, err := a.knownAgents(f.agents)
+	known, err := knownAgents(a, f.agents)
 	if err != nil {
 		return err
 	}
-	a.beginLog(cmd)
-	if err := f.vitals.begin(a); err != nil {
+	a.BeginLog(cmd)
+	if err := f.vitals.begin(a.App); err != nil {
 		return err
 	}
 	defer f.vitals.end()
@@ -112,32 +116,32 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 		return err
 	}
 	defer a.stopTelemetry(tel)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: tel, config: a.movingClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: "service.handoff", Tel: a.ofNode(tel), Config: runs.MovingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if len(s.verifier.Ring.List()) == 0 && !a.sign.shared {
-		a.term.warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
+	defer s.Close()
+	if len(s.Verifier.Ring.List()) == 0 && !a.Sign.Shared {
+		a.Term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
-	r, err := a.receiver(cmd, s, known)
+	r, err := runs.ReceiverOf(a.App, cmd, s, known)
 	if err != nil {
 		return err
 	}
 	if _, err := r.List(ctx); err != nil { // the bucket must exist
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	go a.keepKeys(ctx, s.verifier.Ring, nil)
+	go a.KeepKeys(ctx, s.Verifier.Ring, nil)
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err
 	}
 	f.vitals.look(func() []health.Check {
-		return []health.Check{health.Check(worker.CheckConn(s.conn)), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
+		return []health.Check{health.Check(worker.CheckConn(s.Conn)), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
 	})
 	f.vitals.serves(listener.Addr().String())
 	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()
-	return a.serveHTTPS(ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
+	return serveHTTPS(a, ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
 }
 
 // stoppingWord says why something that was started with ctx is not ready.
@@ -149,7 +153,7 @@ func stoppingWord(ctx context.Context) string {
 }
 
 // serveHTTPS serves until ctx ends, and meanwhile cleans up abandoned handoffs.
-func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
+func serveHTTPS(a *app, ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
 	streams, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := &http.Server{
@@ -158,18 +162,18 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return streams },
-		ErrorLog:          log.New(logWriter{a.log}, "", 0),
+		ErrorLog:          log.New(logWriter{a.Log}, "", 0),
 	}
-	a.term.logs.Store(logServing)
+	a.Term.Logs.Store(term.LogServing)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	at := "https://" + listener.Addr().String()
-	if a.term.json {
-		if err := a.term.object(map[string]string{"platform": a.platform, "url": at}); err != nil {
+	if a.Term.JSON {
+		if err := a.Term.Object(map[string]string{"platform": a.Platform, "url": at}); err != nil {
 			return err
 		}
 	} else {
-		a.term.good("receiving runs for %s on %s", a.platform, at)
+		a.Term.Good("receiving runs for %s on %s", a.Platform, at)
 	}
 	collect := time.NewTicker(30 * time.Second)
 	defer collect.Stop()
@@ -179,12 +183,12 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 			return err
 		case <-collect.C:
 			if refused, started, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
-				a.log.Warn("handoffs left behind", "err", err)
+				a.Log.Warn("handoffs left behind", "err", err)
 			} else if refused+started > 0 {
-				a.log.Info("handoffs left behind", "refused", refused, "started", started)
+				a.Log.Info("handoffs left behind", "refused", refused, "started", started)
 			}
 		case <-ctx.Done():
-			a.term.say("stopping: streams that have begun may end")
+			a.Term.Say("stopping: streams that have begun may end")
 			ending, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
 			cancel() // another receiver takes up the pending replies
@@ -202,15 +206,15 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 type logWriter struct{ log *slog.Logger }
 
 func (w logWriter) Write(b []byte) (int, error) {
-	w.log.Info("https", "message", oneLine(string(b)))
+	w.log.Info("https", "message", term.OneLine(string(b)))
 	return len(b), nil
 }
 
 // knownAgents maps the agent_ids of documents to entities.
-func (a *app) knownAgents(files []string) (map[string]string, error) {
+func knownAgents(a *app, files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {
-		doc, err := a.readDefinition(name)
+		doc, err := readDefinition(a.App, name)
 		if err != nil {
 			return nil, err
 		}
@@ -219,16 +223,16 @@ func (a *app) knownAgents(files []string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if k := def.Agent.Compliance; k != nil && k.PIIHandling == aaif.PIIEncrypt && len(a.stateKeys) == 0 {
-			return nil, hinted(fmt.Errorf("%s: compliance.pii_handling encrypt: its runs would be stored in the clear", name), "Give the key with --state-key env:NAME or file:PATH.")
+		if k := def.Agent.Compliance; k != nil && k.PIIHandling == aaif.PIIEncrypt && len(a.StateKeys) == 0 {
+			return nil, outcome.Hinted(fmt.Errorf("%s: compliance.pii_handling encrypt: its runs would be stored in the clear", name), "Give the key with --state-key env:NAME or file:PATH.")
 		}
 		known[state.New(entity, "", def.AgentID).Doc.AgentID] = entity
 	}
 	return known, nil
 }
 
-func (a *app) handoffListCommand() *cobra.Command {
-	c := connects(&cobra.Command{
+func handoffListCommand(a *app) *cobra.Command {
+	c := session.Connects(&cobra.Command{
 		Use:   "list",
 		Short: "List the runs that were transferred to here",
 		Long: `Lists the handoffs of the last 30 days, newest first, with the phase that each
@@ -237,39 +241,39 @@ accepted, running (its workers have it), or refused. Refused ones are kept for
 20 to 40 minutes.`,
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.listHandoffs(ctx, cmd) }),
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return listHandoffs(a, ctx, cmd) }),
 	})
-	a.addReceiverFlags(c)
+	runs.AddReceiverFlags(a.App, c)
 	return c
 }
 
-func (a *app) listHandoffs(ctx context.Context, cmd *cobra.Command) error {
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.movingClient(cmd)})
+func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: runs.MovingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	r, err := a.receiver(cmd, s, nil)
+	defer s.Close()
+	r, err := runs.ReceiverOf(a.App, cmd, s, nil)
 	if err != nil {
 		return err
 	}
 	all, err := r.List(ctx)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
 	slices.SortFunc(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
-	if a.term.json {
-		return objects(a.term, all)
+	if a.Term.JSON {
+		return term.Objects(a.Term, all)
 	}
 	if len(all) == 0 {
-		a.term.say("no run was transferred to here")
+		a.Term.Say("no run was transferred to here")
 		return nil
 	}
 	var rows [][]string
 	for _, h := range all {
-		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), ago(h.Since), h.Reason})
+		rows = append(rows, []string{runs.ShortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, runs.ShortRun(h.Run), term.Ago(h.Since), h.Reason})
 	}
-	a.term.table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
+	a.Term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
 	return nil
 }

@@ -10,9 +10,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
-func (a *app) healthcheckCommand() *cobra.Command {
+func healthcheckCommand(a *session.App) *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "healthcheck [URL]",
@@ -27,36 +28,36 @@ this machine.`,
 
   # compose.yaml:
   healthcheck: {test: ["CMD", "/aeemesh", "healthcheck"]}`,
-		Args: arguments("[URL]"),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args: outcome.Arguments("[URL]"),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			to := ""
 			if len(args) == 1 {
 				u, err := url.Parse(args[0])
 				if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-					return usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
+					return outcome.Usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
 				}
 				if u.Path == "" {
 					u.Path = "/readyz"
 				}
 				to = u.String()
 			} else {
-				listen := a.env("AEEMESH_HEALTH_LISTEN")
+				listen := a.Env("AEEMESH_HEALTH_LISTEN")
 				if listen == "" {
-					return usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
+					return outcome.Usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
 				}
 				var err error
 				if to, err = healthURL(listen, "/readyz"); err != nil {
-					return usagef(cmd, "AEEMESH_HEALTH_LISTEN %q: %w", listen, err)
+					return outcome.Usagef(cmd, "AEEMESH_HEALTH_LISTEN %q: %w", listen, err)
 				}
 			}
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
 			err := health.Probe(ctx, to)
 			switch {
-			case err == nil && a.term.json:
-				return a.term.object(map[string]any{"url": to, "ok": true})
+			case err == nil && a.Term.JSON:
+				return a.Term.Object(map[string]any{"url": to, "ok": true})
 			case err == nil:
-				a.term.progress("%s is well", to)
+				a.Term.Progress("%s is well", to)
 				return nil
 			case errors.Is(ctx.Err(), context.DeadlineExceeded):
 				return outcome.Stopped(ctx.Err(), "%s does not answer within %v", to, wait)

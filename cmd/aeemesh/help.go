@@ -7,15 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-// help prints a command's --help. Asked for, it is data; as part of an error
-// it is not printed at all (see usageError).
-func (a *app) help(cmd *cobra.Command, _ []string) { a.printHelp(cmd, false) }
-
-// printHelp prints a command's help. Of a command with common flags (see brief) it
-// prints only these, unless all are asked for.
-func (a *app) printHelp(cmd *cobra.Command, all bool) {
+// printHelp prints a command's --help. Asked for, it is data; as part of an error
+// it is not printed at all (see outcome.UsageError). Of a command with common flags (see
+// briefHelp) it prints only these, unless all are asked for.
+func printHelp(a *session.App, cmd *cobra.Command, all bool) {
 	var b strings.Builder
 	about := cmd.Long
 	if about == "" {
@@ -25,7 +25,7 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 	if more := cmd.Annotations[annotMore]; all && more != "" {
 		b.WriteString("\n" + strings.TrimSpace(more) + "\n")
 	}
-	heading := func(s string) { b.WriteString("\n" + string(a.term.data.paint(styleStrong, s)) + "\n") }
+	heading := func(s string) { b.WriteString("\n" + string(a.Term.Data.Paint(term.StyleStrong, s)) + "\n") }
 
 	heading("Usage:")
 	use := cmd.UseLine()
@@ -37,17 +37,17 @@ func (a *app) printHelp(cmd *cobra.Command, all bool) {
 		heading("Examples:")
 		b.WriteString(strings.Trim(cmd.Example, "\n") + "\n")
 	}
-	a.helpCommands(&b, cmd, heading)
+	helpCommands(a, &b, cmd, heading)
 	if all || !helpBriefly(&b, cmd, heading) {
-		a.helpFlags(&b, cmd, heading)
+		helpFlags(a, &b, cmd, heading)
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" says more about a command.\n", cmd.CommandPath())
 	}
-	fmt.Fprint(a.term.data, b.String())
+	fmt.Fprint(a.Term.Data, b.String())
 }
 
-func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpCommands(a *session.App, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	if !cmd.HasAvailableSubCommands() {
 		return
 	}
@@ -72,12 +72,12 @@ func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(
 
 // helpFlags prints the flags by section, those for connections only if the
 // command connects.
-func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpFlags(a *session.App, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	sections := map[string]*pflag.FlagSet{}
 	order := []string{""} // of the command's own sections
 	add := func(section string, f *pflag.Flag) {
 		if sections[section] == nil {
-			if !slices.Contains([]string{"", groupSign, groupConnect, groupGlobal}, section) {
+			if !slices.Contains([]string{"", session.GroupSign, session.GroupConnect, session.GroupGlobal}, section) {
 				order = append(order, section)
 			}
 			sections[section] = pflag.NewFlagSet(section, pflag.ContinueOnError)
@@ -91,22 +91,22 @@ func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(str
 			return
 		}
 		section := ""
-		if g := f.Annotations[annotGroup]; len(g) > 0 {
+		if g := f.Annotations[session.AnnotGroup]; len(g) > 0 {
 			section = g[0]
 		}
 		add(section, f)
 	})
 	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-		section := groupGlobal
-		if g := f.Annotations[annotGroup]; len(g) > 0 {
+		section := session.GroupGlobal
+		if g := f.Annotations[session.AnnotGroup]; len(g) > 0 {
 			section = g[0]
 		}
-		if section == groupConnect && cmd != root && cmd.Annotations[groupConnect] == "" {
+		if section == session.GroupConnect && cmd != root && cmd.Annotations[session.GroupConnect] == "" {
 			return
 		}
 		add(section, f)
 	})
-	for _, section := range append(order, groupSign, groupConnect, groupGlobal) {
+	for _, section := range append(order, session.GroupSign, session.GroupConnect, session.GroupGlobal) {
 		if set := sections[section]; set != nil {
 			title := "Flags:"
 			if section != "" {

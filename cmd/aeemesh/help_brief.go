@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // annotMore is a command's annotation: the part of its text that only --help-all
@@ -16,21 +18,21 @@ const annotMore = "aeemesh.more"
 // many words.
 type commonFlag struct{ name, usage string }
 
-// brief lets a command's --help show these flags only, and gives it --help-all, which
+// briefHelp lets a command's --help show these flags only, and gives it --help-all, which
 // shows all.
-func (a *app) brief(c *cobra.Command, common []commonFlag) *cobra.Command {
+func briefHelp(a *session.App, c *cobra.Command, common []commonFlag) *cobra.Command {
 	all := c.Flags().Bool("help-all", false, "show all flags")
 	names := make([]string, 0, 2*len(common))
 	for _, f := range common {
 		names = append(names, f.name, f.usage)
 	}
-	if err := c.Flags().SetAnnotation("help-all", annotBrief, names); err != nil {
+	if err := c.Flags().SetAnnotation("help-all", session.AnnotBrief, names); err != nil {
 		panic(err) // it was made above
 	}
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if *all {
-			a.printHelp(cmd, true)
+			printHelp(a, cmd, true)
 			return nil
 		}
 		return run(cmd, args)
@@ -46,7 +48,7 @@ func helpBriefly(b *strings.Builder, cmd *cobra.Command, heading func(string)) b
 	}
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	set.SortFlags = false
-	common := all.Annotations[annotBrief]
+	common := all.Annotations[session.AnnotBrief]
 	for i := 0; i+1 < len(common); i += 2 {
 		if f := cmd.Flag(common[i]); f != nil {
 			shown := *f

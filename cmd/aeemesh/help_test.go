@@ -54,7 +54,7 @@ func TestHelpIsGolden(t *testing.T) {
 // fits a terminal.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(string) string { return "" }, term: newTerminal(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" })
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		if c.Hidden || c.Name() == "help" {

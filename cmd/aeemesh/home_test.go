@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // Where there is no home directory, as in an image of one program, keys are not
@@ -24,8 +27,8 @@ func TestKeysNeedAPlaceThatDoesNotMove(t *testing.T) {
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": "/etc/xdg"}, "/etc/xdg/aeemesh/keys"},
 		{map[string]string{"HOME": "."}, ""},
 	} {
-		a := &app{env: func(name string) string { return tt.env[name] }}
-		if got := a.defaultKeyDir(); got != tt.want {
+		a := &app{&session.App{Env: func(name string) string { return tt.env[name] }}}
+		if got := a.DefaultKeyDir(); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
 	}
@@ -45,7 +48,7 @@ func TestScratchWithoutTmp(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
 	t.Setenv("TMPDIR", filepath.Join(here, "none"))
-	dir, err := scratch()
+	dir, err := demo.Scratch()
 	if err != nil || !filepath.IsAbs(dir) || filepath.Dir(dir) != here && filepath.Base(filepath.Dir(dir)) != filepath.Base(here) {
 		t.Fatalf("%q, %v", dir, err)
 	}
@@ -68,7 +71,7 @@ func TestVersionTellsARevision(t *testing.T) {
 // whatever $HOME says (section 1 of the operators' review).
 func TestContextsAreFoundWhereTheNATSCLIKeepsThem(t *testing.T) {
 	t.Parallel()
-	own := accountHome()
+	own := session.AccountHome()
 	if own == "" {
 		t.Skip("the account has no home directory")
 	}
@@ -83,8 +86,8 @@ func TestContextsAreFoundWhereTheNATSCLIKeepsThem(t *testing.T) {
 		{map[string]string{"HOME": "."}, []string{theirs}},
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": home}, []string{filepath.Join(home, "nats")}},
 	} {
-		a := &app{env: func(name string) string { return tt.env[name] }}
-		if got := a.contextDirs(); !slices.Equal(got, tt.want) {
+		a := &app{&session.App{Env: func(name string) string { return tt.env[name] }}}
+		if got := a.Env.ContextDirs(); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
 	}

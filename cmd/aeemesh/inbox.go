@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -29,9 +32,9 @@ type inboxFlags struct {
 	limit       int
 }
 
-func (a *app) inboxCommand() *cobra.Command {
+func inboxCommand(a *session.App) *cobra.Command {
 	f := &inboxFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "inbox [PERSON|TASK]",
 		Short: "Show what agents ask of you, or of another person",
 		Long: `Agents may ask people: a task for human.ada waits in ada's inbox until she
@@ -49,10 +52,10 @@ more) or withdrawn (the asker no longer needs an answer).`,
   # with the nats CLI:
   nats stream view AEE_HUMAN --subject human.ada
   nats sub human.ada`,
-		Args:              arguments("[PERSON|TASK]"),
-		ValidArgsFunction: a.completeAsks(true),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.inbox(ctx, cmd, f, args)
+		Args:              outcome.Arguments("[PERSON|TASK]"),
+		ValidArgsFunction: completeAsks(a, true),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return showInbox(a, ctx, cmd, f, args)
 		}),
 	})
 	flags := c.Flags()
@@ -60,13 +63,13 @@ more) or withdrawn (the asker no longer needs an answer).`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
 	flags.StringVar(&f.states, "state", "", "in one of these `states` only, comma-separated: "+strings.Join(askStates, ", "))
 	flags.IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
-	flags.StringVar(&a.as, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(flags, "from", "AEEMESH_FROM")
-	a.addSignFlags(flags, signAll)
+	flags.StringVar(&a.As, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
+	a.AddSignFlags(flags, session.SignAll)
 	return c
 }
 
-func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
+func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
 	wanted, err := askStatesOf(cmd, f.states)
 	if err != nil {
 		return err
@@ -74,14 +77,14 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 	person, task := "", ""
 	switch {
 	case len(args) == 1 && f.all:
-		return usagef(cmd, "give PERSON, TASK or --all")
+		return outcome.Usagef(cmd, "give PERSON, TASK or --all")
 	case len(args) == 1 && !strings.Contains(args[0], "."):
 		task = args[0]
 	case len(args) == 1:
 		person = args[0]
 	case !f.all:
-		if person = cmp.Or(a.as, a.defaultFrom()); subject.EntityType(person) != subject.TypeHuman {
-			return usagef(cmd, "whose inbox? %s is no person", person)
+		if person = cmp.Or(a.As, a.DefaultFrom()); subject.EntityType(person) != subject.TypeHuman {
+			return outcome.Usagef(cmd, "whose inbox? %s is no person", person)
 		}
 	}
 	if person != "" {
@@ -89,49 +92,49 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 			return err
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	switch {
 	case task != "":
-		ask, err := s.node.FindAsk(ctx, "", task)
+		ask, err := s.Node.FindAsk(ctx, "", task)
 		if err != nil {
 			return noAsk(err, task)
 		}
-		return a.showAsk(ask, vouch(s.verifier.Ring, ask.Task, ask.Stored))
+		return showAsk(a, ask, traffic.Vouch(s.Verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
-		err := s.node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
+		err := s.Node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
 				return nil
 			}
-			if a.term.json {
-				return a.term.object(viewAsk(ask))
+			if a.Term.JSON {
+				return a.Term.Object(viewAsk(ask))
 			}
-			a.term.line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, oneLine(ask.Task.From), oneLine(ask.Task.To), about(ask), untilWords(ask))
+			a.Term.Line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, term.OneLine(ask.Task.From), term.OneLine(ask.Task.To), about(ask), untilWords(ask))
 			return nil
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	asks, err := s.node.Asks(ctx, person)
+	asks, err := s.Node.Asks(ctx, person)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	return a.printAsks(asks, wanted, person, f.limit)
+	return printAsks(a, asks, wanted, person, f.limit)
 }
 
 func checkPerson(cmd *cobra.Command, person string) error {
 	if err := subject.ValidateEntity(person); err != nil {
-		return usagef(cmd, "%w", err)
+		return outcome.Usagef(cmd, "%w", err)
 	}
 	if subject.EntityType(person) != subject.TypeHuman {
-		return usagef(cmd, "%s is no person: their entities begin with human.", person)
+		return outcome.Usagef(cmd, "%s is no person: their entities begin with human.", person)
 	}
 	return nil
 }
@@ -142,7 +145,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 	}
 	for s := range strings.SplitSeq(list, ",") {
 		s = strings.TrimSpace(s)
-		if err := oneOf(cmd, "state", s, askStates...); err != nil {
+		if err := outcome.OneOf(cmd, "state", s, askStates...); err != nil {
 			return nil, err
 		}
 		out = append(out, mesh.AskState(s))
@@ -152,9 +155,9 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 
 func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(outcome.NotFound("there is no task %s for a person, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+		return outcome.Hinted(outcome.NotFound("there is no task %s for a person, or it is no longer kept", term.Printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }
 
 // askView is a task for a person in JSON output.
@@ -193,7 +196,7 @@ func viewAsk(k *mesh.Ask) askView {
 
 // printAsks prints open tasks first, those with the earliest deadline on top,
 // then the others, the latest first.
-func (a *app) printAsks(asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
+func printAsks(a *session.App, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
 	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
 	open := func(k *mesh.Ask) int {
 		if k.State == mesh.AskOpen {
@@ -223,27 +226,27 @@ func (a *app) printAsks(asks []*mesh.Ask, wanted []mesh.AskState, person string,
 		if k.State == mesh.AskOpen {
 			waiting++
 		}
-		if a.term.json {
-			if err := a.term.object(viewAsk(k)); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(viewAsk(k)); err != nil {
 				return err
 			}
 			continue
 		}
-		rows = append(rows, []string{k.Task.ID, string(k.State), oneLine(k.Task.From), oneLine(k.Task.To), about(k), ago(k.Stored), left(k)})
+		rows = append(rows, []string{k.Task.ID, string(k.State), term.OneLine(k.Task.From), term.OneLine(k.Task.To), about(k), term.Ago(k.Stored), left(k)})
 	}
-	if a.term.json {
+	if a.Term.JSON {
 		return nil
 	}
 	if len(rows) == 0 {
-		a.term.say("nothing is asked of %s", cmp.Or(person, "anybody"))
+		a.Term.Say("nothing is asked of %s", cmp.Or(person, "anybody"))
 		return nil
 	}
-	a.term.table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
+	a.Term.Table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
 	if more > 0 {
-		a.term.say("%d more: --limit 0 shows all", more)
+		a.Term.Say("%d more: --limit 0 shows all", more)
 	}
 	if waiting > 0 {
-		a.term.hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
+		a.Term.Hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
 	}
 	return nil
 }
@@ -257,14 +260,14 @@ func btoi(b bool) int {
 
 // about describes in a few words what a task is about.
 func about(k *mesh.Ask) string {
-	text, ok := textOf(k.Task.Payload)
+	text, ok := term.TextOf(k.Task.Payload)
 	if !ok {
 		var members map[string]json.RawMessage
 		if json.Unmarshal(k.Task.Payload, &members) != nil || json.Unmarshal(members["text"], &text) != nil {
 			text = string(k.Task.Payload)
 		}
 	}
-	if text = strings.Join(strings.Fields(oneLine(text)), " "); len([]rune(text)) > 60 {
+	if text = strings.Join(strings.Fields(term.OneLine(text)), " "); len([]rune(text)) > 60 {
 		text = string([]rune(text)[:59]) + "…"
 	}
 	return text
@@ -278,9 +281,9 @@ func left(k *mesh.Ask) string {
 	case k.State == mesh.AskAnswered, k.State == mesh.AskWithdrawn || k.Until.IsZero():
 		return ""
 	case k.State == mesh.AskOverdue:
-		return ago(k.Until)
+		return term.Ago(k.Until)
 	}
-	return "in " + span(time.Until(k.Until))
+	return "in " + term.Span(time.Until(k.Until))
 }
 
 func untilWords(k *mesh.Ask) string {
@@ -290,75 +293,75 @@ func untilWords(k *mesh.Ask) string {
 	return ""
 }
 
-func (a *app) showAsk(k *mesh.Ask, by voucher) error {
-	if a.term.json {
-		return a.term.object(viewAsk(k))
+func showAsk(a *session.App, k *mesh.Ask, by traffic.Voucher) error {
+	if a.Term.JSON {
+		return a.Term.Object(viewAsk(k))
 	}
-	t, e := a.term, k.Task
-	t.line("task      %s", oneLine(e.ID))
-	t.line("state     %s%s", k.State, untilWords(k))
-	t.line("for       %s", oneLine(e.To))
-	t.line("from      %s, %s", oneLine(e.From), cmp.Or(by.words(), "not signed"))
-	t.line("intent    %s", oneLine(e.Intent))
-	t.line("corr      %s", oneLine(e.Corr))
+	t, e := a.Term, k.Task
+	t.Line("task      %s", term.OneLine(e.ID))
+	t.Line("state     %s%s", k.State, untilWords(k))
+	t.Line("for       %s", term.OneLine(e.To))
+	t.Line("from      %s, %s", term.OneLine(e.From), cmp.Or(by.Words(), "not signed"))
+	t.Line("intent    %s", term.OneLine(e.Intent))
+	t.Line("corr      %s", term.OneLine(e.Corr))
 	if e.ReplyTo != "" {
-		t.line("part of   task %s", oneLine(e.ReplyTo))
+		t.Line("part of   task %s", term.OneLine(e.ReplyTo))
 	}
-	t.line("asked     %s", k.Stored.Local().Format(time.DateTime))
+	t.Line("asked     %s", k.Stored.Local().Format(time.DateTime))
 	if !k.Until.IsZero() {
-		t.line("answer by %s", k.Until.Local().Format(time.DateTime))
+		t.Line("answer by %s", k.Until.Local().Format(time.DateTime))
 	}
 	if k.EscalateTo != "" {
-		t.line("then      it goes to %s", oneLine(k.EscalateTo))
+		t.Line("then      it goes to %s", term.OneLine(k.EscalateTo))
 	}
 	if k.Reason != "" {
-		t.line("withdrawn %s", oneLine(k.Reason))
+		t.Line("withdrawn %s", term.OneLine(k.Reason))
 	}
-	t.line("")
-	t.line("%s", indented(e.Payload))
+	t.Line("")
+	t.Line("%s", term.Indented(e.Payload))
 	if k.Schema != nil {
-		t.line("\nThe answer must fit:\n%s", indented(k.Schema))
+		t.Line("\nThe answer must fit:\n%s", term.Indented(k.Schema))
 	}
 	if k.Answer != nil {
-		t.line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), indented(k.Answer.Payload))
+		t.Line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), term.Indented(k.Answer.Payload))
 	}
 	if k.Misfit != nil {
-		t.line("\nDid not fit, and does not count:\n%s", indented(k.Misfit.Payload))
+		t.Line("\nDid not fit, and does not count:\n%s", term.Indented(k.Misfit.Payload))
 	}
 	if k.Late != nil {
-		t.line("\nCame too late:\n%s", indented(k.Late.Payload))
+		t.Line("\nCame too late:\n%s", term.Indented(k.Late.Payload))
 	}
 	if k.State == mesh.AskOpen {
-		t.steps("To answer:", fmt.Sprintf("aeemesh answer %s \"…\"", e.ID), fmt.Sprintf("aeemesh answer %s --decline \"why not\"", e.ID))
+		t.Steps("To answer:", fmt.Sprintf("aeemesh answer %s \"…\"", e.ID), fmt.Sprintf("aeemesh answer %s --decline \"why not\"", e.ID))
 	}
 	return nil
 }
 
 // completeAsks completes the first argument with the ids of open tasks.
-func (a *app) completeAsks(people bool) cobra.CompletionFunc {
+func completeAsks(a *session.App, people bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault // @FILE
 		}
 		var out, who []string
-		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.subjects()
+		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			m, err := a.Subjects()
 			if err != nil {
 				return
 			}
-			js, err := a.jetStream(conn)
+			js, err := a.JetStream(conn)
 			if err != nil {
 				return
 			}
-			node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Durable: newLane(js, m)})
+			node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix, Durable: session.NewLane(js, m)})
 			if err != nil {
 				return
 			}
 			asks, _ := node.Asks(ctx, "")
 			for _, k := range asks {
 				if k.State == mesh.AskOpen && strings.HasPrefix(k.Task.ID, begun) {
-					out = append(out, cobra.CompletionWithDesc(k.Task.ID, printable(k.Task.To+": "+about(k))))
+					out = append(out, cobra.CompletionWithDesc(k.Task.ID, term.Printable(k.Task.To+": "+about(k))))
 				}
 				if people && strings.HasPrefix(k.Task.To, begun) {
 					who = append(who, k.Task.To)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -35,13 +37,13 @@ func (in input) where() string {
 
 // eachEnvelope calls do with every envelope of the files, or of stdin, and
 // stops at the first invalid one.
-func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) error {
+func eachEnvelope(a *session.App, files []string, do func(*envelope.Envelope) error) error {
 	n := 0
-	err := a.eachInput(files, func(in input) error {
+	err := eachInput(a, files, func(in input) error {
 		n++
 		e, err := in.parse()
 		if err != nil {
-			return hinted(fmt.Errorf("%s: %w", in.where(), err), "\"aeemesh envelope validate\" reports everything that is wrong.")
+			return outcome.Hinted(fmt.Errorf("%s: %w", in.where(), err), "\"aeemesh envelope validate\" reports everything that is wrong.")
 		}
 		if err := do(e); err != nil {
 			return fmt.Errorf("%s: %w", in.where(), err)
@@ -55,12 +57,12 @@ func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) er
 }
 
 // eachInput splits the files, or stdin if there are none.
-func (a *app) eachInput(files []string, do func(input) error) error {
+func eachInput(a *session.App, files []string, do func(input) error) error {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}
 	for _, name := range files {
-		data, err := a.readFile(name, maxInput)
+		data, err := a.ReadFile(name, maxInput)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -31,18 +33,18 @@ func wantsSignatures(found []mesh.Instance, entity string) bool {
 // was chosen automatically may not be known to the workers yet: they would
 // refuse the signed request and raise an alert each time. So the request is
 // unsigned if they accept that.
-func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
-	if s.app.sign.kid != signAuto || wantsSignatures(found, entity) {
-		return s.node
+func inquirer(s *session.Session, found []mesh.Instance, entity string) *mesh.Node {
+	if s.App.Sign.Kid != session.SignAuto || wantsSignatures(found, entity) {
+		return s.Node
 	}
-	s.once.Do(func() {
-		node, err := mesh.New(s.conn, mesh.Config{Prefix: s.app.conn.prefix, Entity: s.node.Entity(), Logger: s.app.log, Version: version(), Verifier: s.verifier})
+	s.Once.Do(func() {
+		node, err := mesh.New(s.Conn, mesh.Config{Prefix: s.App.Conn.Prefix, Entity: s.Node.Entity(), Logger: s.App.Log, Version: s.App.Version, Verifier: s.Verifier})
 		if err != nil { // it has the same settings as the session's own node
-			node = s.node
+			node = s.Node
 		}
-		s.unsigned = node
+		s.Unsigned = node
 	})
-	return s.unsigned
+	return s.Unsigned
 }
 
 // inquire asks an entity with one of the aee.* intents. If the server does not
@@ -128,39 +130,20 @@ func endpointOf(i mesh.Instance, name string) *micro.EndpointStats {
 // knowsKey checks, before a durable task is stored, whether a running worker
 // knows the key that was chosen automatically: if not, the task would become a
 // dead letter. If no worker answers soon, the task is stored.
-func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
-	if s.app.sign.kid != signAuto || task.Sig != nil {
+func knowsKey(s *session.Session, ctx context.Context, task *envelope.Envelope) error {
+	if s.App.Sign.Kid != session.SignAuto || task.Sig != nil {
 		return nil
 	}
-	signer, err := s.app.signer(task.From)
+	signer, err := s.App.Signer(task.From)
 	if err != nil || signer == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	var refused *envelope.Error
-	_, err = s.node.Query(ctx, task.To, intents.StatusPing, struct{}{}, nil)
+	_, err = s.Node.Query(ctx, task.To, intents.StatusPing, struct{}{}, nil)
 	if !errors.As(err, &refused) || !refused.FromPeer() || refused.Code != envelope.CodeKeyUnknown && refused.Code != envelope.CodeKeyInvalid && refused.Code != envelope.CodeFromDenied {
 		return nil
 	}
-	return hinted(&saidError{string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, refused}, "%s", hintForCode(refused))
-}
-
-// tellSigning says what changes with a new key, if it changes anything:
-// messages that were unsigned so far are signed from now on.
-func (a *app) tellSigning(kid, record string, shared bool) {
-	a.sign.keys = nil // the directory has changed; read it again
-	a.sign.kid = signAuto
-	from := a.defaultFrom()
-	signer, err := a.signer(from)
-	if err != nil || signer == nil || signer.KID() != kid {
-		return
-	}
-	a.term.note("from now on what you send as %s is signed with it (--sign none: not); workers refuse what is signed with a key that they do not trust", from)
-	switch {
-	case shared:
-		a.term.hint("Workers with --shared-keys trust it now, those that read this key directory within seconds; others need \"aeemesh keys trust\".")
-	default:
-		a.term.hint("Workers that read this key directory trust it within seconds. \"aeemesh keys trust " + record + " --shared\" lets those with --shared-keys; others need \"aeemesh keys trust\" of their own.")
-	}
+	return outcome.Hinted(&outcome.SaidError{Text: string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, Cause: refused}, "%s", outcome.HintForCode(refused))
 }

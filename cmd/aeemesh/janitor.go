@@ -8,12 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) janitorCommand() *cobra.Command {
+func janitorCommand(a *session.App) *cobra.Command {
 	var every time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "janitor",
 		Short: "Make room in the stores of runs, and restore overwritten records",
 		Long: `Does what workers do beside their tasks, and cannot do where their NATS users may
@@ -27,23 +30,23 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 "aeemesh auth perms --operator" prints.`,
 		Example: `  aeemesh janitor
   aeemesh janitor --every 30s`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("every") && every < time.Second {
-				return usagef(cmd, "--every %v: it must be at least 1s", every)
+				return outcome.Usagef(cmd, "--every %v: it must be at least 1s", every)
 			}
 			if every > 0 {
-				a.beginLog(cmd)
+				a.BeginLog(cmd)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), long: every > 0})
+			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Long: every > 0})
 			if err != nil {
 				return err
 			}
-			defer s.close()
+			defer s.Close()
 			if every > 0 {
-				return s.keepTidy(ctx, every)
+				return keepTidy(s, ctx, every)
 			}
-			return s.tidy(ctx)
+			return tidyUp(s, ctx)
 		}),
 	})
 	c.Flags().DurationVar(&every, "every", 0, "repeat with this `pause` until stopped")
@@ -58,22 +61,22 @@ type tidied struct {
 	Used     float64 `json:"used"`     // the share of the fuller store that was used before
 }
 
-// tidy runs the janitor once.
-func (s *session) tidy(ctx context.Context) error {
-	a := s.app
-	states, err := s.states()
+// tidyUp runs the janitor once.
+func tidyUp(s *session.Session, ctx context.Context) error {
+	a := s.App
+	states, err := openStates(s)
 	if err != nil {
 		return err
 	}
 	done, err := tidyStates(ctx, states)
 	if err != nil {
-		return laneError(err)
+		return session.LaneError(err)
 	}
-	if a.term.json {
-		return a.term.object(done)
+	if a.Term.JSON {
+		return a.Term.Object(done)
 	}
-	a.term.good("deleted %s and %s, restored %s; the stores were %.0f%% full", counted(done.Runs, "run that had ended", "runs that had ended"),
-		counted(done.Objects, "document of no run", "documents of no run"), counted(done.Restored, "record", "records"), 100*done.Used)
+	a.Term.Good("deleted %s and %s, restored %s; the stores were %.0f%% full", term.Counted(done.Runs, "run that had ended", "runs that had ended"),
+		term.Counted(done.Objects, "document of no run", "documents of no run"), term.Counted(done.Restored, "record", "records"), 100*done.Used)
 	return nil
 }
 
@@ -90,27 +93,27 @@ func tidyStates(ctx context.Context, states *jetstream.States) (tidied, error) {
 
 // keepTidy runs the janitor repeatedly until ctx ends. A failed pass is
 // reported, and the next one runs nevertheless.
-func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
-	a := s.app
-	states, err := s.states()
+func keepTidy(s *session.Session, ctx context.Context, every time.Duration) error {
+	a := s.App
+	states, err := openStates(s)
 	if err != nil {
 		return err
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		pass, cancel := context.WithTimeout(ctx, max(every, a.conn.wait()))
+		pass, cancel := context.WithTimeout(ctx, max(every, a.Conn.Wait()))
 		done, err := tidyStates(pass, states)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, jetstream.ErrDenied):
-			return laneError(err)
+			return session.LaneError(err)
 		case err != nil:
-			a.log.Warn("not tidied", "err", err)
+			a.Log.Warn("not tidied", "err", err)
 		case done.Runs+done.Objects+done.Restored > 0:
-			a.log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
+			a.Log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
 		}
 		select {
 		case <-ctx.Done():
@@ -120,13 +123,13 @@ func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// states opens the store of the mesh's runs.
-func (s *session) states() (*jetstream.States, error) {
-	m, err := s.app.subjects()
+// openStates opens the store of the mesh's runs.
+func openStates(s *session.Session) (*jetstream.States, error) {
+	m, err := s.App.Subjects()
 	if err != nil {
 		return nil, err
 	}
-	js, err := s.app.jetStream(s.conn)
+	js, err := s.App.JetStream(s.Conn)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/jwt/v2"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
 )
 
 // jwtRig is a server in operator mode with its defaults, 4,096 bytes of control line
@@ -48,7 +50,7 @@ func (r *jwtRig) creds(who string, args ...string) string {
 		}
 	})
 	r.Logf("%d bytes of JWT for %v", len(token), args)
-	if text, _, _ := r.run("", append([]string{"auth", "perms"}, args...)...); strings.Contains(text, "max_control_line") != (len(token)+connectRoom > maxControlLine) {
+	if text, _, _ := r.run("", append([]string{"auth", "perms"}, args...)...); strings.Contains(text, "max_control_line") != (len(token)+auth.ConnectRoom > auth.MaxControlLine) {
 		r.Errorf("%v: %d bytes of JWT, and it says\n%s", args, len(token), text)
 	}
 	text, err := jwt.FormatUserConfig(token, []byte(seed))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -47,7 +48,7 @@ func (l laneHealth) brief() string {
 	if l.Pending == 0 {
 		return l.State
 	}
-	return fmt.Sprintf("%s, %s behind", l.State, span(l.lag()))
+	return fmt.Sprintf("%s, %s behind", l.State, term.Span(l.lag()))
 }
 
 func (l laneHealth) String() string {
@@ -56,7 +57,7 @@ func (l laneHealth) String() string {
 	}
 	s := fmt.Sprintf("%s, %d waiting, %d in work", l.State, l.Pending, l.Unacked)
 	if l.Pending > 0 {
-		s += ", the oldest for " + span(l.lag())
+		s += ", the oldest for " + term.Span(l.lag())
 	}
 	if l.Reason != "" {
 		s += ": " + l.Reason

@@ -48,7 +48,7 @@ func TestCompletionScripts(t *testing.T) {
 // Markdown, where <words> in angle brackets vanish and columns run together.
 func TestManPages(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(string) string { return "" }, term: newTerminal(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	a := newApp(nil, &bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" })
 	dir := extrasDir(t, "man")
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -107,8 +107,8 @@ func (a *app) manPage(c *cobra.Command) string {
 	const section = "\x00"
 	var rest strings.Builder
 	heading := func(s string) { rest.WriteString(section + s + "\n") }
-	a.helpCommands(&rest, c, heading)
-	a.helpFlags(&rest, c, heading)
+	helpCommands(a.App, &rest, c, heading)
+	helpFlags(a.App, &rest, c, heading)
 	for line := range strings.Lines(rest.String()) {
 		if title, ok := strings.CutPrefix(line, section); ok {
 			fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(strings.TrimRight(title, ":\n"))))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -18,7 +20,7 @@ func (a *app) manifestCommand() *cobra.Command {
 	f := &operatorFlags{}
 	var offline bool
 	var url string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "manifest",
 		Short: "Print what a worker here offers agents, as an AAIF platform manifest",
 		Long: `Prints the AAIF Platform Manifest of a worker that would run here, with this
@@ -31,8 +33,8 @@ It asks the server whether the streams of the durable lane exist. Without them n
 state is kept.`,
 		Example: `  aeemesh manifest --config worker.yaml > aaif-manifest.json
   aeemesh manifest --offline | jq .platform.capabilities`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			m, err := a.manifest(ctx, cmd, f, offline)
 			if err != nil {
 				return err
@@ -42,7 +44,7 @@ state is kept.`,
 			if err != nil {
 				return fmt.Errorf("encode the manifest: %w", err)
 			}
-			return a.term.object(json.RawMessage(raw))
+			return a.Term.Object(json.RawMessage(raw))
 		}),
 	})
 	f.add(c.Flags())
@@ -66,7 +68,7 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 	durable := false
 	if !offline {
 		if durable, err = a.hasLane(ctx, cmd); err != nil {
-			return nil, hinted(err, "--offline asks no server.")
+			return nil, outcome.Hinted(err, "--offline asks no server.")
 		}
 	}
 	opts := agents.Options{Telemetry: a.agentTelemetry(cmd, tel, set.Telemetry(), false)}
@@ -85,26 +87,26 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 
 // hasLane asks the server whether it has what the durable lane needs.
 func (a *app) hasLane(ctx context.Context, cmd *cobra.Command) (bool, error) {
-	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		return false, err
 	}
-	js, err := a.jetStream(conn)
+	js, err := a.JetStream(conn)
 	if err != nil {
 		return false, err
 	}
-	looking, cancel := context.WithTimeout(ctx, a.conn.wait())
+	looking, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 	defer cancel()
 	if err := jetstream.LaneLacks(looking, js, m, false); err != nil {
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("look for the durable lane: %w", err)
 		}
-		a.log.Info("no durable lane", "err", err)
+		a.Log.Info("no durable lane", "err", err)
 		return false, nil
 	}
 	return true, nil

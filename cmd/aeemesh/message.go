@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os/user"
 	"slices"
 	"strings"
 
@@ -13,6 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -30,7 +31,7 @@ type messageFlags struct {
 func (f *messageFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.intent, "intent", "i", "", "what is meant (default for a task: "+intents.AgentAsk+")")
 	flags.StringVar(&f.from, "from", "", "who sends: an `entity` (default the key's, where it has one, else human.<your login>)")
-	bindEnv(flags, "from", "AEEMESH_FROM")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
 	flags.StringVar(&f.corr, "corr", "", "correlation `id` (default a new one)")
 	flags.StringVar(&f.priority, "priority", string(envelope.PriorityNormal), "low, normal, high or urgent")
 	flags.StringVar(&f.requires, "requires", "", "constraints as a `JSON` object; the flags below add to it")
@@ -43,7 +44,7 @@ func (f *messageFlags) add(flags *pflag.FlagSet) {
 const humanMessage = "human.message"
 
 // build makes the envelope. It does not validate it.
-func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
+func (f *messageFlags) build(a *session.App, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
 	kind := envelope.Type(f.kind)
 	if kind == "" {
 		kind = envelope.TypeTask
@@ -53,7 +54,7 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	}
 	intent := f.intent
 	if err := intents.CheckName(intent); intent != "" && err != nil {
-		return nil, usagef(cmd, "--intent: %w", err)
+		return nil, outcome.Usagef(cmd, "--intent: %w", err)
 	}
 	switch {
 	case intent != "":
@@ -62,11 +63,11 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	case kind == envelope.TypeEvent && subject.EntityType(to) == subject.TypeHuman:
 		intent = humanMessage
 	default:
-		return nil, usagef(cmd, "an envelope of type %s needs an --intent", kind)
+		return nil, outcome.Usagef(cmd, "an envelope of type %s needs an --intent", kind)
 	}
 	from := f.from
 	if from == "" {
-		from = a.defaultFrom()
+		from = a.DefaultFrom()
 	}
 	e := envelope.New(kind, from, to, intent, payload)
 	if f.corr != "" {
@@ -80,10 +81,10 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	}
 	e.Requires = requires
 	if err := e.Validate(); err != nil {
-		return nil, &usageError{err: err, cmd: cmd}
+		return nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	if _, err := e.Requirements(); err != nil {
-		return nil, &usageError{err: err, cmd: cmd}
+		return nil, &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	return e, nil
 }
@@ -95,11 +96,11 @@ var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalat
 	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
 // requirements combines --requires and the flags that stand for its keys.
-func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage, error) {
+func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
 		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
-			return nil, usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
+			return nil, outcome.Usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -108,10 +109,10 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 		}
 		near := aaif.Nearest(name, requireKeys)
 		if near == "" { // a part of a name is a misspelling, too: timeout for timeout_ms
-			a.term.warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
+			a.Term.Warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
 			continue
 		}
-		return nil, &usageError{err: fmt.Errorf("--requires: %q is not a known key", name), cmd: cmd, hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
+		return nil, &outcome.UsageError{Err: fmt.Errorf("--requires: %q is not a known key", name), Cmd: cmd, Hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
 	}
 	if f.decisionEvidence != "" {
 		members["decision_evidence"] = envelope.AppendString(nil, f.decisionEvidence)
@@ -131,41 +132,20 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 	return json.Marshal(members)
 }
 
-// defaultFrom is the default sender: the only entity that the signing key may
-// speak for, else the current user.
-func (a *app) defaultFrom() string {
-	if e := a.env("AEEMESH_FROM"); e != "" {
-		return e
-	}
-	if e := a.soleEntity(); e != "" {
-		return e
-	}
-	name := a.env("USER")
-	if name == "" {
-		if u, err := user.Current(); err == nil {
-			name = u.Username
-		}
-	}
-	if entity := "human." + strings.ToLower(name); subject.ValidateEntity(entity) == nil {
-		return entity
-	}
-	return "human.unknown"
-}
-
-// payload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
+// parsePayload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
 // plain text, which becomes {"text": …}.
-func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
+func parsePayload(a *session.App, cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	data, where := []byte(arg), "the payload"
 	switch {
 	case arg == "-":
 		var err error
-		if data, err = a.readFile("-", maxInput); err != nil {
+		if data, err = a.ReadFile("-", maxInput); err != nil {
 			return nil, err
 		}
 		where = "stdin"
 	case strings.HasPrefix(arg, "@"):
 		var err error
-		if data, err = a.readFile(arg[1:], maxInput); err != nil {
+		if data, err = a.ReadFile(arg[1:], maxInput); err != nil {
 			return nil, err
 		}
 		where = arg[1:]
@@ -177,11 +157,11 @@ func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	case trimmed[0] == '{':
 		if !json.Valid(trimmed) {
 			var v any
-			return nil, usagef(cmd, "%s is no JSON: %v", where, json.Unmarshal(trimmed, &v))
+			return nil, outcome.Usagef(cmd, "%s is no JSON: %v", where, json.Unmarshal(trimmed, &v))
 		}
 		return trimmed, nil
 	case trimmed[0] == '[' && json.Valid(trimmed):
-		return nil, &usageError{err: fmt.Errorf("%s is a JSON array, and a payload must be an object", where), cmd: cmd, hint: "Give it a name: {\"items\": […]}."}
+		return nil, &outcome.UsageError{Err: fmt.Errorf("%s is a JSON array, and a payload must be an object", where), Cmd: cmd, Hint: "Give it a name: {\"items\": […]}."}
 	}
 	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(bytes.TrimRight(data, "\r\n")), "\uFFFD")), '}'), nil
 }

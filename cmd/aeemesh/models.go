@@ -15,10 +15,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/route"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-func (a *app) modelsCommand() *cobra.Command {
-	return a.holder(&cobra.Command{
+func modelsCommand(a *app) *cobra.Command {
+	return a.Holder(&cobra.Command{
 		Use:   "models",
 		Short: "Look at models, their prices, and the routes of a document, offline",
 		Long: `Shows what is known of models, and which of them an agent's document would use
@@ -26,7 +28,7 @@ here. docs/models.md has the catalogue, the providers and the routing.`,
 		Example: `  aeemesh models list anthropic
   aeemesh models show openai/gpt-4o
   aeemesh models routes reviewer.yaml --config operator.yaml`,
-	}, a.modelsListCommand(), a.modelsShowCommand(), a.modelsRoutesCommand())
+	}, modelsListCommand(a), modelsShowCommand(a), modelsRoutesCommand(a))
 }
 
 // modelLine is an entry of the catalogue, or the known facts about one model.
@@ -36,7 +38,7 @@ type modelLine struct {
 	route.Facts
 }
 
-func (a *app) modelsListCommand() *cobra.Command {
+func modelsListCommand(a *app) *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "list [PROVIDER]",
@@ -48,10 +50,10 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 		Example: `  aeemesh models list
   aeemesh models list mistral --json | jq -r .model
   aeemesh models list --config operator.yaml`,
-		Args:              arguments("[PROVIDER]"),
-		ValidArgsFunction: a.completeProviders,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			cat, err := a.modelCatalog(cmd, config)
+		Args:              outcome.Arguments("[PROVIDER]"),
+		ValidArgsFunction: session.Completing(a, completeProviders),
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
 				return err
 			}
@@ -62,17 +64,17 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 				}
 			}
 			if len(lines) == 0 && len(args) > 0 {
-				return hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
+				return outcome.Hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
-			if a.term.json {
-				return objects(a.term, lines)
+			if a.Term.JSON {
+				return term.Objects(a.Term, lines)
 			}
 			var rows [][]string
 			for _, l := range lines {
 				rows = append(rows, append([]string{l.Provider, l.Model}, factCells(l.Facts)...))
 			}
-			a.term.table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
-			a.term.say("as of %s; USD for a thousand tokens", cat.Date)
+			a.Term.Table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
+			a.Term.Say("as of %s; USD for a thousand tokens", cat.Date)
 			return nil
 		}),
 	}
@@ -80,7 +82,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 	return c
 }
 
-func (a *app) modelsShowCommand() *cobra.Command {
+func modelsShowCommand(a *app) *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "show PROVIDER/MODEL",
@@ -90,30 +92,30 @@ the part before the first slash.`,
 		Example: `  aeemesh models show openai/gpt-4o-2024-08-06
   aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
   aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
-		Args:              arguments("PROVIDER/MODEL"),
-		ValidArgsFunction: a.completeModels,
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			cat, err := a.modelCatalog(cmd, config)
+		Args:              outcome.Arguments("PROVIDER/MODEL"),
+		ValidArgsFunction: session.Completing(a, completeModels),
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			cat, err := modelCatalog(a, cmd, config)
 			if err != nil {
 				return err
 			}
 			provider, name, ok := strings.Cut(args[0], "/")
 			if !ok {
-				return usagef(cmd, "%q: it is PROVIDER/MODEL, such as openai/gpt-4o", args[0])
+				return outcome.Usagef(cmd, "%q: it is PROVIDER/MODEL, such as openai/gpt-4o", args[0])
 			}
 			e, ok := cat.Find(provider, name)
 			if !ok {
-				return hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
+				return outcome.Hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
 			}
-			if a.term.json {
-				return a.term.object(struct {
+			if a.Term.JSON {
+				return a.Term.Object(struct {
 					modelLine
 					Entry string `json:"entry"`
 					Date  string `json:"date"`
 				}{modelLine{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
 			}
-			a.term.heading("%s", args[0])
-			a.printFacts(e, cat.Date)
+			a.Term.Heading("%s", args[0])
+			printFacts(a, e, cat.Date)
 			return nil
 		}),
 	}
@@ -121,11 +123,11 @@ the part before the first slash.`,
 	return c
 }
 
-func (a *app) printFacts(e route.Entry, date string) {
+func printFacts(a *app, e route.Entry, date string) {
 	f := e.Facts
 	line := func(name, value string) {
 		if value != "" {
-			a.term.line("  %-16s %s", name, value)
+			a.Term.Line("  %-16s %s", name, value)
 		}
 	}
 	line("entry", e.Provider+"/"+e.Model+", as of "+date)
@@ -182,7 +184,7 @@ func configFlag(c *cobra.Command, file *string) {
 }
 
 // modelCatalog returns the built-in catalogue with the operator's additions.
-func (a *app) modelCatalog(cmd *cobra.Command, config string) (*route.Catalog, error) {
+func modelCatalog(a *app, cmd *cobra.Command, config string) (*route.Catalog, error) {
 	set, err := a.adapters(cmd, &operatorFlags{file: config})
 	if err != nil {
 		return nil, err
@@ -203,7 +205,7 @@ func catalogProviders(cat *route.Catalog) []string {
 
 // completeProviders completes the first argument with the catalogue's
 // providers.
-func (a *app) completeProviders(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeProviders(a *app, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -211,7 +213,7 @@ func (a *app) completeProviders(_ *cobra.Command, args []string, _ string) ([]st
 }
 
 // completeModels completes the first argument with the catalogue's models.
-func (a *app) completeModels(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeModels(a *app, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -237,7 +239,7 @@ type routeLine struct {
 	route.Facts
 }
 
-func (a *app) modelsRoutesCommand() *cobra.Command {
+func modelsRoutesCommand(a *app) *cobra.Command {
 	var operator operatorFlags
 	var keyName string
 	var contextTokens int
@@ -255,17 +257,17 @@ measured.`,
   aeemesh models routes reviewer.yaml --config operator.yaml --context-tokens 32768
   aeemesh models routes reviewer.yaml --allow http://127.0.0.1:8080
   aeemesh models routes reviewer.yaml --json | jq -r 'select(.skipped) | .skipped'`,
-		Args: arguments("FILE"),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		Args: outcome.Arguments("FILE"),
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if contextTokens < 0 {
-				return usagef(cmd, "--context-tokens cannot be negative")
+				return outcome.Usagef(cmd, "--context-tokens cannot be negative")
 			}
 			set, err := a.adapters(cmd, &operator)
 			if err != nil {
 				return err
 			}
 			defer set.Close()
-			return a.printRoutes(set, args[0], agents.Options{KeyName: keyName, ContextTokens: contextTokens})
+			return printRoutes(a, set, args[0], agents.Options{KeyName: keyName, ContextTokens: contextTokens})
 		}),
 	}
 	c.Flags().StringVar(&operator.file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
@@ -275,8 +277,8 @@ measured.`,
 	return c
 }
 
-func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) error {
-	doc, err := a.readDefinition(name)
+func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) error {
+	doc, err := readDefinition(a.App, name)
 	if err != nil {
 		return err
 	}
@@ -294,8 +296,8 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 			usable++
 			l.Order, order = usable, strconv.Itoa(usable)
 		}
-		if a.term.json {
-			if err := a.term.object(l); err != nil {
+		if a.Term.JSON {
+			if err := a.Term.Object(l); err != nil {
 				return err
 			}
 			continue
@@ -310,17 +312,17 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 		cells := factCells(p.Facts)
 		rows = append(rows, []string{order, p.Name(), cells[0], cells[2], cells[3], key, p.Why})
 	}
-	if !a.term.json {
-		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
+	if !a.Term.JSON {
+		a.Term.Table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
 	for i := range notices { // problems that stop the route are printed below
 		if notices[i].Severity == aaif.SeverityError {
 			notices[i].Severity = aaif.SeverityWarning
 		}
 	}
-	a.term.notices(name, notices)
+	a.Term.Notices(name, notices)
 	if usable == 0 {
-		return errorf("%s: no route to a model can be used here", name)
+		return fmt.Errorf("%s: no route to a model can be used here", name)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -34,7 +35,7 @@ const (
 // task was sent are gone, so that none can answer; the subject has no
 // subscriber any more; or the server has refused the request or the inbox for
 // the answer, which NATS reports to the connection and not to the request.
-func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
+func watchWait(a *session.App, ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
@@ -68,7 +69,7 @@ func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ 
 					return
 				}
 			case had == nil && len(found) == 0:
-				a.term.warn("no worker announces itself as %s now: the worker that took the task is unreachable, or it is a program that does not announce itself; still waiting", entity)
+				a.Term.Warn("no worker announces itself as %s now: the worker that took the task is unreachable, or it is a program that does not announce itself; still waiting", entity)
 				next = time.Now().Add(24 * time.Hour) // the warning is printed once
 			case had == nil:
 				had = found

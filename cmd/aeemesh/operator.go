@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // operatorFlags are the flags with which an operator permits what documents may
@@ -37,29 +38,29 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, error) {
 	var cfg adapters.Config
 	if f.file != "" {
-		data, err := a.readFile(f.file, adapters.MaxConfig+1)
+		data, err := a.ReadFile(f.file, adapters.MaxConfig+1)
 		if err != nil {
 			return nil, err
 		}
 		if cfg, err = adapters.Read(data); err != nil {
-			return nil, usagef(cmd, "%s: %w", f.file, err)
+			return nil, outcome.Usagef(cmd, "%s: %w", f.file, err)
 		}
 	}
 	cfg.Outbound.Allow = append(cfg.Outbound.Allow, f.allow...)
 	cfg.Outbound.Private = append(cfg.Outbound.Private, f.private...)
 	cfg.Outbound.Files = append(cfg.Outbound.Files, f.files...)
 	if err := mcpServers(&cfg, f.mcp); err != nil {
-		return nil, usagef(cmd, "%w", err)
+		return nil, outcome.Usagef(cmd, "%w", err)
 	}
 	cfg.Secrets.Env = append(cfg.Secrets.Env, f.env...)
 	cfg.Programs.Env = append(cfg.Programs.Env, f.programEnv...)
 	set, err := adapters.New(cfg, adapters.Options{
 		Version: version(),
-		Env:     func(name string) (string, bool) { v := a.env(name); return v, v != "" },
-		Logger:  a.log,
+		Env:     func(name string) (string, bool) { v := a.Env(name); return v, v != "" },
+		Logger:  a.Log,
 	})
 	if err != nil {
-		return nil, usagef(cmd, "%w", err)
+		return nil, outcome.Usagef(cmd, "%w", err)
 	}
 	return set, nil
 }

@@ -23,6 +23,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // telemetry holds the exporters that the standard OTEL_* variables configure.
@@ -49,7 +52,7 @@ const flushTimeout = 5 * time.Second
 // Metrics go to readers too.
 func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (*telemetry, error) {
 	out := &telemetry{}
-	if strings.EqualFold(a.env("OTEL_SDK_DISABLED"), "true") {
+	if strings.EqualFold(a.Env("OTEL_SDK_DISABLED"), "true") {
 		out.off = errors.New("OTEL_SDK_DISABLED is set")
 		return out, nil
 	}
@@ -58,27 +61,27 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
 		err2 = nil // one wrong variable is reported once
 	}
-	var wrong *usageError
+	var wrong *outcome.UsageError
 	if err := errors.Join(err1, err2); errors.As(err, &wrong) {
 		return nil, wrong
 	} else if err != nil {
-		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
+		return nil, &outcome.UsageError{Err: err, Hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
-	otel.SetLogger(logr.FromSlogHandler(a.log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("telemetry not exported", "err", err) }))
+	otel.SetLogger(logr.FromSlogHandler(a.Log.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.Log.Warn("telemetry not exported", "err", err) }))
 	var err error
 	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version())),
 		resource.WithFromEnv())
 	if err != nil {
-		a.log.Warn("telemetry resource is incomplete", "err", err)
+		a.Log.Warn("telemetry resource is incomplete", "err", err)
 	}
-	out.protocol, out.own = a.env("OTEL_EXPORTER_OTLP_PROTOCOL"), make(map[string]*collector)
+	out.protocol, out.own = a.Env("OTEL_EXPORTER_OTLP_PROTOCOL"), make(map[string]*collector)
 	res := out.resource
-	if err := out.startTraces(ctx, traces, a.term.words, res); err != nil {
+	if err := out.startTraces(ctx, traces, a.Term.Words, res); err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
-	if err := out.startMetrics(ctx, metrics, a.term.words, res, readers); err != nil {
+	if err := out.startMetrics(ctx, metrics, a.Term.Words, res, readers); err != nil {
 		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.stop())
 	}
 	return out, nil
@@ -88,13 +91,13 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 // http/protobuf.
 func (a *app) exporter(signal string) (string, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-		if v := strings.TrimSpace(a.env(name)); v != "" && !strings.Contains(v, "://") {
-			return "", &usageError{err: fmt.Errorf("%s %q has no scheme", name, v), hint: "Write http://" + v + " or https://" + v + "."}
+		if v := strings.TrimSpace(a.Env(name)); v != "" && !strings.Contains(v, "://") {
+			return "", &outcome.UsageError{Err: fmt.Errorf("%s %q has no scheme", name, v), Hint: "Write http://" + v + " or https://" + v + "."}
 		}
 	}
 	first := func(names ...string) string {
 		for _, n := range names {
-			if v := strings.TrimSpace(a.env(n)); v != "" {
+			if v := strings.TrimSpace(a.Env(n)); v != "" {
 				return v
 			}
 		}
@@ -199,6 +202,20 @@ func (t *telemetry) stop() error {
 // not an error of the command.
 func (a *app) stopTelemetry(t *telemetry) {
 	if err := t.stop(); err != nil {
-		a.log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)
+		a.Log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)
 	}
+}
+
+// nodeTelemetry starts the telemetry of a command's node.
+func (a *app) nodeTelemetry(ctx context.Context) (*session.Telemetry, error) {
+	t, err := a.startTelemetry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.ofNode(t), nil
+}
+
+// ofNode is what a node needs of telemetry.
+func (a *app) ofNode(t *telemetry) *session.Telemetry {
+	return &session.Telemetry{Tracer: t.tracer, Meter: t.meter, Stop: func() { a.stopTelemetry(t) }}
 }

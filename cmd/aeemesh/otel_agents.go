@@ -44,11 +44,11 @@ func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapter
 		}
 		return tel.collector(u)
 	}
-	if !a.isSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
+	if !a.IsSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
 		out.Logger = func(level slog.Level) *slog.Logger {
-			log, err := a.loggerAt(level)
+			log, err := a.LoggerAt(level)
 			if err != nil {
-				return a.log // the format was checked before
+				return a.Log // the format was checked before
 			}
 			return log
 		}

@@ -12,6 +12,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -38,14 +42,14 @@ func hostileIn(s string) (found []rune) {
 func onTTY(ctx context.Context, env map[string]string, args ...string) (stdout, stderr string, err error) {
 	var out, words natstest.Buffer
 	look := func(name string) string { return env[name] }
-	a := &app{stdin: strings.NewReader(""), env: look, term: newTerminal(&out, &words, look), byEnv: map[string]bool{}}
-	a.term.data.tty, a.term.words.tty = true, true
+	a := newApp(strings.NewReader(""), &out, &words, look)
+	a.Term.Data.TTY, a.Term.Words.TTY = true, true
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&words)
 	if err = root.ExecuteContext(ctx); err != nil {
-		a.term.fail(err)
+		a.Term.Fail(outcome.Text(err), string(outcome.Of(err).Code), outcome.Hint(err))
 	}
 	return out.String(), words.String(), err
 }
@@ -57,46 +61,46 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 	payload := json.RawMessage(`{"a` + "\u009b\x7f\u202e" + `":["` + "\u009b\x7f\u202e\u2066\u200b" + `"]}`)
 	e := envelope.New(envelope.TypeEvent, "agent.a"+hostile, "bus.b"+hostile, "in.tent"+hostile, payload)
 	problem := aaif.Problem{Pointer: "/a" + hostile, Message: hostile, Hint: hostile, Line: 1}
-	for name, show := range map[string]func(*terminal){
-		"line": func(t *terminal) { t.line("%s %v %-12s %q", hostile, errors.New(hostile), hostile, hostile) },
-		"types": func(t *terminal) {
-			t.line("%s %v %v", envelope.Code(hostile), []string{hostile}, map[string]string{"a": hostile})
+	for name, show := range map[string]func(*term.Terminal){
+		"line": func(t *term.Terminal) { t.Line("%s %v %-12s %q", hostile, errors.New(hostile), hostile, hostile) },
+		"types": func(t *term.Terminal) {
+			t.Line("%s %v %v", envelope.Code(hostile), []string{hostile}, map[string]string{"a": hostile})
 		},
-		"say":      func(t *terminal) { t.say("%s", hostile) },
-		"note":     func(t *terminal) { t.note("%s", hostile) },
-		"progress": func(t *terminal) { t.progress("%s", hostile) },
-		"good":     func(t *terminal) { t.good("%s", hostile) },
-		"warn":     func(t *terminal) { t.warn("%s", hostile) },
-		"hint":     func(t *terminal) { t.hint(hostile) },
-		"heading":  func(t *terminal) { t.heading("%s", hostile) },
-		"steps":    func(t *terminal) { t.steps(hostile, hostile) },
-		"fail":     func(t *terminal) { t.fail(hinted(errors.New(hostile), "%s", hostile)) },
-		"notice":   func(t *terminal) { t.notice(hostile, problem) },
-		"problem":  func(t *terminal) { t.line("%s", t.problem(problem)) },
-		"object":   func(t *terminal) { _ = t.object(map[string]any{"k" + hostile: payload, "s": hostile}) },
-		"raw":      func(t *terminal) { t.raw(payload) },
-		"bytes":    func(t *terminal) { _ = t.bytes(payload); _ = t.bytes([]byte(hostile)) },
-		"payload": func(t *terminal) {
-			t.payload(payload)
-			t.payload(json.RawMessage(`{"text":"\u001b[2J\u007f\u009b\u202e"}`))
+		"say":      func(t *term.Terminal) { t.Say("%s", hostile) },
+		"note":     func(t *term.Terminal) { t.Note("%s", hostile) },
+		"progress": func(t *term.Terminal) { t.Progress("%s", hostile) },
+		"good":     func(t *term.Terminal) { t.Good("%s", hostile) },
+		"warn":     func(t *term.Terminal) { t.Warn("%s", hostile) },
+		"hint":     func(t *term.Terminal) { t.Hint(hostile) },
+		"heading":  func(t *term.Terminal) { t.Heading("%s", hostile) },
+		"steps":    func(t *term.Terminal) { t.Steps(hostile, hostile) },
+		"fail":     func(t *term.Terminal) { t.Fail(hostile, hostile, hostile) },
+		"notice":   func(t *term.Terminal) { t.Notice(hostile, problem) },
+		"problem":  func(t *term.Terminal) { t.Line("%s", t.Problem(problem)) },
+		"object":   func(t *term.Terminal) { _ = t.Object(map[string]any{"k" + hostile: payload, "s": hostile}) },
+		"raw":      func(t *term.Terminal) { t.Raw(payload) },
+		"bytes":    func(t *term.Terminal) { _ = t.Bytes(payload); _ = t.Bytes([]byte(hostile)) },
+		"payload": func(t *term.Terminal) {
+			t.Payload(payload)
+			t.Payload(json.RawMessage(`{"text":"\u001b[2J\u007f\u009b\u202e"}`))
 		},
-		"table":   func(t *terminal) { t.table([]string{"x"}, [][]string{{hostile}}) },
-		"paint":   func(t *terminal) { t.line("%s", t.data.paint(styleGood, hostile)) },
-		"traffic": func(t *terminal) { t.sighting(sighting{at: time.Now(), env: e}, true) },
-		"status": func(t *terminal) {
-			t.status(true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
+		"table":   func(t *term.Terminal) { t.Table([]string{"x"}, [][]string{{hostile}}) },
+		"paint":   func(t *term.Terminal) { t.Line("%s", t.Data.Paint(term.StyleGood, hostile)) },
+		"traffic": func(t *term.Terminal) { traffic.PrintSighting(t, traffic.Sighting{At: time.Now(), Env: e}, true) },
+		"status": func(t *term.Terminal) {
+			session.ConnectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
 		},
-		"stream": func(t *terminal) {
-			v := streamView{term: t, out: t.data, about: func(string) string { return hostile }}
+		"stream": func(t *term.Terminal) {
+			v := traffic.StreamView{Term: t, Out: t.Data, About: func(string) string { return hostile }}
 			for _, p := range []string{`{"text":"\u001b[2J\u007f\u009b\u202e"}`, string(payload), `{"handed_to":"\u009b\u202e"}`,
 				`{"tool_call":{"name":"\u009b","arguments":{"a":"` + "\u009b\u202e" + `"}}}`, `{"tool_result":{"name":"\u009b\u202e","error":"\u001b[2J"}}`} {
-				_ = v.show(&envelope.Envelope{Payload: json.RawMessage(p)})
+				_ = v.Show(&envelope.Envelope{Payload: json.RawMessage(p)})
 			}
 		},
 	} {
-		term, out, words := onTerminal()
-		term.data.color, term.words.color = false, false
-		show(term)
+		screen, out, words := onTerminal()
+		screen.Data.Color, screen.Words.Color = false, false
+		show(screen)
 		if s := out.String() + words.String(); s == "" || hostileIn(s) != nil {
 			t.Errorf("%s: %U in %q", name, hostileIn(s), s)
 		}
@@ -106,8 +110,8 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 // Own colours stay where a peer's words stand beside them.
 func TestColoursSurviveBesideAPeersWords(t *testing.T) {
 	t.Parallel()
-	term, out, _ := onTerminal()
-	term.line("%s %s", term.mark("ok"), "peer\x1b[2J")
+	screen, out, _ := onTerminal()
+	screen.Line("%s %s", screen.Mark("ok"), "peer\x1b[2J")
 	if got, want := out.String(), "\x1b[32mok  \x1b[0m peer\uFFFD[2J\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -117,18 +121,18 @@ func TestColoursSurviveBesideAPeersWords(t *testing.T) {
 func TestDataStaysWhatItIsOffATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	term := newTerminal(&out, &out, func(string) string { return "" })
-	term.line("%s", hostile)
+	screen := term.New(&out, &out, func(string) string { return "" })
+	screen.Line("%s", hostile)
 	if out.String() != hostile+"\n" {
 		t.Errorf("%q", out.String())
 	}
 	out.Reset()
-	_ = term.bytes([]byte(hostile))
+	_ = screen.Bytes([]byte(hostile))
 	if out.String() != hostile {
 		t.Errorf("%q", out.String())
 	}
 	out.Reset()
-	if err := term.object(map[string]string{"s": hostile}); err != nil {
+	if err := screen.Object(map[string]string{"s": hostile}); err != nil {
 		t.Fatal(err)
 	}
 	var back map[string]string
@@ -141,16 +145,16 @@ func TestDataStaysWhatItIsOffATerminal(t *testing.T) {
 func servesHostile(t *testing.T, srv *natsd.Server) {
 	t.Helper()
 	conn := natstest.Conn(t, srv)
-	a := &app{}
-	js, err := a.jetStream(conn)
+	a := &app{&session.App{}}
+	js, err := a.JetStream(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := a.subjects()
+	m, err := a.Subjects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	lane := newLane(js, m)
+	lane := session.NewLane(js, m)
 	lane.Create = true
 	node, err := mesh.New(conn, mesh.Config{Durable: lane, Drain: time.Second})
 	if err != nil {
@@ -292,19 +296,19 @@ func TestOnlyWhatIsVerifiedIsCalledSigned(t *testing.T) {
 		{ring, signed("human.eve", signer), "says it is signed by ada (not so: E_FROM_DENIED)"},
 		{revoked, signed("human.ada", signer), "says it is signed by ada (not so: E_KEY_INVALID)"},
 	} {
-		v := vouch(tt.ring, tt.e, time.Now())
-		if got := v.words(); got != tt.want {
+		v := traffic.Vouch(tt.ring, tt.e, time.Now())
+		if got := v.Words(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
-		term, out, _ := onTerminal()
-		term.data.color = false
-		term.sighting(sighting{at: time.Now(), env: tt.e, by: v}, false)
+		screen, out, _ := onTerminal()
+		screen.Data.Color = false
+		traffic.PrintSighting(screen, traffic.Sighting{At: time.Now(), Env: tt.e, By: v}, false)
 		if good := strings.Contains(out.String(), " signed ada"); good != (tt.want == "signed ada") && !strings.Contains(tt.want, "is signed by") {
 			t.Errorf("%q for %q", out.String(), tt.want)
 		}
 		out.Reset()
-		term.json = true
-		term.sighting(sighting{at: time.Now(), env: tt.e, by: v}, false)
+		screen.JSON = true
+		traffic.PrintSighting(screen, traffic.Sighting{At: time.Now(), Env: tt.e, By: v}, false)
 		if good := strings.Contains(out.String(), `"verified":true`); good != (tt.want == "signed ada") {
 			t.Errorf("%s for %q", out.String(), tt.want)
 		}

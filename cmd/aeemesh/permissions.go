@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -44,7 +45,7 @@ type subjectRule struct {
 func (d *doctor) permissions(ctx context.Context) {
 	need, as, hint, err := d.needs()
 	if err != nil {
-		d.tell("permissions", "fail", "", "%s", errorText(err))
+		d.tell("permissions", "fail", "", "%s", outcome.Text(err))
 		return
 	}
 	d.inbox = d.maySubscribe(d.conn.NewRespInbox())
@@ -98,7 +99,7 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 	if !d.mayAsk(ask) {
 		return info, errors.New("it may not publish to " + ask)
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	msg, err := d.conn.RequestWithContext(ctx, ask, nil)
 	if err != nil {
@@ -141,7 +142,7 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 			untried = append(untried, "answers (allow_responses)")
 		}
 	}
-	note := "the server does not report it, because " + errorText(why)
+	note := "the server does not report it, because " + outcome.Text(why)
 	if len(untried) > 0 {
 		note = "not tried, since a client may listen there: " + fewNames(untried) + "; " + note
 	}
@@ -216,7 +217,7 @@ func folded(missing []string) (out []string) {
 // allowed waits until the server has processed what was sent, and reports
 // whether it refused the subject.
 func (d *doctor) allowed(to string) bool {
-	if d.conn.FlushTimeout(d.app.conn.wait()) != nil {
+	if d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
 		return false
 	}
 	err := d.conn.LastError()

@@ -10,12 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func (a *app) queuesCommand() *cobra.Command {
+func queuesCommand(a *session.App) *cobra.Command {
 	var every, wait time.Duration
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "queues [ENTITY]",
 		Short: "Show how many durable tasks wait, and for how long",
 		Long: `Shows the queues of durable tasks, of one agent or of all that have tasks, dead
@@ -30,20 +34,20 @@ durable tasks. Agents with tasks that no worker takes are named.`,
 
   # with the nats CLI:
   nats consumer report AEE_WORK`,
-		Args:              arguments("[ENTITY]"),
-		ValidArgsFunction: a.completeEntities(1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("[ENTITY]"),
+		ValidArgsFunction: completeEntities(a, 1),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			entity := ""
 			if len(args) == 1 {
 				entity = args[0]
 			}
-			if err := checkEntity(cmd, entity); err != nil {
+			if err := runs.CheckEntity(cmd, entity); err != nil {
 				return err
 			}
 			if every < 0 || wait <= 0 {
-				return usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
+				return outcome.Usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
 			}
-			return a.withLane(ctx, cmd, func(s *session) error { return s.queues(ctx, entity, every, wait) })
+			return withLane(a, ctx, cmd, func(s *session.Session) error { return watchQueues(s, ctx, entity, every, wait) })
 		}),
 	})
 	c.Flags().DurationVar(&every, "watch", 0, "show them anew at this interval, until Ctrl-C")
@@ -96,32 +100,32 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	case len(paused) > 0:
 		v.Problem = "paused are the consumers of priority " + strings.Join(paused, ", ")
 	case t.workers == 0 && tasks > 0:
-		v.Problem = counted(tasks, "task", "tasks") + " and " + t.lacking()
+		v.Problem = term.Counted(tasks, "task", "tasks") + " and " + t.lacking()
 	case t.durable == 0 && tasks > 0:
-		v.Problem = counted(tasks, "task waits", "tasks wait") + " and " + t.lacking()
+		v.Problem = term.Counted(tasks, "task waits", "tasks wait") + " and " + t.lacking()
 	}
 	return v
 }
 
-func (s *session) queues(ctx context.Context, entity string, every, wait time.Duration) error {
-	d, err := s.lane()
+func watchQueues(s *session.Session, ctx context.Context, entity string, every, wait time.Duration) error {
+	d, err := s.Lane()
 	if err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		views, err := s.lookAtQueues(ctx, d.Queue, entity, wait)
+		views, err := lookAtQueues(s, ctx, d.Queue, entity, wait)
 		switch {
 		case err != nil && first:
-			return laneError(err)
+			return session.LaneError(err)
 		case err != nil && ctx.Err() != nil:
 			return nil
 		case err != nil: // a server that restarts is available again soon
-			s.app.term.warn("%s; trying again", errorText(err))
+			s.App.Term.Warn("%s; trying again", outcome.Text(err))
 		default:
-			if every > 0 && !s.app.term.json {
-				s.app.term.heading("%s", time.Now().Format(time.TimeOnly))
+			if every > 0 && !s.App.Term.JSON {
+				s.App.Term.Heading("%s", time.Now().Format(time.TimeOnly))
 			}
-			if err := s.app.printQueues(views); err != nil || every == 0 {
+			if err := printQueues(s.App, views); err != nil || every == 0 {
 				return err
 			}
 		}
@@ -135,7 +139,7 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 	}
 }
 
-func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
+func lookAtQueues(s *session.Session, ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
 	var only []string
 	if entity != "" {
 		only = []string{entity}
@@ -144,7 +148,7 @@ func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity s
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.node.Discover(ctx, entity, wait)
+	found, err := s.Node.Discover(ctx, entity, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +160,12 @@ func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity s
 	return views, nil
 }
 
-func (a *app) printQueues(views []queueView) error {
-	if a.term.json {
-		return objects(a.term, views)
+func printQueues(a *session.App, views []queueView) error {
+	if a.Term.JSON {
+		return term.Objects(a.Term, views)
 	}
 	if len(views) == 0 {
-		a.term.say("no agent has or had durable tasks")
+		a.Term.Say("no agent has or had durable tasks")
 		return nil
 	}
 	var rows [][]string
@@ -178,16 +182,16 @@ func (a *app) printQueues(views []queueView) error {
 			rows = append(rows, r)
 		}
 	}
-	a.term.table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
+	a.Term.Table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
 	for _, v := range views {
 		if v.Problem != "" {
-			a.term.warn("%s: %s", v.Entity, v.Problem)
+			a.Term.Warn("%s: %s", v.Entity, v.Problem)
 		}
 	}
 	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
-		a.term.hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
+		a.Term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
 	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
-		a.term.hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
+		a.Term.Hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
 }
@@ -206,5 +210,5 @@ func age(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return span(time.Since(t))
+	return term.Span(time.Since(t))
 }

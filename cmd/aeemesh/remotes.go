@@ -14,16 +14,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
-	"github.com/aeemesh/aeemesh/state"
 )
-
-// addPlatformFlag adds --platform.
-func (a *app) addPlatformFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&a.platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
-	bindEnv(flags, "platform", "AEEMESH_PLATFORM")
-}
 
 // remoteFlags say to which other platforms a worker may transfer its runs.
 type remoteFlags struct {
@@ -32,8 +28,8 @@ type remoteFlags struct {
 	bearer        string
 }
 
-func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
-	a.addPlatformFlag(flags)
+func (f *remoteFlags) add(a *session.App, flags *pflag.FlagSet) {
+	runs.AddPlatformFlag(a, flags)
 	flags.StringArrayVar(&f.to, "handoff-to", nil, "https `URL` of another platform's receiver to which runs may be moved; repeatable (default none)")
 	flags.StringVar(&f.ca, "handoff-ca", "", "`file` of certificates to trust there besides the system's")
 	flags.StringVar(&f.cert, "handoff-cert", "", "client certificate `file` to show there")
@@ -41,30 +37,30 @@ func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.bearer, "handoff-bearer", "", "`env:NAME or file:PATH` of a token to send there")
 }
 
-// remotes returns the platforms that the flags permit; nil if there are none.
-func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
+// remotesOf returns the platforms that the flags permit; nil if there are none.
+func remotesOf(a *session.App, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
 	opts := handoff.ClientOptions{}
 	allowed := map[string]bool{}
 	for _, to := range f.to {
 		c, err := handoff.NewClient(to, opts)
 		if err != nil {
-			return nil, usagef(cmd, "--handoff-to: %w", err)
+			return nil, outcome.Usagef(cmd, "--handoff-to: %w", err)
 		}
 		c.Close()
 		allowed[normalURL(to)] = true
 	}
 	if len(allowed) == 0 {
 		if f.ca != "" || f.cert != "" || f.key != "" || f.bearer != "" {
-			return nil, usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key and --handoff-bearer need a --handoff-to")
+			return nil, outcome.Usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key and --handoff-bearer need a --handoff-to")
 		}
 		return nil, nil
 	}
 	var err error
 	if opts.TLS, err = clientTLS(f.ca, f.cert, f.key); err != nil {
-		return nil, usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key: %w", err)
+		return nil, outcome.Usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key: %w", err)
 	}
-	if opts.Bearer, err = a.secretRef(f.bearer); err != nil {
-		return nil, usagef(cmd, "--handoff-bearer: %w", err)
+	if opts.Bearer, err = secretRef(a, f.bearer); err != nil {
+		return nil, outcome.Usagef(cmd, "--handoff-bearer: %w", err)
 	}
 	return func(to string) (*handoff.Client, error) {
 		if !strings.HasPrefix(strings.ToLower(to), "https://") {
@@ -126,7 +122,7 @@ func addCertificates(pool *x509.CertPool, file string) (*x509.CertPool, error) {
 
 // secretRef returns a function that reads a secret by its reference each time;
 // nil without a reference.
-func (a *app) secretRef(ref string) (func() (string, error), error) {
+func secretRef(a *session.App, ref string) (func() (string, error), error) {
 	if ref == "" {
 		return nil, nil
 	}
@@ -134,7 +130,7 @@ func (a *app) secretRef(ref string) (func() (string, error), error) {
 	var read func() (string, error)
 	switch kind {
 	case "env":
-		read = func() (string, error) { return a.env(name), nil }
+		read = func() (string, error) { return a.Env(name), nil }
 	case "file":
 		read = func() (string, error) {
 			raw, err := os.ReadFile(name)

@@ -10,16 +10,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func (a *app) resultCommand() *cobra.Command {
+func resultCommand(a *session.App) *cobra.Command {
 	var follow bool
 	var entity string
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
 		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
@@ -34,105 +38,105 @@ searched.`,
 
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
-		Args:              arguments("ID", "[ENTITY]"),
-		ValidArgsFunction: a.completeTasks,
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		Args:              outcome.Arguments("ID", "[ENTITY]"),
+		ValidArgsFunction: session.Completing(a, runs.CompleteTasks),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			switch {
 			case entity != "" && len(args) == 2 && args[1] != entity:
-				return usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
+				return outcome.Usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
 			case entity != "" && len(args) == 1:
 				args = append(args, entity)
 			}
-			return a.result(ctx, cmd, args, follow)
+			return awaitResult(a, ctx, cmd, args, follow)
 		}),
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "show the stream, and wait for the result")
 	c.Flags().StringVarP(&entity, "entity", "e", "", "the `agent`, as \"runs show\" takes it; the same as ENTITY")
-	a.addSignFlags(c.Flags(), signAll)
+	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }
 
-func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
+func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
 	if len(args) == 2 {
 		if err := subject.ValidateEntity(args[1]); err != nil {
-			return usagef(cmd, "%w", err)
+			return outcome.Usagef(cmd, "%w", err)
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	id, entity := args[0], ""
 	if len(args) == 2 {
 		entity = args[1]
-	} else if entity, err = s.findReplies(ctx, id); err != nil {
+	} else if entity, err = findReplies(s, ctx, id); err != nil {
 		return err
 	}
-	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.term, out: a.term.data}
+	opts, view := mesh.ResultOptions{Follow: follow}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if follow {
-		opts.OnStream = view.show
+		opts.OnStream = view.Show
 	}
 	mind := func() {}
 	if follow {
-		mind = s.mindTakers(ctx, entity)
+		mind = mindTakers(s, ctx, entity)
 	}
-	reply, err := s.node.Result(ctx, entity, id, opts)
+	reply, err := s.Node.Result(ctx, entity, id, opts)
 	mind()
-	view.end()
+	view.End()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
-		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", printable(id), entity, why), "%s", hint)
+		if why, hint := stillUntaken(s, ctx, entity); why != "" {
+			return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
 		}
-		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", printable(id), entity),
-			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", printable(id), entity, entity)
+		return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", term.Printable(id), entity),
+			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", term.Printable(id), entity, entity)
 	}
-	return s.printResult(ctx, id, entity, reply, &view, err)
+	return printResult(s, ctx, id, entity, reply, &view, err)
 }
 
 // findReplies returns the entity whose replies a task has.
-func (s *session) findReplies(ctx context.Context, id string) (string, error) {
-	d, err := s.lane()
+func findReplies(s *session.Session, ctx context.Context, id string) (string, error) {
+	d, err := s.Lane()
 	if err != nil {
 		return "", err
 	}
 	found, err := d.Replies.Find(ctx, id)
 	if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
-		return "", laneError(err)
+		return "", session.LaneError(err)
 	}
 	switch len(found) {
 	case 0:
-		return "", hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", printable(id)),
-			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", printable(id))
+		return "", outcome.Hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", term.Printable(id)),
+			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", term.Printable(id))
 	case 1:
 		return found[0], nil
 	}
-	return "", hinted(fmt.Errorf("%d entities have a task %s", len(found), printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
+	return "", outcome.Hinted(fmt.Errorf("%d entities have a task %s", len(found), term.Printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
 }
 
 // printResult prints the end of a durable task.
-func (s *session) printResult(ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
-	a := s.app
+func printResult(s *session.Session, ctx context.Context, id, entity string, reply *envelope.Envelope, view *traffic.StreamView, err error) error {
+	a := s.App
 	var failed *envelope.Error
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
-		return hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
+		return outcome.Hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
-		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
+		if why, hint := stillUntaken(s, ctx, entity); why != "" {
+			return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
 		}
-		return hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
+		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
-		return withReply(remote(failed), reply)
+		return outcome.WithReply(outcome.Remote(failed), reply)
 	case err != nil:
-		return laneError(err)
-	case a.term.json:
-		return a.printEnvelope(reply)
+		return session.LaneError(err)
+	case a.Term.JSON:
+		return printEnvelope(a, reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
-		a.term.payload(reply.Payload)
+	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
+		a.Term.Payload(reply.Payload)
 	}
 	return nil
 }
@@ -142,67 +146,67 @@ func waitOver(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// submit stores a task in the durable lane, and waits for its result unless
+// submitTask stores a task in the durable lane, and waits for its result unless
 // flags say otherwise.
-func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
-	a := s.app
-	ctx, cancel := a.limited(ctx)
+func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
+	a := s.App
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	if !f.due.IsZero() && !f.due.After(time.Now()) {
-		a.term.warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
+		a.Term.Warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
 	}
-	if err := s.knowsKey(ctx, task); err != nil {
+	if err := knowsKey(s, ctx, task); err != nil {
 		return err
 	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
 	if f.detach {
-		receipt, err := s.node.Submit(ctx, task, opts)
+		receipt, err := s.Node.Submit(ctx, task, opts)
 		if err != nil {
 			return submitFailed(err)
 		}
-		return s.submitted(ctx, task, receipt)
+		return submitted(s, ctx, task, receipt)
 	}
-	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.data}
+	result, view := mesh.ResultOptions{Follow: true}, traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
-		result.OnStream = view.show
+		result.OnStream = view.Show
 	}
-	a.term.progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
-	mind := s.mindTakers(ctx, task.To)
-	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
+	a.Term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
+	mind := mindTakers(s, ctx, task.To)
+	receipt, reply, err := s.Node.Perform(ctx, task, opts, result)
 	mind()
-	view.end()
+	view.End()
 	if err != nil && receipt.Seq == 0 {
 		return submitFailed(err)
 	}
 	if receipt.Duplicate {
-		a.term.note("the task was there already")
+		a.Term.Note("the task was there already")
 	}
-	return s.printResult(ctx, task.ID, task.To, reply, &view, err)
+	return printResult(s, ctx, task.ID, task.To, reply, &view, err)
 }
 
 // submitFailed says that the task is not stored, or that this is not known.
 func submitFailed(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrUncertain):
-		return hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
+		return outcome.Hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
 	case errors.Is(err, jetstream.ErrFull):
-		return hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
+		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}
-	return laneError(err)
+	return session.LaneError(err)
 }
 
 // submitted prints how to follow a detached task.
-func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
-	if why, hint := s.untaken(ctx, task.To); why != "" && r.Due.IsZero() {
+func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
+	if why, hint := untaken(s, ctx, task.To); why != "" && r.Due.IsZero() {
 		defer func() {
-			s.app.term.warn("%s", why)
-			s.app.term.hint(hint)
+			s.App.Term.Warn("%s", why)
+			s.App.Term.Hint(hint)
 		}()
 	}
-	if s.app.term.json {
-		return s.app.term.object(r)
+	if s.App.Term.JSON {
+		return s.App.Term.Object(r)
 	}
-	s.app.term.line("%s", r.TaskID)
+	s.App.Term.Line("%s", r.TaskID)
 	verb := "stored"
 	switch {
 	case r.Duplicate:
@@ -210,7 +214,7 @@ func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh
 	case !r.Due.IsZero():
 		verb = "stored for " + r.Due.Local().Format("2006-01-02 15:04:05 MST")
 	}
-	s.app.term.good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
-	s.app.term.hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
+	s.App.Term.Good("task %s %s for %s, run %s", r.TaskID, verb, task.To, runs.ShortRun(r.Run))
+	s.App.Term.Hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
 	return nil
 }

@@ -4,12 +4,25 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/soak"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // Exit statuses that do not follow from an error.
@@ -19,35 +32,19 @@ const (
 	exitUsage  = outcome.Usage
 )
 
-// app is one execution of the program: its streams, its environment, and the
-// flags that many commands share.
-type app struct {
-	stdin  io.Reader
-	env    func(string) string
-	term   *terminal
-	log    *slog.Logger
-	began  bool              // a command's own work has begun: errors are no longer of usage
-	byEnv  map[string]bool   // flags whose value is from the environment
-	byFile map[string]string // flags whose value is from the configuration file, and its place there
-	conn   connectFlags
-	sign   signFlags
-	levels logFlags
+// app has the commands that are not in a package of their own.
+type app struct{ *session.App }
 
-	documents   []string // a worker's, that its configuration file names
-	stateKeys   []string // references to the keys of checkpoints
-	as          string   // the sender, for commands that make their own envelopes
-	speaker     string   // the entity of the connection, if known
-	platform    string   // this mesh's name for other platforms
-	acceptClear bool     // with state keys: accept unsealed checkpoints
-	issuers     []string // issuers that may transfer runs of any agent
-	anyVersion  bool     // accept runs of any version of their agent
-	perIssuer   int      // MiB of handoffs that are kept per issuer; 0: the default
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
+	a := &app{&session.App{Version: version(), Stdin: stdin, Env: env, Term: term.New(stdout, stderr, env), ByEnv: map[string]bool{}}}
+	a.StartTelemetry = a.nodeTelemetry
+	return a
 }
 
 // run executes the program. env looks up an environment variable; it returns ""
 // if the variable is not set.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
-	a := &app{stdin: stdin, env: env, term: newTerminal(stdout, stderr, env), byEnv: map[string]bool{}}
+	a := newApp(stdin, stdout, stderr, env)
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -55,12 +52,58 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		err = a.term.err()
+		err = a.Term.Err()
 	}
 	if err == nil {
 		return exitOK
 	}
 	return a.failed(err, args)
+}
+
+// failed prints an error, with --json also as JSON, and returns the exit
+// status.
+func (a *app) failed(err error, args []string) int {
+	o := outcome.Of(err)
+	var usage *outcome.UsageError
+	if !a.Began && !errors.As(err, &usage) {
+		err = &outcome.UsageError{Err: err}
+	}
+	if errors.As(err, &usage) {
+		o = outcome.Outcome{Code: outcome.CodeUsage, Exit: outcome.Usage}
+		// A wrong command line may have kept --json from being parsed.
+		if end := slices.Index(args, "--"); end >= 0 {
+			args = args[:end]
+		}
+		a.Term.JSON = a.Term.JSON || slices.Contains(args, "--json")
+		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.Env("AEEMESH_LOG_FORMAT"), term.JSONLog) {
+			a.Levels.Format = term.JSONLog
+		}
+		a.Term.RecordWords(a.Levels.Format)
+	}
+	if !errors.Is(err, outcome.ErrQuiet) {
+		a.Term.Fail(outcome.Text(err), string(o.Code), outcome.Hint(err))
+	}
+	if !a.Term.JSON {
+		return o.Exit
+	}
+	f := outcome.Failure{Code: o.Code, Message: strings.TrimPrefix(outcome.Text(err), string(o.Code)+": "), Hint: outcome.Hint(err)}
+	if errors.Is(err, outcome.ErrQuiet) {
+		f.Message = "a check failed, or something was not done; what was printed before says which"
+	}
+	var peer *envelope.Error
+	if errors.As(err, &peer) && peer.Code == o.Code {
+		f.Retryable, f.BackoffMS = peer.Retryable, peer.BackoffMS
+	}
+	out := map[string]any{}
+	var more *outcome.Detailed
+	if errors.As(err, &more) {
+		maps.Copy(out, more.Members)
+	}
+	out["error"] = f
+	if a.Term.Object(out) != nil {
+		return outcome.Failed
+	}
+	return o.Exit
 }
 
 func (a *app) root() *cobra.Command {
@@ -83,9 +126,9 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asked && len(args) == 0 {
-				return a.tellVersion(cmd, args)
+				return tellVersion(a.App)
 			}
-			return a.group(cmd, args)
+			return a.Group(cmd, args)
 		},
 		PersistentPreRunE: a.prepare,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -99,25 +142,25 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	)
 	root.SetHelpCommandGroupID("misc")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	})
-	root.SetHelpFunc(a.help)
-	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(a.App, cmd, false) })
+	root.SetUsageFunc(func(cmd *cobra.Command) error { printHelp(a.App, cmd, false); return nil })
 	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
 	root.PersistentFlags().SortFlags = false
-	root.PersistentFlags().BoolVar(&a.term.json, "json", false, "print data as JSON: one object, or one a line")
-	a.addConnectFlags(root.PersistentFlags())
-	a.addLogFlags(root.PersistentFlags())
+	root.PersistentFlags().BoolVar(&a.Term.JSON, "json", false, "print data as JSON: one object, or one a line")
+	a.AddConnectFlags(root.PersistentFlags())
+	a.AddLogFlags(root.PersistentFlags())
 	for _, group := range []struct {
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand(), a.janitorCommand()}},
-		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
-		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
-			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
-		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.configCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
-		{"misc", []*cobra.Command{a.healthcheckCommand(), a.versionCommand(), a.completionCommand()}},
+		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), topology.PlanCommand(a.App), topology.ApplyCommand(a.App), janitorCommand(a.App)}},
+		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a.App), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
+		{"look", []*cobra.Command{traffic.Command(a.App), agentsCommand(a.App), queuesCommand(a.App), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
+			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
+		{"make", []*cobra.Command{validateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopeCommand(a.App), keys.Command(a.App), auth.Command(a.App)}},
+		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
 	} {
 		for _, c := range group.commands {
 			c.Flags().SortFlags = false
@@ -125,14 +168,14 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(short("ls", a.agentsListCommand()), short("ps", a.runsListCommand()))
-	a.registerCompletions(root)
+	root.AddCommand(session.Short("ls", agentsListCommand(a.App)), session.Short("ps", runs.ListCommand(a.App)))
+	registerCompletions(a.App, root)
 	return root
 }
 
 // prepare runs before every command, after its arguments were accepted.
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
-	if err := a.fromEnvironment(cmd); err != nil {
+	if err := a.FromEnvironment(cmd); err != nil {
 		return err
 	}
 	if cmd.Annotations[annotSettings] != "" {
@@ -141,86 +184,8 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		}
 	}
 	var err error
-	if a.log, err = a.logger(); err == nil {
-		a.recordWords()
+	if a.Log, err = a.Logger(); err == nil {
+		a.Term.RecordWords(a.Levels.Format)
 	}
 	return err
-}
-
-// do wraps f as a command's function: from its start on, errors are failures
-// and not usage errors.
-func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		a.began = true
-		err := f(cmd.Context(), cmd, args)
-		var usage *usageError
-		if errors.As(err, &usage) && usage.cmd == nil {
-			usage.cmd = cmd // the command's help has more
-		}
-		return err
-	}
-}
-
-// adopt adds this program's conventions to a command that was made elsewhere.
-func (a *app) adopt(c *cobra.Command) *cobra.Command {
-	if inner := c.RunE; inner != nil {
-		c.RunE = a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			err := inner(cmd, args)
-			switch {
-			case err == nil || ctx.Err() == nil:
-				return err
-			case cmd.Hidden: // a child process, whose parent reports its errors
-				return errQuiet
-			}
-			return errInterrupted
-		})
-	}
-	for _, child := range c.Commands() {
-		a.adopt(child)
-	}
-	return c
-}
-
-// group runs a command that only holds subcommands: it runs "list" if there is
-// one, else it prints its help.
-func (a *app) group(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		for _, child := range cmd.Commands() {
-			if child.Name() == "list" {
-				child.SetContext(cmd.Context())
-				if err := a.fromEnvironment(child); err != nil {
-					return err
-				}
-				return child.RunE(child, nil)
-			}
-		}
-		a.help(cmd, nil)
-		return nil
-	}
-	err := &usageError{err: errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err.hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"
-	}
-	return err
-}
-
-// holder makes a command that only holds subcommands.
-func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
-	c.Args = cobra.ArbitraryArgs
-	c.RunE = a.group
-	c.AddCommand(children...)
-	for _, child := range children {
-		if child.Name() == "list" {
-			child.Aliases = []string{"ls"}
-		}
-	}
-	return c
-}
-
-// short makes a copy of a command under a shorter name that users of other
-// tools expect.
-func short(name string, c *cobra.Command) *cobra.Command {
-	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
-	return c
 }

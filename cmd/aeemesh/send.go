@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -29,9 +31,9 @@ type sendFlags struct {
 	due      time.Time // the time of --at
 }
 
-func (a *app) sendCommand() *cobra.Command {
+func sendCommand(a *session.App) *cobra.Command {
 	f := &sendFlags{}
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "send ENTITY [PAYLOAD|-|@FILE]",
 		Short: "Send a task and print its result",
 		Long: `Sends a task to an agent, signed if you have a key, waits for the result and
@@ -58,9 +60,11 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
-		Args:              arguments("[ENTITY]", "[PAYLOAD]"),
-		ValidArgsFunction: a.completeMessage,
-		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
+		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
+		ValidArgsFunction: session.Completing(a, completeMessage),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return sendMessage(a, ctx, cmd, f, args)
+		}),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -68,13 +72,13 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.StringVar(&f.kind, "type", "", "task or event (default task; event to a bus or a human)")
 	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
 	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
-	a.addRetryFlag(flags, &f.retries)
+	addRetryFlag(a, flags, &f.retries)
 	flags.BoolVarP(&f.durable, "durable", "d", false, "store the task before it is worked on, in JetStream")
 	flags.StringVar(&f.at, "at", "", "durable, and not to begin before this `time` (RFC 3339)")
 	flags.DurationVar(&f.after, "after", 0, "durable, and not to begin before this time has passed")
 	flags.BoolVar(&f.detach, "detach", false, "do not wait: the reply goes to the sender's inbox, if that is a human; a durable task's to \"aeemesh result\"")
 	flags.StringVar(&f.envelope, "envelope", "", "send this envelope, from a `file` or \"-\"; it keeps its id and signature")
-	a.addSignFlags(flags, signAll)
+	a.AddSignFlags(flags, session.SignAll)
 	return c
 }
 
@@ -83,97 +87,97 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 // is being started.
 const defaultRetries = 2
 
-func (a *app) addRetryFlag(flags *pflag.FlagSet, retries *int) {
+func addRetryFlag(a *session.App, flags *pflag.FlagSet, retries *int) {
 	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
 }
 
 // onRetry prints each retry, if the user asked for retries or at a terminal.
-func (a *app) onRetry(cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
-	tell := a.term.progress
+func onRetry(a *session.App, cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
+	tell := a.Term.Progress
 	if cmd.Flags().Changed("retries") {
-		tell = a.term.say
+		tell = a.Term.Say
 	}
 	return func(attempt int, wait time.Duration, why *envelope.Error) {
-		tell("%s: %s; try %d of %d in %v", why.Code, printable(why.Message), attempt, retries, wait.Round(time.Millisecond))
+		tell("%s: %s; try %d of %d in %v", why.Code, term.Printable(why.Message), attempt, retries, wait.Round(time.Millisecond))
 	}
 }
 
-func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
+func sendMessage(a *session.App, ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
-	e, err := a.message(cmd, f, args)
+	e, err := newMessage(a, cmd, f, args)
 	if err != nil {
 		return err
 	}
 	if f.durable && (e.Type != envelope.TypeTask || mesh.PublishesTo(e.To)) {
-		return usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
+		return outcome.Usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: e.From, Signed: true, Config: func(s *session.Session, cfg *mesh.Config) error {
 		if e.Sig != nil {
 			cfg.Signer = nil // it is signed already
 		}
 		if f.durable {
-			return a.laneClient(cmd)(s, cfg)
+			return a.LaneClient(cmd)(s, cfg)
 		}
 		return nil
 	}})
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if f.durable {
-		return s.submit(ctx, e, f)
+		return submitTask(s, ctx, e, f)
 	}
 	if e.Type != envelope.TypeTask || f.detach || mesh.PublishesTo(e.To) {
-		return s.post(ctx, e)
+		return postMessage(s, ctx, e)
 	}
-	return s.exchange(ctx, cmd, e, f)
+	return exchangeTask(s, ctx, cmd, e, f)
 }
 
 // check refuses flags that exclude one another.
 func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 	switch {
 	case f.retries < 0:
-		return usagef(cmd, "--retries %d: it cannot be negative", f.retries)
+		return outcome.Usagef(cmd, "--retries %d: it cannot be negative", f.retries)
 	case f.after < 0:
-		return usagef(cmd, "--after %v: it cannot be negative", f.after)
+		return outcome.Usagef(cmd, "--after %v: it cannot be negative", f.after)
 	case f.at != "" && f.after > 0:
-		return usagef(cmd, "give --at or --after, not both")
+		return outcome.Usagef(cmd, "give --at or --after, not both")
 	}
 	if f.at != "" {
 		if f.due, err = time.Parse(time.RFC3339, f.at); err != nil {
-			return usagef(cmd, "--at %s: it is a time such as 2026-12-01T08:00:00Z", f.at)
+			return outcome.Usagef(cmd, "--at %s: it is a time such as 2026-12-01T08:00:00Z", f.at)
 		}
 	}
 	f.durable = f.durable || f.at != "" || f.after > 0
 	if f.durable && f.retries > 0 && cmd.Flags().Changed("retries") {
-		return usagef(cmd, "--retries is for live tasks; a durable one is tried again by its agent's own policy")
+		return outcome.Usagef(cmd, "--retries is for live tasks; a durable one is tried again by its agent's own policy")
 	}
 	return nil
 }
 
-// message returns the envelope to send: made from flags and arguments, or read.
-func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
+// newMessage returns the envelope to send: made from flags and arguments, or read.
+func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
-			return nil, usagef(cmd, "to whom? ENTITY is missing")
+			return nil, outcome.Usagef(cmd, "to whom? ENTITY is missing")
 		}
 		if err := subject.ValidateEntity(args[0]); err != nil {
-			return nil, usagef(cmd, "%w", err)
+			return nil, outcome.Usagef(cmd, "%w", err)
 		}
 		arg := ""
 		if len(args) == 2 {
 			arg = args[1]
 		}
-		payload, err := a.payload(cmd, arg)
+		payload, err := parsePayload(a, cmd, arg)
 		if err != nil {
 			return nil, err
 		}
 		return f.build(a, cmd, args[0], payload)
 	}
 	var found []*envelope.Envelope
-	err := a.eachEnvelope([]string{f.envelope}, func(e *envelope.Envelope) error {
+	err := eachEnvelope(a, []string{f.envelope}, func(e *envelope.Envelope) error {
 		found = append(found, e)
 		return nil
 	})
@@ -183,60 +187,60 @@ func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelop
 	case len(found) > 1:
 		return nil, fmt.Errorf("%s has %d envelopes, and one can be sent", f.envelope, len(found))
 	case f.retries > 0 && found[0].Sig != nil && cmd.Flags().Changed("retries"):
-		return nil, usagef(cmd, "--retries makes new envelopes, and this one is signed")
+		return nil, outcome.Usagef(cmd, "--retries makes new envelopes, and this one is signed")
 	case len(args) > 1 || len(args) == 1 && args[0] != found[0].To:
-		return nil, usagef(cmd, "the envelope is addressed to %s: give neither another ENTITY nor a PAYLOAD", found[0].To)
+		return nil, outcome.Usagef(cmd, "the envelope is addressed to %s: give neither another ENTITY nor a PAYLOAD", found[0].To)
 	}
 	return found[0], nil
 }
 
-// post publishes an envelope that gets no answer.
-func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
-	if err := s.node.Post(ctx, e); err != nil {
+// postMessage publishes an envelope that gets no answer.
+func postMessage(s *session.Session, ctx context.Context, e *envelope.Envelope) error {
+	if err := s.Node.Post(ctx, e); err != nil {
 		return err
 	}
-	if err := s.confirm(); err != nil {
+	if err := s.Confirm(); err != nil {
 		return err
 	}
-	if s.app.term.json {
-		return s.app.printEnvelope(e)
+	if s.App.Term.JSON {
+		return printEnvelope(s.App, e)
 	}
-	s.app.term.good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
+	s.App.Term.Good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
 	return nil
 }
 
-// exchange sends a task, shows its stream, and prints its result.
-func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
-	a := s.app
-	ctx, cancel := a.limited(ctx)
+// exchangeTask sends a task, shows its stream, and prints its result.
+func exchangeTask(s *session.Session, ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
+	a := s.App
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: a.onRetry(cmd, f.retries)}
+	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: onRetry(a, cmd, f.retries)}
 	if f.envelope != "" && !cmd.Flags().Changed("retries") {
 		opts.Retries = 0 // a signed task must keep its id
 	}
-	view := streamView{term: a.term, out: a.term.data}
+	view := traffic.StreamView{Term: a.Term, Out: a.Term.Data}
 	if requires, _ := task.Requirements(); requires.Stream {
-		opts.OnStream = view.show
+		opts.OnStream = view.Show
 	}
-	a.term.progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
+	a.Term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := a.watchWait(ctx, s.node, task.To)
-	reply, err := s.node.Send(waiting, task, opts)
+	waiting, stopWondering := watchWait(a, ctx, s.Node, task.To)
+	reply, err := s.Node.Send(waiting, task, opts)
 	stopWondering()
-	view.end()
+	view.End()
 	if err != nil {
-		return withReply(s.unanswered(ctx, task.To, err), reply)
+		return outcome.WithReply(unanswered(s, ctx, task.To, err), reply)
 	}
-	if a.term.json {
-		return a.printEnvelope(reply)
+	if a.Term.JSON {
+		return printEnvelope(a, reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
-		a.term.payload(reply.Payload)
+	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
+		a.Term.Payload(reply.Payload)
 	}
 	if isJob(task, reply) {
-		a.term.hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
+		a.Term.Hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
 	}
-	a.term.progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
+	a.Term.Progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
 	return nil
 }
 
@@ -248,16 +252,4 @@ func isJob(task, reply *envelope.Envelope) bool {
 		Replies string `json:"replies"`
 	}
 	return json.Unmarshal(reply.Payload, &job) == nil && job.ID == task.ID && job.Replies != ""
-}
-
-// sendFailed describes why a task failed.
-func sendFailed(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return hinted(outcome.Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
-	}
-	var e *envelope.Error
-	if errors.As(err, &e) {
-		return remote(e)
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // annotSettings is the annotation of a command whose flags may stand in the file of
@@ -75,17 +76,17 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 		return nil
 	}
 	if name == "-" {
-		return usagef(cmd, "--config: it cannot be standard input, since it is read more than once")
+		return outcome.Usagef(cmd, "--config: it cannot be standard input, since it is read more than once")
 	}
-	data, err := a.readFile(name, config.MaxFile+1)
+	data, err := a.ReadFile(name, config.MaxFile+1)
 	if err != nil {
 		return err
 	}
 	values, err := config.Read(name, data, settings(cmd))
 	if err != nil {
-		return &usageError{err: err, cmd: cmd, hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
+		return &outcome.UsageError{Err: err, Cmd: cmd, Hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
 	}
-	a.byFile = map[string]string{}
+	a.ByFile = map[string]string{}
 	var bad []error
 	for _, v := range values {
 		if err := a.applySetting(cmd, name, v); err != nil {
@@ -93,7 +94,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	return nil
 }
@@ -105,15 +106,15 @@ func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) erro
 		place = fmt.Sprintf("%s:%d", file, v.Line)
 	}
 	if v.Flag == settingDocuments {
-		a.documents, a.byFile[v.Flag] = v.Values, place
+		a.Documents, a.ByFile[v.Flag] = v.Values, place
 		return nil
 	}
-	if a.isSet(cmd, v.Flag) {
+	if a.IsSet(cmd, v.Flag) {
 		return nil
 	}
 	values := v.Values
 	if v.Secret {
-		text, err := a.readFile(values[0], maxSecret)
+		text, err := a.ReadFile(values[0], maxSecret)
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", place, v.Key(), err)
 		}
@@ -124,6 +125,6 @@ func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) erro
 			return fmt.Errorf("%s: %s.%s: %w", place, config.Section, v.Key(), err)
 		}
 	}
-	a.byFile[v.Flag] = place
+	a.ByFile[v.Flag] = place
 	return nil
 }

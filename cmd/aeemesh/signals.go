@@ -30,8 +30,3 @@ func untilSignalled(ctx context.Context) context.Context {
 	}()
 	return ctx
 }
-
-// outliveReaders keeps the process running when the reader of its output is
-// gone: a closed pipe to a logger must not end a worker in the middle of its
-// tasks. Otherwise Go would end the process with SIGPIPE.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

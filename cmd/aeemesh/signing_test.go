@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
@@ -30,9 +31,9 @@ func TestAWorkerSaysThatItsKeyHasEnded(t *testing.T) {
 	put("own", false)
 	put("foreign", true)
 	var log bytes.Buffer
-	a, told := &app{log: slog.New(slog.NewTextHandler(&log, nil))}, map[string]bool{}
+	a, told := &app{&session.App{Log: slog.New(slog.NewTextHandler(&log, nil))}}, map[string]bool{}
 	warned := func(at time.Time) int {
-		a.tellSpent(ring, []string{"own", "unknown"}, told, at)
+		a.TellSpent(ring, []string{"own", "unknown"}, told, at)
 		return strings.Count(log.String(), "kid=own")
 	}
 	if n := warned(start); n != 0 {

@@ -6,16 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // takers counts the workers of an entity that answer.
@@ -74,19 +73,19 @@ func (t *takers) lacking() string {
 // lookGap is how long without an answer until the search for workers ends.
 const lookGap = 300 * time.Millisecond
 
-// takers asks the workers of an entity whether they take durable tasks, until
+// findTakers asks the workers of an entity whether they take durable tasks, until
 // one does. It returns nil if it cannot ask.
-func (s *session) takers(ctx context.Context, entity string) *takers {
+func findTakers(s *session.Session, ctx context.Context, entity string) *takers {
 	to, err := micro.ControlSubject(micro.InfoVerb, subject.ServiceName(entity), "")
 	if err != nil {
 		return nil
 	}
-	sub, err := s.conn.SubscribeSync(s.conn.NewRespInbox())
+	sub, err := s.Conn.SubscribeSync(s.Conn.NewRespInbox())
 	if err != nil {
 		return nil
 	}
 	defer sub.Unsubscribe()
-	if err := s.conn.PublishRequest(to, sub.Subject, nil); err != nil {
+	if err := s.Conn.PublishRequest(to, sub.Subject, nil); err != nil {
 		return nil
 	}
 	var t *takers
@@ -105,7 +104,7 @@ func (s *session) takers(ctx context.Context, entity string) *takers {
 		}
 		var info micro.Info
 		switch {
-		case json.Unmarshal(msg.Data, &info) != nil, info.Metadata[mesh.MetaEntity] != entity, info.Metadata[mesh.MetaPrefix] != s.node.Subjects().Prefix():
+		case json.Unmarshal(msg.Data, &info) != nil, info.Metadata[mesh.MetaEntity] != entity, info.Metadata[mesh.MetaPrefix] != s.Node.Subjects().Prefix():
 		default:
 			if t.add(info); t.durable > 0 {
 				return t
@@ -116,60 +115,49 @@ func (s *session) takers(ctx context.Context, entity string) *takers {
 
 // untaken says why no worker takes an entity's durable tasks now, with a hint;
 // "" if one does, or if it cannot ask.
-func (s *session) untaken(ctx context.Context, entity string) (why, hint string) {
+func untaken(s *session.Session, ctx context.Context, entity string) (why, hint string) {
 	const start = "\"aeemesh worker FILE\" starts one; what is stored waits for it."
-	t := s.takers(ctx, entity)
+	t := findTakers(s, ctx, entity)
 	switch {
 	case t == nil || t.durable > 0:
 		return "", ""
 	case t.workers > 0:
 		return entity + ": " + t.lacking(),
 			"\"aeemesh agents list\" shows what they wait for, \"aeemesh doctor\" what is missing; what is stored waits meanwhile."
-	case s.neverServed(ctx, entity):
-		return "no worker has ever taken durable tasks of " + entity, cmp.Or(s.meant(ctx, entity), start)
+	case neverServed(s, ctx, entity):
+		return "no worker has ever taken durable tasks of " + entity, cmp.Or(meantEntity(s, ctx, entity), start)
 	}
 	return "no worker of " + entity + " answers", start
 }
 
 // neverServed reports whether no worker has made the consumers of an entity's
 // durable tasks yet.
-func (s *session) neverServed(ctx context.Context, entity string) bool {
+func neverServed(s *session.Session, ctx context.Context, entity string) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAround)
 	defer cancel()
-	served, err := s.node.Durable().Queue.Served(ctx, entity)
+	served, err := s.Node.Durable().Queue.Served(ctx, entity)
 	return err == nil && !served
 }
 
 // stillUntaken is untaken for a wait that has timed out.
-func (s *session) stillUntaken(ctx context.Context, entity string) (why, hint string) {
+func stillUntaken(s *session.Session, ctx context.Context, entity string) (why, hint string) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return "", ""
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return s.untaken(ctx, entity)
-}
-
-// quietAboutServices hides that the NATS user may not discover workers and
-// consumers, or make consumers: the command works without, or fails and says so
-// itself.
-func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
-	return func(s natsconn.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
-			tell(s)
-		}
-	}
+	return untaken(s, ctx, entity)
 }
 
 // mindTakers warns a command that waits for a durable task if no worker takes
 // it: at once if no worker ever has, else when the wait is longer than usual.
 // The caller calls stop when a result begins to arrive; stop may be called
 // again.
-func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
+func mindTakers(s *session.Session, ctx context.Context, entity string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if !s.neverServed(ctx, entity) {
+		if !neverServed(s, ctx, entity) {
 			timer := time.NewTimer(askAfter)
 			defer timer.Stop()
 			select {
@@ -178,9 +166,9 @@ func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
 				return
 			}
 		}
-		if why, hint := s.untaken(ctx, entity); why != "" && ctx.Err() == nil {
-			s.app.term.warn("%s", why)
-			s.app.term.hint(hint)
+		if why, hint := untaken(s, ctx, entity); why != "" && ctx.Err() == nil {
+			s.App.Term.Warn("%s", why)
+			s.App.Term.Hint(hint)
 		}
 	})
 	return func() { cancel(); wait.Wait() }

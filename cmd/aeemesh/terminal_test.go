@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"strings"
 	"syscall"
@@ -15,31 +14,34 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // onTerminal is a terminal that shows colours, for tests.
-func onTerminal() (*terminal, *bytes.Buffer, *bytes.Buffer) {
+func onTerminal() (*term.Terminal, *bytes.Buffer, *bytes.Buffer) {
 	var out, words bytes.Buffer
-	t := newTerminal(&out, &words, func(string) string { return "" })
-	t.data.tty, t.data.color, t.words.tty, t.words.color = true, true, true, true
+	t := term.New(&out, &words, func(string) string { return "" })
+	t.Data.TTY, t.Data.Color, t.Words.TTY, t.Words.Color = true, true, true, true
 	return t, &out, &words
 }
 
 func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	term := newTerminal(&out, &words, func(string) string { return "" })
-	term.progress("connecting")
-	term.good("done")
-	term.warn("careful")
-	term.table([]string{"a", "b"}, [][]string{{"1", "2"}})
+	screen := term.New(&out, &words, func(string) string { return "" })
+	screen.Progress("connecting")
+	screen.Good("done")
+	screen.Warn("careful")
+	screen.Table([]string{"a", "b"}, [][]string{{"1", "2"}})
 	if s := out.String() + words.String(); strings.Contains(s, "\x1b") || strings.Contains(s, "connecting") {
 		t.Errorf("%q", s)
 	}
 	shown, _, w := onTerminal()
-	shown.progress("connecting")
+	shown.Progress("connecting")
 	if !strings.Contains(w.String(), "\x1b") {
 		t.Errorf("no colour on a terminal: %q", w)
 	}
@@ -49,7 +51,7 @@ func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	tell := newTerminal(&out, &words, func(string) string { return "" }).status(true)
+	tell := session.ConnectionStatus(term.New(&out, &words, func(string) string { return "" }), true)
 	lines := func() int { return strings.Count(words.String(), "trying again\n") }
 	away := natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
 	for n, want := range []int{1, 1, 1, 1, 1, 1, 1, 2, 2} {
@@ -73,8 +75,8 @@ func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
-	term := newTerminal(&out, &words, func(string) string { return "" })
-	term.notices("agent.a", []aaif.Problem{
+	screen := term.New(&out, &words, func(string) string { return "" })
+	screen.Notices("agent.a", []aaif.Problem{
 		{Pointer: "/agent/x", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
 		{Pointer: "/agent/y", Message: "nor this", Hint: "add y", Severity: aaif.SeverityNote},
 		{Pointer: "/agent/z", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
@@ -92,14 +94,14 @@ func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 // A peer's words must not command the terminal that shows them.
 func TestPeersCannotCommandTheTerminal(t *testing.T) {
 	t.Parallel()
-	term, out, words := onTerminal()
-	term.data.color, term.words.color = false, false
+	screen, out, words := onTerminal()
+	screen.Data.Color, screen.Words.Color = false, false
 	const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m"
 	e := envelope.New(envelope.TypeEvent, "agent.a"+evil, "bus.b"+evil, "in.tent"+evil, json.RawMessage(`{"text":"`+`\u001b[2J`+`"}`))
-	term.sighting(sighting{at: time.Now(), env: e}, true)
-	term.payload(e.Payload)
-	term.table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
-	term.fail(errors.New("peer says " + evil))
+	traffic.PrintSighting(screen, traffic.Sighting{At: time.Now(), Env: e}, true)
+	screen.Payload(e.Payload)
+	screen.Table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
+	screen.Fail("peer says "+evil, "E_FAILED", "")
 	if s := out.String() + words.String(); strings.ContainsAny(s, "\x1b\x07\u009b") {
 		t.Errorf("%q", s)
 	}
@@ -136,7 +138,7 @@ func TestTextOf(t *testing.T) {
 		`{}`:                                  "",
 		`{"text":"a","decision_evidence":{}}`: "",
 	} {
-		got, ok := textOf(json.RawMessage(payload))
+		got, ok := term.TextOf(json.RawMessage(payload))
 		if ok != (want != "") || ok && got != want {
 			t.Errorf("%s: %q, %v, want %q", payload, got, ok, want)
 		}
@@ -180,14 +182,14 @@ func TestTheLastTurnOfAStreamIsPrintedOnce(t *testing.T) {
 		{[]string{say("mine"), `{"handed_to":"agent.b"}`, say("its")}, "its", true},
 		{nil, "all of it", false},
 	} {
-		term, _, _ := onTerminal()
-		v := streamView{term: term, out: term.data}
+		screen, _, _ := onTerminal()
+		v := traffic.StreamView{Term: screen, Out: screen.Data}
 		for _, p := range tt.stream {
-			if err := v.show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
+			if err := v.Show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := v.said(tt.result); got != tt.said {
+		if got := v.Said(tt.result); got != tt.said {
 			t.Errorf("%q then %q: said %t", tt.stream, tt.result, got)
 		}
 	}
@@ -199,7 +201,7 @@ func TestATableFitsItsTerminal(t *testing.T) {
 	t.Parallel()
 	header, rows := []string{"agent", "cause"}, [][]string{{"agent.ä", "short"}, {"agent.b", strings.Repeat("long ", 20)}}
 	for _, color := range []bool{false, true} {
-		narrow := tableText(header, rows, 30, color)
+		narrow := term.TableText(header, rows, 30, color)
 		for line := range strings.Lines(narrow) {
 			if n := utf8.RuneCountInString(text.StripEscape(strings.TrimSuffix(line, "\n"))); n > 30 {
 				t.Errorf("%d columns: %q", n, line)
@@ -209,11 +211,11 @@ func TestATableFitsItsTerminal(t *testing.T) {
 			t.Errorf("%q", narrow)
 		}
 	}
-	if wide := tableText(header, rows, 0, false); !strings.Contains(wide, strings.TrimSpace(rows[1][1])+"\n") {
+	if wide := term.TableText(header, rows, 0, false); !strings.Contains(wide, strings.TrimSpace(rows[1][1])+"\n") {
 		t.Errorf("%q", wide)
 	}
 	out, _, words := onTerminal()
-	if w := out.data.width(); w != 0 {
+	if w := out.Data.Width(); w != 0 {
 		t.Errorf("what is no file has %d columns, %s", w, words)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -54,8 +55,8 @@ Exit 1 if a tool of a document is not offered.`,
 		Example: `  aeemesh tools agent.yaml --config worker.yaml
   aeemesh tools agent.yaml --mcp github='github-mcp-server stdio' --allow api.example.com
   aeemesh tools agent.yaml --json | jq '.tools[] | select(.offered | not)'`,
-		Args: arguments("FILE..."),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+		Args: outcome.Arguments("FILE..."),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
 			set, err := a.adapters(cmd, &operator)
 			if err != nil {
 				return err
@@ -68,7 +69,7 @@ Exit 1 if a tool of a document is not offered.`,
 			missing := 0
 			var docs []*aaif.Document
 			for _, name := range args {
-				doc, err := a.readDefinition(name)
+				doc, err := readDefinition(a.App, name)
 				if err != nil {
 					return err
 				}
@@ -89,8 +90,8 @@ Exit 1 if a tool of a document is not offered.`,
 				}
 			}
 			if missing > 0 {
-				a.term.say("%s not offered", counted(missing, "tool is", "tools are"))
-				return errQuiet
+				a.Term.Say("%s not offered", term.Counted(missing, "tool is", "tools are"))
+				return outcome.ErrQuiet
 			}
 			return nil
 		}),
@@ -125,7 +126,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 	schemas := new(schema.Pool)
 	base := toolEntry{Name: entry.Name, Protocol: entry.EffectiveProtocol(), Endpoint: entry.Endpoint, Description: entry.Description}
 	refused := func(err error) []toolEntry {
-		base.Why = oneLine(err.Error())
+		base.Why = term.OneLine(err.Error())
 		return []toolEntry{base}
 	}
 	if base.Protocol == aaif.ProtocolFunction {
@@ -173,7 +174,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) toolEntry {
 	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: tool.Within(schemas)})
 	if err != nil {
-		e.Why = oneLine(err.Error())
+		e.Why = term.OneLine(err.Error())
 		return e
 	}
 	e.Offered, e.RepeatSafe = true, tool.IsRepeatSafe(t)
@@ -181,11 +182,11 @@ func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) 
 }
 
 func (a *app) printTools(t toolEntries) error {
-	if a.term.json {
-		return a.term.object(t)
+	if a.Term.JSON {
+		return a.Term.Object(t)
 	}
 	if len(t.Tools) == 0 {
-		a.term.say("%s declares no tools", t.File)
+		a.Term.Say("%s declares no tools", t.File)
 		return nil
 	}
 	var rows [][]string
@@ -194,16 +195,8 @@ func (a *app) printTools(t toolEntries) error {
 		if !e.Offered {
 			offered = "no: " + e.Why
 		}
-		rows = append(rows, []string{oneLine(e.Name), string(e.Protocol), oneLine(e.Endpoint), offered})
+		rows = append(rows, []string{term.OneLine(e.Name), string(e.Protocol), term.OneLine(e.Endpoint), offered})
 	}
-	a.term.table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
+	a.Term.Table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
 	return nil
-}
-
-// counted formats a number with its noun.
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

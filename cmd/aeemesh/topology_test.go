@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -19,7 +20,7 @@ func TestParseLimits(t *testing.T) {
 		"AEE_BUS=max_age:1h30m":               {MaxAge: 90 * time.Minute},
 		"AEE_BUS=max_age:none,max_bytes:none": {MaxAge: -1, MaxBytes: -1},
 	} {
-		if name, got, err := parseLimits(s); err != nil || name != "AEE_BUS" || got != want {
+		if name, got, err := topology.ParseLimits(s); err != nil || name != "AEE_BUS" || got != want {
 			t.Errorf("%s: %s %+v, %v", s, name, got, err)
 		}
 	}
@@ -28,7 +29,7 @@ func TestParseLimits(t *testing.T) {
 		"AEE_BUS=max_age:99999999999d", "AEE_BUS=max_bytes:0", "AEE_BUS=max_bytes:-1", "AEE_BUS=max_bytes:1XB", "AEE_BUS=max_bytes:1MG", "AEE_BUS=max_bytes:9999999999T",
 		"AEE_BUS=max_bytes:1.5G", "AEE_BUS=max_msgs:1", "AEE_BUS=max_age:1h,", "AEE_BUS=max_bytes:99999999999999999999",
 	} {
-		if _, got, err := parseLimits(s); err == nil {
+		if _, got, err := topology.ParseLimits(s); err == nil {
 			t.Errorf("%q is %+v", s, got)
 		}
 	}

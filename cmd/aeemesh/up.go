@@ -13,6 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -27,7 +31,7 @@ type upFlags struct {
 	noStreams                            bool
 }
 
-func (a *app) upCommand() *cobra.Command {
+func upCommand(a *session.App) *cobra.Command {
 	f := &upFlags{}
 	c := &cobra.Command{
 		Use:   "up",
@@ -53,8 +57,8 @@ the machine as well, --sync always waits for the disk at every message.`,
 
   # the same with the NATS server:
   nats-server -js -sd ./data`,
-		Args: arguments(),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.up(ctx, cmd, f) }),
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return runServer(a, ctx, cmd, f) }),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -68,28 +72,28 @@ the machine as well, --sync always waits for the disk at every message.`,
 	flags.StringVar(&f.config, "config", "", "nats-server configuration `file`; the flags above win over it")
 	flags.StringVar(&f.portsFile, "ports-file", "", "write the URLs as JSON into this `file` once the server is ready")
 	flags.BoolVar(&f.noStreams, "no-streams", false, "do not create the mesh's streams and buckets")
-	bindEnv(flags, "store", "AEEMESH_STORE")
+	session.BindEnv(flags, "store", "AEEMESH_STORE")
 	return c
 }
 
-func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
-	cfg, err := a.serverConfig(cmd, f)
+func runServer(a *session.App, ctx context.Context, cmd *cobra.Command, f *upFlags) error {
+	cfg, err := serverConfig(a, cmd, f)
 	if err != nil {
 		return err
 	}
 	srv, err := natsd.New(cfg)
 	if err != nil {
-		return &usageError{err: err, cmd: cmd}
+		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
-	a.beginLog(cmd)
+	a.BeginLog(cmd)
 	if err := srv.Start(ctx); err != nil {
 		return err
 	}
 	defer srv.Close()
 	if !f.noStreams {
-		a.applyStreams(ctx, cmd, srv)
+		applyStreams(a, ctx, cmd, srv)
 	}
-	if err := a.announceServer(srv, f); err != nil {
+	if err := announceServer(a, srv, f); err != nil {
 		return err
 	}
 	var p vitals // nats-server's own health checks are at --monitor
@@ -99,15 +103,15 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	defer p.end()
 	p.serves(srv.ClientURL())
 	defer context.AfterFunc(ctx, func() { p.ends(0) })()
-	a.term.logs.Store(logServing)
+	a.Term.Logs.Store(term.LogServing)
 	<-ctx.Done()
-	a.term.say("stopping the server")
+	a.Term.Say("stopping the server")
 	return nil
 }
 
-func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
+func serverConfig(a *session.App, cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
 	cfg := natsd.Config{
-		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.log,
+		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.Log,
 		MonitorPort: f.monitor,
 	}
 	if cmd.Flags().Changed("monitor") && f.monitor == 0 {
@@ -115,7 +119,7 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 	}
 	switch {
 	case f.port < 0 || f.port > 65535 || f.websocket < 0 || f.websocket > 65535 || f.monitor < 0 || f.monitor > 65535:
-		return cfg, usagef(cmd, "a port is from 0 to 65535")
+		return cfg, outcome.Usagef(cmd, "a port is from 0 to 65535")
 	case f.port == 0:
 		cfg.Port = natsd.RandomPort
 	case f.config == "" || cmd.Flags().Changed("port"):
@@ -127,46 +131,46 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 			cfg.Websocket.Port = natsd.RandomPort
 		}
 	} else if len(f.origins) > 0 {
-		return cfg, usagef(cmd, "--websocket-origin needs --websocket")
+		return cfg, outcome.Usagef(cmd, "--websocket-origin needs --websocket")
 	}
 	if f.sync == "always" {
 		cfg.SyncAlways = true
 	} else {
 		d, err := time.ParseDuration(f.sync)
 		if err != nil || d <= 0 {
-			return cfg, usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.sync)
+			return cfg, outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.sync)
 		}
 		if f.config == "" || cmd.Flags().Changed("sync") {
 			cfg.SyncInterval = d
 		}
 	}
 	if f.store == "" && f.config == "" {
-		if a.dataHome() == "" {
-			return cfg, usagef(cmd, "there is no home directory to store anything in: give --store DIR")
+		if a.Env.DataHome() == "" {
+			return cfg, outcome.Usagef(cmd, "there is no home directory to store anything in: give --store DIR")
 		}
-		cfg.StoreDir = filepath.Join(a.dataHome(), "aeemesh", "jetstream")
+		cfg.StoreDir = filepath.Join(a.Env.DataHome(), "aeemesh", "jetstream")
 	}
 	return cfg, nil
 }
 
 // applyStreams makes the mesh's streams. If the server's configuration refuses
 // this process, the server runs nevertheless.
-func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
+func applyStreams(a *session.App, ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
 	report, err := func() ([]jetstream.Change, error) {
-		m, err := a.subjects()
+		m, err := a.Subjects()
 		if err != nil {
 			return nil, err
 		}
-		c := natsconn.Config{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
-		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, perms.InboxPrefix(a.defaultFrom()))
-		a.credentials(cmd, &c)
+		c := natsconn.Config{Name: "aeemesh up", Wait: a.Conn.Wait(), Options: []nats.Option{srv.InProcess()}}
+		c.InboxPrefix = cmp.Or(a.Conn.InboxPrefix, perms.InboxPrefix(a.DefaultFrom()))
+		a.Credentials(cmd, &c)
 		conn, err := natsconn.Connect(ctx, c)
 		if err != nil { // that error names an address, which an in-process connection does not have
-			a.log.Debug("no connection within the process", "err", err)
+			a.Log.Debug("no connection within the process", "err", err)
 			return nil, errors.New("the server's configuration does not let this process in")
 		}
 		defer conn.Close()
-		js, err := a.jetStream(conn)
+		js, err := a.JetStream(conn)
 		if err != nil {
 			return nil, err
 		}
@@ -176,20 +180,20 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 	}()
 	for _, c := range report {
 		if c.Action != jetstream.ActionNone {
-			a.term.progress("%s", c)
+			a.Term.Progress("%s", c)
 		}
 	}
 	if err != nil {
-		a.term.warn("the mesh's streams are not in place: %s", errorText(err))
+		a.Term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
 		switch {
 		case errors.Is(err, jetstream.ErrNoRoom):
-			a.term.hint(hintFor(roomHint(err)))
+			a.Term.Hint(outcome.Hint(topology.RoomHint(err)))
 			return
 		case errors.Is(err, jetstream.ErrDenied):
-			a.term.hint(hintFor(err))
+			a.Term.Hint(outcome.Hint(err))
 			return
 		}
-		a.term.hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
+		a.Term.Hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
 	}
 }
 
@@ -202,39 +206,39 @@ type serverURLs struct {
 	Sync      string `json:"sync"`
 }
 
-func (a *app) announceServer(srv *natsd.Server, f *upFlags) error {
+func announceServer(a *session.App, srv *natsd.Server, f *upFlags) error {
 	always, interval := srv.SyncClass()
 	urls := serverURLs{URL: srv.ClientURL(), Websocket: srv.WebsocketURL(), Monitor: srv.MonitorURL(), Store: srv.StoreDir(), Sync: interval.String()}
 	if always {
 		urls.Sync = "always"
 	}
-	if a.term.json {
-		if err := a.term.object(urls); err != nil {
+	if a.Term.JSON {
+		if err := a.Term.Object(urls); err != nil {
 			return err
 		}
 	} else {
-		a.term.line("%s", urls.URL)
+		a.Term.Line("%s", urls.URL)
 		if urls.Websocket != "" {
-			a.term.line("%s", urls.Websocket)
+			a.Term.Line("%s", urls.Websocket)
 		}
 		if urls.Monitor != "" {
-			a.term.line("%s", urls.Monitor)
+			a.Term.Line("%s", urls.Monitor)
 		}
 	}
-	a.term.good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
+	a.Term.Good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
 	if f.config != "" {
-		a.term.say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
+		a.Term.Say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
 	}
 	if always {
-		a.term.note("a stored message is on the disk when it is acknowledged")
+		a.Term.Note("a stored message is on the disk when it is acknowledged")
 	} else {
-		a.term.note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
+		a.Term.Note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
 	}
 	where := ""
 	if urls.URL != nats.DefaultURL {
 		where = "--nats " + urls.URL + " "
 	}
-	a.term.steps("Next, in another terminal:",
+	a.Term.Steps("Next, in another terminal:",
 		"aeemesh "+where+"worker agent.yaml",
 		"aeemesh "+where+"watch",
 		"nats -s "+urls.URL+" micro ls",

@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +18,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -40,9 +39,9 @@ type verdict struct {
 	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
 }
 
-func (a *app) validateCommand() *cobra.Command {
+func validateCommand(a *session.App) *cobra.Command {
 	var levels, strict, inMesh bool
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
@@ -68,14 +67,14 @@ and that are not known or served there.`,
   aeemesh validate team.yaml --mesh --nats nats://mesh:4222
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
-		Args: arguments("FILE..."),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			verdicts, docs, err := a.judge(args)
+		Args: outcome.Arguments("FILE..."),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			verdicts, docs, err := judgeDocuments(a, args)
 			if err != nil {
 				return err
 			}
 			if inMesh {
-				if err := a.judgeInMesh(ctx, cmd, args, verdicts, docs); err != nil {
+				if err := judgeInMesh(a, ctx, cmd, args, verdicts, docs); err != nil {
 					return err
 				}
 			}
@@ -84,19 +83,19 @@ and that are not known or served there.`,
 				if !v.Valid || strict && len(v.Problems)+len(v.Refused) > 0 {
 					bad++
 				}
-				if a.term.json {
-					if err := a.term.object(v); err != nil {
+				if a.Term.JSON {
+					if err := a.Term.Object(v); err != nil {
 						return err
 					}
 					continue
 				}
-				a.printVerdict(v, levels)
+				printVerdict(a, v, levels)
 			}
 			if bad > 0 {
 				if len(args) > 1 {
-					a.term.say("%d of %d documents are refused", bad, len(args))
+					a.Term.Say("%d of %d documents are refused", bad, len(args))
 				}
-				return errQuiet
+				return outcome.ErrQuiet
 			}
 			return nil
 		}),
@@ -107,12 +106,12 @@ and that are not known or served there.`,
 	return c
 }
 
-// judge checks documents, each by itself and all against one another. It
+// judgeDocuments checks documents, each by itself and all against one another. It
 // returns an error for input that cannot be read.
-func (a *app) judge(names []string) ([]verdict, []*aaif.Document, error) {
+func judgeDocuments(a *session.App, names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
-		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+		data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -270,7 +269,7 @@ func unfillable(d *aaif.Definition) (out []aaif.Problem) {
 	return out
 }
 
-func (a *app) printVerdict(v verdict, levels bool) {
+func printVerdict(a *session.App, v verdict, levels bool) {
 	outcome := "ok"
 	switch {
 	case !v.Valid:
@@ -291,46 +290,25 @@ func (a *app) printVerdict(v verdict, levels bool) {
 	if len(v.Refused) > 0 {
 		about += ": a worker here refuses this agent"
 	}
-	a.term.line("%s %s: %s", a.term.mark(outcome), v.File, about)
+	a.Term.Line("%s %s: %s", a.Term.Mark(outcome), v.File, about)
 	show := func(ps []aaif.Problem) {
 		for _, p := range ps {
-			a.term.line("     %s", a.term.problem(p))
+			a.Term.Line("     %s", a.Term.Problem(p))
 		}
 	}
 	if len(v.Refused) > 0 {
-		a.term.line("     a worker here refuses this agent:")
+		a.Term.Line("     a worker here refuses this agent:")
 		show(v.Refused)
 	}
 	show(v.Problems)
 	if len(v.Ignored) > 0 {
-		a.term.line("     not honoured by this program:")
+		a.Term.Line("     not honoured by this program:")
 		show(v.Ignored)
 	}
 	if levels && v.Next != "" {
-		a.term.line("     for level %s:", v.Next)
+		a.Term.Line("     for level %s:", v.Next)
 		show(v.Missing)
 	}
-}
-
-// readFile reads a file, or stdin for "-", at most limit bytes of it.
-func (a *app) readFile(name string, limit int64) ([]byte, error) {
-	r := a.stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		r = f
-	}
-	data, err := io.ReadAll(io.LimitReader(r, limit))
-	if errors.Is(err, syscall.EISDIR) {
-		return nil, hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
-	}
-	if err != nil { // the error for a file contains its name
-		return nil, err
-	}
-	return data, nil
 }
 
 // held adds the verdict of a worker here about an agent that is valid by

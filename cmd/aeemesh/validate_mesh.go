@@ -9,22 +9,24 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 )
 
 // judgeInMesh adds to the verdicts which of the agents that the documents name
 // are not known or not served in the running mesh.
-func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
-	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
+func judgeInMesh(a *session.App, ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom()})
 	if err != nil {
-		return hinted(err, "Without --mesh no server is asked.")
+		return outcome.Hinted(err, "Without --mesh no server is asked.")
 	}
-	defer s.close()
-	reg, err := s.definitions()
+	defer s.Close()
+	reg, err := openDefinitions(s)
 	if err != nil {
 		return err
 	}
 	dir := directory.New(directory.Config{})
-	dir.Use(s.node, reg)
+	dir.Use(s.Node, reg)
 	looking, cancel := context.WithTimeout(ctx, directory.LookTime)
 	defer cancel()
 	for i, doc := range docs {

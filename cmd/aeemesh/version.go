@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -39,34 +41,34 @@ type versionInfo struct {
 	AAIF     string `json:"aaif"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, of the program and of the specs",
 		Example: `  aeemesh version
   aeemesh version --json | jq -r .revision`,
-		Args: arguments(),
-		RunE: a.tellVersion,
+		Args: outcome.Arguments(),
+		RunE: func(*cobra.Command, []string) error { return tellVersion(a) },
 	}
 }
 
 // tellVersion prints the version.
-func (a *app) tellVersion(*cobra.Command, []string) error {
-	a.began = true
+func tellVersion(a *session.App) error {
+	a.Began = true
 	v := buildVersion()
-	if a.term.json {
-		return a.term.object(v)
+	if a.Term.JSON {
+		return a.Term.Object(v)
 	}
-	a.term.line("aeemesh %s", v.Version)
+	a.Term.Line("aeemesh %s", v.Version)
 	if v.Revision != unknownRevision {
 		modified := ""
 		if v.Modified {
 			modified = ", modified"
 		}
-		a.term.line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
+		a.Term.Line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
 	}
-	a.term.line("%s %s", v.Go, v.Platform)
-	a.term.line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
+	a.Term.Line("%s %s", v.Go, v.Platform)
+	a.Term.Line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
 	return nil
 }
 

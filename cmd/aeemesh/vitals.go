@@ -14,12 +14,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/sdnotify"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
 // vitals report the state of the process: to a service manager by sd_notify,
 // and to orchestrators and monitoring over HTTP.
 type vitals struct {
-	app     *app
+	app     *session.App
 	listen  string
 	metrics *health.Metrics // nil: no metrics are collected
 	notify  sdnotify.Notifier
@@ -32,15 +34,15 @@ type vitals struct {
 // processStarted is when this process started.
 var processStarted = time.Now().UTC()
 
-func (p *vitals) add(a *app, flags *pflag.FlagSet) {
+func (p *vitals) add(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&p.listen, "health-listen", "", "serve /healthz, /readyz and /metrics (Prometheus) over HTTP on this `address`, such as 127.0.0.1:8223; port 0 takes a free one (default none)")
-	bindEnv(flags, "health-listen", "AEEMESH_HEALTH_LISTEN")
+	session.BindEnv(flags, "health-listen", "AEEMESH_HEALTH_LISTEN")
 }
 
 // begin opens the address, so that the process can be probed from its start; it
 // is not ready then. The caller ends the process if begin fails.
-func (p *vitals) begin(a *app) error {
-	p.app, p.notify, p.stop = a, sdnotify.New(a.env, os.Getpid()), make(chan struct{})
+func (p *vitals) begin(a *session.App) error {
+	p.app, p.notify, p.stop = a, sdnotify.New(a.Env, os.Getpid()), make(chan struct{})
 	p.look(func() []health.Check { return []health.Check{{Name: "nats", Why: "not connected yet"}} })
 	p.wait.Go(func() { p.notify.Watch(p.stop, func() { p.report() }) })
 	if p.listen == "" {
@@ -52,12 +54,12 @@ func (p *vitals) begin(a *app) error {
 	}
 	p.server, err = health.Listen(p.listen, health.Config{
 		Alive:  health.Alive{Status: "alive", Version: version(), PID: os.Getpid(), Started: processStarted},
-		Checks: func() []health.Check { return p.report().Checks }, Metrics: p.metrics.Handler(), Logger: a.log,
+		Checks: func() []health.Check { return p.report().Checks }, Metrics: p.metrics.Handler(), Logger: a.Log,
 	})
 	if err != nil {
 		return err
 	}
-	a.term.tell(event{msg: "health", attrs: []any{"url", p.server.URL()}, style: styleFaint}, "health checks on %s", p.server.URL())
+	a.Term.Tell(term.Event{Msg: "health", Attrs: []any{"url", p.server.URL()}, Style: term.StyleFaint}, "health checks on %s", p.server.URL())
 	return nil
 }
 
@@ -77,7 +79,7 @@ func (p *vitals) report() health.Report { return health.ReportOf((*p.checks.Load
 // tell reports to the service manager, if there is one.
 func (p *vitals) tell(states ...string) {
 	if err := p.notify.Tell(states...); err != nil {
-		p.app.log.Warn("service manager not notified", "err", err)
+		p.app.Log.Warn("service manager not notified", "err", err)
 	}
 }
 
@@ -96,7 +98,7 @@ func (p *vitals) end() {
 		return
 	}
 	if err := p.server.Close(); err != nil {
-		p.app.log.Warn("health checks not closed", "err", err)
+		p.app.Log.Warn("health checks not closed", "err", err)
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -45,7 +48,7 @@ func (a *app) workerCommand() *cobra.Command { return a.workerWith(&workerFlags{
 
 // workerWith is the command with its flags in f.
 func (a *app) workerWith(f *workerFlags) *cobra.Command {
-	c := connects(&cobra.Command{
+	c := session.Connects(&cobra.Command{
 		Use:   "worker FILE...",
 		Short: "Host agents",
 		Long: `Hosts the agents of AAIF documents (JSON, YAML or CBOR), each on the subject
@@ -66,7 +69,7 @@ refuses or releases the rest; a second one ends at once.`,
   nats req aee.ask.agent.echo hello`,
 		Args:        cobra.ArbitraryArgs,
 		Annotations: map[string]string{annotMore: workerMore, annotSettings: "yes"},
-		RunE:        a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
+		RunE:        a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -84,7 +87,7 @@ refuses or releases the rest; a second one ends at once.`,
 	flags.BoolVar(&f.refuseUnknown, "refuse-unknown", false, "refuse tasks of intents without a schema (E_INTENT_UNKNOWN)")
 	flags.StringVar(&f.keyName, "api-key-env", "", "`NAME` of the variable that holds the model's API key")
 	flags.StringVar(&f.taskEvents, "task-events", "all", "which events of tasks and steps go to bus.mesh.task and bus.mesh.run: all or failures")
-	flags.StringVar(&f.journal, "journal", "auto", "where envelopes are remembered: memory, jetstream, or auto (JetStream where it has the stream)")
+	flags.StringVar(&f.journal, "journal", "auto", "where envelopes are remembered: memory, jetstream, or auto (JetStream where it has the term.Stream)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", mesh.DefaultHeartbeat, "time between heartbeats on bus.mesh.agent; 0 for none")
 	flags.StringArrayVar(&f.known, "known", nil, "`SENDER` that counts as known although it does not sign; repeatable")
 	flags.Float64Var(&f.quotas.Rate, "rate", 0, "tasks a second of one known sender (default no limit)")
@@ -98,35 +101,35 @@ refuses or releases the rest; a second one ends at once.`,
 	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
 	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) that you accept as not honoured, where the agent would be refused for it; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; reported to the log and the mesh; repeatable")
-	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
+	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and outcome.Arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
-	f.lane.add(a, flags)
-	f.vitals.add(a, flags)
+	f.lane.add(a.App, flags)
+	f.vitals.add(a.App, flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in listings of agents; none hides it and the process id (default its host name)")
-	a.addSignFlags(flags, signAll|signReplay)
+	a.AddSignFlags(flags, session.SignAll|session.SignReplay)
 	groupWorkerFlags(flags)
-	bindEnv(flags, "config", "AEEMESH_CONFIG")
-	return a.brief(c, workerCommon)
+	session.BindEnv(flags, "config", "AEEMESH_CONFIG")
+	return briefHelp(a.App, c, workerCommon)
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
 	if len(args) == 0 {
-		args = a.documents
+		args = a.Documents
 	}
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}
-	a.beginLog(cmd)
+	a.BeginLog(cmd)
 	set, err := a.adapters(cmd, &f.operator)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err := set.Close(); err != nil {
-			a.log.Warn("not closed", "err", err)
+			a.Log.Warn("not closed", "err", err)
 		}
 	}()
-	if err := f.vitals.begin(a); err != nil {
+	if err := f.vitals.begin(a.App); err != nil {
 		return err
 	}
 	defer f.vitals.end()
@@ -141,7 +144,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	var own []string // the keys that this process signs with
 	cfg.Signer = func(entity string) (*sign.Signer, error) {
-		s, err := a.signer(entity)
+		s, err := a.Signer(entity)
 		if s != nil {
 			own = append(own, s.KID())
 		}
@@ -156,18 +159,18 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		a.tellRefusal(ctx, cmd, tel, err)
 		return err
 	}
-	keys, err := a.keys()
+	keys, err := a.Keys()
 	if err == nil {
 		err = cfg.Node.Verifier.Ring.Replace(sign.Local, keys.Trusted)
 	}
 	if err != nil {
 		return err
 	}
-	s, err := a.openWorker(ctx, cmd, w.Entities()[0], cfg.Node.Verifier)
+	s, err := a.OpenWorker(ctx, cmd, w.Entities()[0], cfg.Node.Verifier, a.workerStatus())
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	f.vitals.look(func() (checks []health.Check) {
 		for _, c := range w.Health() {
 			checks = append(checks, health.Check(c))
@@ -176,29 +179,12 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	})
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
-	go a.keepKeys(reloading, cfg.Node.Verifier.Ring, own)
-	if err := w.Serve(ctx, s.conn); err != nil {
+	go a.KeepKeys(reloading, cfg.Node.Verifier.Ring, own)
+	if err := w.Serve(ctx, s.Conn); err != nil {
 		return workerError(cmd, err)
 	}
-	a.term.tell(event{level: slog.LevelInfo, msg: "stopped"}, "stopped; nothing was lost")
+	a.Term.Tell(term.Event{Level: slog.LevelInfo, Msg: "stopped"}, "stopped; nothing was lost")
 	return nil
-}
-
-// openWorker connects as a worker of an entity.
-func (a *app) openWorker(ctx context.Context, cmd *cobra.Command, entity string, verifier sign.Verifier) (*session, error) {
-	s := &session{app: a, verifier: verifier}
-	a.speaker, a.conn.patient = entity, true
-	var err error
-	if s.conn, err = a.connect(ctx, cmd, a.workerStatus()); err != nil {
-		return nil, err
-	}
-	if a.sign.shared {
-		if s.ring, err = a.watchSharedKeys(ctx, s.conn, verifier.Ring); err != nil {
-			s.close()
-			return nil, err
-		}
-	}
-	return s, nil
 }
 
 // tellRefusal tells the mesh of an agent that was refused before there was a
@@ -208,20 +194,20 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 	if !errors.As(err, &refused) || !refused.MustAudit() {
 		return
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, tel: tel})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Tel: a.ofNode(tel)})
 	if err == nil {
-		err = errors.Join(refused.Tell(s.node), s.confirm())
-		s.close()
+		err = errors.Join(refused.Tell(s.Node), s.Confirm())
+		s.Close()
 	}
 	if err != nil {
-		a.log.Error("refusal not reported to the mesh", "audit", true, "entity", refused.Entity, "err", err)
+		a.Log.Error("refusal not reported to the mesh", "audit", true, "entity", refused.Entity, "err", err)
 	}
 }
 
 // workerStatus prints each trouble of a worker's connection once, except for
 // permissions whose absence the worker itself reports.
 func (a *app) workerStatus() func(natsconn.Status) {
-	tell, once := a.term.status(true), &tellOnce{}
+	tell, once := session.ConnectionStatus(a.Term, true), &tellOnce{}
 	return func(s natsconn.Status) {
 		if s.Err != nil && errors.Is(s.Err, nats.ErrPermissionViolation) {
 			if text := s.Err.Error(); strings.Contains(text, `"$JS.`) || strings.Contains(text, "Subscription") {
@@ -261,11 +247,11 @@ func (t *tellOnce) first(text string) bool {
 func (a *app) program(cmd *cobra.Command, line string, env []string) (*program.Program, error) {
 	command, err := splitCommand(line)
 	if err != nil {
-		return nil, usagef(cmd, "--exec: %w", err)
+		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
-	p, err := program.New(program.Config{Command: command, Env: env, Stderr: programOutput{a.term}, Logger: a.log})
+	p, err := program.New(program.Config{Command: command, Env: env, Stderr: a.Term.ProgramOutput(), Logger: a.Log})
 	if err != nil {
-		return nil, usagef(cmd, "--exec: %w", err)
+		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
 	return p, nil
 }
@@ -276,19 +262,19 @@ func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Regis
 	for _, spec := range specs {
 		name, line, ok := strings.Cut(spec, "=")
 		if !ok {
-			return nil, usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
+			return nil, outcome.Usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
 		}
 		command, err := splitCommand(line)
 		if err != nil {
-			return nil, usagef(cmd, "--tool %s: %w", name, err)
+			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
-			Command: command, Env: env, Log: a.log})
+			Command: command, Env: env, Log: a.Log})
 		if err == nil {
 			err = reg.Add(t)
 		}
 		if err != nil {
-			return nil, usagef(cmd, "--tool %s: %w", name, err)
+			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 	}
 	return reg, nil

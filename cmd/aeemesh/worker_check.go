@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -46,10 +48,10 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		{"cap", f.cap, priorities}, {"unknown-cap", f.unknownCap, priorities},
 		{"task-events", f.taskEvents, []string{"all", "failures"}},
 		{"journal", f.journal, []string{"memory", "jetstream", "auto"}},
-		{"replay-scope", a.sign.replayScope, []string{"auto", "process", "mesh"}},
+		{"replay-scope", a.Sign.ReplayScope, []string{"auto", "process", "mesh"}},
 		{"durable", f.lane.durable, []string{"auto", "on", "off"}},
 	} {
-		if err := oneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
+		if err := outcome.OneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
 			bad = append(bad, err)
 		}
 	}
@@ -67,19 +69,19 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		{"queue", f.queue < 0}, {"context-tokens", f.contextTokens < 0}, {"heartbeat", f.heartbeat < 0},
 		{"rate", f.quotas.Rate < 0}, {"burst", f.quotas.Burst < 0}, {"unknown-rate", f.quotas.UnknownRate < 0},
 		{"unknown-burst", f.quotas.UnknownBurst < 0}, {"urgent-rate", f.quotas.UrgentRate < 0},
-		{"replay-window", a.sign.window < 0}, {"skew", a.sign.skew < 0},
+		{"replay-window", a.Sign.Window < 0}, {"skew", a.Sign.Skew < 0},
 	} {
 		note(!n.negative, "--%s %s: it cannot be negative", n.flag, cmd.Flags().Lookup(n.flag).Value)
 	}
-	note(f.concurrency > 0 || !a.isSet(cmd, "concurrency"), "--concurrency %d: it must be above 0", f.concurrency)
-	note(a.sign.replayScope != "mesh" || !a.isSet(cmd, "replay-window") || a.sign.window != 0, "--replay-scope mesh needs a --replay-window above 0")
-	if _, err := sign.ParseMode(a.sign.mode); err != nil {
+	note(f.concurrency > 0 || !a.IsSet(cmd, "concurrency"), "--concurrency %d: it must be above 0", f.concurrency)
+	note(a.Sign.ReplayScope != "mesh" || !a.IsSet(cmd, "replay-window") || a.Sign.Window != 0, "--replay-scope mesh needs a --replay-window above 0")
+	if _, err := sign.ParseMode(a.Sign.Mode); err != nil {
 		bad = append(bad, fmt.Errorf("--signatures: %w", err))
 	}
 	if len(bad) == 0 {
 		return nil
 	}
-	return &usageError{err: errors.Join(bad...), cmd: cmd}
+	return &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
 }
 
 // documentFlags are about what documents name, and do nothing without one.
@@ -95,17 +97,13 @@ func ofDocuments(cmd *cobra.Command) (out []string) {
 	return out
 }
 
-// minLease is the shortest lease: a worker under load, or a server that syncs each
-// write, would lose tasks and slots that it has.
-const minLease = time.Second
-
 // tooShort tells which durations no lane can work with.
 func (f *laneFlags) tooShort() (bad []error) {
-	if f.lease < minLease {
-		bad = append(bad, errorf("--lease %v: it must be at least %v", f.lease, minLease))
+	if f.lease < session.MinLease {
+		bad = append(bad, fmt.Errorf("--lease %v: it must be at least %v", f.lease, session.MinLease))
 	}
 	if f.timeout <= 0 {
-		bad = append(bad, errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
+		bad = append(bad, fmt.Errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
 	}
 	return bad
 }

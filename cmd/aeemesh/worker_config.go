@@ -12,6 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -26,8 +28,8 @@ var uses = map[string]worker.Use{
 
 // workerConfig returns what the flags of a worker say.
 func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) (worker.Config, error) {
-	cfg := worker.Config{Adapters: set, Domain: a.conn.domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
-		Replay: uses[a.sign.replayScope], Register: f.register, Machine: f.machine, Wait: a.conn.wait(), ReadFile: a.readFile, Logger: a.log, Hooks: a.workerHooks(f)}
+	cfg := worker.Config{Adapters: set, Domain: a.Conn.Domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
+		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
 	var err error
 	if cfg.Options, err = a.agentOptions(cmd, f, set, tel); err != nil {
 		return cfg, err
@@ -42,12 +44,12 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 		return cfg, err
 	}
 	cfg.Node.TracerProvider, cfg.Node.MeterProvider = tel.tracer, tel.meter
-	remotes, err := a.remotes(cmd, &f.lane.remotes)
+	remotes, err := remotesOf(a.App, cmd, &f.lane.remotes)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Node.Durable = &mesh.Durable{Codec: state.Codec{Seal: cfg.Options.StateKeys, AcceptClear: a.acceptClear}, Lease: f.lane.lease, Create: !f.lane.noCreate,
-		MaxTimeout: f.lane.timeout, Operators: f.lane.operators, Platform: a.platform, Remotes: remotes}
+	cfg.Node.Durable = &mesh.Durable{Codec: state.Codec{Seal: cfg.Options.StateKeys, AcceptClear: a.AcceptClear}, Lease: f.lane.lease, Create: !f.lane.noCreate,
+		MaxTimeout: f.lane.timeout, Operators: f.lane.operators, Platform: a.Platform, Remotes: remotes}
 	if len(files) <= 1 {
 		only.File = strings.Join(files, "")
 		cfg.Agents = []worker.Agent{only}
@@ -71,13 +73,13 @@ func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	if opts.AcceptUnhonoured, err = acceptances(cmd, f.accept); err != nil {
 		return opts, err
 	}
-	if opts.StateKeys, err = a.keyring(cmd); err != nil {
+	if opts.StateKeys, err = a.Keyring(cmd); err != nil {
 		return opts, err
 	}
 	for _, spec := range f.lostCalls {
 		name, what, ok := strings.Cut(spec, "=")
 		if !ok {
-			return opts, usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
+			return opts, outcome.Usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
 		}
 		opts.LostCalls[name] = agents.LostCall(what)
 	}
@@ -88,13 +90,13 @@ func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 // nodeConfig returns what the flags say about the node. The ring of its verifier
 // is empty.
 func (a *app) nodeConfig(f *workerFlags) (mesh.Config, error) {
-	mode, err := sign.ParseMode(a.sign.mode)
+	mode, err := sign.ParseMode(a.Sign.Mode)
 	if err != nil {
-		return mesh.Config{}, usagef(nil, "--signatures: %w", err)
+		return mesh.Config{}, outcome.Usagef(nil, "--signatures: %w", err)
 	}
-	cfg := mesh.Config{Prefix: a.conn.prefix, Version: version(), Drain: f.drain, MaxTimeout: f.maxTimeout, Heartbeat: f.heartbeat, Quotas: f.quotas,
+	cfg := mesh.Config{Prefix: a.Conn.Prefix, Version: version(), Drain: f.drain, MaxTimeout: f.maxTimeout, Heartbeat: f.heartbeat, Quotas: f.quotas,
 		Verifier: sign.Verifier{Ring: &sign.Ring{}, Mode: mode}}
-	a.replayConfig(&cfg)
+	a.ReplayConfig(&cfg)
 	if f.heartbeat == 0 {
 		cfg.Heartbeat = -1
 	}
@@ -113,31 +115,31 @@ func (a *app) nodeConfig(f *workerFlags) (mesh.Config, error) {
 // workerHooks print what an operator should see.
 func (a *app) workerHooks(f *workerFlags) worker.Hooks {
 	return worker.Hooks{
-		Notices: a.term.notices,
+		Notices: a.Term.Notices,
 		Unneeded: func(pointer string) {
-			a.term.warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", aaif.FieldPath(pointer))
+			a.Term.Warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", aaif.FieldPath(pointer))
 		},
 		References: func(entity string, answered, of int, missing []aaif.Problem) {
 			if len(missing) == 0 {
-				a.term.note("%s: %d of %d references are answered", entity, of, of)
+				a.Term.Note("%s: %d of %d references are answered", entity, of, of)
 			} else if answered > 0 {
-				a.term.warn("%s: %d of %d references are answered", entity, answered, of)
+				a.Term.Warn("%s: %d of %d references are answered", entity, answered, of)
 			}
-			a.term.notices(entity, missing)
+			a.Term.Notices(entity, missing)
 		},
 		NoLane: func(entity string, err error) {
 			level := slog.LevelWarn
 			if errors.Is(err, jetstream.ErrNoLane) {
 				level = slog.LevelInfo // the operator intends it
 			}
-			a.log.Log(nil, level, "live tasks only, until the durable lane is available (--durable off means that, --durable on insists on both)",
+			a.Log.Log(nil, level, "live tasks only, until the durable lane is available (--durable off means that, --durable on insists on both)",
 				"err", err, "hint", laneHelp(err, entity))
 		},
 		Serving: a.announce,
 		Ready:   func(entities []string) { f.vitals.serves(strings.Join(entities, ", ")) },
 		Draining: func() {
 			f.vitals.ends(f.drain)
-			a.term.tell(event{level: slog.LevelInfo, msg: "draining", attrs: []any{"at_most", f.drain}},
+			a.Term.Tell(term.Event{Level: slog.LevelInfo, Msg: "draining", Attrs: []any{"at_most", f.drain}},
 				"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 		},
 	}
@@ -145,23 +147,23 @@ func (a *app) workerHooks(f *workerFlags) worker.Hooks {
 
 // announce prints which agent is served.
 func (a *app) announce(s worker.Serving) {
-	a.term.logs.Store(logServing)
-	if !a.term.json || a.term.records != nil {
+	a.Term.Logs.Store(term.LogServing)
+	if !a.Term.JSON || a.Term.Records != nil {
 		durably := ""
 		if s.WorkSubject != "" {
 			durably = ", durable tasks on " + s.WorkSubject
 		}
-		a.term.tell(event{level: slog.LevelInfo, style: styleGood, msg: "serving", attrs: []any{"entity", s.Entity, "instance", s.Instance, "subject", s.Subject,
+		a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleGood, Msg: "serving", Attrs: []any{"entity", s.Entity, "instance", s.Instance, "subject", s.Subject,
 			"ask_subject", s.AskSubject, "work_subject", s.WorkSubject, "agent_version", s.Version, "concurrency", s.Concurrency}},
 			"serving %s on %s and %s%s, %d at once, as instance %s", s.Entity, s.Subject, s.AskSubject, durably, s.Concurrency, s.Instance)
 	}
-	if !a.term.json {
+	if !a.Term.JSON {
 		return
 	}
-	// A terminal that is gone must not end a worker.
-	if err := a.term.object(map[string]any{"entity": s.Entity, "instance": s.Instance, "subject": s.Subject, "ask_subject": s.AskSubject, "work_subject": s.WorkSubject,
+	// A term.Terminal that is gone must not end a worker.
+	if err := a.Term.Object(map[string]any{"entity": s.Entity, "instance": s.Instance, "subject": s.Subject, "ask_subject": s.AskSubject, "work_subject": s.WorkSubject,
 		"agent_id": s.AgentID, "version": s.Version, "concurrency": s.Concurrency, "server": s.Server}); err != nil {
-		a.log.Warn("not told", "entity", s.Entity, "err", err)
+		a.Log.Warn("not told", "entity", s.Entity, "err", err)
 	}
 }
 
@@ -172,18 +174,18 @@ func workerError(cmd *cobra.Command, err error) error {
 	var bad *worker.ConfigError
 	switch {
 	case errors.As(err, &unread):
-		return hinted(err, "%s", definitionHint(unread.File, unread.Err))
+		return outcome.Hinted(err, "%s", definitionHint(unread.File, unread.Err))
 	case errors.As(err, &denied):
-		return hinted(err, "\"aeemesh auth perms %s\" prints what it needs.", denied.Entity)
+		return outcome.Hinted(err, "\"aeemesh auth perms %s\" prints what it needs.", denied.Entity)
 	case !errors.As(err, &bad):
 		return err
 	}
 	var window *worker.WindowError
 	switch bad.Field {
 	case "Agents", "Node":
-		return &usageError{err: bad.Err, cmd: cmd}
+		return &outcome.UsageError{Err: bad.Err, Cmd: cmd}
 	case "Durable":
-		return hinted(fmt.Errorf("--durable on: %w", bad.Err), "\"aeemesh apply\" makes the streams and buckets.")
+		return outcome.Hinted(fmt.Errorf("--durable on: %w", bad.Err), "\"aeemesh apply\" makes the streams and buckets.")
 	case "IntentsDir":
 		return fmt.Errorf("--intents: %w", bad.Err)
 	case "Register":
@@ -191,17 +193,17 @@ func workerError(cmd *cobra.Command, err error) error {
 	case "Journal":
 		err = fmt.Errorf("--journal jetstream: %w", bad.Err)
 		if errors.Is(err, worker.ErrNoStreams) {
-			err = hinted(err, "\"aeemesh apply\" makes them.")
+			err = outcome.Hinted(err, "\"aeemesh apply\" makes them.")
 		}
 	case "Replay":
 		switch {
 		case errors.As(err, &window):
-			return hinted(fmt.Errorf("ids have to be remembered for %v (--replay-window, or twice the --skew), and the mesh's bucket keeps them for %v: older envelopes could come again", window.Want, window.Kept),
+			return outcome.Hinted(fmt.Errorf("ids have to be remembered for %v (--replay-window, or twice the --skew), and the mesh's bucket keeps them for %v: older envelopes could come again", window.Want, window.Kept),
 				"\"aeemesh apply --limit %s=max_age:%v\" keeps them for longer; --replay-scope process does without the bucket.", jetstream.BucketSeen, window.Want)
 		case errors.Is(err, jetstream.ErrNotFound):
-			return hinted(fmt.Errorf("--replay-scope mesh: %w", bad.Err), "\"aeemesh apply\" makes the bucket.")
+			return outcome.Hinted(fmt.Errorf("--replay-scope mesh: %w", bad.Err), "\"aeemesh apply\" makes the bucket.")
 		}
-		return hinted(fmt.Errorf("--replay-scope mesh: %w", bad.Err), "\"aeemesh auth perms ENTITY --replay-scope mesh\" prints the permissions that it needs.")
+		return outcome.Hinted(fmt.Errorf("--replay-scope mesh: %w", bad.Err), "\"aeemesh auth perms ENTITY --replay-scope mesh\" prints the permissions that it needs.")
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package main
 
 import "github.com/spf13/pflag"
 
+import "github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+
 // workerMore is the part of a worker's help that --help-all prints.
 const workerMore = `A program of --exec is started once, reads one task envelope a line on standard
 input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
@@ -39,11 +41,11 @@ var workerCommon = []commonFlag{
 
 // groupWorkerFlags sorts a worker's own flags into the sections of --help-all.
 func groupWorkerFlags(flags *pflag.FlagSet) {
-	inGroup(flags, "Agents", "as", "exec", "concurrency", "queue", "drain", "max-timeout", "intents", "refuse-unknown", "context-tokens", "api-key-env",
+	session.InGroup(flags, "Agents", "as", "exec", "concurrency", "queue", "drain", "max-timeout", "intents", "refuse-unknown", "context-tokens", "api-key-env",
 		"allow-deprecated", "accept-unhonoured", "register")
-	inGroup(flags, "Tools, and what agents may have", "config", "tool", "require-tools", "mcp", "allow", "allow-private", "allow-file", "allow-env", "program-env")
-	inGroup(flags, "Senders", "known", "rate", "burst", "unknown-rate", "unknown-burst", "urgent-rate", "cap", "unknown-cap")
-	inGroup(flags, "Durable tasks", "durable", "work-queue", "lost-call", "lease", "max-durable-timeout", "no-create", "fenced", "operator", "state-key", "accept-clear-state")
-	inGroup(flags, "Other platforms", "platform", "handoff-to", "handoff-ca", "handoff-cert", "handoff-key", "handoff-bearer")
-	inGroup(flags, "Watching it", "task-events", "journal", "heartbeat", "telemetry-content", "health-listen", "machine")
+	session.InGroup(flags, "Tools, and what agents may have", "config", "tool", "require-tools", "mcp", "allow", "allow-private", "allow-file", "allow-env", "program-env")
+	session.InGroup(flags, "Senders", "known", "rate", "burst", "unknown-rate", "unknown-burst", "urgent-rate", "cap", "unknown-cap")
+	session.InGroup(flags, "Durable tasks", "durable", "work-queue", "lost-call", "lease", "max-durable-timeout", "no-create", "fenced", "operator", "state-key", "accept-clear-state")
+	session.InGroup(flags, "Other platforms", "platform", "handoff-to", "handoff-ca", "handoff-cert", "handoff-key", "handoff-bearer")
+	session.InGroup(flags, "Watching it", "task-events", "journal", "heartbeat", "telemetry-content", "health-listen", "machine")
 }

@@ -101,3 +101,11 @@ func hidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) &&
 		!unicode.Is(unicode.Prepended_Concatenation_Mark, r)
 }
+
+// ShellWord quotes a word that a shell would split or expand.
+func ShellWord(s string) string {
+	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`*>?;&|<(){}[]!#~") {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

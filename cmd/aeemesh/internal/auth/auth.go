@@ -1,0 +1,190 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
+)
+
+// Command is "aeemesh auth" with its subcommands.
+func Command(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
+		Use:     "auth",
+		Short:   "Print the NATS permissions that an agent needs",
+		Example: `  aeemesh auth perms agent.reviewer`,
+	}, authPermsCommand(a))
+}
+
+// permsFlags are the flags of "auth perms".
+type permsFlags struct {
+	client, from, replayScope, journal     string
+	sender, operator, viewer               bool
+	nsc, durable, delayed, streams, create bool
+	team, register, sharedKeys             bool
+	calls, takesOver                       []string
+	maxTimeout                             time.Duration
+}
+
+func authPermsCommand(a *session.App) *cobra.Command {
+	f := &permsFlags{}
+	c := &cobra.Command{
+		Use:   "perms ENTITY|FILE... | --operator | --viewer",
+		Short: "Print the least NATS permissions of a worker, a sender, a person or an operator",
+		Long: `Prints the least that a NATS user must be allowed: as text for the server's
+configuration, as arguments for nsc, or as JSON.
+
+Without a role it is for a worker that serves the entities. An argument may also
+be the file of an agent's document: then it prints what a worker of that agent
+needs, including the calls to the agents that the document names. Agents that it
+names by anything but an entity, such as a skill, need --calls, unless their
+document is among the files too. For a person, such as human.ada, it prints what
+they need to see what agents ask of them, and to answer.
+
+--sender is for a user who sends tasks to the entities, --viewer for one who
+looks at the whole mesh and changes nothing, --operator for one who operates it.
+
+Each user has a prefix of reply subjects of its own, which commands derive from
+the entity; --inbox-prefix names another one. A worker's permissions end at its
+own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
+		Example: `  aeemesh auth perms agent.reviewer
+  aeemesh auth perms agent.reviewer --nsc
+  aeemesh auth perms agent.reviewer --durable
+  aeemesh auth perms team.yaml --durable
+  aeemesh auth perms agent.team --durable --team --calls agent.writer
+  aeemesh auth perms agent.refunds --durable --takes-over-from agent.front_desk
+  aeemesh auth perms human.ada
+  aeemesh auth perms agent.reviewer agent.writer --sender --from human.ada --durable
+  aeemesh auth perms --viewer --from human.eve
+  aeemesh auth perms --operator --from human.ops
+
+  # then:
+  nats-server -c nats.conf      # with the text in users: [{user: reviewer, …}]
+  nsc edit user reviewer …      # with the arguments of --nsc`,
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			m, err := a.Subjects()
+			if err != nil {
+				return err
+			}
+			r, err := namedRole(a, cmd, f, args)
+			if err != nil {
+				return err
+			}
+			p, err := permissionsOf(a, cmd, m, f, r)
+			if err != nil {
+				return err
+			}
+			switch {
+			case a.Term.JSON:
+				return a.Term.Object(permissionsJSON(p))
+			case f.nsc:
+				a.Term.Line("%s", nscArguments(p))
+			default:
+				a.Term.Line("%s%s", r.comment(f, p), serverConfigText(p))
+			}
+			return nil
+		}),
+	}
+	flags := c.Flags()
+	flags.BoolVar(&f.sender, "sender", false, "for a user who sends tasks to the entities")
+	flags.StringVar(&f.client, "client", "", "the same, with this `prefix` of reply subjects")
+	flags.BoolVar(&f.operator, "operator", false, "for an operator of the mesh")
+	flags.BoolVar(&f.viewer, "viewer", false, "for a user who looks at the mesh and changes nothing")
+	flags.StringVar(&f.from, "from", "", "the `entity` that the sender, viewer or operator speaks as; it names the prefix of reply subjects")
+	session.BindEnv(flags, "from", "AEEMESH_FROM")
+	flags.BoolVar(&f.nsc, "nsc", false, "as arguments for \"nsc edit user\"")
+	flags.BoolVar(&f.durable, "durable", false, "what the durable lane needs as well")
+	flags.BoolVar(&f.delayed, "delayed", false, "of a sender: let JetStream keep delayed tasks; its stream has no fences inside")
+	flags.BoolVar(&f.streams, "streams", false, "of a sender: read stored streams of tasks, those of others too")
+	flags.BoolVar(&f.create, "create", false, "of a worker: make its own consumers; with that permission it can publish anywhere")
+	flags.BoolVar(&f.team, "team", false, "what finding agents by name, alias or skill needs as well; a FILE that has subagents implies it")
+	flags.StringArrayVar(&f.calls, "calls", nil, "what sending or delegating tasks to this `entity` needs as well; may be repeated")
+	flags.StringArrayVar(&f.takesOver, "takes-over-from", nil, "what answering durable tasks needs as well that were sent to this `entity` first and then delegated; may be repeated")
+	flags.BoolVar(&f.register, "register", false, "what registering definitions needs as well; with that permission a user decides which entity any agent is")
+	flags.BoolVar(&f.sharedKeys, "shared-keys", false, "what trusting the keys in the mesh's bucket needs as well")
+	flags.StringVar(&f.replayScope, "replay-scope", "auto", "as given to the worker: auto, process or mesh")
+	flags.StringVar(&f.journal, "journal", "memory", "as given to the worker: memory or jetstream")
+	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")
+	return c
+}
+
+// mergePermissions returns the permissions of a user that needs both.
+func mergePermissions(p, q perms.Permissions) perms.Permissions {
+	union := func(a, b []string) []string {
+		seen := map[string]bool{}
+		out := []string{}
+		for _, s := range append(append([]string{}, a...), b...) {
+			if !seen[s] {
+				seen[s] = true
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	p.Publish, p.Subscribe = union(p.Publish, q.Publish), union(p.Subscribe, q.Subscribe)
+	if q.AllowResponses != (perms.AllowResponses{}) {
+		p.AllowResponses = q.AllowResponses
+	}
+	return p
+}
+
+// serverConfigText formats permissions for nats-server's configuration file.
+func serverConfigText(p perms.Permissions) string {
+	var b strings.Builder
+	list := func(name string, subjects []string) {
+		fmt.Fprintf(&b, "  %s: {\n    allow: [\n", name)
+		for _, s := range subjects {
+			fmt.Fprintf(&b, "      %q\n", s)
+		}
+		b.WriteString("    ]\n  }\n")
+	}
+	b.WriteString("permissions: {\n")
+	list("publish", p.Publish)
+	list("subscribe", p.Subscribe)
+	if p.AllowResponses != (perms.AllowResponses{}) {
+		fmt.Fprintf(&b, "  # replies go to the asker's inbox: any number, for as long as a task may take\n")
+		fmt.Fprintf(&b, "  allow_responses: { max: %d, expires: %q }\n", p.AllowResponses.Max, p.AllowResponses.Expires.String())
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+// nscArguments formats permissions as flags of nsc add user and nsc edit user.
+func nscArguments(p perms.Permissions) string {
+	var b strings.Builder
+	for _, s := range p.Publish {
+		fmt.Fprintf(&b, "--allow-pub %s ", plain.ShellWord(s))
+	}
+	for _, s := range p.Subscribe {
+		fmt.Fprintf(&b, "--allow-sub %s ", plain.ShellWord(s))
+	}
+	if p.AllowResponses != (perms.AllowResponses{}) {
+		fmt.Fprintf(&b, "--allow-pub-response=%d --response-ttl %s", p.AllowResponses.Max, p.AllowResponses.Expires)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// permissionsJSON returns permissions for JSON, with durations as text like in
+// the server's configuration.
+func permissionsJSON(p perms.Permissions) any {
+	type responses struct {
+		Max     int    `json:"max"`
+		Expires string `json:"expires"`
+	}
+	out := struct {
+		Publish        []string   `json:"publish"`
+		Subscribe      []string   `json:"subscribe"`
+		AllowResponses *responses `json:"allow_responses,omitempty"`
+	}{Publish: p.Publish, Subscribe: p.Subscribe}
+	if p.AllowResponses != (perms.AllowResponses{}) {
+		out.AllowResponses = &responses{p.AllowResponses.Max, p.AllowResponses.Expires.String()}
+	}
+	return out
+}

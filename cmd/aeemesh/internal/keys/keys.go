@@ -1,0 +1,510 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// Command is "aeemesh keys" with its subcommands.
+func Command(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
+		Use:   "keys",
+		Short: "Make, list, trust and revoke signing keys",
+		Long: `Works on a directory of keys: <kid>.nk is a secret (an nkeys seed, mode 0600),
+<kid>.json says which key it is, which entities it may speak for, and until when.
+With --shared it works on the mesh's bucket of public keys too, which workers
+follow with --shared-keys.`,
+		Example: `  aeemesh keys new ada --from human.ada
+  aeemesh keys show ada | ssh worker aeemesh keys trust -   # the worker may now believe ada
+  aeemesh keys trust ada.json --shared                      # every worker with --shared-keys may
+  aeemesh keys revoke ada --shared`,
+	}, keysNewCommand(a), keysListCommand(a), keysShowCommand(a), keysTrustCommand(a), keysRevokeCommand(a))
+}
+
+// DirFlag adds --keys alone, for commands that neither sign nor verify.
+func DirFlag(a *session.App, c *cobra.Command, shared *bool) *cobra.Command {
+	a.AddSignFlags(c.Flags(), 0)
+	if shared != nil {
+		c.Flags().BoolVar(shared, "shared", false, "in the mesh's bucket too")
+		return session.Connects(c)
+	}
+	return c
+}
+
+func keysNewCommand(a *session.App) *cobra.Command {
+	var alg, expires, notBefore, comment string
+	var from []string
+	var shared bool
+	c := &cobra.Command{
+		Use:   "new KID",
+		Short: "Make a key",
+		Long: `Makes a key and prints its trust record, which holds no secret and is what others
+need to verify you (keys trust). For a rotation make the new key with another
+kid, let others trust it, and revoke the old one later: both are good meanwhile.
+
+An hs256 key is one secret that both sides share: whoever verifies with it can
+also sign with it. Copy its two files in a safe way.`,
+		Example: `  aeemesh keys new ada --from human.ada
+  aeemesh keys new reviewer-2 --from agent.reviewer --expires 8760h > reviewer-2.json
+  aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
+		Args: outcome.Arguments("KID"),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
+				return err
+			}
+			key, signer, err := makeKey(a, cmd, args[0], alg, from, notBefore, expires, comment)
+			if err != nil {
+				return err
+			}
+			dir := a.DirToWrite()
+			undo := undoKey(dir, key.KID)
+			if err := sign.SaveKey(dir, signer, key); err != nil {
+				if errors.Is(err, fs.ErrExist) {
+					return outcome.Hinted(err, "A new key needs a new kid; nothing is overwritten.")
+				}
+				return err
+			}
+			record, err := key.Record()
+			if err != nil {
+				return err
+			}
+			if shared {
+				err := shareKey(a, ctx, cmd, record)
+				if errors.Is(err, jetstream.ErrUncertain) {
+					// The mesh may already have the record: without the secret
+					// the kid would be lost.
+					return outcome.Hinted(err, "The key is kept in %s: \"aeemesh keys trust %s --shared\" tries again.", dir, filepath.Join(dir, key.KID+".json"))
+				}
+				if err != nil {
+					return errors.Join(err, undo())
+				}
+			}
+			a.Term.Good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
+			tellSigning(a, key.KID, filepath.Join(dir, key.KID+".json"), shared)
+			return printRecord(a, record)
+		}),
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&alg, "alg", "ed25519", "ed25519 or hs256")
+	flags.StringArrayVar(&from, "from", nil, "`entity` that it may speak for, or a pattern such as agent.*; repeatable (default human.<your login>)")
+	flags.StringVar(&notBefore, "not-before", "", "valid from this `time`, or duration from now")
+	flags.StringVar(&expires, "expires", "", "valid until this `time`, or duration from now")
+	flags.StringVar(&comment, "comment", "", "a label for people")
+	return DirFlag(a, c, &shared)
+}
+
+// undoKey is called before a key is saved. The returned function deletes the
+// key's files, and the directories that did not exist before.
+func undoKey(dir, kid string) func() error {
+	var made []string
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
+			break
+		}
+		made = append(made, d)
+	}
+	return func() error {
+		err := errors.Join(os.Remove(filepath.Join(dir, kid+".nk")), os.Remove(filepath.Join(dir, kid+".json")))
+		for _, d := range made {
+			if os.Remove(d) != nil {
+				break // the directory is not empty any more
+			}
+		}
+		return err
+	}
+}
+
+func makeKey(a *session.App, cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
+	var none sign.Key
+	kind := sign.Ed25519
+	switch strings.ToLower(alg) {
+	case "ed25519":
+	case "hs256":
+		kind = sign.HS256
+	default:
+		return none, nil, outcome.Usagef(cmd, "--alg %q: it is ed25519 or hs256", alg)
+	}
+	if kid == session.SignAuto || kid == session.SignNone {
+		return none, nil, outcome.Usagef(cmd, "kid %q has a meaning of its own for --sign", kid)
+	}
+	if len(from) == 0 {
+		from = []string{a.DefaultFrom()}
+	}
+	signer, key, err := sign.NewKey(kid, kind, from...)
+	if err != nil {
+		return none, nil, &outcome.UsageError{Err: err, Cmd: cmd}
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	if key.NotBefore, err = moment(notBefore, now); err != nil {
+		return none, nil, outcome.Usagef(cmd, "--not-before: %w", err)
+	}
+	if key.Expires, err = moment(expires, now); err != nil {
+		return none, nil, outcome.Usagef(cmd, "--expires: %w", err)
+	}
+	key.Comment = comment
+	if err := key.Check(); err != nil {
+		return none, nil, &outcome.UsageError{Err: err, Cmd: cmd}
+	}
+	return key, signer, nil
+}
+
+// moment parses a time, or a duration from now; "" is the zero time.
+func moment(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return now.Add(d), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 2027-01-31 or 2027-01-31T12:00:00Z, nor a duration such as 720h", s)
+}
+
+func printRecord(a *session.App, r sign.Record) error {
+	if a.Term.JSON {
+		return a.Term.Object(r)
+	}
+	text, err := r.Marshal()
+	if err != nil {
+		return err
+	}
+	return a.Term.Bytes(text)
+}
+
+// shareKey writes a record to the mesh's bucket. It does not undo a revocation
+// there.
+func shareKey(a *session.App, ctx context.Context, cmd *cobra.Command, r sign.Record) error {
+	if r.Alg == sign.HS256 && !r.Revoked {
+		return outcome.Hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
+	}
+	text, err := r.Marshal()
+	if err != nil {
+		return err
+	}
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	records, err := a.SharedKeys(conn)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
+	defer cancel()
+	have, err := records.Get(ctx, r.KID)
+	switch {
+	case errors.Is(err, jetstream.ErrNotFound):
+		_, err = records.Create(ctx, r.KID, text)
+	case err == nil:
+		old, parseErr := sign.ParseRecord(have.Value)
+		switch {
+		case parseErr == nil && (old.Alg != r.Alg || old.Public != r.Public):
+			return outcome.Conflict("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
+		case parseErr == nil && old.Revoked && !r.Revoked:
+			return outcome.Conflict("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
+		}
+		_, err = records.Update(ctx, r.KID, text, have.Revision)
+	}
+	if err != nil {
+		return fmt.Errorf("share key %q: %w", r.KID, err)
+	}
+	if r.Revoked {
+		a.Term.Good("key %s is revoked in the mesh's bucket", r.KID)
+	} else {
+		a.Term.Good("key %s is in the mesh's bucket; workers with --shared-keys trust it", r.KID)
+	}
+	return nil
+}
+
+// keyLine is a line of the output of "keys list".
+type keyLine struct {
+	sign.Record
+	State  string `json:"state"`  // valid, revoked, expired, not yet valid
+	Own    bool   `json:"own"`    // the secret is here, too
+	Source string `json:"source"` // local or shared
+}
+
+func keysListCommand(a *session.App) *cobra.Command {
+	var shared bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the keys that are trusted here",
+		Example: `  aeemesh keys list
+  aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			lines, err := localKeys(a)
+			if err != nil {
+				return err
+			}
+			if shared {
+				more, err := bucketKeys(a, ctx, cmd)
+				if err != nil {
+					return err
+				}
+				lines = append(lines, more...)
+			}
+			if a.Term.JSON {
+				return term.Objects(a.Term, lines)
+			}
+			if len(lines) == 0 {
+				a.Term.Say("there are no keys in %s", a.DirToWrite())
+				a.Term.Hint("\"aeemesh keys new KID\" makes one.")
+				return nil
+			}
+			var rows [][]string
+			for _, l := range lines {
+				own, until := "", ""
+				if l.Own {
+					own = "yes"
+				}
+				if !l.Expires.IsZero() {
+					until = l.Expires.UTC().Format(time.DateTime)
+				}
+				rows = append(rows, []string{l.KID, string(l.Alg), strings.Join(l.From, " "), l.State, until, own, l.Source, l.Comment})
+			}
+			a.Term.Table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
+			return nil
+		}),
+	}
+	return DirFlag(a, c, &shared)
+}
+
+func localKeys(a *session.App) ([]keyLine, error) {
+	keys, err := a.Keys()
+	if err != nil {
+		return nil, err
+	}
+	var out []keyLine
+	for _, k := range keys.Trusted {
+		r, err := k.Record()
+		if err != nil {
+			return nil, err
+		}
+		_, own := keys.Signer(k.KID)
+		out = append(out, keyLine{r, stateOf(r, time.Now()), own, sign.Local.String()})
+	}
+	for _, s := range keys.Signers {
+		if !slices.ContainsFunc(keys.Trusted, func(k sign.Key) bool { return k.KID == s.KID() }) {
+			out = append(out, keyLine{sign.Record{KID: s.KID(), Alg: s.Alg()}, "no trust record", true, sign.Local.String()})
+		}
+	}
+	return out, nil
+}
+
+func bucketKeys(a *session.App, ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
+	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	records, err := a.SharedKeys(conn)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
+	defer cancel()
+	list, err := records.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("shared keys: %w", err)
+	}
+	var out []keyLine
+	for _, have := range list {
+		r, err := session.ReadShared(have)
+		if err != nil {
+			a.Term.Warn("shared key %s: %s", term.Printable(have.ID), outcome.Text(err))
+			continue
+		}
+		out = append(out, keyLine{r, stateOf(r, time.Now()), false, sign.Shared.String()})
+	}
+	slices.SortFunc(out, func(x, y keyLine) int { return strings.Compare(x.KID, y.KID) })
+	return out, nil
+}
+
+func stateOf(r sign.Record, now time.Time) string {
+	switch {
+	case r.Revoked:
+		return "revoked"
+	case !r.NotBefore.IsZero() && now.Before(r.NotBefore):
+		return "not yet valid"
+	case !r.Expires.IsZero() && !now.Before(r.Expires):
+		return "expired"
+	}
+	return "valid"
+}
+
+func completeKIDs(a *session.App, _ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	lines, err := localKeys(a)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, l := range lines {
+		out = append(out, l.KID)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func keysShowCommand(a *session.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show KID",
+		Short: "Print a key's trust record, which holds no secret",
+		Example: `  aeemesh keys show ada > ada.json
+  aeemesh keys show ada | ssh worker aeemesh keys trust -`,
+		Args:              outcome.Arguments("KID"),
+		ValidArgsFunction: session.Completing(a, completeKIDs),
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			lines, err := localKeys(a)
+			if err != nil {
+				return err
+			}
+			for _, l := range lines {
+				if l.KID == args[0] && len(l.From) > 0 {
+					return printRecord(a, l.Record)
+				}
+			}
+			return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.DirToWrite()), "\"aeemesh keys list\" shows what is there.")
+		}),
+	}
+	return DirFlag(a, c, nil)
+}
+
+func keysTrustCommand(a *session.App) *cobra.Command {
+	var shared bool
+	c := &cobra.Command{
+		Use:   "trust FILE|-",
+		Short: "Trust another party's key",
+		Long: `Reads a trust record, as "keys new" and "keys show" print it, and puts it into
+the key directory: from then on signatures of this key count, for the entities
+that the record names. Look at those first. A revocation is never undone.`,
+		Example: `  aeemesh keys trust ada.json
+  aeemesh keys show ada | ssh worker aeemesh keys trust -
+  aeemesh keys trust ada.json --shared`,
+		Args: outcome.Arguments("FILE|-"),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
+				return err
+			}
+			data, err := a.ReadFile(args[0], 1<<20)
+			if err != nil {
+				return err
+			}
+			r, err := sign.ParseRecord(data)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if err := sign.Trust(a.DirToWrite(), r); err != nil {
+				return err
+			}
+			a.Term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
+			if shared {
+				if err := shareKey(a, ctx, cmd, r); err != nil {
+					return err
+				}
+			}
+			if a.Term.JSON {
+				return a.Term.Object(r)
+			}
+			return nil
+		}),
+	}
+	return DirFlag(a, c, &shared)
+}
+
+func keysRevokeCommand(a *session.App) *cobra.Command {
+	var shared bool
+	c := &cobra.Command{
+		Use:   "revoke KID",
+		Short: "Revoke a key, so that its signatures no longer count",
+		Long: `Marks a key as revoked, for good: none of its signatures counts any more, however
+old. Workers see it within 10 seconds, and with --shared at once wherever
+--shared-keys is used.`,
+		Example: `  aeemesh keys revoke ada
+  aeemesh keys revoke ada --shared`,
+		Args:              outcome.Arguments("KID"),
+		ValidArgsFunction: session.Completing(a, completeKIDs),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
+				return err
+			}
+			r, err := sign.Revoke(a.DirToWrite(), args[0])
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && shared:
+				if r, err = sharedRecord(a, ctx, cmd, args[0]); err != nil {
+					return err
+				}
+				r.Revoked = true
+			case errors.Is(err, os.ErrNotExist):
+				return outcome.Hinted(outcome.NotFound("there is no key %q in %s", args[0], a.DirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
+			case err != nil:
+				return err
+			default:
+				a.Term.Good("key %s is revoked in %s", r.KID, a.DirToWrite())
+			}
+			if shared {
+				if err := shareKey(a, ctx, cmd, r); err != nil {
+					return err
+				}
+			}
+			if a.Term.JSON {
+				return a.Term.Object(r)
+			}
+			return nil
+		}),
+	}
+	return DirFlag(a, c, &shared)
+}
+
+// sharedRecord reads a key's record from the mesh's bucket.
+func sharedRecord(a *session.App, ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
+	lines, err := bucketKeys(a, ctx, cmd)
+	if err != nil {
+		return sign.Record{}, err
+	}
+	for _, l := range lines {
+		if l.KID == kid {
+			return l.Record, nil
+		}
+	}
+	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.DirToWrite())
+}
+
+// tellSigning says what changes with a new key, if it changes anything:
+// messages that were unsigned so far are signed from now on.
+func tellSigning(a *session.App, kid, record string, shared bool) {
+	a.Sign.Keys = nil // the directory has changed; read it again
+	a.Sign.Kid = session.SignAuto
+	from := a.DefaultFrom()
+	signer, err := a.Signer(from)
+	if err != nil || signer == nil || signer.KID() != kid {
+		return
+	}
+	a.Term.Note("from now on what you send as %s is signed with it (--sign none: not); workers refuse what is signed with a key that they do not trust", from)
+	switch {
+	case shared:
+		a.Term.Hint("Workers with --shared-keys trust it now, those that read this key directory within seconds; others need \"aeemesh keys trust\".")
+	default:
+		a.Term.Hint("Workers that read this key directory trust it within seconds. \"aeemesh keys trust " + record + " --shared\" lets those with --shared-keys; others need \"aeemesh keys trust\" of their own.")
+	}
+}

@@ -1,0 +1,71 @@
+package outcome
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Failure is the member "error" that a failing command prints with --json. It
+// is a contract, documented in docs/cli.md.
+type Failure struct {
+	Code      envelope.Code `json:"code"`
+	Message   string        `json:"message"`
+	Hint      string        `json:"hint,omitempty"`
+	Retryable bool          `json:"retryable,omitempty"`
+	BackoffMS int64         `json:"backoff_ms,omitempty"`
+}
+
+// Detailed is an error with further members beside "error" in JSON output.
+type Detailed struct {
+	error
+	Members map[string]any
+}
+
+func (d *Detailed) Unwrap() error { return d.error }
+
+// WithMember adds a member to the JSON that is printed when err ends the
+// command.
+func WithMember(err error, name string, value any) error {
+	return &Detailed{err, map[string]any{name: value}}
+}
+
+// WithReply adds the error envelope that a peer has sent.
+func WithReply(err error, reply *envelope.Envelope) error {
+	if reply == nil {
+		return err
+	}
+	raw, encodeErr := reply.AppendJSON(nil)
+	if encodeErr != nil {
+		return errors.Join(err, encodeErr)
+	}
+	return WithMember(err, "envelope", json.RawMessage(raw))
+}
+
+// SaidError replaces the text of an error.
+type SaidError struct {
+	Text  string
+	Cause error
+}
+
+func (e *SaidError) Error() string { return e.Text }
+func (e *SaidError) Unwrap() error { return e.Cause }
+
+// Remote describes an error of a peer or of the mesh without its hidden cause.
+func Remote(e *envelope.Error) error {
+	return Hinted(&SaidError{string(e.Code) + ": " + e.Message, e}, "%s", HintForCode(e))
+}
+
+// SendFailed describes why a task failed.
+func SendFailed(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return Hinted(Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
+	}
+	var e *envelope.Error
+	if errors.As(err, &e) {
+		return Remote(e)
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package outcome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Hint returns the hint that is printed under an error.
+func Hint(err error) string {
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		switch {
+		case usage.Hint != "":
+			return usage.Hint
+		case usage.Cmd != nil:
+			return fmt.Sprintf("Run \"%s --help\".", usage.Cmd.CommandPath())
+		}
+		return "Run \"aeemesh --help\"."
+	}
+	var own *hintedError
+	if errors.As(err, &own) {
+		return own.hint
+	}
+	var refused *agents.Refusal
+	if errors.As(err, &refused) {
+		return acceptanceHint(refused)
+	}
+	var problem *envelope.Error
+	if errors.As(err, &problem) {
+		return HintForCode(problem)
+	}
+	switch {
+	case errors.Is(err, natsd.ErrStoreLocked):
+		return "Another server runs on this store. Give this one --store DIR of its own, or stop the other."
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "Another process listens there already. Choose another with --port, or 0 for a free one."
+	case errors.Is(err, natsconn.ErrKeyServesTwice):
+		return "Make a key for envelopes alone: \"aeemesh keys new KID --from ENTITY\", then take the other out of the key directory. docs/signing.md says why."
+	case errors.Is(err, nats.ErrNoServers):
+		return "Is a server running there? \"aeemesh up\" starts one; --nats, NATS_URL or --context name another."
+	case errors.Is(err, nats.ErrAuthorization):
+		return "Check --creds, --nkey, --user and --password, --token, or the context."
+	case (errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, jetstream.ErrDenied)) && strings.Contains(err.Error(), "Subscription to \"_INBOX."):
+		return "The NATS user may not receive its answers there: AEEMESH_FROM sets the entity that speaks, --inbox-prefix the reply subjects; \"aeemesh auth perms\" prints both with the permissions."
+	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
+		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --sender what a sender does, with --durable also for durable tasks; --operator and --viewer what operators and viewers need."
+	case errors.Is(err, jetstream.ErrNotFound):
+		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
+	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
+		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh apply\" makes the mesh's streams."
+	case errors.Is(err, state.ErrClear):
+		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
+	case errors.Is(err, state.ErrReplaced):
+		return "Another client has written to the store of runs. \"aeemesh runs show RUN\" lists the revisions; \"aeemesh runs fork RUN --at REVISION\" goes on from one that is good."
+	case errors.Is(err, context.Canceled):
+		return ""
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return ""
+	}
+	return ""
+}
+
+// HintForCode returns the hint for an error of the mesh or an agent.
+func HintForCode(e *envelope.Error) string {
+	switch e.Code {
+	case envelope.CodeNoResponders:
+		return "Is its worker running? \"aeemesh agents list\" shows who answers."
+	case envelope.CodeTimeout:
+		return "Give it longer with --timeout, or in the document where a step's or the run's timeout_seconds is over, or look at what it does with \"aeemesh watch\"."
+	case envelope.CodeSigRequired:
+		return "Sign with --sign KID; \"aeemesh keys new KID\" makes a key."
+	case envelope.CodeKeyUnknown:
+		if !e.FromPeer() {
+			return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
+		}
+		return "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that."
+	case envelope.CodeKeyInvalid:
+		return "The key is revoked or out of its time. \"aeemesh keys list\" shows it; \"aeemesh keys new\" makes another."
+	case envelope.CodeFromDenied:
+		return "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID."
+	case envelope.CodeStale:
+		return "The clocks differ, or the envelope is old. \"aeemesh doctor\" compares the clocks."
+	case envelope.CodeReplay:
+		return "The id was used before. A new envelope gets an id of its own."
+	case envelope.CodeIntentUnknown:
+		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
+	case envelope.CodeTooLarge:
+		return "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB."
+	case envelope.CodeInputSchema:
+		return "\"aeemesh agents describe ENTITY --schema\" shows what it takes."
+	}
+	switch {
+	case !e.Retryable:
+		return ""
+	case e.Code == envelope.CodeBusy, e.Code == envelope.CodeRateLimited, e.Code == envelope.CodeDraining:
+		return "Trying again may help: --retries N does it more often for you." // nothing was done
+	}
+	return "Sending it again may help."
+}
+
+// acceptanceHint tells the operator how to host an agent all the same that is
+// refused for what this runtime does not do, or is not allowed to do; "" where that
+// cannot be. What it names is what these flags take.
+func acceptanceHint(r *agents.Refusal) string {
+	var permits, accepts, hints []string
+	for _, p := range r.Unkept {
+		if flag := r.Permits[p]; flag != "" {
+			name, value, _ := strings.Cut(flag, " ")
+			permits = append(permits, name+" "+plain.ShellWord(value))
+		} else {
+			accepts = append(accepts, "--accept-unhonoured "+plain.ShellWord(aaif.FieldPath(p)))
+		}
+	}
+	flags := func(list []string) string {
+		slices.Sort(list)
+		return strings.Join(slices.Compact(list), " ")
+	}
+	if len(permits) > 0 {
+		hints = append(hints, "Allow what its tools need: worker "+flags(permits))
+	}
+	if len(accepts) > 0 {
+		hints = append(hints, "Change the document, or accept on your own account that it is not done: worker "+flags(accepts))
+	}
+	return strings.Join(hints, ". ")
+}

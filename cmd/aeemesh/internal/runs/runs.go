@@ -1,0 +1,159 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Command is "aeemesh runs" with its subcommands.
+func Command(a *session.App) *cobra.Command {
+	return a.Holder(&cobra.Command{
+		Use:   "runs",
+		Short: "List, inspect and steer the runs of durable tasks",
+		Long: `A durable task is one run: a chain of checkpoints, each an AAIF Agent State
+document. RUN is a run's id, or the beginning of one, or its task's id.`,
+		Example: `  aeemesh runs list --status running,paused
+  aeemesh runs show 0f4c
+  aeemesh runs pause 0f4c && aeemesh runs steer 0f4c "look at the tests too" && aeemesh runs resume 0f4c
+  aeemesh runs settle 0f4c call_1 --done '{"sent":true}'
+  aeemesh runs fork 0f4c --at 17`,
+	}, append([]*cobra.Command{ListCommand(a), runsShowCommand(a), runsFollowCommand(a), runsDiffCommand(a), runsForkCommand(a)},
+		append(runCommands(a), runMoveCommands(a)...)...)...)
+}
+
+// Store is the store of runs, with the codec to show them. Runs of agents
+// without state keys can be shown, too.
+type Store struct {
+	state.Store
+	Codec state.Codec
+}
+
+// Open opens the store of the mesh's runs for a command.
+func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error) {
+	m, err := a.Subjects()
+	if err != nil {
+		return nil, err
+	}
+	js, err := a.JetStream(s.Conn)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := a.Keyring(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{jetstream.NewStates(js, m), state.Codec{Seal: ring, AcceptClear: true}}, nil
+}
+
+// Find returns the one run that a person means by a name.
+func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
+	var none state.Header
+	if entity != "" {
+		// The id of a task determines its run, without a search.
+		for _, run := range []string{name, state.RunID(entity, name)} {
+			rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
+			if err == nil {
+				h, err := state.ReadHeader(rec.Data)
+				return rec, h, err
+			}
+			if !errors.Is(err, state.ErrNotFound) {
+				return state.Record{}, none, err
+			}
+		}
+	}
+	type match struct {
+		rec state.Record
+		h   state.Header
+	}
+	var found []match
+	for rec, err := range r.List(ctx, entity) {
+		if err != nil {
+			return state.Record{}, none, err
+		}
+		h, err := state.ReadHeader(rec.Data)
+		if err != nil {
+			continue // of an unknown format; list shows it
+		}
+		if h.TaskID == name || strings.HasPrefix(rec.ID.Run, strings.ToLower(name)) {
+			found = append(found, match{rec, h})
+		}
+	}
+	switch len(found) {
+	case 0:
+		return state.Record{}, none, outcome.Hinted(noRun{name}, "\"aeemesh runs list\" shows those that have begun, \"aeemesh queues\" what waits; --entity names the agent of a task that waits.")
+	case 1:
+		return found[0].rec, found[0].h, nil
+	}
+	var ids []string
+	for _, f := range found {
+		ids = append(ids, f.rec.ID.Run)
+	}
+	slices.Sort(ids)
+	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
+}
+
+// noRun is the error of a run that does not exist.
+type noRun struct{ name string }
+
+func (e noRun) Error() string        { return "there is no run " + term.Printable(e.name) }
+func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
+
+// decode decodes a checkpoint. The error of a sealed one says which key is
+// missing.
+func (r *Store) decode(rec state.Record) (*state.Checkpoint, error) {
+	c, err := r.Codec.Decode(rec.Data)
+	if errors.Is(err, state.ErrSealed) {
+		return nil, outcome.Hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+	}
+	return c, err
+}
+
+// ownRecord decodes a checkpoint for resuming its run, as a worker does.
+func ownRecord(a *session.App, runs *Store, rec state.Record) (*state.Checkpoint, error) {
+	codec := runs.Codec
+	codec.AcceptClear = a.AcceptClear
+	c, err := codec.Read(rec)
+	switch {
+	case errors.Is(err, state.ErrSealed):
+		return nil, outcome.Hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+	case errors.Is(err, state.ErrClear):
+		return nil, outcome.Hinted(err, "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one.")
+	}
+	return c, err
+}
+
+// ShortRun shortens a run's id so that it is still likely to be unique.
+func ShortRun(run string) string {
+	if len(run) > 8 {
+		return run[:8]
+	}
+	return run
+}
+
+// EntityFlag adds --entity to a command about runs.
+func EntityFlag(a *session.App, c *cobra.Command, to *string) {
+	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
+}
+
+// CheckEntity refuses an invalid entity.
+func CheckEntity(cmd *cobra.Command, entity string) error {
+	if entity == "" {
+		return nil
+	}
+	if err := subject.ValidateEntity(entity); err != nil {
+		return outcome.Usagef(cmd, "%w", err)
+	}
+	return nil
+}

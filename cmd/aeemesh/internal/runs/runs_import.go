@@ -1,0 +1,209 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
+)
+
+func runsImportCommand(a *session.App) *cobra.Command {
+	var receipt, refuse string
+	c := session.Connects(&cobra.Command{
+		Use:   "import FILE",
+		Short: "Import a run from another platform, or a copy of one",
+		Long: `Imports what "runs export" has written (FILE, object:BUCKET/NAME, or - for
+standard input). A file with a migration token transfers a run: the token must
+be signed with a key that is trusted here, for this platform, unexpired and
+unused, and the agent must be served here. Then the run goes on, and the
+receipt tells its source.
+
+A file without a token is a copy: it begins a run of its own. The document may
+be another platform's, of an agent that is served here.`,
+		Example: `  aeemesh runs import run.json --receipt receipt.json
+  aeemesh runs import run.json --refuse "no room" --receipt receipt.json
+  aeemesh runs import copy.json`,
+		Args: outcome.Arguments("FILE"),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return importRun(a, ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
+		}),
+	})
+	c.Flags().StringVar(&receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
+	c.Flags().StringVar(&refuse, "refuse", "", "refuse the run for ever, for this `reason`")
+	AddReceiverFlags(a, c)
+	return c
+}
+
+// AddReceiverFlags adds the flags of commands that receive transferred runs.
+func AddReceiverFlags(a *session.App, c *cobra.Command) {
+	AddPlatformFlag(a, c.Flags())
+	c.Flags().StringArrayVar(&a.Issuers, "issuer", nil, "`PATTERN` of entities that may transfer runs of any agent; repeatable (default: each agent its own)")
+	c.Flags().BoolVar(&a.AnyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
+	a.AddStateFlags(c.Flags())
+	a.AddSignFlags(c.Flags(), session.SignAll)
+}
+
+// ReceiverOf makes the receiver of transferred runs for a session.
+func ReceiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
+	m, err := a.Subjects()
+	if err != nil {
+		return nil, err
+	}
+	js, err := a.JetStream(s.Conn)
+	if err != nil {
+		return nil, err
+	}
+	definitions := jetstream.NewAgents(js, m)
+	return s.Node.Receiver(mesh.ReceiverOptions{
+		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.Platform, Issuers: a.Issuers, Agents: known, Share: int64(a.PerIssuer) << 20, AnyVersion: a.AnyVersion,
+		Registered: func(ctx context.Context, agentID string) (string, error) {
+			e, err := definitions.Get(ctx, registry.KeyOf(agentID, ""))
+			if err != nil && !errors.Is(err, registry.ErrNotFound) {
+				a.Log.Debug("the registry does not say which agent has an agent_id", "agent_id", agentID, "err", err)
+			}
+			return e.Record.Entity, nil
+		},
+	})
+}
+
+func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	file, err := readIn(a, ctx, s, from)
+	if err != nil {
+		return err
+	}
+	r, err := ReceiverOf(a, cmd, s, nil)
+	if err != nil {
+		return err
+	}
+	_, _, tokenErr := transfer.TakeToken(file)
+	isCopy := !refuse && errors.Is(tokenErr, transfer.ErrTokenInvalid)
+	var to *outFile
+	if receipt != "" {
+		if !isCopy {
+			if err := canSign(a, ctx, r, file, refuse); err != nil {
+				return err
+			}
+		}
+		if to, err = openOut(a, ctx, s, receipt); err != nil {
+			return err
+		}
+		defer to.discard()
+	}
+	var status handoff.Status
+	if refuse {
+		status, err = r.Decline(ctx, file, reason)
+	} else if isCopy {
+		return importCopy(a, ctx, cmd, s, file)
+	} else {
+		status, err = r.Import(ctx, file)
+	}
+	if err != nil {
+		return importFailed(err)
+	}
+	if to != nil {
+		if err := writeReceipt(a, ctx, r, status.Handoff, receipt, to); err != nil {
+			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", ShortRun(status.Run), err),
+				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run))
+		}
+	}
+	if a.Term.JSON {
+		return a.Term.Object(status)
+	}
+	if status.Phase == state.PhaseRefused {
+		a.Term.Good("run %s is refused", ShortRun(status.Run))
+		return nil
+	}
+	a.Term.Good("run %s of %s goes on here", ShortRun(status.Run), status.Entity)
+	if receipt == "" {
+		a.Term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run)))
+	}
+	return nil
+}
+
+// canSign checks, before a run is accepted or refused, that there is a key for
+// its receipt: afterwards the token is used up.
+func canSign(a *session.App, ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
+	entity, err := r.Entity(ctx, file, refuse)
+	if err != nil {
+		return importFailed(err)
+	}
+	_, err = tokenSigner(a, entity)
+	return err
+}
+
+// importCopy begins a new run from a document.
+func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, file []byte) error {
+	ring, err := a.Keyring(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := state.Codec{Seal: ring, AcceptClear: true}.Decode(file)
+	if err != nil {
+		return importFailed(err)
+	}
+	if ring == nil && c.Mesh.Entity != "" {
+		found, err := s.Node.Discover(ctx, c.Mesh.Entity, time.Second)
+		if err != nil {
+			return err
+		}
+		for _, i := range found {
+			if i.Info.Metadata[mesh.MetaSealed] != "" {
+				return importFailed(fmt.Errorf("the runs of %s are stored %w here, and this process does not have the key", c.Mesh.Entity, state.ErrSealed))
+			}
+		}
+	}
+	if c.Mesh.Entity != "" { // a file may claim anything about other agents' runs
+		if err := c.Inbound(time.Now()); err != nil {
+			return importFailed(err)
+		}
+	}
+	receipt, err := s.Node.Fork(ctx, c, state.ForkOf{})
+	if err != nil {
+		return importFailed(err)
+	}
+	if a.Term.JSON {
+		return a.Term.Object(receipt)
+	}
+	a.Term.Line("%s", receipt.TaskID)
+	a.Term.Good("run %s goes on from the copy, as task %s", ShortRun(receipt.Run), receipt.TaskID)
+	return nil
+}
+
+// importFailed adds a hint to the error of a refused run.
+func importFailed(err error) error {
+	for _, known := range []struct {
+		err  error
+		hint string
+	}{
+		{transfer.ErrTokenExpired, "The source writes a new file with the same \"aeemesh runs export\"; the clocks may differ, too (\"aeemesh doctor\")."},
+		{transfer.ErrTokenAudience, "It is for another platform; --platform says which one this is."},
+		{transfer.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
+		{transfer.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
+		{transfer.ErrRunExists, "\"aeemesh runs list\" shows it."},
+		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
+		{transfer.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
+		{state.ErrNoChecksum, "It has no checksum, and a run is not restored from such a document. Its maker has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
+		{state.ErrChecksum, "The file was changed after its checksum was made, on its way or by hand. \"aeemesh validate FILE\" says which checksum it has."},
+	} {
+		if errors.Is(err, known.err) {
+			return outcome.Hinted(err, "%s", known.hint)
+		}
+	}
+	return session.LaneError(err)
+}

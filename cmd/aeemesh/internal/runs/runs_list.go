@@ -1,0 +1,164 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Statuses are the values of --status, from the specification.
+var Statuses = []string{string(aaif.RunRunning), string(aaif.RunPaused), string(aaif.RunAwaitingApproval), string(aaif.RunAwaitingToolResult),
+	string(aaif.RunCompleted), string(aaif.RunFailed), string(aaif.RunMigrating)}
+
+// Summary is a run in a line.
+type Summary struct {
+	Run       string    `json:"run"`
+	Task      string    `json:"task,omitempty"`
+	Entity    string    `json:"entity"`
+	Status    string    `json:"status"`
+	Step      string    `json:"step,omitempty"`
+	Iteration int64     `json:"iteration"`
+	Epoch     uint64    `json:"epoch"`
+	Owner     string    `json:"owner,omitempty"`
+	At        time.Time `json:"checkpoint_at"`
+	Revision  uint64    `json:"revision"`
+	WaitsFor  []string  `json:"waits_for,omitempty"` // people, if the run is awaiting_approval
+	Sealed    string    `json:"sealed,omitempty"`    // the key's id
+	Problem   string    `json:"problem,omitempty"`
+}
+
+func summarize(rec state.Record) Summary {
+	s := Summary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
+	h, err := state.ReadHeader(rec.Data)
+	if err != nil {
+		s.Status, s.Problem = "unreadable", err.Error()
+		return s
+	}
+	s.Task, s.Status, s.Step, s.Iteration = h.TaskID, string(h.Status), string(h.Step), h.Iteration
+	s.Epoch, s.Owner, s.Sealed = h.Epoch, h.Owner, h.Sealed
+	for _, w := range h.Waits {
+		if h.Status == aaif.RunAwaitingApproval && !w.Void && !slices.Contains(s.WaitsFor, w.Entity) {
+			s.WaitsFor = append(s.WaitsFor, w.Entity)
+		}
+	}
+	return s
+}
+
+// ListCommand is "aeemesh runs list".
+func ListCommand(a *session.App) *cobra.Command {
+	var entity, status string
+	var limit int
+	c := session.Connects(&cobra.Command{
+		Use:   "list",
+		Short: "List runs, the latest first",
+		Example: `  aeemesh runs list
+  aeemesh runs list --entity agent.reviewer --status running,awaiting_approval
+  aeemesh runs list --json | jq -r 'select(.status == "failed") | .run'
+
+  # with the nats CLI:
+  nats kv ls aee_state`,
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			wanted, err := statusesOf(cmd, status)
+			if err != nil {
+				return err
+			}
+			if err := CheckEntity(cmd, entity); err != nil {
+				return err
+			}
+			s, err := a.Open(ctx, cmd, session.Options{})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			runs, err := Open(a, cmd, s)
+			if err != nil {
+				return err
+			}
+			var list []Summary
+			for rec, err := range runs.List(ctx, entity) {
+				if err != nil {
+					return err
+				}
+				l := summarize(rec)
+				if l.Step == string(state.StepHandoff) && l.Task == "" {
+					continue // not a run: the state that came with a delegated task
+				}
+				if wanted == nil || slices.Contains(wanted, l.Status) || l.Status == string(aaif.RunAwaitingToolResult) && slices.Contains(wanted, string(aaif.RunRunning)) {
+					list = append(list, l)
+				}
+			}
+			slices.SortFunc(list, latestFirst)
+			more := 0
+			if limit > 0 && len(list) > limit {
+				more, list = len(list)-limit, list[:limit]
+			}
+			return printRuns(a, list, more)
+		}),
+	})
+	EntityFlag(a, c, &entity)
+	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(Statuses, ", ")+"; running is awaiting_tool_result, too")
+	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
+	return c
+}
+
+func latestFirst(a, b Summary) int {
+	return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Run, b.Run))
+}
+
+func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var out []string
+	for s := range strings.SplitSeq(list, ",") {
+		s = strings.TrimSpace(s)
+		if err := outcome.OneOf(cmd, "status", s, Statuses...); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func printRuns(a *session.App, list []Summary, more int) error {
+	if a.Term.JSON {
+		return term.Objects(a.Term, list)
+	}
+	if len(list) == 0 {
+		a.Term.Say("no runs")
+		a.Term.Hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" shows tasks that no worker has begun.")
+		return nil
+	}
+	var rows [][]string
+	for _, l := range list {
+		step, status := l.Step, l.Status
+		if l.Epoch == 0 && status == string(aaif.RunPaused) {
+			status = "not begun" // a command is stored for a run that has not begun
+		}
+		if len(l.WaitsFor) > 0 {
+			step = "for " + term.OneLine(strings.Join(l.WaitsFor, ", "))
+		}
+		if l.Problem != "" {
+			step = l.Problem
+		}
+		rows = append(rows, []string{ShortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
+			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)})
+	}
+	a.Term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
+	if more > 0 {
+		a.Term.Say("%d more: --limit 0 shows all", more)
+	}
+	return nil
+}

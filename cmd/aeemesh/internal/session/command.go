@@ -1,0 +1,119 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+)
+
+// Do wraps f as a command's function: from its start on, errors are failures
+// and not usage errors.
+func (a *App) Do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.Began = true
+		err := f(cmd.Context(), cmd, args)
+		var usage *outcome.UsageError
+		if errors.As(err, &usage) && usage.Cmd == nil {
+			usage.Cmd = cmd // the command's help has more
+		}
+		return err
+	}
+}
+
+// Adopt adds this program's conventions to a command that was made elsewhere.
+func (a *App) Adopt(c *cobra.Command) *cobra.Command {
+	if inner := c.RunE; inner != nil {
+		c.RunE = a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			err := inner(cmd, args)
+			switch {
+			case err == nil || ctx.Err() == nil:
+				return err
+			case cmd.Hidden: // a child process, whose parent reports its errors
+				return outcome.ErrQuiet
+			}
+			return outcome.ErrInterrupted
+		})
+	}
+	for _, child := range c.Commands() {
+		a.Adopt(child)
+	}
+	return c
+}
+
+// Group runs a command that only holds subcommands: it runs "list" if there is
+// one, else it prints its help.
+func (a *App) Group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		for _, child := range cmd.Commands() {
+			if child.Name() == "list" {
+				child.SetContext(cmd.Context())
+				if err := a.FromEnvironment(child); err != nil {
+					return err
+				}
+				return child.RunE(child, nil)
+			}
+		}
+		_ = cmd.Help()
+		return nil
+	}
+	err := &outcome.UsageError{Err: fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), Cmd: cmd}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		err.Hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"
+	}
+	return err
+}
+
+// Holder makes a command that only holds subcommands.
+func (a *App) Holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = a.Group
+	c.AddCommand(children...)
+	for _, child := range children {
+		if child.Name() == "list" {
+			child.Aliases = []string{"ls"}
+		}
+	}
+	return c
+}
+
+// Short makes a copy of a command under a shorter name that users of other
+// tools expect.
+func Short(name string, c *cobra.Command) *cobra.Command {
+	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
+	return c
+}
+
+// BeginLog is called when a long-running command begins its work: from here on
+// its messages are a log, and the first one identifies the process.
+func (a *App) BeginLog(cmd *cobra.Command) {
+	outliveReaders()
+	a.Term.Logs.Store(term.LogWords)
+	a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
+		Attrs: []any{"command", cmd.Name(), "version", a.Version, "host", Hostname(), "pid", os.Getpid()}},
+		"aeemesh %s %s on %s, process %d", a.Version, cmd.Name(), Hostname(), os.Getpid())
+}
+
+// Hostname is this machine's name.
+func Hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+// outliveReaders keeps the process running when the reader of its output is
+// gone: a closed pipe to a logger must not end a worker in the middle of its
+// tasks. Otherwise Go would end the process with SIGPIPE.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -1,0 +1,68 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+)
+
+// CompletionWait is how long a shell waits for a completion.
+const CompletionWait = 700 * time.Millisecond
+
+// Completing makes a completion function of a command's own.
+func Completing[A any](a A, complete func(a A, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return complete(a, cmd, args, begun)
+	}
+}
+
+// ToComplete connects for a completion, with a short timeout.
+func ToComplete(a *App, cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
+	if a.FromEnvironment(cmd) != nil {
+		return
+	}
+	c, err := a.Connection(cmd)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*CompletionWait)
+	defer cancel()
+	c.Wait, c.Name = CompletionWait, "aeemesh completion"
+	conn, err := natsconn.Connect(ctx, c)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	do(ctx, conn)
+}
+
+// CompleteServed completes the first n arguments with the agents that have had
+// durable tasks, whether or not they have a running worker.
+func CompleteServed(a *App, n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+			m, err := a.Subjects()
+			if err != nil {
+				return
+			}
+			js, err := a.JetStream(conn)
+			if err != nil {
+				return
+			}
+			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
+			for _, b := range list {
+				out = append(out, cobra.CompletionWithDesc(b.Entity, term.Counted(b.Pending()+b.Unacked(), "task", "tasks")))
+			}
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,109 @@
+package session
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+)
+
+// Annotations of flags.
+const (
+	AnnotEnv   = "aeemesh.env"   // the environment variable that is the default
+	AnnotGroup = "aeemesh.group" // the section of --help
+	AnnotBrief = "aeemesh.brief" // of --help-all: the common flags, each followed by its short text
+)
+
+// Groups of flags in --help, beside a command's own.
+const (
+	GroupConnect = "Connection"
+	GroupSign    = "Signatures"
+	GroupGlobal  = "Everywhere"
+)
+
+// BindEnv makes an environment variable the default of a flag.
+func BindEnv(flags *pflag.FlagSet, name, variable string) {
+	f := flags.Lookup(name)
+	f.Usage += " [$" + variable + "]"
+	if err := flags.SetAnnotation(name, AnnotEnv, []string{variable}); err != nil {
+		panic(err)
+	}
+}
+
+// InGroup puts flags into a section of --help.
+func InGroup(flags *pflag.FlagSet, group string, names ...string) {
+	for _, name := range names {
+		if err := flags.SetAnnotation(name, AnnotGroup, []string{group}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// Connects marks a command as one that connects to NATS, for --help.
+func Connects(c *cobra.Command) *cobra.Command {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[GroupConnect] = "yes"
+	return c
+}
+
+// FromEnvironment sets flags that were not on the command line from their
+// variables. It may be called twice.
+func (a *App) FromEnvironment(cmd *cobra.Command) error {
+	var bad error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names := f.Annotations[AnnotEnv]
+		if len(names) == 0 || f.Changed || bad != nil {
+			return
+		}
+		value := a.Env(names[0])
+		if value == "" {
+			return
+		}
+		if err := f.Value.Set(value); err != nil {
+			bad = &outcome.UsageError{Err: fmt.Errorf("%s: %w", names[0], err), Cmd: cmd}
+			return
+		}
+		a.ByEnv[f.Name] = true
+	})
+	return bad
+}
+
+// IsSet reports whether a flag has a value from the command line, the environment
+// or the configuration file.
+func (a *App) IsSet(cmd *cobra.Command, name string) bool {
+	f := cmd.Flags().Lookup(name)
+	return f != nil && (f.Changed || a.ByEnv[name] || a.ByFile[name] != "")
+}
+
+// logFlags set the level and the format of the log.
+type logFlags struct{ level, Format string }
+
+// AddLogFlags adds the flags of the log.
+func (a *App) AddLogFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&a.Levels.level, "log-level", "warn", "what to log on stderr: debug, info, warn or error")
+	flags.StringVar(&a.Levels.Format, "log-format", "text", "how: text or json")
+	BindEnv(flags, "log-level", "AEEMESH_LOG_LEVEL")
+	BindEnv(flags, "log-format", "AEEMESH_LOG_FORMAT")
+}
+
+// Logger returns the log that the flags describe.
+func (a *App) Logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.Levels.level)); err != nil {
+		return nil, outcome.Usagef(nil, "--log-level %q: it is debug, info, warn or error", a.Levels.level)
+	}
+	return a.LoggerAt(level)
+}
+
+// LoggerAt returns the program's logger with another level.
+func (a *App) LoggerAt(level slog.Level) (*slog.Logger, error) {
+	if log := a.Term.Logger(a.Levels.Format, level); log != nil {
+		return log, nil
+	}
+	return nil, outcome.Usagef(nil, "--log-format %q: it is text or json", a.Levels.Format)
+}

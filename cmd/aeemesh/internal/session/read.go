@@ -1,0 +1,56 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"syscall"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+)
+
+// ReadFile reads a file, or stdin for "-", at most limit bytes of it.
+func (a *App) ReadFile(name string, limit int64) ([]byte, error) {
+	r := a.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, limit))
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, outcome.Hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+	}
+	if err != nil { // the error for a file contains its name
+		return nil, err
+	}
+	return data, nil
+}
+
+// DefaultFrom is the default sender: the only entity that the signing key may
+// speak for, else the current user.
+func (a *App) DefaultFrom() string {
+	if e := a.Env("AEEMESH_FROM"); e != "" {
+		return e
+	}
+	if e := a.soleEntity(); e != "" {
+		return e
+	}
+	name := a.Env("USER")
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	if entity := "human." + strings.ToLower(name); subject.ValidateEntity(entity) == nil {
+		return entity
+	}
+	return "human.unknown"
+}

@@ -1,0 +1,409 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// signFlags say which key signs, and which signatures are accepted.
+type signFlags struct {
+	Dir         string
+	Kid         string
+	Mode        string
+	Shared      bool
+	Window      time.Duration
+	windowFlag  *pflag.Flag // tells whether --window was set
+	Skew        time.Duration
+	ReplayScope string
+
+	Keys *sign.Keys // the directory's keys, once they are read
+}
+
+// Values of --sign that are not a kid.
+const (
+	SignAuto = "auto" // the newest key that may speak for the sender, if there is one
+	SignNone = "none"
+)
+
+// The groups of signing flags that a command can have.
+const (
+	SignKey    = 1 << iota // the signing key
+	SignVerify             // which signatures are accepted
+	SignShared             // the mesh's shared keys
+	SignReplay             // replay protection
+	SignAll    = SignKey | SignVerify | SignShared
+)
+
+// AddSignFlags adds the groups of signing flags in the bit set which.
+func (a *App) AddSignFlags(flags *pflag.FlagSet, which int) {
+	f := &a.Sign
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.SortFlags = false
+	own.StringVar(&f.Dir, "keys", "", "`directory` of keys (default aeemesh/keys in the XDG config directory, if it is there)")
+	BindEnv(own, "keys", "AEEMESH_KEYS")
+	if which&SignKey != 0 {
+		own.StringVar(&f.Kid, "sign", SignAuto, "sign with the key of this `kid`; auto: one that may speak for the sender, if there is one; none")
+		BindEnv(own, "sign", "AEEMESH_SIGN")
+	}
+	if which&SignVerify != 0 {
+		own.StringVar(&f.Mode, "signatures", sign.VerifyIfPresent.String(), "what to accept: off, verify-if-present or required")
+		BindEnv(own, "signatures", "AEEMESH_SIGNATURES")
+	}
+	if which&SignShared != 0 {
+		own.BoolVar(&f.Shared, "shared-keys", false, "trust the keys in the mesh's bucket too")
+	}
+	if which&SignReplay != 0 {
+		own.DurationVar(&f.Window, "replay-window", 0, "for how long an id may not come again; 0 turns the check off (default 2m, or twice the skew if that is longer)")
+		f.windowFlag = own.Lookup("replay-window")
+		own.DurationVar(&f.Skew, "skew", mesh.DefaultSkew, "how far ts may be from this clock; 0 turns the check off")
+		own.StringVar(&f.ReplayScope, "replay-scope", "auto", "who remembers ids: process; mesh (JetStream, of all envelopes); or auto (both, in JetStream those that came signed, where it has the bucket)")
+	}
+	own.VisitAll(func(fl *pflag.Flag) { InGroup(own, GroupSign, fl.Name) })
+	flags.AddFlagSet(own)
+}
+
+// KeyDir is the directory of keys; "" if none was named and the default one
+// does not exist.
+func (a *App) KeyDir() string {
+	if a.Sign.Dir != "" {
+		return a.Sign.Dir
+	}
+	dir := a.DefaultKeyDir()
+	if _, err := os.Stat(dir); dir == "" || err != nil {
+		return ""
+	}
+	return dir
+}
+
+// DefaultKeyDir is the default directory of keys; "" if there is no home
+// directory.
+func (a *App) DefaultKeyDir() string {
+	if home := a.Env.configHome(); home != "" {
+		return filepath.Join(home, "aeemesh", "keys")
+	}
+	return ""
+}
+
+// NoHome returns an error if there is no directory for keys.
+func (a *App) NoHome() error {
+	if a.DirToWrite() != "" {
+		return nil
+	}
+	return outcome.Hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
+}
+
+// DirToWrite is the directory of keys, which may not exist yet; "" if there is
+// none, see noHome.
+func (a *App) DirToWrite() string {
+	if dir := a.KeyDir(); dir != "" {
+		return dir
+	}
+	return a.DefaultKeyDir()
+}
+
+// Keys reads the directory of keys, which may not exist.
+func (a *App) Keys() (*sign.Keys, error) {
+	if a.Sign.Keys != nil {
+		return a.Sign.Keys, nil
+	}
+	dir := a.KeyDir()
+	if dir == "" {
+		return &sign.Keys{}, nil
+	}
+	keys, err := sign.LoadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	a.Sign.Keys = &keys
+	return &keys, nil
+}
+
+// Signer returns the key that signs what an entity sends; nil if there is none.
+func (a *App) Signer(from string) (*sign.Signer, error) {
+	if a.Sign.Kid == SignNone {
+		return nil, nil
+	}
+	keys, err := a.Keys()
+	if err != nil {
+		return nil, err
+	}
+	if a.Sign.Kid == SignAuto || a.Sign.Kid == "" {
+		s, _ := keys.SignerFor(from, time.Now())
+		return s, nil
+	}
+	if s, ok := keys.Signer(a.Sign.Kid); ok {
+		return s, nil
+	}
+	where := a.KeyDir()
+	if where == "" {
+		where = a.DefaultKeyDir()
+	}
+	return nil, outcome.Hinted(outcome.NotFound("there is no key %q to sign with in %s", a.Sign.Kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.Sign.Kid)
+}
+
+// signingKeys returns all keys of the directory. None of them may be the
+// connection's own key, even if the command does not sign: every connection
+// signs the server's nonce with that key.
+func (a *App) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
+	own := cmd.Flags().Lookup("keys") != nil
+	if !own && a.Sign.Dir == "" { // the demo sets its own
+		a.Sign.Dir = a.Env("AEEMESH_KEYS")
+	}
+	keys, err := a.Keys()
+	if err != nil {
+		if own {
+			return nil, err
+		}
+		return nil, nil // the command uses no keys
+	}
+	out := slices.Clone(keys.Trusted)
+	for _, s := range keys.Signers {
+		out = append(out, s.Key())
+	}
+	return out, nil
+}
+
+// soleEntity is the only entity that the key of --sign may speak for; without
+// --sign the only person that the keys here may speak for; else "".
+func (a *App) soleEntity() string {
+	keys, err := a.Keys()
+	if err != nil || a.Sign.Kid == SignNone || a.Sign.Kid == "" {
+		return ""
+	}
+	found := map[string]bool{}
+	for _, key := range keys.Trusted {
+		if _, own := keys.Signer(key.KID); !own || !key.Valid(time.Now()) {
+			continue
+		}
+		for _, pattern := range key.From {
+			switch {
+			case a.Sign.Kid == SignAuto && subject.EntityType(pattern) != subject.TypeHuman:
+			case a.Sign.Kid == SignAuto || a.Sign.Kid == key.KID:
+				found[pattern] = true
+			}
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	for entity := range found {
+		if subject.ValidateEntity(entity) == nil { // it is not a pattern for several entities
+			return entity
+		}
+	}
+	return ""
+}
+
+// KeyIDs returns the kids that can sign.
+func (a *App) KeyIDs() []string {
+	keys, err := a.Keys()
+	if err != nil {
+		return nil
+	}
+	out := []string{SignAuto, SignNone}
+	for _, s := range keys.Signers {
+		out = append(out, s.KID())
+	}
+	return out
+}
+
+// Verifier makes a verifier with the keys of the directory, if there is one.
+func (a *App) Verifier() (sign.Verifier, error) {
+	mode, err := sign.ParseMode(a.Sign.Mode)
+	if err != nil {
+		return sign.Verifier{}, outcome.Usagef(nil, "--signatures: %w", err)
+	}
+	keys, err := a.Keys()
+	if err != nil {
+		return sign.Verifier{}, err
+	}
+	v := sign.Verifier{Ring: &sign.Ring{}, Mode: mode}
+	return v, v.Ring.Replace(sign.Local, keys.Trusted)
+}
+
+// ReplayConfig sets which messages a worker refuses as replayed or stale.
+func (a *App) ReplayConfig(cfg *mesh.Config) {
+	f := &a.Sign
+	off := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1
+		}
+		return d
+	}
+	cfg.Skew = off(f.Skew)
+	cfg.ReplayWindow = mesh.ReplayWindow(0, cfg.Skew)
+	if f.windowFlag.Changed || a.ByFile[f.windowFlag.Name] != "" {
+		cfg.ReplayWindow = off(f.Window)
+	}
+}
+
+// KeepKeys reads the directory of keys periodically, so that a new key or a
+// revocation takes effect without a restart. The signing keys of this process,
+// own, are fixed at its start: when one of them becomes invalid, keepKeys
+// warns.
+func (a *App) KeepKeys(ctx context.Context, ring *sign.Ring, own []string) {
+	tick := time.NewTicker(keyReload)
+	defer tick.Stop()
+	told := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			a.reloadKeys(ring)
+			a.TellSpent(ring, own, told, time.Now())
+		}
+	}
+}
+
+func (a *App) reloadKeys(ring *sign.Ring) {
+	dir := a.KeyDir() // it may have been created meanwhile
+	if dir == "" {
+		return
+	}
+	keys, err := sign.LoadDir(dir)
+	if err == nil {
+		err = ring.Replace(sign.Local, keys.Trusted)
+	}
+	if err != nil {
+		a.Log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
+	}
+}
+
+// TellSpent warns once of each own key that is not valid any more: receivers
+// refuse its signatures.
+func (a *App) TellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
+	for _, kid := range own {
+		key, known := ring.Lookup(kid)
+		spent := known && !key.Valid(now)
+		if spent && !told[kid] {
+			a.Log.Warn("the key that this process signs with is revoked or has expired: start it again with another", "kid", kid)
+		}
+		told[kid] = spent
+	}
+}
+
+// keyReload is how often a worker reads its key directory.
+const keyReload = 5 * time.Second
+
+// WatchSharedKeys adds the keys of the mesh's bucket to the ring, and applies
+// every change, until the returned function is called. An unreadable record may
+// be a revocation: at the start it invalidates all keys with its kid, also the
+// directory's; later the process keeps the key that it has.
+func (a *App) WatchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.Ring) (func(), error) {
+	records, err := a.SharedKeys(conn)
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.listShared(ctx, records)
+	if err != nil {
+		return nil, fmt.Errorf("--shared-keys: %w", err)
+	}
+	for _, r := range list {
+		record, err := ReadShared(r)
+		if err != nil {
+			ring.Refuse(r.ID)
+			a.Log.Warn("the shared record of a key cannot be read: the key is refused, a local one with this kid too", "kid", r.ID, "err", err)
+			continue
+		}
+		if err := ring.PutRecord(record); err != nil {
+			a.Log.Warn("shared key not trusted", "kid", r.ID, "err", err)
+		}
+	}
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		err := records.Watch(watch, func(kid string, value []byte, deleted bool) { a.takeShared(ring, kid, value, deleted) })
+		if err != nil {
+			a.Log.Error("shared keys are not followed any more", "err", err)
+		}
+	})
+	return func() { stop(); ended.Wait() }, nil
+}
+
+// listShared reads the mesh's keys. If JetStream does not answer, a
+// long-running command waits for it and says so: without the keys it would
+// refuse valid signatures.
+func (a *App) listShared(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
+	for said := false; ; said = true {
+		list, err := a.listOnce(ctx, records)
+		lost := errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrNotFound)
+		if err == nil || lost || !a.Conn.patient || a.Conn.Timeout > 0 || ctx.Err() != nil {
+			return list, err
+		}
+		if !said {
+			a.Log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" shows what JetStream lacks")
+		}
+		timer := time.NewTimer(keyReload)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+func (a *App) listOnce(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Conn.Wait())
+	defer cancel()
+	return records.List(ctx)
+}
+
+// SharedKeys returns the bucket of the keys that the mesh shares.
+func (a *App) SharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
+	js, err := a.JetStream(conn)
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.Subjects()
+	if err != nil {
+		return nil, err
+	}
+	return jetstream.NewKeys(js, m), nil
+}
+
+// takeShared applies a change in the mesh's bucket to the ring.
+func (a *App) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool) {
+	if deleted {
+		ring.Delete(sign.Shared, kid)
+		if key, known := ring.Lookup(kid); known && key.Revoked {
+			a.Log.Warn("the shared record of a revoked key was deleted: restore it, because processes that start later do not know of the revocation", "kid", kid)
+		}
+		return
+	}
+	record, err := ReadShared(jetstream.Record{ID: kid, Value: value})
+	if err == nil {
+		err = ring.PutRecord(record)
+	}
+	if err != nil {
+		a.Log.Warn("shared key not trusted; what was known of it stays", "kid", kid, "err", err)
+	}
+}
+
+// ReadShared reads a record of the mesh's bucket.
+func ReadShared(r jetstream.Record) (sign.Record, error) {
+	if r.Stray {
+		return sign.Record{}, errors.New("an answer of the server's, which a user had sent there, stands in its place")
+	}
+	record, err := sign.ParseRecord(r.Value)
+	if err == nil && record.KID != r.ID {
+		err = fmt.Errorf("it is of key %q", record.KID)
+	}
+	return record, err
+}

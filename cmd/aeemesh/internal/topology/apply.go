@@ -1,0 +1,186 @@
+package topology
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	xterm "golang.org/x/term"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// ApplyCommand is "aeemesh apply".
+func ApplyCommand(a *session.App) *cobra.Command {
+	f := &topologyFlags{}
+	var yes bool
+	c := session.Connects(&cobra.Command{
+		Use:   "apply",
+		Short: "Create or correct the mesh's streams, buckets and consumers on the server",
+		Long: `Creates the missing streams and buckets of the mesh and, for each --entity, its
+work consumers, and corrects the settings that the mesh relies on. "aeemesh plan"
+with the same flags shows the changes before.
+
+It deletes nothing, and lowers a limit only where the stored data fits. A change
+that was asked for and not made is reported, with exit status 4. Where the
+account, or a server that stands alone, has no room for everything that is
+missing, nothing is created. It may run again at any time, and several times at
+once. It leaves alone what a newer aeemesh made. On a terminal it asks first;
+elsewhere it needs --yes.`,
+		Example: `  aeemesh apply
+  aeemesh apply --yes --replicas 3        # on a cluster
+  aeemesh apply --yes --entity agent.reviewer --lease 10s
+  aeemesh apply --yes --limit AEE_BUS=max_bytes:64MiB --limit aee_state=max_bytes:128MiB
+  aeemesh apply --yes --prefix acme --placement-cluster east
+
+  # what apply does not do, do with the nats CLI:
+  nats stream edit AEE_BUS --max-age 24h`,
+		Args: outcome.Arguments(),
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
+				return makeTopology(a, ctx, cmd, js, opts, yes)
+			})
+		}),
+	})
+	f.add(c)
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
+	plan, err := jetstream.Plan(ctx, js, opts)
+	if err != nil {
+		return err
+	}
+	t := Count(plan)
+	tellVersions(a, t)
+	if t.Todo() > 0 && !yes {
+		for _, c := range plan {
+			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
+				a.Term.Say("%s", c)
+			}
+		}
+		if agreed, err := AskPerson(a, "Do this?"); err != nil {
+			return outcome.Usagef(cmd, "there is no terminal to ask on: give --yes")
+		} else if !agreed {
+			a.Term.Say("nothing was done")
+			return outcome.ErrQuiet
+		}
+	}
+	opts.Done = func(c jetstream.Change) {
+		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
+			a.Term.Progress("%s", c)
+		}
+	}
+	report, err := jetstream.Apply(ctx, js, opts)
+	done := report[:0:0]
+	for _, c := range report {
+		if c.Action != jetstream.ActionNone {
+			done = append(done, c)
+		}
+	}
+	if err := showChanges(a, done); err != nil {
+		return err
+	}
+	if err != nil {
+		return RoomHint(err)
+	}
+	left := notDone(report, cmd.Flags().Changed("storage"))
+	tellNotDone(a, left, "keeps")
+	if t := Count(report); t.Todo() > 0 {
+		a.Term.Good("%d made, %d changed", t.create, t.update)
+	} else if t.newer == 0 && len(left) == 0 {
+		a.Term.Good("everything is as it should be")
+	}
+	if len(left) > 0 {
+		return outcome.Hinted(outcome.Conflict("%s not as asked", term.Counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
+	}
+	return nil
+}
+
+// unmet is a requested setting that is not in effect.
+type unmet struct {
+	jetstream.Change
+	jetstream.Difference
+}
+
+// notDone returns the requested settings that stay as they are. Storage counts
+// as requested if its flag is set, whatever its value.
+func notDone(changes []jetstream.Change, storage bool) (out []unmet) {
+	for _, c := range changes {
+		for _, d := range c.Differences {
+			if d.Kept != "" && (d.Asked || storage && d.Field == "storage") && c.Action != jetstream.ActionConflict && c.Action != jetstream.ActionNewer {
+				out = append(out, unmet{c, d})
+			}
+		}
+	}
+	return out
+}
+
+// setting formats a setting's value for people.
+func setting(field, value string) string {
+	if field == "storage" {
+		return strings.ToLower(value)
+	}
+	return limitText(field, value)
+}
+
+// tellNotDone prints for each such setting its current value, and how to change
+// it.
+func tellNotDone(a *session.App, list []unmet, keeps string) {
+	for _, n := range list {
+		a.Term.Warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
+		stream := map[jetstream.Kind]string{jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[n.Kind] + n.Name
+		switch n.Field {
+		case "max_bytes", "max_age":
+			value := n.Want
+			if value == "no limit" {
+				value = "0s"
+			}
+			a.Term.Hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
+		}
+	}
+}
+
+// RoomHint adds a hint to errors about a small disk or too few servers.
+func RoomHint(err error) error {
+	var refused *natsjs.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
+		return outcome.Hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+	}
+	if !errors.Is(err, jetstream.ErrNoRoom) {
+		return err
+	}
+	return outcome.Hinted(err, "Give it less with --limit NAME=max_bytes:64MiB, for this one or another; \"aeemesh plan\" shows what each takes.")
+}
+
+// replicasUnsupported is nats-server's error code for replicas without a
+// cluster.
+const replicasUnsupported natsjs.ErrorCode = 10074
+
+var errNobody = errors.New("nobody can be asked")
+
+// AskPerson asks a yes-or-no question at a terminal.
+func AskPerson(a *session.App, question string) (bool, error) {
+	if f, ok := a.Stdin.(*os.File); a.Term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.Term.Words.TTY {
+		return false, errNobody
+	}
+	fmt.Fprintf(a.Term.Words, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
+	if err != nil {
+		return false, nil // end of input counts as no
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}

@@ -1,0 +1,196 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/tree"
+)
+
+// topics returns the subjects of the events that trees are made of.
+func (r *treeReader) topics() ([]string, error) {
+	var out []string
+	for _, topic := range []string{mesh.BusTask, mesh.BusRun} {
+		to, err := r.subjects.Bus(topic)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, to)
+	}
+	return out, nil
+}
+
+// stored returns why no events are stored; nil if they are.
+func (r *treeReader) stored(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.app.Conn.Wait())
+	defer cancel()
+	plan, err := jetstream.Plan(ctx, r.js, jetstream.Options{Map: r.subjects, Only: []string{jetstream.StreamBus}})
+	if err != nil {
+		return err
+	}
+	if plan[0].Action == jetstream.ActionCreate {
+		return fmt.Errorf("there is no stream %s", plan[0].Name)
+	}
+	return nil
+}
+
+// clockSlack is how much the clock of a sender that made an id may be ahead of
+// the server's.
+const clockSlack = 10 * time.Minute
+
+// since returns the earliest time of the tree's events. Ids of this mesh
+// contain their time; for other ids all events must be read.
+func (r *treeReader) since() time.Time {
+	if d := r.flags.since; d > 0 {
+		return time.Now().Add(-d)
+	}
+	if at, ok := envelope.IDTime(r.wanted); ok {
+		return at.Add(-clockSlack)
+	}
+	return time.Time{}
+}
+
+// replay reads the stored events.
+func (r *treeReader) replay(ctx context.Context) error {
+	subjects, err := r.topics()
+	if err != nil {
+		return err
+	}
+	told := time.Now()
+	for msg, err := range jetstream.Replay(ctx, r.js, jetstream.ReplayOptions{Map: r.subjects, Subjects: subjects, Since: r.since()}) {
+		if err != nil {
+			return err
+		}
+		r.take(msg.Time, msg.Data)
+		if r.seen%4096 == 0 && time.Since(told) > 2*time.Second {
+			told = time.Now()
+			tasks := 0
+			if r.builder != nil {
+				tasks = r.builder.Len()
+			}
+			r.app.Term.Progress("%d events read, up to %s; %d tasks", r.seen, msg.Time.Local().Format("2006-01-02 15:04:05"), tasks)
+		}
+	}
+	return ctx.Err()
+}
+
+// listen returns events as they arrive, until ctx ends: from the stream,
+// beginning with those that it holds, or, without a stream, from now on. The
+// channel is closed at the end.
+func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
+	subjects, err := r.topics()
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan busMessage, 256)
+	missing := r.stored(ctx)
+	if missing == nil {
+		go func() {
+			defer close(out)
+			for msg, err := range jetstream.Replay(ctx, r.js, jetstream.ReplayOptions{Map: r.subjects, Subjects: subjects, Since: r.since(), Follow: true}) {
+				select {
+				case out <- busMessage{msg.Time, msg.Data, err}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return out, nil
+	}
+	if errors.Is(missing, jetstream.ErrUnavailable) {
+		r.app.Term.Note("there is no JetStream: only what comes from now on can be shown")
+	} else {
+		r.app.Term.Note("%s: only what comes from now on can be shown", outcome.Text(missing))
+	}
+	live := make(chan *nats.Msg, watchQueue)
+	for _, s := range subjects {
+		if _, err := r.conn.ChanSubscribe(s, live); err != nil {
+			return nil, fmt.Errorf("listen to %s: %w", s, err)
+		}
+	}
+	if err := r.conn.FlushTimeout(r.app.Conn.Wait()); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case msg := <-live:
+				select {
+				case out <- busMessage{time.Now(), msg.Data, nil}:
+				case <-ctx.Done():
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
+}
+
+// busMessage is a message of the bus, or the error that ended them.
+type busMessage struct {
+	at   time.Time
+	data []byte
+	err  error
+}
+
+// take adds a message of the bus, and reports whether it changes the tree.
+func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) {
+	r.seen++
+	if !bytes.Contains(data, r.quick) && bytes.IndexByte(data, '\\') < 0 { // a text with escapes may contain the same in another spelling
+		return nil, false
+	}
+	e, err := envelope.Parse(data)
+	if err != nil {
+		r.app.Log.Debug("no envelope", "err", err)
+		return nil, false
+	}
+	if r.builder == nil && !r.recognize(e) {
+		return nil, false
+	}
+	return e, r.builder.Event(at, e)
+}
+
+// recognize reports whether an event belongs to the wanted tree, which is the
+// first that is found.
+func (r *treeReader) recognize(e *envelope.Envelope) bool {
+	var p struct {
+		Task  string `json:"task"`
+		Child string `json:"child"`
+		Run   string `json:"run"`
+	}
+	if json.Unmarshal(e.Payload, &p) != nil || p.Task == "" {
+		return false
+	}
+	switch r.wanted {
+	case e.Corr:
+		r.found(e.Corr, "")
+	case p.Task, p.Run:
+		r.found(e.Corr, p.Task)
+	case p.Child:
+		r.found(e.Corr, p.Child)
+	default:
+		if len(r.wanted) < 6 || len(p.Run) < len(r.wanted) || p.Run[:len(r.wanted)] != r.wanted {
+			return false
+		}
+		r.found(e.Corr, p.Task)
+	}
+	return true
+}
+
+// found sets which tree it is.
+func (r *treeReader) found(corr, root string) {
+	r.corr, r.root, r.quick, r.builder = corr, root, inJSON(corr), tree.New(corr)
+}
