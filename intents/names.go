@@ -48,6 +48,13 @@ const (
 	TaskMigrate = "mesh.task.migrate"
 )
 
+// Tasks that the workers of one agent send each other on its control subject: to offer a
+// run, and to ask for a guardian. They have no schemas.
+const (
+	TaskOffer = "mesh.task.offer"
+	TaskGuard = "mesh.task.guard"
+)
+
 // The intents of the mesh's events on the bus, whose payloads are not validated.
 const (
 	AgentJoined    = "mesh.agent.joined"

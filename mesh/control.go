@@ -125,9 +125,9 @@ func (h *host) betweenWorkers(env *envelope.Envelope) func(*Task) {
 		return nil
 	}
 	switch env.Intent {
-	case taskOffer:
+	case intents.TaskOffer:
 		return l.offered
-	case taskGuard:
+	case intents.TaskGuard:
 		return l.guardian.asked
 	}
 	return nil

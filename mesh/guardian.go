@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -27,10 +28,6 @@ import (
 //
 // The guardian decides about nothing but the owner that a record names. A dead worker that
 // lives after all has lost its runs, as after its lease: its next write fails.
-
-// taskGuard is the intent with which a worker asks for a guardian, on the control subject.
-// As [taskOffer] it is between workers, and has no published schema.
-const taskGuard = "mesh.task.guard"
 
 // guardPayload is the request. Without To it asks which worker would do it.
 type guardPayload struct {
@@ -142,7 +139,7 @@ func (g *guardian) appoint(by string) string {
 // that answers.
 func (g *guardian) ask(to string) string {
 	h := g.lane.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, taskGuard, mustJSON(guardPayload{From: h.id, To: to}))
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to}))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return ""

@@ -16,10 +16,6 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// taskOffer is the intent with which a worker offers a run to another of the
-// same agent, on the control subject. It is between workers of this release and
-// later ones, and has no published schema.
-const taskOffer = "mesh.task.offer"
 
 // offerWait is how long a worker may take to accept a run.
 const offerWait = 5 * time.Second
@@ -99,7 +95,7 @@ func (l *lane) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, err
 // ask sends an offer to the entity's workers. The one that is asked answers.
 func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
 	h := l.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, taskOffer, mustJSON(p))
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskOffer, mustJSON(p))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return answer, err

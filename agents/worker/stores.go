@@ -50,7 +50,7 @@ func (w *Worker) useJournal(ctx context.Context, js natsjs.JetStream, m subject.
 
 // ErrNoStreams is the error of [Config].Journal On in a mesh without the
 // journal's streams.
-var ErrNoStreams = errors.New("the mesh's streams are not there")
+var ErrNoStreams = errors.New("the mesh's streams do not exist")
 
 // A WindowError says that the mesh keeps the ids of envelopes for a shorter time
 // than this worker has to remember them: an older envelope could come again.

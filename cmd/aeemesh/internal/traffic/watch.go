@@ -44,8 +44,9 @@ While it watches the subject of an entity that has no worker, NATS does not tell
 senders that there is no worker: they wait until their timeout.
 
 Only "signed KID" is verified, with the keys that are trusted here; in any other
-envelope, from proves nothing. Heartbeats are left out unless you ask for
-them, and payloads are shown only with --payload.`,
+envelope, from proves nothing. Heartbeats, and what the workers of one
+agent ask each other, are left out unless you ask for them. Payloads are shown
+only with --payload.`,
 		Example: `  aeemesh watch
   aeemesh watch --corr 01JFB2QX0K8X5K6ZJ9G2C0C1MW
   aeemesh watch --entity agent.reviewer --type error --payload
@@ -343,7 +344,8 @@ func (w *watcher) wants(s Sighting) bool {
 		f.entity != "" && e.From != f.entity && e.To != f.entity,
 		f.corr != "" && (len(f.corr) < 6 && e.Corr != f.corr || !strings.HasSuffix(e.Corr, f.corr)),
 		f.intent != "" && !matchIntent(f.intent, e.Intent),
-		e.Intent == intents.AgentHeartbeat && !f.heartbeats && f.intent != intents.AgentHeartbeat:
+		e.Intent == intents.AgentHeartbeat && !f.heartbeats && f.intent != e.Intent,
+		(e.Intent == intents.TaskOffer || e.Intent == intents.TaskGuard) && f.intent != e.Intent:
 		return false
 	}
 	return true
