@@ -199,7 +199,7 @@ func (t *Task) delegated() error {
 	if h == nil || r == nil || r.stored != nil {
 		return nil
 	}
-	r.told.seq = h.Stream // the next stream envelope has the next number
+	r.stream.seq = h.Stream // the next stream envelope has the next number
 	if !h.Deadline.IsZero() {
 		r.deadline = earlier(r.deadline, h.Deadline)
 	}

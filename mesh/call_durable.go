@@ -122,7 +122,7 @@ func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
 					continue
 				}
 				cancel(ErrInterrupted)
-			case <-t.run.lane.parting:
+			case <-t.run.lane.drainStarted:
 				cancel(ErrInterrupted)
 			case <-ctx.Done():
 			}

@@ -9,12 +9,12 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// carried reports whether the message that a run's record names is still in the queue. A
+// messageQueued reports whether the message that a run's record names is still in the queue. A
 // worker with permissions for its own entity alone may not ask for a message by its
 // sequence: then the state of its consumers tells for sure when the message is gone, and
 // until then it is run.Maybe. since is a time, by the server's clock, at which the message
 // was already stored.
-func (l *lane) carried(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
+func (l *lane) messageQueued(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
 	there, err := l.cfg.Queue.Has(ctx, work)
 	switch {
 	case errors.Is(err, jetstream.ErrDenied):

@@ -58,7 +58,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if v = change.Verdict; v == run.Mine && change.Began && r.cp.Load() == nil && !r.lane.share.admit(ctx, r) {
 			return 0, errCrowded
 		}
-		if v == run.Mine && rec == nil && fresh && r.mayWait(ctx) {
+		if v == run.Mine && rec == nil && fresh && r.mayDelayClaim(ctx) {
 			r.keep(c, 0)
 			return v, nil
 		}
@@ -93,7 +93,7 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 	if rec == nil {
 		return run.Mine, m, nil
 	}
-	m.Taken = l.clock.at(r.hold.taken)
+	m.Taken = l.clock.at(r.hold.drawnAt)
 	var err error
 	if c.Mesh.Task != nil {
 		if m.Same, err = r.sameTask(c); err != nil {
@@ -104,7 +104,7 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 		v := run.Judge(c, rec.Time, m)
 		switch v {
 		case run.AskQueue:
-			m.Carrier, err = l.carried(ctx, rec.Time, c.Mesh.Work)
+			m.Carrier, err = l.messageQueued(ctx, rec.Time, c.Mesh.Work)
 		case run.AskRetry:
 			m.Retried = run.No
 			var yes bool
@@ -126,7 +126,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	l, begins := r.lane, c.Mesh.Task == nil
 	streaming := r.task.Streaming() && !begins && v == run.Mine
 	if streaming {
-		if err := r.remind(ctx, c); err != nil {
+		if err := r.readStream(ctx, c); err != nil {
 			return run.Claimed{}, err
 		}
 	}
@@ -152,7 +152,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	r.dead, r.recovered = out.Dead, out.Recovered
 	r.ran, r.begun = c.Mesh.Ran, time.Now()
 	if v == run.Moving {
-		r.told.resume(c)
+		r.stream.resume(c)
 		return out, nil
 	}
 	r.restored = out.Restored
@@ -165,11 +165,11 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	}
 	switch {
 	case out.Verdict == run.Ended:
-		if err := r.told.finish(true); err != nil {
+		if err := r.stream.endTurn(true); err != nil {
 			return out, err
 		}
-		r.told.keep(c)
-		return out, r.conclude(c, nil, out.End)
+		r.stream.save(c)
+		return out, r.setEnd(c, nil, out.End)
 	case out.Capture:
 		return out, r.captured(c)
 	}

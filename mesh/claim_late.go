@@ -25,18 +25,18 @@ import (
 // so that people and other workers see it.
 const claimSoon = 250 * time.Millisecond
 
-// knower is a store that can say cheaply that it has nothing of a run.
-type knower interface {
+// absenceChecker is a store that can say cheaply that it has nothing of a run.
+type absenceChecker interface {
 	Absent(ctx context.Context, id state.ID) bool
 }
 
-// mayWait reports whether the run's claim may be written with its first
+// mayDelayClaim reports whether the run's claim may be written with its first
 // checkpoint: the task is new, as far as its message and the store tell, and the
 // server has let no second message with its id into the queue, which a
 // Nats-Msg-Id makes sure of: two workers could begin on one each. A stream is told
 // under the epoch of a claim that is written.
-func (r *Run) mayWait(ctx context.Context) bool {
-	return r.lane.knows != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.knows.Absent(ctx, r.id)
+func (r *Run) mayDelayClaim(ctx context.Context) bool {
+	return r.lane.absence != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.absence.Absent(ctx, r.id)
 }
 
 // writeClaims writes the claims that have waited for long enough.
@@ -76,18 +76,18 @@ func (r *Run) Claim(ctx context.Context) error {
 	return r.write(ctx, func(*state.Checkpoint) error { return nil })
 }
 
-// changed hears that the record is not what this worker wrote last. nil: the run
+// resolveConflict hears that the record is not what this worker wrote last. nil: the run
 // is still ours, and what was to be written may be tried again. r.mu is held.
-func (r *Run) changed(ctx context.Context, rec *state.Record) error {
+func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 	if r.rev > 0 || rec == nil {
-		return r.adopt(rec)
+		return r.reload(rec)
 	}
 	c, err := r.lane.codec.Read(*rec)
 	if err != nil {
 		return fmt.Errorf("first checkpoint of run %s: %w", r.id.Run, err)
 	}
 	if slices.Contains(r.tried, c.Doc.StateID) { // it was stored, and nobody told us
-		return r.adopt(rec)
+		return r.reload(rec)
 	}
 	v := run.Mine
 	if c.Mesh.Task != nil {
@@ -104,7 +104,7 @@ func (r *Run) changed(ctx context.Context, rec *state.Record) error {
 		return err // commands were noted before the first record
 	}
 	r.task.claim()
-	r.finish(ErrLost)
-	r.lane.work.Go(func() { r.lane.settled(r, v, nil) })
+	r.stop(ErrLost)
+	r.lane.work.Go(func() { r.lane.applyVerdict(r, v, nil) })
 	return ErrLost
 }

@@ -115,8 +115,8 @@ func (o *order) result(out outcome) json.RawMessage {
 	return mustJSON(members)
 }
 
-// here applies an order to the runs that this worker has.
-func (l *lane) here(o *order) (out outcome) {
+// applyRunning applies an order to the runs that this worker has.
+func (l *lane) applyRunning(o *order) (out outcome) {
 	for _, t := range l.host.running.matching(func(t *Task) bool {
 		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
@@ -131,7 +131,7 @@ func (l *lane) here(o *order) (out outcome) {
 		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
 		}
-		done, err := t.run.obey(l.ctx, o)
+		done, err := t.run.applyCommand(l.ctx, o)
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
@@ -163,8 +163,8 @@ func denied(o *order) *envelope.Error {
 // errUnchanged ends a write that has nothing to write.
 var errUnchanged = errors.New("nothing has changed")
 
-// obey applies an order to a run of this worker.
-func (r *Run) obey(ctx context.Context, o *order) (out run.Commanded, err error) {
+// applyCommand applies an order to a run of this worker.
+func (r *Run) applyCommand(ctx context.Context, o *order) (out run.Commanded, err error) {
 	if o.Intent == intents.TaskCancel {
 		if !r.task.claim() {
 			return out, ErrLost // it ends or stops by itself: its record will tell
@@ -242,9 +242,9 @@ func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := l.here(o)
+	out := l.applyRunning(o)
 	if !out.found && out.refused == nil {
-		out = l.stored(ctx, o, true)
+		out = l.applyStored(ctx, o, true)
 	}
 	switch {
 	case out.refused != nil:

@@ -16,11 +16,11 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// stored applies an order to runs that no worker has, or whose worker does not
+// applyStored applies an order to runs that no worker has, or whose worker does not
 // answer, through their records: the swap decides between replicas. With alone
 // the order came over the work queue, because no worker that hears it has the
 // run: then it applies to runs of silent owners, too.
-func (l *lane) stored(ctx context.Context, o *order, alone bool) (out outcome) {
+func (l *lane) applyStored(ctx context.Context, o *order, alone bool) (out outcome) {
 	if id := o.runID(l.host.Entity); id != "" {
 		out = l.applyTo(ctx, state.ID{Entity: l.host.Entity, Run: id}, o, alone)
 		return out
@@ -177,7 +177,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	}
 	out.did(rec.ID.Run, done.Status)
 	if done.Requeue {
-		if _, err := l.kick(ctx, c, rev); err != nil {
+		if _, err := l.requeueWaiting(ctx, c, rev); err != nil {
 			l.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
 		}
 	}
@@ -242,10 +242,10 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 		return out, false, err
 	}
 	if t.Streaming() {
-		if err := r.remind(ctx, c); err != nil {
+		if err := r.readStream(ctx, c); err != nil {
 			return out, false, err
 		}
-		r.told.keep(c)
+		r.stream.save(c)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,14 +255,14 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	if problem == nil {
 		problem = run.Cancelled(o.From, o.Reason)
 	}
-	if err := r.conclude(c, nil, problem); err != nil {
+	if err := r.setEnd(c, nil, problem); err != nil {
 		return out, false, err
 	}
 	// If this process dies between the record and the reply, it takes a message
 	// to bring the reply about.
-	there, err := l.carried(ctx, rec.Time, c.Mesh.Work)
+	there, err := l.messageQueued(ctx, rec.Time, c.Mesh.Work)
 	if err == nil && there != run.Yes {
-		_, err = l.kick(ctx, c, 0) // the record that names it is to be written yet
+		_, err = l.requeueWaiting(ctx, c, 0) // the record that names it is to be written yet
 	}
 	if err != nil {
 		return out, false, err
@@ -274,7 +274,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	r.keep(c, rev)
 	r.wrote = true
 	t.claim()
-	if err := l.tell(r); err != nil {
+	if err := l.publishOutcome(r); err != nil {
 		// Whoever gets the message, or sweeps, sends it.
 		l.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
 	}
@@ -283,11 +283,11 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	return out, false, nil
 }
 
-// kick queues a run that is to go on, whose record is c at the given revision, and
+// requeueWaiting queues a run that is to go on, whose record is c at the given revision, and
 // notes its message there, so that the sweep sees that it has one. It says whether
 // that is a new message.
-func (l *lane) kick(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
-	stored, err := kickRun(ctx, l.cfg.Queue, c)
+func (l *lane) requeueWaiting(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
+	stored, err := requeueRun(ctx, l.cfg.Queue, c)
 	if err != nil || rev == 0 {
 		return err == nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// putOff gives a new task back to the queue whose sender is over its quota, until
+// delayOverQuota gives a new task back to the queue whose sender is over its quota, until
 // its turn comes or its time is over. The bus is told of it (mesh.task.retrying,
 // E_RATE_LIMITED); the task's reply comes when it is done, or with its deadline.
 //
@@ -17,7 +17,7 @@ import (
 // acknowledged the task, and a refusal would end its run. Each worker counts a task
 // once, so that what comes back after its wait is done. Commands have a quota of their
 // own: one of them may end what is too much.
-func (l *lane) putOff(r *Run) bool {
+func (l *lane) delayOverQuota(r *Run) bool {
 	t := r.task
 	priority, problem := l.host.node.quotas.Pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
 	if problem == nil {
@@ -30,14 +30,14 @@ func (l *lane) putOff(r *Run) bool {
 	}
 	problem = problem.WithBackoff(wait)
 	if r.hold.Delivered <= 1 {
-		l.giveBackLater(r, problem)
+		l.nakDelayed(r, problem)
 		return true
 	}
 	// It was handed out before. Perhaps a worker began it and was lost: a run goes on
 	// at once, whatever its sender's quota.
-	l.wait(nil, 1)
+	l.countWaiting(nil, 1)
 	l.work.Go(func() {
-		defer l.wait(nil, -1)
+		defer l.countWaiting(nil, -1)
 		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 		defer cancel()
 		switch rec, err := r.read(ctx); {
@@ -47,7 +47,7 @@ func (l *lane) putOff(r *Run) bool {
 		case rec != nil:
 			l.enqueue(r)
 		default:
-			l.giveBackLater(r, problem)
+			l.nakDelayed(r, problem)
 		}
 	})
 	return true
@@ -66,8 +66,8 @@ func (l *lane) admitOverheard(r *Run) bool {
 	return true
 }
 
-// giveBackLater gives a task back to the queue, and tells the bus.
-func (l *lane) giveBackLater(r *Run, problem *envelope.Error) {
+// nakDelayed gives a task back to the queue, and tells the bus.
+func (l *lane) nakDelayed(r *Run, problem *envelope.Error) {
 	e := r.task.Envelope
 	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
 		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())

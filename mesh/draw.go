@@ -25,14 +25,14 @@ const (
 	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
-// take decides what a message is: a task, a command, or nothing that can be
+// dispatch decides what a message is: a task, a command, or nothing that can be
 // worked on. It must not block, so whatever asks a store goes on elsewhere.
-func (l *lane) take(hold *hold) {
+func (l *lane) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
 	if isCBOR(msg) {
-		l.aside(func() {
+		l.inBackground(func() {
 			if env, cbor, err := l.decode(msg); err != nil {
-				l.poison(hold, l.salvage(err), cbor, border(err))
+				l.reject(hold, l.salvage(err), cbor, border(err))
 			} else {
 				l.check(hold, env, cbor)
 			}
@@ -43,10 +43,10 @@ func (l *lane) take(hold *hold) {
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
-		l.work.Go(func() { l.poison(hold, l.salvage(err), cbor, border(err)) })
+		l.work.Go(func() { l.reject(hold, l.salvage(err), cbor, border(err)) })
 	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
 		// Reads the run, or computes for as long as a task may take.
-		l.aside(func() { l.check(hold, env, cbor) })
+		l.inBackground(func() { l.check(hold, env, cbor) })
 	default:
 		l.check(hold, env, cbor)
 	}
@@ -59,18 +59,18 @@ func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 	return env, cbor, err
 }
 
-// aside does what takes long with a message that is drawn, and counts it meanwhile.
-func (l *lane) aside(f func()) {
-	l.wait(nil, 1)
+// inBackground does what takes long with a message that is drawn, and counts it meanwhile.
+func (l *lane) inBackground(f func()) {
+	l.countWaiting(nil, 1)
 	l.work.Go(func() {
 		f()
-		l.wait(nil, -1)
+		l.countWaiting(nil, -1)
 	})
 }
 
-// wait counts a task that is drawn and not begun; r is counted once.
-func (l *lane) wait(r *Run, n int64) {
-	if r == nil || r.waits.Swap(n > 0) != (n > 0) {
+// countWaiting counts a task that is drawn and not begun; r is counted once.
+func (l *lane) countWaiting(r *Run, n int64) {
+	if r == nil || r.waiting.Swap(n > 0) != (n > 0) {
 		l.waiting.Add(n)
 	}
 }
@@ -85,7 +85,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	t.queued = l.clock.past(hold.Stored)
 
 	if err := l.resumed(r); err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
 	var problem *envelope.Error
@@ -93,15 +93,15 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		problem, _ = t.admit()
 	}
 	if problem != nil {
-		l.work.Go(func() { l.poison(hold, t.Envelope, cbor, problem) })
+		l.work.Go(func() { l.reject(hold, t.Envelope, cbor, problem) })
 		return
 	}
 	l.observe(PointDelivered, r.id)
-	if r.stored == nil && l.early(r) {
+	if r.stored == nil && l.delayEarly(r) {
 		return
 	}
 	if mine := l.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
-		l.work.Go(func() { l.again(mine, hold) })
+		l.work.Go(func() { l.redelivered(mine, hold) })
 		return
 	}
 	if r.stored == nil {
@@ -113,11 +113,11 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 			l.nak(hold, laterPause)
 			return
 		case err != nil:
-			l.work.Go(func() { l.poison(hold, t.Envelope, cbor, border(err)) })
+			l.work.Go(func() { l.reject(hold, t.Envelope, cbor, border(err)) })
 			return
 		}
 	}
-	if r.stored == nil && l.putOff(r) {
+	if r.stored == nil && l.delayOverQuota(r) {
 		return
 	}
 	l.enqueue(r)
@@ -129,7 +129,7 @@ func (l *lane) enqueue(r *Run) {
 	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
 		if mine := l.enlist(r); mine != nil {
-			l.work.Go(func() { l.again(mine, hold) })
+			l.work.Go(func() { l.redelivered(mine, hold) })
 			return
 		}
 	}
@@ -139,16 +139,16 @@ func (l *lane) enqueue(r *Run) {
 		return
 	}
 	r.refusal = t.refusal()
-	l.wait(r, 1)
+	l.countWaiting(r, 1)
 	h.running.add(t)
 	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
 		l.counted.add(hold.Seq)
-		l.giveBack(t, 250*time.Millisecond)
+		l.nakUnbegun(t, 250*time.Millisecond)
 	}
 }
 
-// early puts a task off that is to begin later (requires.not_before).
-func (l *lane) early(r *Run) bool {
+// delayEarly puts a task off that is to begin later (requires.not_before).
+func (l *lane) delayEarly(r *Run) bool {
 	_ = r.task.readRequires() // its fault is answered when the run is claimed
 	at := r.task.notBefore()
 	if at.IsZero() {
@@ -158,7 +158,7 @@ func (l *lane) early(r *Run) bool {
 	if left <= 0 {
 		return false
 	}
-	pause := min(left, earlyPause)
+	pause := min(left, maxEarlyDelay)
 	if r.hold.Header.Get(HeaderRun) != "" && r.hold.Delivered <= 3 {
 		pause = min(pause, time.Second) // the run's record is about to be written
 	}
@@ -166,9 +166,9 @@ func (l *lane) early(r *Run) bool {
 	return true
 }
 
-// earlyPause is the longest time for which a task that is to begin later is given
+// maxEarlyDelay is the longest time for which a task that is to begin later is given
 // back at once.
-const earlyPause = 10 * time.Minute
+const maxEarlyDelay = 10 * time.Minute
 
 // resumed looks up the run that the message says goes on. What it is about is
 // in the run's record, where it was verified; the message's body is not.
@@ -225,18 +225,18 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	return border(err)
 }
 
-// again takes a message for a run that this worker has already, begun or not: its
+// redelivered takes a message for a run that this worker has already, begun or not: its
 // lease had ended, because the worker stood still or was cut off, and the server
 // has handed it out anew. If the run is still ours it goes on under the new one.
-func (l *lane) again(r *Run, hold *hold) {
+func (l *lane) redelivered(r *Run, hold *hold) {
 	r.verify(l.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end != nil || r.gone || r.hold.Seq != hold.Seq {
+	if r.end != nil || r.dropped || r.hold.Seq != hold.Seq {
 		l.nak(hold, time.Second)
 		return
 	}
-	l.release(r.hold)
+	l.dropHold(r.hold)
 	r.hold = hold
 }
 

@@ -21,13 +21,13 @@ import (
 // the handler has returned goes on beside it, so that the place is free.
 func (l *lane) perform(t *Task) {
 	r := t.run
-	l.wait(r, -1)
+	l.countWaiting(r, -1)
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
 	if l.slots != nil {
 		if l.slots.enter(t, slotPatience) != nil {
-			l.giveBack(t, 100*time.Millisecond)
+			l.nakUnbegun(t, 100*time.Millisecond)
 			return
 		}
 		defer l.slots.leave(t)
@@ -43,11 +43,11 @@ func (l *lane) perform(t *Task) {
 	}
 	l.performing.Add(1)
 	started := time.Now()
-	l.host.finish(t)
+	l.host.execute(t)
 	l.pace.add(time.Since(started))
 	l.performing.Add(-1)
 	if end := r.ended(); end != nil {
-		l.part(r, end)
+		l.releaseParked(r, end)
 	}
 }
 
@@ -59,15 +59,15 @@ func (l *lane) begin(r *Run) bool {
 	if t.done.Load() {
 		return false // ended while this place was being taken
 	}
-	if !r.entered {
+	if !r.claimedEarly {
 		v, err := r.claim(l.ctx, nil)
 		if err != nil || v != run.Mine {
 			if v == run.Ended {
-				r.finish(ErrLost) // a cancel that comes now has nothing to end
+				r.stop(ErrLost) // a cancel that comes now has nothing to end
 			}
-			r.gone = true
+			r.dropped = true
 			t.claim()
-			l.work.Go(func() { l.settled(r, v, err) })
+			l.work.Go(func() { l.applyVerdict(r, v, err) })
 			return false
 		}
 	}
@@ -104,15 +104,15 @@ func earlier(a, b time.Time) time.Time {
 // payload, or with an error. t.claim has been won.
 func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 	l.finishing.Add(1)
-	l.wait(t.run, -1)
+	l.countWaiting(t.run, -1)
 	l.work.Go(func() {
 		defer l.finishing.Add(-1)
-		l.settle(t.run, payload, failure)
+		l.storeOutcome(t.run, payload, failure)
 	})
 }
 
-// settle writes the outcome of a run, and lets its sender know.
-func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
+// storeOutcome writes the outcome of a run, and lets its sender know.
+func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	var problem *envelope.Error
 	if failure != nil {
 		problem = border(failure)
@@ -121,7 +121,7 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 	if r.end != nil {
 		end := r.end
 		r.mu.Unlock()
-		l.part(r, end)
+		l.releaseParked(r, end)
 		if errors.Is(end, ErrParked) && isCode(problem, envelope.CodeCancelled) {
 			l.cancelParked(r, problem)
 		}
@@ -129,26 +129,26 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 	}
 	if r.cp.Load() == nil { // it had not begun
 		v, err := r.claim(l.ctx, problem)
-		r.finish(ErrLost)
+		r.stop(ErrLost)
 		r.mu.Unlock()
-		l.settled(r, v, err)
+		l.applyVerdict(r, v, err)
 		return
 	}
 	if pause, again := l.retries(r, problem); again {
 		err := r.retry(problem)
-		r.finish(ErrLost)
+		r.stop(ErrLost)
 		r.mu.Unlock()
 		l.retried(r, problem, pause, err)
 		return
 	}
 	r.observe(PointBeforeTerminal)
-	err := r.told.finish(true)
+	err := r.stream.endTurn(true)
 	if err == nil {
 		err = r.write(l.ctx, func(c *state.Checkpoint) error {
 			if err := r.stagedOn(c); err != nil {
 				return err
 			}
-			return r.conclude(c, payload, problem)
+			return r.setEnd(c, payload, problem)
 		})
 	}
 	if err == nil {
@@ -156,7 +156,7 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 		r.observe(PointAfterTerminal)
 	}
 	lost := errors.Is(err, ErrLost)
-	r.finish(ErrLost)
+	r.stop(ErrLost)
 	r.mu.Unlock()
 	if lost {
 		if isCode(problem, envelope.CodeCancelled) {
@@ -164,7 +164,7 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 		}
 		return
 	}
-	l.settled(r, run.Ended, err)
+	l.applyVerdict(r, run.Ended, err)
 }
 
 // cancelParked ends a run that stopped here for now at the moment at which it was
@@ -173,19 +173,19 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	o := &order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, signed: true, problem: problem}
-	if out := l.stored(ctx, o, false); out.refused != nil {
+	if out := l.applyStored(ctx, o, false); out.refused != nil {
 		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.refused)
 	}
 }
 
-// conclude makes c the run's last checkpoint: with the outcome, and the envelope
+// setEnd makes c the run's last checkpoint: with the outcome, and the envelope
 // that tells it to the sender. So the reply is the same whoever sends it, and
 // however often.
-func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
+func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
 	t := r.task
-	if o := r.over; o != nil && problem == nil {
-		if err := r.concludeHanded(c, o); err != nil {
-			return r.conclude(c, nil, border(err)) // the sender must hear of it
+	if o := r.delegation; o != nil && problem == nil {
+		if err := r.setDelegated(c, o); err != nil {
+			return r.setEnd(c, nil, border(err)) // the sender must hear of it
 		}
 		return nil
 	}
@@ -206,7 +206,7 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 	}
 	if err != nil {
 		// The result cannot be sent as it is; the sender must hear of it.
-		return r.conclude(c, nil, border(err))
+		return r.setEnd(c, nil, border(err))
 	}
 	ending := run.Ending{Reply: raw}
 	if problem != nil {
@@ -269,22 +269,22 @@ func (n *Node) sendable(raw []byte, more int) error {
 // headerRoom is what the headers of a reply may take of a message.
 const headerRoom = 4 << 10
 
-// settled lets the world know what a run has come to.
-func (l *lane) settled(r *Run, v run.Verdict, err error) {
+// applyVerdict lets the world know what a run has come to.
+func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	h := l.host
 	switch {
 	case errors.Is(err, errCrowded):
-		l.forget(r)
-		l.putOffCrowded(r)
+		l.unlist(r)
+		l.delayCrowded(r)
 		return
 	case err != nil:
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
-	l.forget(r)
+	l.unlist(r)
 	switch v {
 	case run.Ended:
-		if err := l.tell(r); err != nil {
+		if err := l.publishOutcome(r); err != nil {
 			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
 			h.counts.replyFailed.Add(1)
 			l.nak(r.hold, time.Second) // whoever gets the message sends it
@@ -295,7 +295,7 @@ func (l *lane) settled(r *Run, v run.Verdict, err error) {
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case run.Parked:
-		if r.parked == "" && r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedKick {
+		if r.parked == "" && r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedGrace {
 			// It is to go on, and waits: the record is about to be changed.
 			l.nak(r.hold, time.Second)
 			return
@@ -303,32 +303,32 @@ func (l *lane) settled(r *Run, v run.Verdict, err error) {
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case run.Moving:
-		l.handOver(r)
+		l.startTransfer(r)
 	case run.Foreign:
 		l.ack(r.hold)
 	case run.Later:
 		l.nak(r.hold, laterPause)
 	case run.Older:
-		l.release(r.hold)
+		l.dropHold(r.hold)
 	case run.Reused:
-		l.poison(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
+		l.reject(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
 	}
 }
 
-// parkedKick is for how long a message that lets a run go on finds it waiting,
+// parkedGrace is for how long a message that lets a run go on finds it waiting,
 // before it is taken for one too many.
-const parkedKick = 30 * time.Second
+const parkedGrace = 30 * time.Second
 
-// stuck gives a message back whose run could not be read or written.
-func (l *lane) stuck(r *Run, err error) {
-	l.forget(r)
+// nakFailed gives a message back whose run could not be read or written.
+func (l *lane) nakFailed(r *Run, err error) {
+	l.unlist(r)
 	e := r.task.Envelope
 	l.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
 	pause := time.Second
 	if unreadable(err) {
 		pause = unreadablePause
 		l.tel.unreadable(l.host)
-		l.odd.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
+		l.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
 	}
 	l.nak(r.hold, pause)
 }
@@ -348,15 +348,15 @@ func unreadable(err error) bool {
 	return false
 }
 
-// tell stores the reply that the run's last checkpoint holds, and before it the
+// publishOutcome stores the reply that the run's last checkpoint holds, and before it the
 // dead letter, where the task is one. Both are what they were, if they are
 // there already.
-func (l *lane) tell(r *Run) error {
+func (l *lane) publishOutcome(r *Run) error {
 	c := r.cp.Load()
 	m := &c.Mesh
 	l.withdrawAll(r, c)
 	if m.Handed != nil {
-		return l.queueHanded(r)
+		return l.queueDelegated(r)
 	}
 	stored, err := endReply(c, r.task.Envelope)
 	if err != nil {
@@ -368,7 +368,7 @@ func (l *lane) tell(r *Run) error {
 		problem = envelope.ErrorOf(reply)
 	}
 	if m.Dead != "" {
-		if err := l.bury(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
+		if err := l.storeDead(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
 			return err
 		}
 		r.observe(PointDead)
@@ -393,29 +393,29 @@ func (l *lane) tell(r *Run) error {
 		return err
 	}
 	if r.wrote {
-		l.concluded(r, reply, problem)
+		l.recordEnd(r, reply, problem)
 	}
 	return nil
 }
 
-// concluded writes the books on a run that this worker has ended.
-func (l *lane) concluded(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
+// recordEnd writes the books on a run that this worker has ended.
+func (l *lane) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
 	h, t := l.host, r.task
 	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
-	h.conclude(t, problem)
+	h.recordEnd(t, problem)
 }
 
-// part lets a run go whose handler has returned and that does not end here.
-func (l *lane) part(r *Run, why error) {
+// releaseParked lets a run go whose handler has returned and that does not end here.
+func (l *lane) releaseParked(r *Run, why error) {
 	if !errors.Is(why, ErrParked) {
 		return // its message is not ours, or was dealt with
 	}
-	if !r.parting.CompareAndSwap(false, true) {
+	if !r.releasing.CompareAndSwap(false, true) {
 		return
 	}
 	r.task.claim()
 	l.work.Go(func() {
-		l.forget(r)
+		l.unlist(r)
 		h, t := l.host, r.task
 		if r.parked == "" {
 			l.nak(r.hold, 0) // whoever gets it goes on at once
@@ -423,12 +423,12 @@ func (l *lane) part(r *Run, why error) {
 		}
 		h.taskEvent(intents.TaskParked, t, nil)
 		if r.parked == aaif.RunMigrating {
-			l.handOver(r)
+			l.startTransfer(r)
 			return
 		}
 		l.ack(r.hold)
 		r.observe(PointAcked)
-		l.waits.call(r.id.Run)
+		l.waits.checkSoon(r.id.Run)
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// told is what the sender of a durable task was told in stream envelopes. They
+// durableStream is what the sender of a durable task was told in stream envelopes. They
 // go to the task's reply subject, numbered on from the checkpoint, so that who
 // reads them later, or joins in the middle, has all of them once.
 //
@@ -28,19 +28,19 @@ import (
 // goes on from there. For any other the mesh compares: what comes again is not
 // told again, and where the new text differs an envelope with "restart": true
 // says that the text of the turn begins anew.
-type told struct {
+type durableStream struct {
 	r *Run
 
-	mu     sync.Mutex
-	seq    int    // of the last stream envelope
-	text   string // of the turn that is not finished
-	expect string // of text, what is still compared with what comes again
-	again  string // what has come again so far
+	mu       sync.Mutex
+	seq      int    // of the last stream envelope
+	text     string // of the turn that is not finished
+	expect   string // of text, what is still compared with what comes again
+	repeated string // what has come again so far
 
-	unsure  []chunk // sent, and not known to be stored; in order
-	foreign bool    // a worker that had lost the run told something in between
-	gap     bool    // text of the turn was told that this worker may not read
-	sealed  bool
+	unconfirmed []chunk // sent, and not known to be stored; in order
+	foreign     bool    // a worker that had lost the run told something in between
+	gap         bool    // text of the turn was told that this worker may not read
+	sealed      bool
 }
 
 // chunk is a stream envelope on its way.
@@ -49,24 +49,24 @@ type chunk struct {
 	sent  *jetstream.Sent // nil: it has to be sent again
 }
 
-// maxUnsure is how many stream envelopes may be on their way. Beyond it who
+// maxUnconfirmed is how many stream envelopes may be on their way. Beyond it who
 // emits waits for the oldest.
-const maxUnsure = 256
+const maxUnconfirmed = 256
 
 // Told is the text of the unfinished turn that the sender of a streamed task has
 // been sent already: by the owner before, as far as it came, and by this one. A
 // handler that asks continues from there, and does not send that text again.
 func (r *Run) Told() string {
-	d := &r.told
+	d := &r.stream
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.expect, d.again = "", ""
+	d.expect, d.repeated = "", ""
 	return d.text
 }
 
 // emit sends a stream envelope of a durable task. t.mu is not needed: told has a
 // lock of its own.
-func (d *told) emit(payload json.RawMessage) error {
+func (d *durableStream) emit(payload json.RawMessage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sealed {
@@ -78,17 +78,17 @@ func (d *told) emit(payload json.RawMessage) error {
 	}
 	if json.Unmarshal(payload, &members) == nil && members.Text != nil {
 		if members.Restart {
-			d.expect, d.again, d.text = "", "", *members.Text
+			d.expect, d.repeated, d.text = "", "", *members.Text
 			return d.send(payload)
 		}
-		return d.say(*members.Text, payload)
+		return d.append(*members.Text, payload)
 	}
 	return d.send(payload)
 }
 
-// say tells more text, unless it was told before. Payload is what to send where
+// append tells more text, unless it was told before. Payload is what to send where
 // nothing is to be compared; nil makes one.
-func (d *told) say(text string, payload json.RawMessage) error {
+func (d *durableStream) append(text string, payload json.RawMessage) error {
 	if d.foreign || d.gap {
 		d.foreign, d.gap = false, false
 		d.text += text
@@ -101,24 +101,24 @@ func (d *told) say(text string, payload json.RawMessage) error {
 		}
 		return d.send(payload)
 	}
-	d.again += text
+	d.repeated += text
 	switch {
-	case strings.HasPrefix(d.expect, d.again):
-		if d.expect == d.again {
-			d.expect, d.again = "", ""
+	case strings.HasPrefix(d.expect, d.repeated):
+		if d.expect == d.repeated {
+			d.expect, d.repeated = "", ""
 		}
 		return nil
-	case strings.HasPrefix(d.again, d.expect):
-		rest := d.again[len(d.expect):]
-		d.text, d.expect, d.again = d.again, "", ""
+	case strings.HasPrefix(d.repeated, d.expect):
+		rest := d.repeated[len(d.expect):]
+		d.text, d.expect, d.repeated = d.repeated, "", ""
 		return d.send(textPayload(rest))
 	}
-	return d.anew()
+	return d.sendRestart()
 }
 
-// anew says that the text of the turn begins anew with what has come again.
-func (d *told) anew() error {
-	d.text, d.expect, d.again, d.foreign, d.gap = d.again, "", "", false, false
+// sendRestart says that the text of the turn begins anew with what has come again.
+func (d *durableStream) sendRestart() error {
+	d.text, d.expect, d.repeated, d.foreign, d.gap = d.repeated, "", "", false, false
 	return d.send(restart(d.text))
 }
 
@@ -131,7 +131,7 @@ func restart(text string) json.RawMessage {
 }
 
 // send numbers, signs and publishes one stream envelope. d.mu is held.
-func (d *told) send(payload json.RawMessage) error {
+func (d *durableStream) send(payload json.RawMessage) error {
 	t, l := d.r.task, d.r.lane
 	numbered, err := withSeq(payload, d.seq+1)
 	if err != nil {
@@ -155,8 +155,8 @@ func (d *told) send(payload json.RawMessage) error {
 	}
 	d.seq++
 	sent, _ := l.cfg.Replies.PublishAsync(reply) // flush sends it again if it could not be sent
-	d.unsure = append(d.unsure, chunk{reply, sent})
-	if len(d.unsure) > maxUnsure {
+	d.unconfirmed = append(d.unconfirmed, chunk{reply, sent})
+	if len(d.unconfirmed) > maxUnconfirmed {
 		return d.confirm(l.ctx, 1)
 	}
 	return nil
@@ -165,7 +165,7 @@ func (d *told) send(payload json.RawMessage) error {
 // msgID is the Nats-Msg-Id of a stream envelope: the same for all owners of the run, who
 // share its record, and for nobody else. Who may publish other replies could else keep
 // this one out of the stream, since a stream knows an id whatever the subject is.
-func (d *told) msgID(seq int) string {
+func (d *durableStream) msgID(seq int) string {
 	m := &d.r.cp.Load().Mesh
 	mark := sha256.New()
 	fmt.Fprintf(mark, "%d %s ", m.StoredAt.UnixNano(), d.r.id.Run)
@@ -174,20 +174,20 @@ func (d *told) msgID(seq int) string {
 }
 
 // flush waits until all that was told is stored.
-func (d *told) flush(ctx context.Context) error {
+func (d *durableStream) flush(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.confirm(ctx, len(d.unsure))
+	return d.confirm(ctx, len(d.unconfirmed))
 }
 
 // confirm waits until the oldest n are stored, and sends again what was not:
 // that and all behind it, one after the other, so that the order stays. d.mu is
 // held.
-func (d *told) confirm(ctx context.Context, n int) error {
+func (d *durableStream) confirm(ctx context.Context, n int) error {
 	l := d.r.lane
 	again := false
 	for wait := 50 * time.Millisecond; n > 0; {
-		c := &d.unsure[0]
+		c := &d.unconfirmed[0]
 		err := errNotSent
 		first := !again && c.sent != nil
 		if first {
@@ -197,17 +197,17 @@ func (d *told) confirm(ctx context.Context, n int) error {
 			}
 			c.sent = nil
 		} else if again = true; true {
-			n = len(d.unsure)
+			n = len(d.unconfirmed)
 			err = l.cfg.Replies.Publish(ctx, c.reply)
 		}
 		switch {
 		case err == nil:
-			d.unsure = d.unsure[1:]
+			d.unconfirmed = d.unconfirmed[1:]
 			n--
 			wait = 50 * time.Millisecond
 			continue
 		case ctx.Err() != nil:
-			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unsure), context.Cause(ctx))
+			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unconfirmed), context.Cause(ctx))
 		case first:
 			continue // now again
 		case !l.passing(err):
@@ -225,13 +225,13 @@ func (d *told) confirm(ctx context.Context, n int) error {
 // connection.
 var errNotSent = errors.New("not sent")
 
-// keep writes into a checkpoint how far the telling has come.
-func (d *told) keep(c *state.Checkpoint) {
+// save writes into a checkpoint how far the telling has come.
+func (d *durableStream) save(c *state.Checkpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gap { // the next owner would not see it
-		d.again = d.text
-		if err := d.anew(); err != nil {
+		d.repeated = d.text
+		if err := d.sendRestart(); err != nil {
 			d.r.lane.host.log.Warn("text not withdrawn", "run", d.r.id.Run, "err", err)
 		}
 	}
@@ -239,11 +239,11 @@ func (d *told) keep(c *state.Checkpoint) {
 }
 
 // resume takes over from a checkpoint how far the telling has come.
-func (d *told) resume(c *state.Checkpoint) { d.seq, d.text = c.Mesh.Stream, c.Mesh.Told }
+func (d *durableStream) resume(c *state.Checkpoint) { d.seq, d.text = c.Mesh.Stream, c.Mesh.Told }
 
-// kept hears what of that was stored: an empty Told means that the turn is
+// saved hears what of that was stored: an empty Told means that the turn is
 // finished, and its text in the conversation.
-func (d *told) kept(before, after string) {
+func (d *durableStream) saved(before, after string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if after == "" {
@@ -251,8 +251,8 @@ func (d *told) kept(before, after string) {
 	}
 }
 
-// finish ends the turn: what was to come again and did not is taken back.
-func (d *told) finish(seal bool) error {
+// endTurn ends the turn: what was to come again and did not is taken back.
+func (d *durableStream) endTurn(seal bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sealed {
@@ -261,18 +261,18 @@ func (d *told) finish(seal bool) error {
 	var err error
 	if d.expect != "" || d.foreign && d.text != "" || d.gap {
 		if d.expect == "" {
-			d.again = d.text
+			d.repeated = d.text
 		}
-		err = d.anew()
+		err = d.sendRestart()
 	}
 	d.sealed = d.sealed || seal
 	return err
 }
 
-// remind reads from the reply subject what the owners before have told since
+// readStream reads from the reply subject what the owners before have told since
 // the checkpoint c. A worker that may read the last reply only knows by it how far
 // they have come; the text of the turn then begins anew.
-func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
+func (r *Run) readStream(ctx context.Context, c *state.Checkpoint) error {
 	l := r.lane
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -304,7 +304,7 @@ func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
 	if gap {
 		text = ""
 	}
-	d := &r.told
+	d := &r.stream
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seq, d.text, d.expect, d.gap = seq, text, text, gap

@@ -52,7 +52,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
 		h.running.remove(t)
 		if h.stopping.Load() {
-			h.fail(t, handBack(h.Entity))
+			h.fail(t, drainingError(h.Entity))
 			return
 		}
 		h.counts.busy.Add(1)
@@ -140,20 +140,20 @@ func (h *host) run(t *Task) {
 	}
 	t.begins()
 	h.taskEvent(intents.TaskStarted, t, nil)
-	h.finish(t)
+	h.execute(t)
 }
 
 // begins notes that a task leaves the queue.
 func (t *Task) begins() { t.waited.Store(max(1, int64(time.Since(t.queued)))) }
 
-// finish lets the handler do the task, and sends what comes of it.
-func (h *host) finish(t *Task) {
+// execute lets the handler do the task, and sends what comes of it.
+func (h *host) execute(t *Task) {
 	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
 	if err != nil {
-		var o *handover
+		var o *delegation
 		if errors.As(err, &o) && o.task == t {
-			h.handOn(t, o)
+			h.delegate(t, o)
 			return
 		}
 	}
@@ -249,11 +249,11 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	t.addressCaller(reply)
 	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent as it is; the sender must hear of it.
-		h.conclude(t, border(err))
+		h.recordEnd(t, border(err))
 		h.answer(t, border(err))
 		return
 	}
-	h.conclude(t, nil)
+	h.recordEnd(t, nil)
 }
 
 // fail sends an error, unless the task has ended already.
@@ -277,7 +277,7 @@ func (h *host) failed(t *Task, err error) {
 		return
 	}
 	h.answer(t, problem)
-	h.conclude(t, problem)
+	h.recordEnd(t, problem)
 }
 
 // overdue ends the tasks whose deadline has passed. Their senders are answered
@@ -313,8 +313,8 @@ func (t *Task) claim() bool {
 	return true
 }
 
-// conclude writes the books on a task that has been answered.
-func (h *host) conclude(t *Task, problem *envelope.Error) {
+// recordEnd writes the books on a task that has been answered.
+func (h *host) recordEnd(t *Task, problem *envelope.Error) {
 	h.running.remove(t)
 	h.stats[t.endpoint()].record(t, problem)
 	h.node.tel.endTask(h, t, problem)

@@ -168,7 +168,7 @@ func readLink(text string) (*envelope.Envelope, link, error) {
 }
 
 // link makes the link of a hand-over.
-func (o *handover) link() (string, error) {
+func (o *delegation) link() (string, error) {
 	t := o.task
 	task, caller := t.Envelope.ID, t.Envelope.From
 	if h := t.handed; h != nil {

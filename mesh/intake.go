@@ -91,7 +91,7 @@ func (h *host) verifyLoop() {
 				select {
 				case a := <-h.verify:
 					if a.env != nil || h.decodeTask(&a) {
-						h.refuse(a, handBack(h.Entity))
+						h.refuse(a, drainingError(h.Entity))
 					}
 				default:
 					return
@@ -253,7 +253,7 @@ func (h *host) check(a arrival) {
 		return
 	}
 	if h.stopping.Load() {
-		h.refuse(a, handBack(h.Entity))
+		h.refuse(a, drainingError(h.Entity))
 		return
 	}
 	consumed(h.log, env)

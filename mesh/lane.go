@@ -21,53 +21,53 @@ import (
 // lane is the durable side of an agent while it is served: it draws tasks when
 // there is room, keeps what it holds leased, and brings runs to their end.
 type lane struct {
-	host  *host
-	cfg   *Durable
-	codec state.Codec
-	noted noter  // cfg.States, where it takes notes; else nil
-	knows knower // cfg.States, where it can be asked cheaply; else nil
-	queue *jetstream.Lane
+	host    *host
+	cfg     *Durable
+	codec   state.Codec
+	noted   noter          // cfg.States, where it takes notes; else nil
+	absence absenceChecker // cfg.States, where it can be asked cheaply; else nil
+	queue   *jetstream.Lane
 	// subject is the pattern of the entity's durable tasks.
 	subject string
 	tel     *laneTelemetry
 
 	// ctx ends when nothing more may be written: after the drain.
-	ctx     context.Context
-	stop    context.CancelCauseFunc
-	drawing context.CancelFunc
-	unwatch func()
-	drawn   chan struct{}  // closed when the drawing has ended
-	work    sched.Group    // what goes on beside the agent's places
-	tenders sync.WaitGroup // lease renewal, sweeps, slots
-	leaving atomic.Bool    // steps that end are handed on
-	parting chan struct{}  // closed when they are
+	ctx          context.Context
+	stop         context.CancelCauseFunc
+	drawing      context.CancelFunc
+	unwatch      func()
+	drawn        chan struct{}  // closed when the drawing has ended
+	work         sched.Group    // what goes on beside the agent's places
+	tenders      sync.WaitGroup // lease renewal, sweeps, slots
+	draining     atomic.Bool    // steps that end are handed on
+	drainStarted chan struct{}  // closed when they are
 
 	mu       sync.Mutex
 	holds    map[*hold]struct{}
 	runs     map[string]*Run // by run id: those that were claimed and have not ended
 	enlisted map[string]*Run // those that were drawn, and are not claimed yet
 
-	waiting    atomic.Int64 // drawn and not begun
-	performing atomic.Int64 // in a handler's hands
-	finishing  atomic.Int64 // their place free, not off the queue yet
-	pace       pace
-	clock      serverClock
-	slots      *slots // nil: no limit across the mesh
-	waits      *waits // runs that wait for others
-	counted    counted
-	notes      notes
-	share      *share
-	down       atomic.Pointer[error]
-	failing    atomic.Pointer[failure] // of the store of runs, the last time
-	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
-	told       atomic.Int64            // when that was logged
-	unwell     bool                    // the lane was said not to work, by changed alone
+	waiting       atomic.Int64 // drawn and not begun
+	performing    atomic.Int64 // in a handler's hands
+	finishing     atomic.Int64 // their place free, not off the queue yet
+	pace          pace
+	clock         serverClock
+	slots         *slots // nil: no limit across the mesh
+	waits         *waits // runs that wait for others
+	counted       counted
+	notes         notes
+	share         *share
+	down          atomic.Pointer[error]
+	failing       atomic.Pointer[failure] // of the store of runs, the last time
+	unreadableRun atomic.Pointer[failure] // a run that this worker cannot read, the last one
+	loggedAt      atomic.Int64            // when that was logged
+	unhealthy     bool                    // the lane was said not to work, by changed alone
 }
 
 // hold is a message that this worker has under a lease.
 type hold struct {
 	*jetstream.Delivery
-	taken time.Time
+	drawnAt time.Time
 }
 
 // finishingMax bounds what may be on its way to the end beside the agent's places.
@@ -78,13 +78,13 @@ func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
 	l := &lane{
 		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane,
-		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), parting: make(chan struct{}),
+		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), drainStarted: make(chan struct{}),
 	}
 	if h.Seal != nil {
 		l.codec.Seal = h.Seal
 	}
 	l.noted, _ = cfg.States.(noter)
-	l.knows, _ = cfg.States.(knower)
+	l.absence, _ = cfg.States.(absenceChecker)
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}
@@ -93,7 +93,7 @@ func (h *host) newLane() (*lane, error) {
 		return nil, err
 	}
 	l.subject = subject
-	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.changed, Dropped: l.dropped})
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.onHealth, Dropped: l.onDropped})
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +110,9 @@ func (h *host) newLane() (*lane, error) {
 // openPatience is how long a worker that starts waits for its consumers.
 const openPatience = 3 * time.Second
 
-// hear makes the consumers. What keeps it from that now, the lane sees again, and
+// openQueue makes the consumers. What keeps it from that now, the lane sees again, and
 // reports, when it runs.
-func (l *lane) hear() {
+func (l *lane) openQueue() {
 	ctx, cancel := context.WithTimeout(l.ctx, openPatience)
 	defer cancel()
 	if err := l.queue.Open(ctx); err != nil {
@@ -151,8 +151,8 @@ func (l *lane) start() {
 // stopDrawing takes no more tasks; what is held and not begun is given back by
 // whoever closes the queue. Steps that end from now on are handed on.
 func (l *lane) stopDrawing() {
-	l.leaving.Store(true)
-	close(l.parting)
+	l.draining.Store(true)
+	close(l.drainStarted)
 	if l.drawing != nil { // it has started
 		l.drawing()
 		<-l.drawn
@@ -162,28 +162,28 @@ func (l *lane) stopDrawing() {
 	}
 }
 
-// giveBack gives a task back that has not begun.
-func (l *lane) giveBack(t *Task, pause time.Duration) {
+// nakUnbegun gives a task back that has not begun.
+func (l *lane) nakUnbegun(t *Task, pause time.Duration) {
 	if !t.claim() {
 		return
 	}
 	r := t.run
-	l.wait(r, -1)
-	if r.entered { // what is claimed is not what nobody has begun
-		l.work.Go(func() { l.letGo(r) })
+	l.countWaiting(r, -1)
+	if r.claimedEarly { // what is claimed is not what nobody has begun
+		l.work.Go(func() { l.releaseClaimed(r) })
 		return
 	}
 	r.mu.Lock()
-	r.gone = true
+	r.dropped = true
 	r.mu.Unlock()
-	l.forget(r)
+	l.unlist(r)
 	l.nak(r.hold, pause)
 }
 
-// giveUp gives a run back that has not ended within the drain: what it has
+// releaseRunning gives a run back that has not ended within the drain: what it has
 // committed stays, and whoever gets it goes on at once. Its handler can write
 // nothing any more.
-func (l *lane) giveUp(t *Task, cause error) {
+func (l *lane) releaseRunning(t *Task, cause error) {
 	if !t.claim() {
 		return
 	}
@@ -203,8 +203,8 @@ func (l *lane) giveUp(t *Task, cause error) {
 			}
 		}
 		if r.end == nil {
-			r.finish(ErrLost)
-			l.forget(r)
+			r.stop(ErrLost)
+			l.unlist(r)
 			l.nak(r.hold, 0)
 		}
 	})
@@ -267,13 +267,13 @@ func (l *lane) room() int {
 // brings its slot along: that worker gives it back.
 func (l *lane) roomForRun() bool {
 	h := l.host
-	return !l.leaving.Load() && !h.Leave && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
+	return !l.draining.Load() && !h.Leave && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
 }
 
 // deliver takes a message. It runs on the lane's goroutine.
 func (l *lane) deliver(d *jetstream.Delivery) {
 	l.tel.delivered(l.host, d)
-	l.take(l.hold(d))
+	l.dispatch(l.hold(d))
 }
 
 // hold keeps a message leased from now on.
@@ -285,9 +285,9 @@ func (l *lane) hold(d *jetstream.Delivery) *hold {
 	return hold
 }
 
-// release forgets a message that is not ours any more. It says nothing to the
+// dropHold forgets a message that is not ours any more. It says nothing to the
 // server.
-func (l *lane) release(h *hold) {
+func (l *lane) dropHold(h *hold) {
 	l.mu.Lock()
 	delete(l.holds, h)
 	l.mu.Unlock()
@@ -300,7 +300,7 @@ func (l *lane) ack(h *hold) {
 	if err := h.Ack(); err != nil {
 		l.host.log.Debug("acknowledgement not sent", "seq", h.Seq, "err", err)
 	}
-	l.release(h)
+	l.dropHold(h)
 }
 
 // nak gives a message back.
@@ -308,7 +308,7 @@ func (l *lane) nak(h *hold, delay time.Duration) {
 	if err := h.Nak(delay); err != nil {
 		l.host.log.Debug("task not requeued", "seq", h.Seq, "err", err)
 	}
-	l.release(h)
+	l.dropHold(h)
 }
 
 // claimed are the runs that this worker has.
@@ -353,8 +353,8 @@ func (l *lane) run(id string) *Run {
 	return l.runs[id]
 }
 
-// forget takes a run off the books when it has ended here.
-func (l *lane) forget(r *Run) {
+// unlist takes a run off the books when it has ended here.
+func (l *lane) unlist(r *Run) {
 	l.mu.Lock()
 	if l.runs[r.id.Run] == r {
 		delete(l.runs, r.id.Run)
@@ -375,8 +375,8 @@ func (l *lane) lost(r *Run) {
 	l.tel.lost(l.host)
 	l.host.log.Warn("run lost to another worker", "run", r.id.Run, "id", r.task.Envelope.ID)
 	r.task.claim()
-	l.forget(r)
-	l.release(r.hold)
+	l.unlist(r)
+	l.dropHold(r.hold)
 }
 
 // renew keeps the messages leased that this worker has, all of them from one
@@ -420,23 +420,23 @@ func (l *lane) renew() {
 	}
 }
 
-// changed hears how the lane hears.
-func (l *lane) changed(health jetstream.LaneHealth) {
+// onHealth hears how the lane hears.
+func (l *lane) onHealth(health jetstream.LaneHealth) {
 	switch health.State {
 	case jetstream.LaneWorking, jetstream.LaneStopped, jetstream.LaneStarting:
 		level := slog.LevelInfo
-		if l.unwell && health.State == jetstream.LaneWorking {
-			level, l.unwell = slog.LevelWarn, false // whoever reads that it was deaf reads that it is no more
+		if l.unhealthy && health.State == jetstream.LaneWorking {
+			level, l.unhealthy = slog.LevelWarn, false // whoever reads that it was deaf reads that it is no more
 		}
 		l.host.log.Log(l.ctx, level, "durable lane", "state", string(health.State))
 	default:
-		l.unwell = true
+		l.unhealthy = true
 		l.host.log.Warn("durable lane", "state", string(health.State), "reason", health.Reason)
 	}
 }
 
-// dropped tells of what came as a delayed task and was none.
-func (l *lane) dropped(subject string, why error) {
+// onDropped tells of what came as a delayed task and was none.
+func (l *lane) onDropped(subject string, why error) {
 	h := l.host
 	h.counts.refused.Add(1)
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
@@ -449,7 +449,7 @@ func (l *lane) dropped(subject string, why error) {
 func (l *lane) storeFailed(err error) {
 	now := time.Now()
 	l.failing.Store(&failure{now, err})
-	if last := l.told.Load(); now.UnixNano()-last > int64(time.Second) && l.told.CompareAndSwap(last, now.UnixNano()) {
+	if last := l.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && l.loggedAt.CompareAndSwap(last, now.UnixNano()) {
 		l.host.log.Warn("runs cannot be stored for now", "err", err)
 	}
 }

@@ -41,7 +41,7 @@ const storeTrouble = 15 * time.Second
 // does not hear, or cannot keep what it does, is not well however good its
 // connection is, nor is one that falls behind.
 func (l *lane) judge(s laneStatus) (status, reason string) {
-	failing, odd := l.failing.Load(), l.odd.Load()
+	failing, odd := l.failing.Load(), l.unreadableRun.Load()
 	switch {
 	case l.down.Load() != nil:
 		return "unhealthy", "the durable lane has ended: " + s.Reason

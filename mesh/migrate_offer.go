@@ -56,15 +56,15 @@ func (l *lane) offer(ctx context.Context, r *Run) {
 		answer, err = l.offerTo(ctx, r, to)
 	}
 	if err != nil {
-		l.takeBack(r, err)
+		l.abortTransfer(r, err)
 		return
 	}
 	l.host.log.Info("run moved", "run", r.id.Run, "to", answer.Instance, "epoch", answer.Epoch)
 	r.mu.Lock()
-	r.finish(ErrLost)
+	r.stop(ErrLost)
 	r.mu.Unlock()
-	l.forget(r)
-	l.release(r.hold)
+	l.unlist(r)
+	l.dropHold(r.hold)
 }
 
 // findWorker asks for a worker that has room.
@@ -135,7 +135,7 @@ func (l *lane) issue(r *Run, target string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
+		if err := l.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
 			return "", err
 		}
 	}
@@ -181,7 +181,7 @@ func (l *lane) offered(t *Task) {
 		return
 	}
 	h.succeed(t, mustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
-	l.goOn(r)
+	l.resume(r)
 }
 
 // offerError is what the other worker may know.
@@ -223,13 +223,13 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	run.Accept(c, l.host.id, hold.Seq, l.clock.now())
 	rev, _, err := l.put(ctx, id, rec.Revision, c)
 	if err != nil {
-		l.release(hold)
+		l.dropHold(hold)
 		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)
 	}
 	l.observe(PointMoved, id)
 	r, err := l.runOf(c, rev, hold)
 	if err != nil {
-		l.release(hold)
+		l.dropHold(hold)
 	}
 	return r, err
 }

@@ -67,11 +67,11 @@ func (r *Run) captureAfter(wait time.Duration) {
 		})
 		if err == nil {
 			r.parked = aaif.RunMigrating
-			r.finish(ErrParked)
+			r.stop(ErrParked)
 		}
 		r.mu.Unlock()
 		if err == nil {
-			l.part(r, ErrParked)
+			l.releaseParked(r, ErrParked)
 		} else if !errors.Is(err, ErrLost) && !errors.Is(err, errUnchanged) {
 			l.host.log.Warn("run not captured", "run", r.id.Run, "err", err)
 		}

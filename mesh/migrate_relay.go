@@ -56,7 +56,7 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 			wait = 50 * time.Millisecond
 		}
 		if sleep(ctx, wait) != nil && !errors.Is(context.Cause(ctx), errOverdue) {
-			l.leave(r)
+			l.nakMigrated(r)
 			return
 		}
 	}
@@ -203,7 +203,7 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 func (l *lane) relayed(r *Run, last *relayedReply) {
 	raw, err := last.env.AppendJSON(nil)
 	if err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
 	l.endRelay(r, func(c *state.Checkpoint) error {
@@ -219,7 +219,7 @@ func (l *lane) relayed(r *Run, last *relayedReply) {
 // endHere ends the run here although its target has not: because its time is over,
 // or because what the target answers cannot be told here.
 func (l *lane) endHere(r *Run, problem *envelope.Error) {
-	l.endRelay(r, func(c *state.Checkpoint) error { return r.conclude(c, nil, problem) })
+	l.endRelay(r, func(c *state.Checkpoint) error { return r.setEnd(c, nil, problem) })
 }
 
 // endRelay writes the end of a run that is elsewhere.
@@ -242,11 +242,11 @@ func (l *lane) afterTerminal(r *Run, err error) {
 		r.observe(PointAfterTerminal)
 	}
 	lost := errors.Is(err, ErrLost)
-	r.finish(ErrLost)
+	r.stop(ErrLost)
 	r.mu.Unlock()
 	if lost {
 		return
 	}
 	r.task.claim()
-	l.settled(r, run.Ended, err)
+	l.applyVerdict(r, run.Ended, err)
 }

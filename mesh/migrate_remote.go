@@ -51,20 +51,20 @@ func (p *remote) request(m *state.Migration, action string) (string, error) {
 func (l *lane) send(ctx context.Context, r *Run) {
 	p, err := l.remote(r.cp.Load().Mesh.Migration.To)
 	if err != nil {
-		l.takeBack(r, err)
+		l.abortTransfer(r, err)
 		return
 	}
 	defer p.Close()
 	sent, err := l.stage(ctx, p, r)
 	if err != nil {
 		var said *state.HandoffError
-		if l.takeBack(r, err); !errors.As(err, &said) || !said.Remote {
+		if l.abortTransfer(r, err); !errors.As(err, &said) || !said.Remote {
 			l.work.Go(func() { l.unstage(r) }) // it may have something
 		}
 		return
 	}
 	r.observe(PointStaged)
-	if err := l.pass(r, state.PhaseCommitted, func(*state.Checkpoint) error {
+	if err := l.advance(r, state.PhaseCommitted, func(*state.Checkpoint) error {
 		if r.rev != sent {
 			return errChangedMeanwhile
 		}
@@ -72,9 +72,9 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	}); err != nil {
 		switch {
 		case errors.Is(err, errChangedMeanwhile):
-			l.takeBack(r, err)
+			l.abortTransfer(r, err)
 		case !errors.Is(err, ErrLost):
-			l.stuck(r, err) // whoever gets the message takes it back, or goes on
+			l.nakFailed(r, err) // whoever gets the message takes it back, or goes on
 		}
 		l.unstage(r)
 		return
@@ -94,7 +94,7 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 	if err != nil {
 		return 0, err
 	}
-	if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
+	if err := l.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
 		c.Mesh.Migration.Target, c.Mesh.Migration.Issuer = about.Platform, l.host.Entity
 		return nil
 	}); err != nil {
@@ -147,9 +147,9 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 		switch {
 		case err != nil:
 		case status.Phase == state.PhaseAccepted, status.Phase == state.PhaseRunning:
-			if err := l.pass(r, state.PhaseRelaying, nil); err != nil {
+			if err := l.advance(r, state.PhaseRelaying, nil); err != nil {
 				if !errors.Is(err, ErrLost) {
-					l.stuck(r, err)
+					l.nakFailed(r, err)
 				}
 				return
 			}
@@ -158,14 +158,14 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 			l.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:
-			l.takeBack(r, fmt.Errorf("%w: %s", state.ErrHandoffAborted, status.Reason))
+			l.abortTransfer(r, fmt.Errorf("%w: %s", state.ErrHandoffAborted, status.Reason))
 			return
 		}
 		if ctx.Err() == nil {
 			l.host.log.Warn("a handed-over run is in doubt: its target does not answer", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if sleep(ctx, wait) != nil {
-			l.leave(r)
+			l.nakMigrated(r)
 			return
 		}
 	}
@@ -193,15 +193,15 @@ func (l *lane) lastWord(ctx context.Context, m *state.Migration) (handoff.Status
 	return p.Refuse(ctx, m.ID, request)
 }
 
-// leave hands the message of a run that is elsewhere to another worker, because
+// nakMigrated hands the message of a run that is elsewhere to another worker, because
 // this one stops. Where the run was lost there is nothing to hand on.
-func (l *lane) leave(r *Run) {
+func (l *lane) nakMigrated(r *Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {
 		return
 	}
-	r.finish(ErrLost)
-	l.forget(r)
+	r.stop(ErrLost)
+	l.unlist(r)
 	l.nak(r.hold, 0)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// stored is an answer as the stream has it.
-type stored struct {
+// storedAnswer is an answer as the stream has it.
+type storedAnswer struct {
 	*envelope.Envelope
 	seq uint64
 	at  time.Time
@@ -92,8 +92,8 @@ func (t *Task) Withdraw(ctx context.Context, key, reason string) {
 		return
 	}
 	id := t.CallID(key)
-	if w, ok := t.run.wait(id); ok && !w.Void {
-		t.run.void(id)
+	if w, ok := t.run.sentTask(id); ok && !w.Void {
+		t.run.voidSent(id)
 		t.host.withdraw(ctx, t.Envelope, w, reason)
 		if subject.IsPerson(w.Entity) {
 			t.TellRun(intents.RunWithdrawn, intents.StepEvent{Step: w.Key, To: w.Entity, Child: id, Durable: true, Detail: reason})

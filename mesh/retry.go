@@ -55,10 +55,10 @@ func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err
 		return
 	}
 	if err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
-	l.forget(r)
+	l.unlist(r)
 	l.tel.retried(l.host)
 	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)

@@ -33,33 +33,33 @@ type Run struct {
 	stored   *state.Checkpoint // where the message says that a run goes on
 	refusal  *envelope.Error   // why the task cannot be done
 	deadline time.Time         // by the server's clock
-	waits    atomic.Bool       // drawn, and not begun
+	waiting  atomic.Bool       // drawn, and not begun
 
 	// A handler's steps and the mesh's own are written one at a time.
-	mu        sync.Mutex
-	cp        atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
-	rev       uint64                           // of cp; 0: it is not written, see claim_late.go
-	tried     []string                         // state ids of first writes that may be stored
-	end       error                            // why nothing more may be written: ErrLost, ErrParked
-	begun     time.Time                        // of this claim, for running time
-	ran       time.Duration                    // before it
-	gone      bool                             // its message is dealt with, though it never began
-	entered   bool                             // claimed before it was queued: see lane.goOn
-	staged    []stagedStep
-	restored  bool
-	recovered bool // from an owner that did not let go
-	wrote     bool // the run's end was written here
-	dead      string
-	parked    aaif.RunStatus // how it was parked; "" when it is handed on
+	mu           sync.Mutex
+	cp           atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
+	rev          uint64                           // of cp; 0: it is not written, see claim_late.go
+	tried        []string                         // state ids of first writes that may be stored
+	end          error                            // why nothing more may be written: ErrLost, ErrParked
+	begun        time.Time                        // of this claim, for running time
+	ran          time.Duration                    // before it
+	dropped      bool                             // its message is dealt with, though it never began
+	claimedEarly bool                             // claimed before it was queued: see lane.goOn
+	staged       []stagedStep
+	restored     bool
+	recovered    bool // from an owner that did not let go
+	wrote        bool // the run's end was written here
+	dead         string
+	parked       aaif.RunStatus // how it was parked; "" when it is handed on
 
-	asks     asks
-	over     *handover // to whom it is handed on; nil: it is not
-	told     told
-	calls    calls
-	askMu    sync.Mutex
-	asked    chan struct{}
-	parting  atomic.Bool
-	checking atomic.Bool
+	sent       sentTasks
+	delegation *delegation // to whom it is handed on; nil: it is not
+	stream     durableStream
+	calls      calls
+	pendingMu  sync.Mutex
+	pending    chan struct{}
+	releasing  atomic.Bool
+	checking   atomic.Bool
 	// unwritten: begun without a claim, which is still to be written.
 	unwritten atomic.Bool
 	reserved  atomic.Int64 // bytes that [share] expects it to take
@@ -72,9 +72,9 @@ type stagedStep struct {
 }
 
 func newRun(l *lane, t *Task, hold *hold) *Run {
-	r := &Run{task: t, lane: l, hold: hold, asked: make(chan struct{})}
+	r := &Run{task: t, lane: l, hold: hold, pending: make(chan struct{})}
 	r.id = state.ID{Entity: l.host.Entity, Run: state.RunID(l.host.Entity, t.Envelope.ID)}
-	r.told.r = r
+	r.stream.r = r
 	t.run = r
 	return r
 }
@@ -109,24 +109,24 @@ func (r *Run) View() *state.Checkpoint {
 // again, stops it then and calls Commit, which parks. If the wish was taken back
 // meanwhile Commit returns nil, and the next call of Asked another channel.
 func (r *Run) Asked() <-chan struct{} {
-	r.askMu.Lock()
-	defer r.askMu.Unlock()
-	return r.asked
+	r.pendingMu.Lock()
+	defer r.pendingMu.Unlock()
+	return r.pending
 }
 
-// ask closes the channel that Asked returns, or makes a new one where nothing is
+// signalPending closes the channel that Asked returns, or makes a new one where nothing is
 // asked any more.
-func (r *Run) ask(something bool) {
-	r.askMu.Lock()
-	defer r.askMu.Unlock()
+func (r *Run) signalPending(something bool) {
+	r.pendingMu.Lock()
+	defer r.pendingMu.Unlock()
 	select {
-	case <-r.asked:
+	case <-r.pending:
 		if !something {
-			r.asked = make(chan struct{})
+			r.pending = make(chan struct{})
 		}
 	default:
 		if something {
-			close(r.asked)
+			close(r.pending)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*stat
 
 func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, change func(*state.Checkpoint) error) error {
 	if step.Kind == state.StepHandler && r.task.Streaming() {
-		if err := r.told.finish(false); err != nil {
+		if err := r.stream.endTurn(false); err != nil {
 			return err
 		}
 	}
@@ -216,7 +216,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 			}
 		}
 		var err error
-		if done, err = run.Step(c, step, park, r.lane.leaving.Load()); err != nil {
+		if done, err = run.Step(c, step, park, r.lane.draining.Load()); err != nil {
 			return fmt.Errorf("commit of run %s: %w", r.id.Run, err)
 		}
 		if done.Capture {
@@ -232,7 +232,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 	r.observe(PointAfterCommit)
 	if done.Stop {
 		r.parked = done.Status
-		r.finish(ErrParked)
+		r.stop(ErrParked)
 		return ErrParked
 	}
 	return nil
@@ -250,8 +250,8 @@ func (r *Run) release(ctx context.Context) error {
 	})
 }
 
-// finish ends the run for its handler. r.mu is held.
-func (r *Run) finish(why error) {
+// stop ends the run for its handler. r.mu is held.
+func (r *Run) stop(why error) {
 	if r.end == nil {
 		r.end = why
 		r.task.stop(envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why))
@@ -290,7 +290,7 @@ func (r *Run) observe(p Point) { r.lane.observe(p, r.id) }
 func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) error {
 	streaming := r.task.Streaming()
 	if streaming {
-		if err := r.told.flush(ctx); err != nil {
+		if err := r.stream.flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -300,10 +300,10 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 	for {
 		next := r.cp.Load().Clone()
 		if streaming {
-			r.told.keep(next)
+			r.stream.save(next)
 		}
 		told := next.Mesh.Told
-		r.asks.keep(next)
+		r.sent.keep(next)
 		if err := change(next); err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			r.keep(next, rev)
 			r.calls.takenOut(next)
 			if streaming {
-				r.told.kept(told, next.Mesh.Told)
+				r.stream.saved(told, next.Mesh.Told)
 			}
 			return nil
 		}
@@ -325,7 +325,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			}
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}
-		if err := r.changed(ctx, rec); err != nil {
+		if err := r.resolveConflict(ctx, rec); err != nil {
 			return err
 		}
 	}
@@ -339,12 +339,12 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)
 	r.seen.Store(time.Now().UnixNano())
-	r.ask(c.Mesh.Want != "")
+	r.signalPending(c.Mesh.Want != "")
 }
 
-// adopt takes over what somebody else has written, if it left the run with us.
+// reload takes over what somebody else has written, if it left the run with us.
 // r.mu is held.
-func (r *Run) adopt(rec *state.Record) error {
+func (r *Run) reload(rec *state.Record) error {
 	if rec != nil {
 		c, err := r.lane.codec.Read(*rec)
 		if err != nil {
@@ -365,7 +365,7 @@ func (r *Run) lose() {
 	if r.end == nil {
 		r.lane.lost(r)
 	}
-	r.finish(ErrLost)
+	r.stop(ErrLost)
 }
 
 // verify asks the store whether the run is still ours, and gives it up if not.
@@ -386,6 +386,6 @@ func (r *Run) verify(ctx context.Context) {
 	case errors.Is(err, state.ErrNotFound), err == nil && rec.Revision == r.rev:
 		r.seen.Store(time.Now().UnixNano())
 	case err == nil:
-		_ = r.changed(ctx, &rec)
+		_ = r.resolveConflict(ctx, &rec)
 	}
 }

@@ -108,11 +108,11 @@ func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, e
 	return d.Codec.Read(rec)
 }
 
-// kickRun queues a run that is to go on: its task again, with a header that names
+// requeueRun queues a run that is to go on: its task again, with a header that names
 // the run. It has waited in the queue before, so it is drawn with the tasks of the
 // next higher priority, ahead of those of its own that have not begun. It keeps its
 // own for all else; that is in its record.
-func kickRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
+func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
 	m := &c.Mesh
 	return q.Submit(ctx, jetstream.Submission{
 		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),

@@ -183,8 +183,8 @@ func crowdedBy(c *jetstream.Share) string {
 	return fmt.Sprintf("%s is full to %.0f %%, %.0f %% by runs of this agent: its new tasks wait", c.Store, 100*c.Used, 100*c.Own)
 }
 
-// putOffCrowded gives a task back that may not begin. The bus is told of it once.
-func (l *lane) putOffCrowded(r *Run) {
+// delayCrowded gives a task back that may not begin. The bus is told of it once.
+func (l *lane) delayCrowded(r *Run) {
 	problem := l.share.trouble()
 	if problem == nil {
 		l.nak(r.hold, 0) // it may by now
@@ -195,5 +195,5 @@ func (l *lane) putOffCrowded(r *Run) {
 		l.nak(r.hold, wait)
 		return
 	}
-	l.giveBackLater(r, problem.WithBackoff(wait))
+	l.nakDelayed(r, problem.WithBackoff(wait))
 }

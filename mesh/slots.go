@@ -114,7 +114,7 @@ func (s *slots) enter(t *Task, patience time.Duration) error {
 	case <-enough:
 		err = busy(s.lane.host.Entity)
 	case <-s.over:
-		err = handBack(s.lane.host.Entity)
+		err = drainingError(s.lane.host.Entity)
 	}
 	s.mu.Lock()
 	if i := slices.Index(s.waiters, w); i >= 0 {
@@ -272,7 +272,7 @@ func (s *slots) balance() (want, contended bool) {
 		goal += min(places, max(1, used))
 		most += places
 	}
-	if l.leaving.Load() {
+	if l.draining.Load() {
 		goal, most = used, used
 	}
 	goal, most = min(goal, l.host.MeshConcurrency), min(most, l.host.MeshConcurrency)
@@ -350,7 +350,7 @@ func (s *slots) lost(slot *heldSlot, why error) {
 	switch {
 	case task == nil:
 	case task.run != nil:
-		s.lane.giveUp(task, gone)
+		s.lane.releaseRunning(task, gone)
 	default:
 		s.lane.host.end(task, gone)
 	}

@@ -52,10 +52,10 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 			continue
 		}
 		if h.Status == aaif.RunAwaitingApproval {
-			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
+			l.waits.check(rec.ID.Run) // the connection may have lost an answer
 		}
 		if h.Work != 0 && run.Carried(h.Status) {
-			if there, err := l.carried(ctx, rec.Time, h.Work); err != nil {
+			if there, err := l.messageQueued(ctx, rec.Time, h.Work); err != nil {
 				return queued, err
 			} else if there != run.No || l.alive(ctx, h.Owner) {
 				continue
@@ -111,7 +111,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		}
 		rec.Revision = rev
 	}
-	return l.kick(ctx, c, rec.Revision)
+	return l.requeueWaiting(ctx, c, rec.Revision)
 }
 
 // sweeper is a store that makes room by taking the oldest runs away that have

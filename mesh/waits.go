@@ -43,14 +43,14 @@ type dormant struct {
 // after four times as long each time, up to lookLast; what was published just before
 // the run was listened for is looked for once, after lookOnce.
 const (
-	lookSoon = 20 * time.Millisecond
-	lookLast = 6 * time.Second
-	lookOnce = 2 * time.Second
+	recheckFirst = 20 * time.Millisecond
+	recheckLast  = 6 * time.Second
+	recheckNew   = 2 * time.Second
 )
 
-// knownWaits bounds the runs whose answers a worker listens for. Those beyond are
+// maxWatched bounds the runs whose answers a worker listens for. Those beyond are
 // looked at with each sweep.
-const knownWaits = 4096
+const maxWatched = 4096
 
 func newWaits(l *lane) *waits {
 	return &waits{l: l, wake: make(chan string, 256), runs: map[string]*dormant{}}
@@ -66,7 +66,7 @@ func (w *waits) tend() {
 	reconnects := w.l.host.node.conn.Stats().Reconnects
 	for {
 		if !look.IsZero() && !time.Now().Before(look) {
-			if err := w.look(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
+			if err := w.checkAll(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
 				look, pause = time.Time{}, 100*time.Millisecond
 			} else {
 				w.l.host.log.Debug("waiting runs not listed yet", "err", err)
@@ -75,10 +75,10 @@ func (w *waits) tend() {
 		}
 		select {
 		case id := <-w.wake:
-			w.rouse(id)
+			w.check(id)
 		case <-tick.C:
 			again := w.l.host.node.conn.Stats().Reconnects
-			if missed := w.took(); look.IsZero() && (missed || again != reconnects) {
+			if missed := w.takeMissed(); look.IsZero() && (missed || again != reconnects) {
 				look = time.Now()
 			}
 			reconnects = again
@@ -88,15 +88,15 @@ func (w *waits) tend() {
 	}
 }
 
-func (w *waits) took() (missed bool) {
+func (w *waits) takeMissed() (missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	missed, w.missed = w.missed, false
 	return missed
 }
 
-// look finds the runs that wait, and looks at each.
-func (w *waits) look(ctx context.Context) error {
+// checkAll finds the runs that wait, and looks at each.
+func (w *waits) checkAll(ctx context.Context) error {
 	for rec, err := range w.l.open(ctx) {
 		if err != nil {
 			return err
@@ -104,45 +104,45 @@ func (w *waits) look(ctx context.Context) error {
 		if h, err := state.ReadHeader(rec.Data); err != nil || h.Status != aaif.RunAwaitingApproval || w.l.run(rec.ID.Run) != nil {
 			continue
 		}
-		w.rouse(rec.ID.Run)
+		w.check(rec.ID.Run)
 	}
 	return nil
 }
 
-// call has a run looked at. It does not block.
-func (w *waits) call(run string) {
+// checkSoon has a run looked at. It does not block.
+func (w *waits) checkSoon(run string) {
 	select {
 	case w.wake <- run:
 	default:
-		w.miss()
+		w.checkAllSoon()
 	}
 }
 
-// rouse wakes a run that has something to wake for, and listens for the others.
-func (w *waits) rouse(run string) {
+// check wakes a run that has something to wake for, and listens for the others.
+func (w *waits) check(run string) {
 	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
 	defer cancel()
-	err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run})
+	err := w.wakeIfDue(ctx, state.ID{Entity: w.l.host.Entity, Run: run})
 	if err == nil || w.l.ctx.Err() != nil {
 		return
 	}
 	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
 	if w.l.passing(err) {
-		w.miss()
+		w.checkAllSoon()
 	}
 }
 
-// miss has all runs that wait looked at, soon.
-func (w *waits) miss() {
+// checkAllSoon has all runs that wait looked at, soon.
+func (w *waits) checkAllSoon() {
 	w.mu.Lock()
 	w.missed = true
 	w.mu.Unlock()
 }
 
-func (w *waits) try(ctx context.Context, id state.ID) error {
+func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	rec, err := w.l.cfg.States.Get(ctx, id)
 	if err != nil {
-		w.forget(id.Run)
+		w.remove(id.Run)
 		if errors.Is(err, state.ErrNotFound) {
 			return nil
 		}
@@ -150,39 +150,39 @@ func (w *waits) try(ctx context.Context, id state.ID) error {
 	}
 	c, err := w.l.codec.Read(rec)
 	if err != nil || !run.Waits(c) {
-		w.forget(id.Run)
+		w.remove(id.Run)
 		return err
 	}
-	w.know(rec, c) // before the look, so that no answer falls in between
+	w.watch(rec, c) // before the look, so that no answer falls in between
 	why, err := w.l.reasonToWake(ctx, c)
 	if err != nil || why == "" {
 		return err
 	}
 	switch err := w.l.wakeUp(ctx, rec, c, why); {
 	case err == nil:
-		w.forget(id.Run)
+		w.remove(id.Run)
 	case errors.Is(err, state.ErrChanged): // by who woke it first, or by a command
-		w.call(id.Run)
+		w.checkSoon(id.Run)
 	default:
 		return err
 	}
 	return nil
 }
 
-// know listens for what may wake a run.
-func (w *waits) know(rec state.Record, c *state.Checkpoint) {
+// watch listens for what may wake a run.
+func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 	id := rec.ID.Run
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.runs[id]
-	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= knownWaits {
+	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= maxWatched {
 		return
 	}
-	pause := lookOnce
+	pause := recheckNew
 	if s != nil { // what was heard under the last revision may still be on its way
 		pause = min(pause, s.pause)
 	}
-	s.end()
+	s.stop()
 	s = &dormant{rev: rec.Revision, pause: pause}
 	w.runs[id] = s
 	for _, wait := range c.Mesh.Waits {
@@ -193,44 +193,44 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		if err != nil {
 			continue
 		}
-		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.heard(id) })
+		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.checkRepeatedly(id) })
 		if err != nil {
 			w.l.host.log.Debug("answers not subscribed to", "run", id, "err", err)
 			continue // the sweep looks
 		}
 		s.subs = append(s.subs, sub)
 	}
-	s.again = time.AfterFunc(s.pause, func() { w.lookAgain(id, s) })
+	s.again = time.AfterFunc(s.pause, func() { w.recheck(id, s) })
 	if at := run.Earliest(c, c.Mesh.WakeAt); !at.IsZero() {
-		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+run.ClockSlack, func() { w.heard(id) })
+		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+run.ClockSlack, func() { w.checkRepeatedly(id) })
 	}
 }
 
-// heard has a run looked at, now and for some time: something has come on the subject
+// checkRepeatedly has a run looked at, now and for some time: something has come on the subject
 // of an answer, or its time.
-func (w *waits) heard(run string) {
+func (w *waits) checkRepeatedly(run string) {
 	w.mu.Lock()
 	if s := w.runs[run]; s != nil {
-		s.pause = lookSoon
+		s.pause = recheckFirst
 		s.again.Reset(s.pause)
 	}
 	w.mu.Unlock()
-	w.call(run)
+	w.checkSoon(run)
 }
 
-func (w *waits) lookAgain(run string, s *dormant) {
+func (w *waits) recheck(run string, s *dormant) {
 	w.mu.Lock()
 	known := w.runs[run] == s
-	if s.pause *= 4; known && s.pause <= lookLast {
+	if s.pause *= 4; known && s.pause <= recheckLast {
 		s.again.Reset(s.pause)
 	}
 	w.mu.Unlock()
 	if known {
-		w.call(run)
+		w.checkSoon(run)
 	}
 }
 
-func (s *dormant) end() {
+func (s *dormant) stop() {
 	if s == nil {
 		return
 	}
@@ -243,10 +243,10 @@ func (s *dormant) end() {
 	}
 }
 
-func (w *waits) forget(run string) {
+func (w *waits) remove(run string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.runs[run].end()
+	w.runs[run].stop()
 	delete(w.runs, run)
 }
 
@@ -254,7 +254,7 @@ func (w *waits) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.runs {
-		s.end()
+		s.stop()
 	}
 	w.runs = nil
 }
@@ -291,7 +291,7 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 		return err
 	}
 	return l.persist(ctx, func() error {
-		_, err := l.kick(ctx, c, rev)
+		_, err := l.requeueWaiting(ctx, c, rev)
 		return err
 	})
 }
@@ -300,7 +300,7 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 // who has it, as a reply must be, fitting the schema that was asked for, and
 // stored in time. It is nil where there is
 // none; what is none is passed over. Corr may be "".
-func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored, error) {
+func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*storedAnswer, error) {
 	for after := uint64(0); ; {
 		msg, err := n.cfg.Durable.Replies.Next(ctx, w.Entity, w.TaskID, after)
 		switch {
@@ -318,7 +318,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			continue
 		}
 		if reply.Type.Terminal() && n.counts(w.Schema, reply) {
-			return &stored{reply, msg.Seq, msg.Time}, nil
+			return &storedAnswer{reply, msg.Seq, msg.Time}, nil
 		}
 	}
 }

@@ -154,15 +154,15 @@ func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	return req
 }
 
-// asks are what a run has asked of others since it was claimed.
-type asks struct {
+// sentTasks are what a run has asked of others since it was claimed.
+type sentTasks struct {
 	mu   sync.Mutex
 	made []state.Wait
 	void []string // tasks of which no answer is wanted any more
 }
 
 // keep writes them into a checkpoint.
-func (a *asks) keep(c *state.Checkpoint) {
+func (a *sentTasks) keep(c *state.Checkpoint) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := &c.Mesh
@@ -176,33 +176,33 @@ func (a *asks) keep(c *state.Checkpoint) {
 	}
 }
 
-// wait is what the run has noted of a task that it has sent.
-func (r *Run) wait(taskID string) (state.Wait, bool) {
-	r.asks.mu.Lock()
-	defer r.asks.mu.Unlock()
-	known := r.asks.made
+// sentTask is what the run has noted of a task that it has sent.
+func (r *Run) sentTask(taskID string) (state.Wait, bool) {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	known := r.sent.made
 	if c := r.cp.Load(); c != nil {
 		known = append(slices.Clone(c.Mesh.Waits), known...)
 	}
 	for _, w := range known {
 		if w.TaskID == taskID {
-			w.Void = w.Void || slices.Contains(r.asks.void, taskID)
+			w.Void = w.Void || slices.Contains(r.sent.void, taskID)
 			return w, true
 		}
 	}
 	return state.Wait{}, false
 }
 
-// note notes a task that the run has sent.
-func (r *Run) note(w state.Wait) {
-	r.asks.mu.Lock()
-	defer r.asks.mu.Unlock()
-	r.asks.made = append(r.asks.made, w)
+// noteSent notes a task that the run has sent.
+func (r *Run) noteSent(w state.Wait) {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	r.sent.made = append(r.sent.made, w)
 }
 
-// void notes that no answer to a task is wanted any more.
-func (r *Run) void(taskID string) {
-	r.asks.mu.Lock()
-	defer r.asks.mu.Unlock()
-	r.asks.void = append(r.asks.void, taskID)
+// voidSent notes that no answer to a task is wanted any more.
+func (r *Run) voidSent(taskID string) {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	r.sent.void = append(r.sent.void, taskID)
 }
