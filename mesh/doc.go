@@ -52,7 +52,7 @@
 //
 // # People, and runs that wait
 //
-// A task for human.<name> goes into an inbox (people.go, ask_person.go), and the
+// A task for human.<name> goes into an inbox (ask_person.go, person_inbox.go), and the
 // answer is stored like any durable reply; [Node.Asks] and [Node.AnswerAsk] are
 // the person's side (inbox.go). A durable run that has nothing to do but wait is
 // parked with what it waits for in its checkpoint ([Run.ParkUntil], wake.go).

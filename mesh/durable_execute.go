@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -178,97 +175,6 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	}
 }
 
-// setEnd makes c the run's last checkpoint: with the outcome, and the envelope
-// that tells it to the sender. So the reply is the same whoever sends it, and
-// however often.
-func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
-	t := r.task
-	if o := r.delegation; o != nil && problem == nil {
-		if err := r.setDelegated(c, o); err != nil {
-			return r.setEnd(c, nil, border(err)) // the sender must hear of it
-		}
-		return nil
-	}
-	var reply *envelope.Envelope
-	if problem == nil {
-		reply = t.answer(envelope.TypeResult, payload)
-	} else {
-		reply = t.answer(envelope.TypeError, t.toCaller(problem).Payload())
-	}
-	raw, err := r.lane.encodeReply(t, reply)
-	if err != nil && problem != nil {
-		// Nor can the error, as it is.
-		problem = bare(problem)
-		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.toCaller(problem).Payload()))
-		if err != nil {
-			return err
-		}
-	}
-	if err != nil {
-		// The result cannot be sent as it is; the sender must hear of it.
-		return r.setEnd(c, nil, border(err))
-	}
-	ending := run.Ending{Reply: raw}
-	if problem != nil {
-		ending.Error, ending.Dead = r.runError(problem, 0), r.dead
-		if ending.Dead == "" && r.exhausted(problem) {
-			ending.Dead = "failed: " + problem.Message
-			if attempts := c.Mesh.Attempt; attempts > 0 {
-				ending.Dead = fmt.Sprintf("failed %d times, at last: %s", attempts+1, problem.Message)
-			}
-		}
-	}
-	run.End(c, ending)
-	return nil
-}
-
-func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
-	out := &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(r.lane.clock.now())}
-	if c := r.cp.Load(); c != nil {
-		out.Step = run.ErrorStep(c, problem.Code)
-	}
-	out.RetriesRemaining = aaif.Int(int64(left))
-	return out
-}
-
-// encodeReply signs the terminal envelope and writes it as JSON, and makes sure
-// that a message can carry it.
-func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
-	e.From = l.host.Entity
-	t.span.inject(e)
-	if s := l.host.Signer; s != nil {
-		if err := s.Sign(e); err != nil {
-			return nil, outputError(err)
-		}
-	}
-	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
-	if err == nil && t.cbor {
-		_, err = e.AppendCBOR(nil) // so that it can be told
-	}
-	if err != nil {
-		return nil, outputError(err)
-	}
-	room := 0
-	if t.handed != nil {
-		room = len(t.handed.header())
-	}
-	if err := l.host.node.sendable(raw, room); err != nil {
-		return nil, err
-	}
-	return raw, nil
-}
-
-// sendable reports that no message can carry a reply with more headers than usual.
-func (n *Node) sendable(raw []byte, more int) error {
-	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
-		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
-	}
-	return nil
-}
-
-// headerRoom is what the headers of a reply may take of a message.
-const headerRoom = 4 << 10
-
 // applyVerdict lets the world know what a run has come to.
 func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	h := l.host
@@ -348,63 +254,6 @@ func unreadable(err error) bool {
 	return false
 }
 
-// publishOutcome stores the reply that the run's last checkpoint holds, and before it the
-// dead letter, where the task is one. Both are what they were, if they are
-// there already.
-func (l *lane) publishOutcome(r *Run) error {
-	c := r.cp.Load()
-	m := &c.Mesh
-	l.withdrawAll(r, c)
-	if m.Handed != nil {
-		return l.queueDelegated(r)
-	}
-	stored, err := endReply(c, r.task.Envelope)
-	if err != nil {
-		return fmt.Errorf("the reply in the run's record: %w", err)
-	}
-	reply := stored.env
-	var problem *envelope.Error
-	if reply.Type == envelope.TypeError {
-		problem = envelope.ErrorOf(reply)
-	}
-	if m.Dead != "" {
-		if err := l.storeDead(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
-			return err
-		}
-		r.observe(PointDead)
-	}
-	entity, taskID := r.task.answered()
-	if !r.wrote { // or it may be there
-		last, err := l.cfg.Replies.Last(l.ctx, entity, taskID)
-		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
-			return nil
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
-			return err
-		}
-	}
-	stored.entity, stored.taskID = entity, taskID
-	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
-	msg, err := stored.message()
-	if err != nil {
-		return err
-	}
-	if err := l.cfg.Replies.Publish(l.ctx, msg); err != nil {
-		return err
-	}
-	if r.wrote {
-		l.recordEnd(r, reply, problem)
-	}
-	return nil
-}
-
-// recordEnd writes the books on a run that this worker has ended.
-func (l *lane) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
-	h, t := l.host, r.task
-	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
-	h.recordEnd(t, problem)
-}
-
 // releaseParked lets a run go whose handler has returned and that does not end here.
 func (l *lane) releaseParked(r *Run, why error) {
 	if !errors.Is(why, ErrParked) {
@@ -447,3 +296,6 @@ func (r *Run) overdue() *envelope.Error {
 	}
 	return notDone(limit).WithCause(errOverdue)
 }
+
+// laterPause is the delay of a nak for a message whose run another message may carry.
+const laterPause = 5 * time.Second
