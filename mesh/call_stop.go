@@ -74,7 +74,7 @@ func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error 
 		}
 	}
 	if err != nil {
-		t.callOver(a.TaskID)
+		t.removeCall(a.TaskID)
 		return err
 	}
 	if c.Begun != nil {
@@ -83,17 +83,17 @@ func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error 
 	return nil
 }
 
-// callOver notes that nothing is left to be stopped of a call.
-func (t *Task) callOver(id string) {
+// removeCall notes that nothing is left to be stopped of a call.
+func (t *Task) removeCall(id string) {
 	if t.run != nil {
 		t.run.callEnded(id)
 	}
 }
 
-// giveUp stops a call whose answer nobody waits for any more. A durable run that
+// stopCall stops a call whose answer nobody waits for any more. A durable run that
 // ends stops its calls itself ([lane.stopCalls]); one that goes on elsewhere will
 // ask for them again.
-func (t *Task) giveUp(call state.Call) {
+func (t *Task) stopCall(call state.Call) {
 	if t.run != nil && t.stopped() {
 		return
 	}
@@ -102,7 +102,7 @@ func (t *Task) giveUp(call state.Call) {
 	} else if !t.host.stopDurable(call) {
 		return // whoever ends the run tries again
 	}
-	t.callOver(call.ID)
+	t.removeCall(call.ID)
 }
 
 // stopped reports whether the task's context has ended.
@@ -154,17 +154,17 @@ func (h *host) stopLive(call state.Call) {
 // stopDurable ends a task that this agent sent over the durable lane, and reports
 // whether that is certain: a worker has done so or noted it, or the order is stored.
 func (h *host) stopDurable(call state.Call) bool {
-	err := h.orderStop(call)
+	err := h.sendStop(call)
 	if err != nil {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 	return err == nil
 }
 
-// orderStop tells the workers, and stores the order where none of them answers.
+// sendStop tells the workers, and stores the order where none of them answers.
 // Then it tells them again: one that takes the run over meanwhile hears it sooner
 // than it looks into a queue that it has no place for.
-func (h *host) orderStop(call state.Call) error {
+func (h *host) sendStop(call state.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	stored := false

@@ -13,10 +13,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// reject takes a message off the queue that can never be worked on: nobody can
-// read it, nobody vouches for it, or its id belongs to another task. It becomes
-// a dead letter, and its sender is told, unless there is a run of that id: then
-// the reply subject is that run's.
+// reject takes a message off the queue that can never be worked on: it cannot be
+// decoded, its signature is missing or wrong, or its id belongs to another task. The
+// message becomes a dead letter. Its sender is answered, unless a run has that id:
+// then the reply subject belongs to that run.
 func (l *lane) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
 	h := l.host
 	h.counts.refused.Add(1)
@@ -34,8 +34,8 @@ func (l *lane) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *en
 	l.ack(hold)
 }
 
-// storeDead stores a dead letter and tells the operators.
-// Run is the task's run, where it has one.
+// storeDead stores a dead letter and alerts the operators. run is the task's run id,
+// "" where it has none.
 func (l *lane) storeDead(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
 	h := l.host
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
@@ -56,7 +56,7 @@ func (l *lane) storeDead(hold *hold, run string, env *envelope.Envelope, problem
 	return nil
 }
 
-// alertDead tells bus.mesh.alert of a dead letter.
+// alertDead publishes an alert about a dead letter on bus.mesh.alert.
 func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
 	h.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
 	h.tell(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
@@ -71,8 +71,8 @@ func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause 
 	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), h.id, true, attempts}), nil)
 }
 
-// replyRefused answers a message that has no run. The reply has an id that
-// follows from the message, so that it is there once.
+// replyRefused stores the reply to a message that has no run. The reply's id follows
+// from the message, so that it is stored once.
 func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	h := l.host
 	if env.ID == unknownID {
@@ -81,7 +81,7 @@ func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, probl
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	if _, err := l.cfg.States.Get(ctx, state.ID{Entity: h.Entity, Run: state.RunID(h.Entity, env.ID)}); !errors.Is(err, state.ErrNotFound) {
-		return err // nil: there is one
+		return err // nil: a run has the id, and its own reply
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	t.handed, _, _ = h.node.checkHanded(t)
@@ -89,7 +89,7 @@ func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, probl
 	reply := t.answer(envelope.TypeError, problem.Payload())
 	raw, err := l.encodeReply(t, reply)
 	if err != nil {
-		return nil // nothing that could be said about it makes an envelope
+		return nil // no valid envelope can answer it
 	}
 	entity, taskID := t.answered()
 	msg, err := storedReply{

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// perform runs one durable task in one of the agent's places. What follows when
-// the handler has returned goes on beside it, so that the place is free.
+// perform runs one durable task in one of the agent's places. The outcome is stored on
+// another goroutine, so that the place is free as soon as the handler has returned.
 func (l *lane) perform(t *Task) {
 	r := t.run
 	l.countWaiting(r, -1)
@@ -48,19 +48,19 @@ func (l *lane) perform(t *Task) {
 	}
 }
 
-// begin claims the run for the handler, and reports whether that begins.
+// begin claims the run for the handler and reports whether the handler may start.
 func (l *lane) begin(r *Run) bool {
 	t := r.task
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.done.Load() {
-		return false // ended while this place was being taken
+		return false // ended while it waited for this place
 	}
 	if !r.claimedEarly {
 		v, err := r.claim(l.ctx, nil)
 		if err != nil || v != run.Mine {
 			if v == run.Ended {
-				r.stop(ErrLost) // a cancel that comes now has nothing to end
+				r.stop(ErrLost) // a cancel from now on is too late
 			}
 			r.dropped = true
 			t.claim()
@@ -97,8 +97,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// end brings a task to its end from outside of its handler, or after it: with a
-// payload, or with an error. t.claim has been won.
+// end ends a task with a payload or an error, after its handler has returned or from
+// outside of it (cancel, deadline). The caller has won t.claim.
 func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 	l.finishing.Add(1)
 	l.countWaiting(t.run, -1)
@@ -108,7 +108,8 @@ func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 	})
 }
 
-// storeOutcome writes the outcome of a run, and lets its sender know.
+// storeOutcome writes the outcome of a run into its record and stores the reply. A
+// failure that may be retried is stored as a retry.
 func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	var problem *envelope.Error
 	if failure != nil {
@@ -124,7 +125,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		}
 		return
 	}
-	if r.cp.Load() == nil { // it had not begun
+	if r.cp.Load() == nil { // not claimed yet
 		v, err := r.claim(l.ctx, problem)
 		r.stop(ErrLost)
 		r.mu.Unlock()
@@ -157,15 +158,15 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	r.mu.Unlock()
 	if lost {
 		if isCode(problem, envelope.CodeCancelled) {
-			l.cancelParked(r, problem) // by a write that nobody confirmed
+			l.cancelParked(r, problem) // parked by a write whose confirmation was lost
 		}
 		return
 	}
 	l.applyVerdict(r, run.Ended, err)
 }
 
-// cancelParked ends a run that stopped here for now at the moment at which it was
-// cancelled: who cancelled it was told so.
+// cancelParked cancels a run that parked here while it was being cancelled. The sender
+// of the cancel was already told that it succeeded.
 func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
@@ -175,7 +176,9 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	}
 }
 
-// applyVerdict lets the world know what a run has come to.
+// applyVerdict acts on a run's message as the verdict of its claim or outcome demands:
+// it acks or naks the message, starts a transfer or rejects it. For an ended run it
+// first stores the reply and cancels the run's calls.
 func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	h := l.host
 	switch {
@@ -193,7 +196,7 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 		if err := l.publishOutcome(r); err != nil {
 			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
 			h.counts.replyFailed.Add(1)
-			l.nak(r.hold, time.Second) // whoever gets the message sends it
+			l.nak(r.hold, time.Second) // the next delivery stores it
 			return
 		}
 		r.observe(PointReplied)
@@ -202,7 +205,7 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 		r.observe(PointAcked)
 	case run.Parked:
 		if r.parked == "" && r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedGrace {
-			// It is to go on, and waits: the record is about to be changed.
+			// The message resumes the run, whose record is about to change.
 			l.nak(r.hold, time.Second)
 			return
 		}
@@ -221,11 +224,12 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	}
 }
 
-// parkedGrace is for how long a message that lets a run go on finds it waiting,
-// before it is taken for one too many.
+// parkedGrace is the age up to which a message that resumes a run is redelivered when
+// it finds the run parked: the record may be about to change. An older message is
+// acked as superfluous.
 const parkedGrace = 30 * time.Second
 
-// nakFailed gives a message back whose run could not be read or written.
+// nakFailed naks the message of a run whose record could not be read or written.
 func (l *lane) nakFailed(r *Run, err error) {
 	l.unlist(r)
 	e := r.task.Envelope
@@ -239,12 +243,12 @@ func (l *lane) nakFailed(r *Run, err error) {
 	l.nak(r.hold, pause)
 }
 
-// unreadablePause is for how long a message is put off whose run this worker
-// cannot read: another one may.
+// unreadablePause is the delay of a nak for a run that this worker cannot read:
+// another worker may be able to.
 const unreadablePause = time.Minute
 
-// unreadable reports errors that will be there the next time, too: this worker
-// lacks a key, or is too old, or what is stored was put there by another.
+// unreadable reports errors that a retry by this worker would meet again: it lacks a
+// key, it is older than the record, or the record was forged or damaged.
 func unreadable(err error) bool {
 	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
 		if errors.Is(err, e) {
@@ -254,10 +258,12 @@ func unreadable(err error) bool {
 	return false
 }
 
-// releaseParked lets a run go whose handler has returned and that does not end here.
+// releaseParked releases the run after its handler returned ErrParked: it acks the
+// message of a parked run, starts a transfer, or naks the message so that another
+// worker goes on.
 func (l *lane) releaseParked(r *Run, why error) {
 	if !errors.Is(why, ErrParked) {
-		return // its message is not ours, or was dealt with
+		return // another worker has its message, or it was answered
 	}
 	if !r.releasing.CompareAndSwap(false, true) {
 		return
@@ -267,7 +273,7 @@ func (l *lane) releaseParked(r *Run, why error) {
 		l.unlist(r)
 		h, t := l.host, r.task
 		if r.parked == "" {
-			l.nak(r.hold, 0) // whoever gets it goes on at once
+			l.nak(r.hold, 0) // the next worker goes on at once
 			return
 		}
 		h.taskEvent(intents.TaskParked, t, nil)
@@ -281,14 +287,14 @@ func (l *lane) releaseParked(r *Run, why error) {
 	})
 }
 
-// ending reports that nothing will be written any more.
+// ending reports that the lane has stopped and writes nothing more.
 func (l *lane) ending() bool { return l.ctx.Err() != nil }
 
-// errOverdue is behind the error of a task whose own deadline has passed.
+// errOverdue is wrapped by the error of a task whose own deadline has passed.
 var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
 
-// overdue says which of its limits the task has come up against: the sender's, or
-// the agent's for running.
+// overdue returns E_TIMEOUT with the limit that the task exceeded: the sender's
+// timeout, or the agent's limit on running time.
 func (r *Run) overdue() *envelope.Error {
 	limit := r.task.Requires.Timeout
 	if r.lane.clock.now().Before(r.deadline) && r.lane.host.Timeout > 0 {

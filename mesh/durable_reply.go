@@ -14,9 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// setEnd makes c the run's last checkpoint: with the outcome, and the envelope
-// that tells it to the sender. So the reply is the same whoever sends it, and
-// however often.
+// setEnd makes c the run's last checkpoint: it holds the outcome and the encoded
+// reply. So the reply is the same whichever worker stores it, and however often.
 func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
 	t := r.task
 	if o := r.delegation; o != nil && problem == nil {
@@ -33,7 +32,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	}
 	raw, err := r.lane.encodeReply(t, reply)
 	if err != nil && problem != nil {
-		// Nor can the error, as it is.
+		// The error does not fit a message.
 		problem = bare(problem)
 		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.toCaller(problem).Payload()))
 		if err != nil {
@@ -67,8 +66,8 @@ func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
 	return out
 }
 
-// encodeReply signs the terminal envelope and writes it as JSON, and makes sure
-// that a message can carry it.
+// encodeReply signs the terminal envelope, encodes it as JSON and checks that it fits
+// a message.
 func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	e.From = l.host.Entity
 	t.span.inject(e)
@@ -79,7 +78,7 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	}
 	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
 	if err == nil && t.cbor {
-		_, err = e.AppendCBOR(nil) // so that it can be told
+		_, err = e.AppendCBOR(nil) // fails if the reply has no CBOR form
 	}
 	if err != nil {
 		return nil, outputError(err)
@@ -94,7 +93,8 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	return raw, nil
 }
 
-// sendable reports that no message can carry a reply with more headers than usual.
+// sendable fails with E_TOO_LARGE where a reply exceeds the server's max_payload; more
+// is the size of headers beyond the usual ones.
 func (n *Node) sendable(raw []byte, more int) error {
 	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
 		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
@@ -102,12 +102,12 @@ func (n *Node) sendable(raw []byte, more int) error {
 	return nil
 }
 
-// headerRoom is what the headers of a reply may take of a message.
+// headerRoom is the part of a message that is reserved for the headers of a reply.
 const headerRoom = 4 << 10
 
-// publishOutcome stores the reply that the run's last checkpoint holds, and before it the
-// dead letter, where the task is one. Both are what they were, if they are
-// there already.
+// publishOutcome stores the dead letter of a failed task, if it is one, and then the
+// reply from the run's last checkpoint. Both have fixed ids, so that storing them
+// again changes nothing.
 func (l *lane) publishOutcome(r *Run) error {
 	c := r.cp.Load()
 	m := &c.Mesh
@@ -131,7 +131,7 @@ func (l *lane) publishOutcome(r *Run) error {
 		r.observe(PointDead)
 	}
 	entity, taskID := r.task.answered()
-	if !r.wrote { // or it may be there
+	if !r.wrote { // an earlier owner may have stored it
 		last, err := l.cfg.Replies.Last(l.ctx, entity, taskID)
 		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
 			return nil
@@ -155,7 +155,8 @@ func (l *lane) publishOutcome(r *Run) error {
 	return nil
 }
 
-// recordEnd writes the books on a run that this worker has ended.
+// recordEnd records statistics, telemetry, log and events of a run that this worker
+// has ended.
 func (l *lane) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
 	h, t := l.host, r.task
 	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)

@@ -34,7 +34,7 @@ type durableStream struct {
 	mu       sync.Mutex
 	seq      int    // of the last stream envelope
 	text     string // of the turn that is not finished
-	expect   string // of text, what is still compared with what comes again
+	expected string // of text, what is still compared with what comes again
 	repeated string // what has come again so far
 
 	unconfirmed []chunk // sent, and not known to be stored; in order
@@ -60,7 +60,7 @@ func (r *Run) Told() string {
 	d := &r.stream
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.expect, d.repeated = "", ""
+	d.expected, d.repeated = "", ""
 	return d.text
 }
 
@@ -78,7 +78,7 @@ func (d *durableStream) emit(payload json.RawMessage) error {
 	}
 	if json.Unmarshal(payload, &members) == nil && members.Text != nil {
 		if members.Restart {
-			d.expect, d.repeated, d.text = "", "", *members.Text
+			d.expected, d.repeated, d.text = "", "", *members.Text
 			return d.send(payload)
 		}
 		return d.append(*members.Text, payload)
@@ -94,7 +94,7 @@ func (d *durableStream) append(text string, payload json.RawMessage) error {
 		d.text += text
 		return d.send(restart(d.text))
 	}
-	if d.expect == "" {
+	if d.expected == "" {
 		d.text += text
 		if payload == nil {
 			payload = textPayload(text)
@@ -103,14 +103,14 @@ func (d *durableStream) append(text string, payload json.RawMessage) error {
 	}
 	d.repeated += text
 	switch {
-	case strings.HasPrefix(d.expect, d.repeated):
-		if d.expect == d.repeated {
-			d.expect, d.repeated = "", ""
+	case strings.HasPrefix(d.expected, d.repeated):
+		if d.expected == d.repeated {
+			d.expected, d.repeated = "", ""
 		}
 		return nil
-	case strings.HasPrefix(d.repeated, d.expect):
-		rest := d.repeated[len(d.expect):]
-		d.text, d.expect, d.repeated = d.repeated, "", ""
+	case strings.HasPrefix(d.repeated, d.expected):
+		rest := d.repeated[len(d.expected):]
+		d.text, d.expected, d.repeated = d.repeated, "", ""
 		return d.send(textPayload(rest))
 	}
 	return d.sendRestart()
@@ -118,7 +118,7 @@ func (d *durableStream) append(text string, payload json.RawMessage) error {
 
 // sendRestart says that the text of the turn begins anew with what has come again.
 func (d *durableStream) sendRestart() error {
-	d.text, d.expect, d.repeated, d.foreign, d.gap = d.repeated, "", "", false, false
+	d.text, d.expected, d.repeated, d.foreign, d.gap = d.repeated, "", "", false, false
 	return d.send(restart(d.text))
 }
 
@@ -259,8 +259,8 @@ func (d *durableStream) endTurn(seal bool) error {
 		return nil
 	}
 	var err error
-	if d.expect != "" || d.foreign && d.text != "" || d.gap {
-		if d.expect == "" {
+	if d.expected != "" || d.foreign && d.text != "" || d.gap {
+		if d.expected == "" {
 			d.repeated = d.text
 		}
 		err = d.sendRestart()
@@ -307,6 +307,6 @@ func (r *Run) readStream(ctx context.Context, c *state.Checkpoint) error {
 	d := &r.stream
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seq, d.text, d.expect, d.gap = seq, text, text, gap
+	d.seq, d.text, d.expected, d.gap = seq, text, text, gap
 	return nil
 }

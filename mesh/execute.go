@@ -16,8 +16,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
-// accept takes a task that may be served: it answers the reserved intents,
-// checks what the sender asks for, and queues the rest.
+// accept queues a task that has passed admission. It answers reserved intents beside
+// the queue and refuses tasks whose requirements cannot be met.
 func (h *host) accept(t *Task, header nats.Header) {
 	t.span = h.node.tel.startTask(t, header)
 	if err := t.prepare(); err != nil {
@@ -67,8 +67,8 @@ func busy(entity string) *envelope.Error {
 // busyPause is how long a sender should wait before it asks a busy agent again.
 const busyPause = 250 * time.Millisecond
 
-// validate checks a payload against its intent's schema, or the agent's own
-// for intents that nobody has described.
+// validate checks a payload against the schema of its intent, or of the agent's
+// default intent where the intent is unknown.
 func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
 	if !h.Intents.Has(intent) {
 		switch {
@@ -111,7 +111,7 @@ func (h *host) workAs(w *sched.Taker, finished bool) {
 	closed = true
 }
 
-// run runs one task to its terminal envelope.
+// run runs one task until its terminal envelope is sent.
 func (h *host) run(t *Task) {
 	h.active.Add(1)
 	defer h.active.Add(-1)
@@ -143,10 +143,11 @@ func (h *host) run(t *Task) {
 	h.execute(t)
 }
 
-// begins notes that a task leaves the queue.
+// begins records how long the task waited in the queue.
 func (t *Task) begins() { t.waited.Store(max(1, int64(time.Since(t.queued)))) }
 
-// execute lets the handler do the task, and sends what comes of it.
+// execute calls the handler, validates its result or error, and sends the terminal
+// envelope.
 func (h *host) execute(t *Task) {
 	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
@@ -178,8 +179,8 @@ func deadlineError(t *Task) *envelope.Error {
 	return notDone(t.Requires.Timeout).WithCause(context.DeadlineExceeded)
 }
 
-// notDone says which limit a task has come up against, in round numbers: senders
-// ask for a little less time than they have themselves, 1.999s of 2s.
+// notDone returns E_TIMEOUT with the limit in round numbers: senders ask for a little
+// less time than they have themselves, 1.999s of 2s.
 func notDone(limit time.Duration) *envelope.Error {
 	grain := time.Millisecond
 	switch {
@@ -193,7 +194,7 @@ func notDone(limit time.Duration) *envelope.Error {
 	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit.Round(grain))
 }
 
-// handle calls the handler; its panic is an error like any other.
+// handle calls the handler and turns a panic into an error.
 func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, err error) {
 	returned := false
 	defer func() {
@@ -217,11 +218,10 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 	return asDemanded(&t.Requires, payload)
 }
 
-// validateError holds what the agent says of its failure against the intent's
-// error schema. The mesh's own codes may end any task, whatever its schema
-// knows; E_AGENT among them is what an agent says that has no code. The sender
-// hears of a failure that does not fit all the same: what it was, in words, and
-// whether the task may be sent again.
+// validateError checks the agent's error against the intent's error schema. The mesh's
+// own codes may end any task, whatever the schema says; E_AGENT is the code of an
+// agent error that has none. An error that does not fit becomes E_OUTPUT_SCHEMA, with
+// the original code and message in its text and the original retry advice.
 func (h *host) validateError(t *Task, err error) error {
 	said := border(err)
 	if said.Code.Known() && said.Code != envelope.CodeAgent {
@@ -263,7 +263,7 @@ func (h *host) fail(t *Task, err error) {
 	}
 }
 
-// failed is fail for who has the right to send the terminal envelope.
+// failed is fail for a caller that has already won t.claim.
 func (h *host) failed(t *Task, err error) {
 	problem := border(err)
 	level := h.log.Debug
@@ -280,8 +280,8 @@ func (h *host) failed(t *Task, err error) {
 	h.recordEnd(t, problem)
 }
 
-// overdue ends the tasks whose deadline has passed. Their senders are answered
-// now, whether they wait or run, and whether or not a handler notices.
+// overdue fails the tasks whose deadline has passed, queued or running. The sender is
+// answered now, whether or not the handler notices.
 func (h *host) overdue(now time.Time, late []*Task) {
 	waiting := map[*Task]bool{} // a hop may wait for its own callers to make room
 	for _, t := range h.queue.Remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
@@ -296,13 +296,13 @@ func (h *host) overdue(now time.Time, late []*Task) {
 	}
 }
 
-// end answers a task with an error, and tells its handler to stop.
+// end answers a task with an error and cancels its handler's context.
 func (h *host) end(t *Task, cause *envelope.Error) {
 	h.fail(t, cause)
 	t.stop(cause)
 }
 
-// claim takes the right to send the terminal envelope.
+// claim wins the right to send the terminal envelope; one caller succeeds.
 func (t *Task) claim() bool {
 	if t.done.Swap(true) {
 		return false
@@ -313,7 +313,7 @@ func (t *Task) claim() bool {
 	return true
 }
 
-// recordEnd writes the books on a task that has been answered.
+// recordEnd records statistics, telemetry, log and events of a task that was answered.
 func (h *host) recordEnd(t *Task, problem *envelope.Error) {
 	h.running.remove(t)
 	h.stats[t.endpoint()].record(t, problem)
