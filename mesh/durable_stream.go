@@ -19,43 +19,43 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// durableStream is what the sender of a durable task was told in stream envelopes. They
-// go to the task's reply subject, numbered on from the checkpoint, so that who
-// reads them later, or joins in the middle, has all of them once.
+// durableStream sends the stream envelopes of a durable task and records what was
+// sent. They go to the task's reply subject, numbered on from the checkpoint, so that
+// a reader who comes later or in the middle gets each of them once.
 //
-// After a crash the text of an unfinished turn has been told that no checkpoint
-// knows: it is read from the reply subject. A handler that asks for it ([Run.Told])
-// goes on from there. For any other the mesh compares: what comes again is not
-// told again, and where the new text differs an envelope with "restart": true
-// says that the text of the turn begins anew.
+// After a crash, text of an unfinished turn may have been sent that no checkpoint has:
+// it is read from the reply subject. A handler that calls [Run.Told] continues from
+// there. For other handlers the mesh compares: replayed text is not sent again, and
+// where the new text differs, an envelope with "restart": true says that the text of
+// the turn begins anew.
 type durableStream struct {
 	r *Run
 
 	mu       sync.Mutex
 	seq      int    // of the last stream envelope
 	text     string // of the turn that is not finished
-	expected string // of text, what is still compared with what comes again
-	repeated string // what has come again so far
+	expected string // the part of text that a replay is still compared with
+	repeated string // the text replayed so far
 
-	unconfirmed []chunk // sent, and not known to be stored; in order
-	foreign     bool    // a worker that had lost the run told something in between
-	gap         bool    // text of the turn was told that this worker may not read
+	unconfirmed []chunk // sent, not confirmed; in order
+	foreign     bool    // a worker that had lost the run sent text in between
+	gap         bool    // this worker may not read all text of the turn
 	sealed      bool
 }
 
-// chunk is a stream envelope on its way.
+// chunk is a stream envelope whose storage is not confirmed.
 type chunk struct {
 	reply jetstream.Reply
 	sent  *jetstream.Sent // nil: it has to be sent again
 }
 
-// maxUnconfirmed is how many stream envelopes may be on their way. Beyond it who
-// emits waits for the oldest.
+// maxUnconfirmed bounds the stream envelopes that are not confirmed. Beyond it a
+// sender waits for the oldest.
 const maxUnconfirmed = 256
 
-// Told is the text of the unfinished turn that the sender of a streamed task has
-// been sent already: by the owner before, as far as it came, and by this one. A
-// handler that asks continues from there, and does not send that text again.
+// Told returns the text of the unfinished turn that was already sent to the sender of
+// a streamed task, by this owner or an earlier one. A handler that calls it continues
+// from there, and does not send that text again.
 func (r *Run) Told() string {
 	d := &r.stream
 	d.mu.Lock()
@@ -64,8 +64,8 @@ func (r *Run) Told() string {
 	return d.text
 }
 
-// emit sends a stream envelope of a durable task. t.mu is not needed: told has a
-// lock of its own.
+// emit sends a stream envelope of a durable task. It does not need t.mu: the stream
+// has its own lock.
 func (d *durableStream) emit(payload json.RawMessage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,8 +86,8 @@ func (d *durableStream) emit(payload json.RawMessage) error {
 	return d.send(payload)
 }
 
-// append tells more text, unless it was told before. Payload is what to send where
-// nothing is to be compared; nil makes one.
+// append sends more text, unless it replays text that was sent before. payload is sent
+// as it is where there is nothing to compare; nil: append makes one.
 func (d *durableStream) append(text string, payload json.RawMessage) error {
 	if d.foreign || d.gap {
 		d.foreign, d.gap = false, false
@@ -116,7 +116,7 @@ func (d *durableStream) append(text string, payload json.RawMessage) error {
 	return d.sendRestart()
 }
 
-// sendRestart says that the text of the turn begins anew with what has come again.
+// sendRestart says that the text of the turn begins anew with the replayed text.
 func (d *durableStream) sendRestart() error {
 	d.text, d.expected, d.repeated, d.foreign, d.gap = d.repeated, "", "", false, false
 	return d.send(restart(d.text))
@@ -162,9 +162,10 @@ func (d *durableStream) send(payload json.RawMessage) error {
 	return nil
 }
 
-// msgID is the Nats-Msg-Id of a stream envelope: the same for all owners of the run, who
-// share its record, and for nobody else. Who may publish other replies could else keep
-// this one out of the stream, since a stream knows an id whatever the subject is.
+// msgID returns the Nats-Msg-Id of a stream envelope. All owners of the run compute
+// the same one from its record, and no other client can: a stream remembers an id for
+// all subjects, so a client that guessed the id could keep this envelope out by
+// publishing another reply with it.
 func (d *durableStream) msgID(seq int) string {
 	m := &d.r.cp.Load().Mesh
 	mark := sha256.New()
@@ -173,16 +174,16 @@ func (d *durableStream) msgID(seq int) string {
 	return d.r.id.Run + "." + strconv.Itoa(seq) + "." + hex.EncodeToString(mark.Sum(nil)[:8])
 }
 
-// flush waits until all that was told is stored.
+// flush waits until all sent envelopes are stored.
 func (d *durableStream) flush(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.confirm(ctx, len(d.unconfirmed))
 }
 
-// confirm waits until the oldest n are stored, and sends again what was not:
-// that and all behind it, one after the other, so that the order stays. d.mu is
-// held.
+// confirm waits until the oldest n envelopes are stored. If one was not stored, it
+// sends that one and all later ones again, one by one, which keeps their order. d.mu
+// is held.
 func (d *durableStream) confirm(ctx context.Context, n int) error {
 	l := d.r.lane
 	again := false
@@ -221,15 +222,14 @@ func (d *durableStream) confirm(ctx context.Context, n int) error {
 	return nil
 }
 
-// errNotSent stands for a stream envelope that could not be handed to the
-// connection.
+// errNotSent stands for a stream envelope that the connection did not accept.
 var errNotSent = errors.New("not sent")
 
-// save writes into a checkpoint how far the telling has come.
+// save writes the stream's position and the text of the turn into a checkpoint.
 func (d *durableStream) save(c *state.Checkpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gap { // the next owner would not see it
+	if d.gap { // the next owner could not read it
 		d.repeated = d.text
 		if err := d.sendRestart(); err != nil {
 			d.r.lane.host.log.Warn("text not withdrawn", "run", d.r.id.Run, "err", err)
@@ -238,11 +238,11 @@ func (d *durableStream) save(c *state.Checkpoint) {
 	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
 }
 
-// resume takes over from a checkpoint how far the telling has come.
+// resume sets the stream's position and text from a checkpoint.
 func (d *durableStream) resume(c *state.Checkpoint) { d.seq, d.text = c.Mesh.Stream, c.Mesh.Told }
 
-// saved hears what of that was stored: an empty Told means that the turn is
-// finished, and its text in the conversation.
+// saved is called after a checkpoint was stored: an empty Told means that the turn is
+// finished and its text is in the conversation.
 func (d *durableStream) saved(before, after string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -251,7 +251,8 @@ func (d *durableStream) saved(before, after string) {
 	}
 }
 
-// endTurn ends the turn: what was to come again and did not is taken back.
+// endTurn ends the turn. If expected text was not replayed, it sends a restart with
+// the text that was. With seal it accepts no more envelopes.
 func (d *durableStream) endTurn(seal bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,9 +270,9 @@ func (d *durableStream) endTurn(seal bool) error {
 	return err
 }
 
-// readStream reads from the reply subject what the owners before have told since
-// the checkpoint c. A worker that may read the last reply only knows by it how far
-// they have come; the text of the turn then begins anew.
+// readStream reads from the reply subject what earlier owners have sent since the
+// checkpoint c. A worker that may read the last reply only learns the last number from
+// it; the text of the turn then begins anew.
 func (r *Run) readStream(ctx context.Context, c *state.Checkpoint) error {
 	l := r.lane
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)

@@ -16,44 +16,44 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// Run is a durable task's run while this worker owns it: its checkpoints, one
-// after each step. Its methods may be called from many goroutines.
+// Run is a durable task's run while this worker owns it: its checkpoints, one after
+// each step. Its methods may be called from many goroutines.
 //
-// Whoever holds the record's last revision owns the run. Every write of a Run
-// is a compare-and-swap on the revision before it, so a worker that lost the
-// run, because it was paused or cut off for longer than its lease, finds out at
-// its next write and can change nothing.
+// The owner of a run is the writer of its record's last revision. Every write of a Run
+// is a compare-and-swap on the revision before it. A worker that lost the run, because
+// it was paused or cut off for longer than its lease, finds out at its next write and
+// can change nothing.
 type Run struct {
 	task *Task
 	lane *lane
 	id   state.ID
-	hold *hold // the message that carries it; changed under mu
+	hold *hold // the run's message; changed under mu
 
 	// From the message, before the claim.
-	stored   *state.Checkpoint // where the message says that a run goes on
-	refusal  *envelope.Error   // why the task cannot be done
+	stored   *state.Checkpoint // the record of a run that the message resumes
+	refusal  *envelope.Error   // why the agent refuses the task
 	deadline time.Time         // by the server's clock
-	waiting  atomic.Bool       // drawn, and not begun
+	waiting  atomic.Bool       // counted in lane.waiting
 
 	// A handler's steps and the mesh's own are written one at a time.
 	mu           sync.Mutex
 	cp           atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
-	rev          uint64                           // of cp; 0: it is not written, see claim_late.go
+	rev          uint64                           // of cp; 0: not written, see claim_late.go
 	tried        []string                         // state ids of first writes that may be stored
 	end          error                            // why nothing more may be written: ErrLost, ErrParked
 	begun        time.Time                        // of this claim, for running time
-	ran          time.Duration                    // before it
-	dropped      bool                             // its message is dealt with, though it never began
-	claimedEarly bool                             // claimed before it was queued: see lane.goOn
+	ran          time.Duration                    // before this claim
+	dropped      bool                             // its message was answered before the run began
+	claimedEarly bool                             // claimed before it was queued: see lane.resume
 	staged       []stagedStep
 	restored     bool
-	recovered    bool // from an owner that did not let go
+	recovered    bool // claimed from an owner that had not released it
 	wrote        bool // the run's end was written here
 	dead         string
-	parked       aaif.RunStatus // how it was parked; "" when it is handed on
+	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 
 	sent       sentTasks
-	delegation *delegation // to whom it is handed on; nil: it is not
+	delegation *delegation // nil: the task is not delegated
 	stream     durableStream
 	calls      calls
 	pendingMu  sync.Mutex
@@ -79,21 +79,21 @@ func newRun(l *lane, t *Task, hold *hold) *Run {
 	return r
 }
 
-// Run is the durable run of the task, nil on the live lane. A handler that has
-// no steps of its own needs it not: the mesh commits its outcome.
+// Run returns the durable run of the task, nil on the live lane. A handler without
+// steps of its own does not need it: the mesh commits its outcome.
 func (t *Task) Run() *Run { return t.run }
 
-// ID is the run's id, which follows from the entity and the task's id.
+// ID returns the run's id, which is derived from the entity and the task's id.
 func (r *Run) ID() string { return r.id.Run }
 
 // Epoch counts the owners of the run, this one included; see [Run.Claim].
 func (r *Run) Epoch() uint64 { return r.cp.Load().Mesh.Epoch }
 
-// Restored reports whether another owner, or an earlier attempt, has worked on
-// the run before: View tells how far it came.
+// Restored reports whether an earlier owner or attempt has worked on the run: View
+// shows its progress.
 func (r *Run) Restored() bool { return r.restored }
 
-// View is a copy of the last checkpoint, with what was staged since.
+// View returns a copy of the last checkpoint with the staged changes applied.
 func (r *Run) View() *state.Checkpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,18 +104,18 @@ func (r *Run) View() *state.Checkpoint {
 	return c
 }
 
-// Asked is closed as soon as somebody has asked for a pause or a move of the
-// run. A handler that is in the middle of something long, and can take it up
-// again, stops it then and calls Commit, which parks. If the wish was taken back
-// meanwhile Commit returns nil, and the next call of Asked another channel.
+// Asked returns a channel that is closed when a pause or a transfer of the run is
+// requested. A handler in the middle of a long operation that it can resume stops then
+// and calls Commit, which parks the run. If the request was withdrawn meanwhile,
+// Commit returns nil, and the next call of Asked returns a new channel.
 func (r *Run) Asked() <-chan struct{} {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
 	return r.pending
 }
 
-// signalPending closes the channel that Asked returns, or makes a new one where nothing is
-// asked any more.
+// signalPending closes the channel that Asked returns if a request is pending, and
+// makes a new one if none is pending any more.
 func (r *Run) signalPending(something bool) {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
@@ -131,14 +131,14 @@ func (r *Run) signalPending(something bool) {
 	}
 }
 
-// Steering are the messages that were put in for the next turn, oldest first.
-// Whoever makes them part of the conversation takes them out of Mesh.Steering in
-// the same Commit.
+// Steering returns the messages that were added for the next turn, oldest first. A
+// handler that adds them to the conversation removes them from Mesh.Steering in the
+// same Commit.
 func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.Steering) }
 
-// Stage ends a step whose checkpoint is not worth a write of its own: the change
-// is made with the next Commit, Park, retry or the end of the run, before the
-// change of that one. What was staged is lost with the worker.
+// Stage ends a step that needs no write of its own: its change is stored with the next
+// Commit, Park, retry or end of the run, before the change of that one. Staged changes
+// are lost if the worker dies.
 func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,28 +160,26 @@ func (r *Run) stagedOn(c *state.Checkpoint) error {
 	return nil
 }
 
-// Commit ends a step: it writes a checkpoint with what change makes of the last
-// one, and returns when it is stored. The next step must not begin before.
-// change may be nil; it may be called more than once, each time with a fresh
-// copy, and must not keep it; an error from it ends Commit, and nothing is
-// written. Mesh's fields of ownership, time and streams are the mesh's to keep;
-// the rest is the handler's. Told is the exception: the handler clears it in the
-// commit that makes the turn part of the conversation; for a [state.StepHandler]
-// the mesh does.
+// Commit ends a step: it applies change to a copy of the last checkpoint, stores the
+// copy, and returns when it is stored. The next step must not begin before. change may
+// be nil; it may be called more than once, each time with a fresh copy, and must not
+// keep it; an error from it ends Commit, and nothing is written. The mesh manages
+// Mesh's fields of ownership, time and streams; the rest belongs to the handler. Told
+// is the exception: the handler clears it in the commit that makes the turn part of
+// the conversation; for a [state.StepHandler] the mesh does.
 //
-// Where the store does not answer, Commit goes on trying until ctx ends. It
-// fails with [ErrLost] when another worker owns the run, and with [ErrParked]
-// when the run was paused, or is handed on because this worker stops: the step
-// is stored then, and the handler returns the error as it is. A step of kind
-// [state.StepIntent] never parks, nor does any while an effect of the ledger is
-// in flight.
+// While the store does not answer, Commit retries until ctx ends. It fails with
+// [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
+// paused, or is released because this worker stops: the step is stored then, and the
+// handler returns the error unchanged. A step of kind [state.StepIntent] never parks,
+// nor does any while an effect of the ledger is in flight.
 func (r *Run) Commit(ctx context.Context, step state.Step, change func(*state.Checkpoint) error) error {
 	return r.commit(ctx, step, "", change)
 }
 
-// Park is Commit for a run that waits from now on: paused, awaiting_approval or
-// migrating. It returns [ErrParked], which the handler returns as it is, once
-// that is stored; the run goes on when somebody resumes it.
+// Park is Commit for a run that waits from now on with a status of paused,
+// awaiting_approval or migrating. It returns [ErrParked] once that is stored, which
+// the handler returns unchanged. The run goes on when it is resumed.
 func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error {
 	if !state.Parked(status) {
 		return fmt.Errorf("park run %s: %q is no status to wait in", r.id.Run, status)
@@ -238,8 +236,9 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 	return nil
 }
 
-// release gives a run up in the middle of a step: the next owner need not take it by
-// force, and this claim does not count. r.mu is held.
+// release writes a checkpoint that gives the run up in the middle of a step: the next
+// owner need not wait for the lease, and this claim does not count against MaxClaims.
+// r.mu is held.
 func (r *Run) release(ctx context.Context) error {
 	return r.write(ctx, func(c *state.Checkpoint) error {
 		if err := r.stagedOn(c); err != nil {
@@ -250,7 +249,8 @@ func (r *Run) release(ctx context.Context) error {
 	})
 }
 
-// stop ends the run for its handler. r.mu is held.
+// stop records why the run does not go on here and cancels the handler's context. r.mu
+// is held.
 func (r *Run) stop(why error) {
 	if r.end == nil {
 		r.end = why
@@ -258,14 +258,14 @@ func (r *Run) stop(why error) {
 	}
 }
 
-// ended is why nothing more may be written, nil while the run goes on.
+// ended returns why nothing more may be written, nil while the run goes on.
 func (r *Run) ended() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.end
 }
 
-// appendEvent writes what events tell of a run beyond what they tell of a task.
+// appendEvent appends the members that events of a run have beyond those of a task.
 func (r *Run) appendEvent(b []byte) []byte {
 	b = append(b, `,"run":`...)
 	b = envelope.AppendString(b, r.id.Run)
@@ -284,9 +284,9 @@ func (r *Run) appendEvent(b []byte) []byte {
 
 func (r *Run) observe(p Point) { r.lane.observe(p, r.id) }
 
-// write stores what change makes of the last checkpoint. Where somebody else
-// has written meanwhile, a command for instance, and the run is still ours, the
-// change is made again on top of that. r.mu is held.
+// write applies change to a copy of the last checkpoint and stores it. If another
+// writer, a command for instance, changed the record and this worker still owns the
+// run, the change is applied again to the new record. r.mu is held.
 func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) error {
 	streaming := r.task.Streaming()
 	if streaming {
@@ -295,7 +295,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		}
 	}
 	if r.cp.Load().Terminal() {
-		return ErrLost // nothing follows the end, whoever wrote it
+		return ErrLost // no checkpoint may follow the last one
 	}
 	for {
 		next := r.cp.Load().Clone()
@@ -331,7 +331,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 	}
 }
 
-// keep remembers a checkpoint as the one that is stored. r.mu is held.
+// keep sets the checkpoint that is stored, at revision rev. r.mu is held.
 func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	if r.rev = rev; rev > 0 {
 		r.lane.share.stored(r)
@@ -342,8 +342,8 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	r.signalPending(c.Mesh.Want != "")
 }
 
-// reload takes over what somebody else has written, if it left the run with us.
-// r.mu is held.
+// reload makes the record of another writer the current checkpoint, if this worker
+// still owns the run; else the run is lost. r.mu is held.
 func (r *Run) reload(rec *state.Record) error {
 	if rec != nil {
 		c, err := r.lane.codec.Read(*rec)
@@ -359,8 +359,8 @@ func (r *Run) reload(rec *state.Record) error {
 	return ErrLost
 }
 
-// lose gives a run up that belongs to somebody else. Its message is neither
-// acknowledged nor given back: that is for the one who owns it. r.mu is held.
+// lose records that another worker owns the run. The message is neither acked nor
+// nakked: that is for the owner. r.mu is held.
 func (r *Run) lose() {
 	if r.end == nil {
 		r.lane.lost(r)
@@ -368,7 +368,7 @@ func (r *Run) lose() {
 	r.stop(ErrLost)
 }
 
-// verify asks the store whether the run is still ours, and gives it up if not.
+// verify reads the record and loses the run if another worker owns it.
 func (r *Run) verify(ctx context.Context) {
 	if r.checking.Swap(true) {
 		return
