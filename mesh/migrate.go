@@ -26,12 +26,12 @@ import (
 // may not go there.
 type Remotes func(url string) (*handoff.Client, error)
 
-// moveTimeout bounds one try to get a run to where it is to go. Until then it
-// stands still.
+// moveTimeout bounds one attempt to transfer a run. Meanwhile the run stands still.
 const moveTimeout = 2 * time.Minute
 
-// captured makes of a checkpoint the state that moves: the run stands still, and
-// all that its sender was told is in it. Nothing more is told here. r.mu is held.
+// captured prepares a checkpoint for a transfer: the run stands still, and the
+// checkpoint holds all text that was sent to the task's sender. This worker sends no
+// more. r.mu is held.
 func (r *Run) captured(c *state.Checkpoint) error {
 	if r.task.Streaming() {
 		if err := r.stream.seal(r.lane.ctx); err != nil {
@@ -52,8 +52,8 @@ func (d *durableStream) seal(ctx context.Context) error {
 	return d.confirm(ctx, len(d.unconfirmed))
 }
 
-// runOf makes a Run of a record that this worker has, or may soon have: its
-// handler has not begun.
+// runOf makes a Run of a record that this worker owns, or may soon own. Its handler
+// has not begun.
 func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) {
 	env, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) 
 	return r, nil
 }
 
-// startTransfer moves a run whose handler has stopped for it.
+// startTransfer transfers a run whose handler has stopped for it.
 func (l *lane) startTransfer(old *Run) {
 	r, err := l.runOf(old.cp.Load(), old.rev, old.hold)
 	if err != nil {
@@ -81,8 +81,8 @@ func (l *lane) startTransfer(old *Run) {
 	l.transfer(r)
 }
 
-// transfer brings a run that stands still to where it is to go, or, if it is there,
-// its replies back. It has the run's message, and is done with it at the end.
+// transfer brings a parked run to its target; if it is there already, it relays the
+// replies back. It owns the run's message, and answers it at the end.
 func (l *lane) transfer(r *Run) {
 	l.mu.Lock()
 	l.runs[r.id.Run] = r
@@ -105,7 +105,7 @@ func (l *lane) transfer(r *Run) {
 	}
 }
 
-// ownedContext is a context that ends with the run's being ours, and with the drain.
+// ownedContext returns a context that ends when the run is lost or the worker drains.
 func (l *lane) ownedContext(r *Run) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	stop := context.AfterFunc(r.task.context(), func() { cancel(ErrLost) })
@@ -124,7 +124,7 @@ func (l *lane) ownedContext(r *Run) (context.Context, context.CancelFunc) {
 	}
 }
 
-// advance writes the next phase of a run's move. The swap is what makes it so.
+// advance writes the next phase of a run's transfer by compare-and-swap.
 func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,8 @@ func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint)
 	return nil
 }
 
-// abortTransfer ends a move that has failed: if the run is still ours, it goes on
-// here with what it was doing before.
+// abortTransfer ends a failed transfer. If this worker still owns the run, it resumes
+// what it was doing before.
 func (l *lane) abortTransfer(r *Run, why error) {
 	reason := clip.Text(border(why).Message, 128)
 	if e := new(state.HandoffError); errors.As(why, &e) {
@@ -159,7 +159,7 @@ func (l *lane) abortTransfer(r *Run, why error) {
 	})
 	switch {
 	case errors.Is(err, ErrLost):
-		return // it has gone there after all, or somebody else has it
+		return // the target or another worker owns it
 	case err != nil:
 		l.nakFailed(r, err)
 		return
@@ -168,7 +168,7 @@ func (l *lane) abortTransfer(r *Run, why error) {
 	if !runs {
 		l.unlist(r)
 		l.ack(r.hold)
-		l.waits.checkSoon(r.id.Run) // what it waits for may have come meanwhile
+		l.waits.checkSoon(r.id.Run) // the answer may have come meanwhile
 		return
 	}
 	l.resume(r)
@@ -198,7 +198,8 @@ func (l *lane) resume(r *Run) {
 	l.releaseClaimed(fresh)
 }
 
-// releaseClaimed gives a claimed run, and its message, to whoever comes next.
+// releaseClaimed releases a claimed run whose handler does not run, and naks its
+// message.
 func (l *lane) releaseClaimed(r *Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

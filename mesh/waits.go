@@ -15,25 +15,26 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// waits knows the runs of the entity that wait for others, and wakes them: those
-// that this worker parked, and those that it found when it looked. It listens on
-// the subjects of the answers and keeps the time. What it misses the next look
-// finds. Every worker of the entity may know a run; the swap lets one wake it.
+// waits knows parked runs of the entity that wait for answers or a time, and wakes
+// them: those that this worker parked and those that it found in the store. It
+// subscribes to the reply subjects and sets timers; a missed answer is found by the
+// next check of all runs. Every worker of the entity may watch a run; the
+// compare-and-swap lets one of them wake it.
 type waits struct {
 	l    *lane
-	wake chan string // ids of runs that may have something to wake for
+	wake chan string // ids of runs to check
 
 	mu     sync.Mutex
 	runs   map[string]*dormant // by run id; nil after close
-	missed bool                // somebody could not be told over wake, or a look has failed
+	missed bool                // a signal did not fit wake, or a check has failed
 }
 
-// dormant is a run that waits.
+// dormant is a parked run that is watched.
 type dormant struct {
 	rev   uint64 // of its record
 	subs  []*nats.Subscription
-	timer *time.Timer   // nil: there is no time at which it wakes
-	again *time.Timer   // for another look
+	timer *time.Timer   // nil: the run wakes at no set time
+	again *time.Timer   // for the next check
 	pause time.Duration // that again is set to
 }
 
@@ -48,21 +49,21 @@ const (
 	recheckNew   = 2 * time.Second
 )
 
-// maxWatched bounds the runs whose answers a worker listens for. Those beyond are
-// looked at with each sweep.
+// maxWatched bounds the runs whose answers a worker subscribes to. Runs beyond it are
+// checked with each sweep.
 const maxWatched = 4096
 
 func newWaits(l *lane) *waits {
 	return &waits{l: l, wake: make(chan string, 256), runs: map[string]*dormant{}}
 }
 
-// tend looks for runs that wait when the lane begins, and after the connection
-// was lost; and wakes those that were called.
+// tend checks all waiting runs when the lane begins and after a reconnect, and single
+// runs when they are signalled over wake.
 func (w *waits) tend() {
 	defer w.close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	look, pause := time.Now(), 100*time.Millisecond // when to look at all of them; zero: not
+	look, pause := time.Now(), 100*time.Millisecond // when to check all; zero: not
 	reconnects := w.l.host.node.conn.Stats().Reconnects
 	for {
 		if !look.IsZero() && !time.Now().Before(look) {
@@ -95,7 +96,7 @@ func (w *waits) takeMissed() (missed bool) {
 	return missed
 }
 
-// checkAll finds the runs that wait, and looks at each.
+// checkAll finds the waiting runs in the store and checks each.
 func (w *waits) checkAll(ctx context.Context) error {
 	for rec, err := range w.l.open(ctx) {
 		if err != nil {
@@ -109,7 +110,7 @@ func (w *waits) checkAll(ctx context.Context) error {
 	return nil
 }
 
-// checkSoon has a run looked at. It does not block.
+// checkSoon signals tend to check a run. It does not block.
 func (w *waits) checkSoon(run string) {
 	select {
 	case w.wake <- run:
@@ -118,7 +119,7 @@ func (w *waits) checkSoon(run string) {
 	}
 }
 
-// check wakes a run that has something to wake for, and listens for the others.
+// check wakes a run that has a reason to wake, and watches it otherwise.
 func (w *waits) check(run string) {
 	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
 	defer cancel()
@@ -132,7 +133,7 @@ func (w *waits) check(run string) {
 	}
 }
 
-// checkAllSoon has all runs that wait looked at, soon.
+// checkAllSoon lets tend check all waiting runs at its next tick.
 func (w *waits) checkAllSoon() {
 	w.mu.Lock()
 	w.missed = true
@@ -153,7 +154,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 		w.remove(id.Run)
 		return err
 	}
-	w.watch(rec, c) // before the look, so that no answer falls in between
+	w.watch(rec, c) // before the check, so that no answer falls in between
 	why, err := w.l.reasonToWake(ctx, c)
 	if err != nil || why == "" {
 		return err
@@ -161,7 +162,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	switch err := w.l.wakeUp(ctx, rec, c, why); {
 	case err == nil:
 		w.remove(id.Run)
-	case errors.Is(err, state.ErrChanged): // by who woke it first, or by a command
+	case errors.Is(err, state.ErrChanged): // by the worker that woke it first, or by a command
 		w.checkSoon(id.Run)
 	default:
 		return err
@@ -169,7 +170,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	return nil
 }
 
-// watch listens for what may wake a run.
+// watch subscribes to the answers that a run waits for and sets its timer.
 func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 	id := rec.ID.Run
 	w.mu.Lock()
@@ -179,7 +180,7 @@ func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 		return
 	}
 	pause := recheckNew
-	if s != nil { // what was heard under the last revision may still be on its way
+	if s != nil { // an answer to the last revision may still be on its way
 		pause = min(pause, s.pause)
 	}
 	s.stop()
@@ -196,7 +197,7 @@ func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.checkRepeatedly(id) })
 		if err != nil {
 			w.l.host.log.Debug("answers not subscribed to", "run", id, "err", err)
-			continue // the sweep looks
+			continue // the sweep checks the run
 		}
 		s.subs = append(s.subs, sub)
 	}
@@ -206,8 +207,8 @@ func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 	}
 }
 
-// checkRepeatedly has a run looked at, now and for some time: something has come on the subject
-// of an answer, or its time.
+// checkRepeatedly checks a run now and, with growing pauses, a few times more: a
+// message has come on a reply subject, or the run's time has.
 func (w *waits) checkRepeatedly(run string) {
 	w.mu.Lock()
 	if s := w.runs[run]; s != nil {
@@ -259,7 +260,7 @@ func (w *waits) close() {
 	w.runs = nil
 }
 
-// reasonToWake says why a waiting run goes on, "" where it waits on.
+// reasonToWake returns why a waiting run goes on, "" while it waits.
 func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, error) {
 	now := l.clock.now()
 	if why := run.Due(c, now); why != "" {
@@ -283,7 +284,7 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 	return "", nil
 }
 
-// wakeUp lets a run go on that waits.
+// wakeUp records that a waiting run goes on, and requeues its message.
 func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint, why string) error {
 	run.Wake(c, why)
 	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
@@ -296,10 +297,9 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 	})
 }
 
-// answerTo returns the first answer to a task that counts: a terminal envelope of
-// who has it, as a reply must be, fitting the schema that was asked for, and
-// stored in time. It is nil where there is
-// none; what is none is passed over. Corr may be "".
+// answerTo returns the first valid answer to a task: a terminal envelope of the task's
+// addressee that fits the requested schema and was stored in time. It skips invalid
+// ones, and returns nil where there is none. corr may be "".
 func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*storedAnswer, error) {
 	for after := uint64(0); ; {
 		msg, err := n.cfg.Durable.Replies.Next(ctx, w.Entity, w.TaskID, after)
@@ -309,7 +309,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 		case err != nil:
 			return nil, err
 		case !w.Until.IsZero() && msg.Time.After(w.Until):
-			return nil, nil // and so is all behind it
+			return nil, nil // as are all later answers
 		}
 		after = msg.Seq
 		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
