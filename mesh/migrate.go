@@ -15,12 +15,11 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// The move of a run (docs/migration.md). It begins as a pause does: the handler
-// stops at its next step, or in the middle of a generation. The checkpoint that
-// it leaves says where the run is to go. Then the worker that holds its message
-// offers it there, and lets go of the message without acknowledging it, or goes
-// on with the run itself. Who owns it is decided by the run's record alone, each
-// time by compare-and-swap.
+// The transfer of a run (docs/migration.md) begins like a pause: the handler stops at its
+// next step, or in the middle of a generation, and its checkpoint names the target. Then
+// the worker that holds the run's message offers the run to the target. If the target
+// accepts, this worker drops the message without an ack; if not, it goes on with the run.
+// The owner is decided by the run's record alone, each time by compare-and-swap.
 
 // Remotes finds the receiver of another platform by its URL. It fails where runs
 // may not go there.

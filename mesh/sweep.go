@@ -16,9 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// sweeps looks from time to time for runs that go on, but that no message
-// carries: somebody purged the queue, lost it, or died between the record of a
-// resumed run and its message. They are queued anew.
+// sweeps looks from time to time for runs that should go on and have no message: the
+// queue was purged or lost, or a worker died between the record of a resumed run and
+// its message. It requeues them.
 func (l *lane) sweeps() {
 	// Replicas that were started together do not sweep together; and however
 	// many runs there are, sweeping takes a small part of the time.
@@ -37,7 +37,7 @@ func (l *lane) sweeps() {
 	}
 }
 
-// sweep queues the runs that need it, and says how many.
+// sweep requeues the runs that need it, and returns how many.
 func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 	settled := 2 * l.queue.Lease() // younger ones may be on their way
 	began, noted := l.clock.now(), map[string]bool{}
@@ -77,8 +77,8 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 	return queued, nil
 }
 
-// alive reports whether the worker answers that a record names as the run's
-// owner. Whoever took its message away, it will bring the run to its end.
+// alive reports whether the owner that a record names answers. If it does, it will
+// bring the run to its end even without a message.
 func (l *lane) alive(ctx context.Context, owner string) bool {
 	if owner == "" || owner == l.host.id {
 		return false // of our own, those that live are known
@@ -93,7 +93,8 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 	return err == nil
 }
 
-// requeue gives a run a message, if it should have one, and says whether it had none.
+// requeue gives a run a message, if it should have one and has none, and reports
+// whether it did.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	c, err := l.codec.Read(rec)
 	if err != nil {
@@ -115,14 +116,14 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	return l.requeueWaiting(ctx, c, rec.Revision)
 }
 
-// sweeper is a store that makes room by taking the oldest runs away that have
-// ended, before it is full: a full one would stop every lane.
+// A sweeper is a store that removes the oldest ended runs before it is full: a full
+// store would stop every lane.
 type sweeper interface {
 	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
 }
 
-// compacts keeps the store of runs from getting full. One lane of a node does so
-// for all.
+// compacts keeps the store of runs from getting full. One lane of a node does so for
+// all.
 func (l *lane) compacts() {
 	store, ok := l.cfg.States.(sweeper)
 	if !ok {

@@ -38,11 +38,11 @@ type dormant struct {
 	pause time.Duration // that again is set to
 }
 
-// What is heard comes straight from its publisher, and the stream may have it only
-// some time later; and a timer may go off early, by a clock that is better known by
-// then. A look finds nothing then. Looks are repeated after lookSoon, and
-// after four times as long each time, up to lookLast; what was published just before
-// the run was listened for is looked for once, after lookOnce.
+// A message on a reply subject may arrive before the stream has stored it, and a timer
+// may fire early by a clock that is corrected later: the check then finds nothing. So
+// checks are repeated after recheckFirst, and after four times as long each time, up to
+// recheckLast. An answer that was published just before the subscription is found by
+// one check after recheckNew.
 const (
 	recheckFirst = 20 * time.Millisecond
 	recheckLast  = 6 * time.Second
