@@ -25,8 +25,8 @@ const (
 	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
-// dispatch decides what a message is: a task, a command, or nothing that can be
-// worked on. It must not block, so whatever asks a store goes on elsewhere.
+// dispatch decodes a message and routes it: to the checks, or to reject. It must not
+// block, so checks that read a store run on other goroutines.
 func (l *lane) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
 	if isCBOR(msg) {
@@ -45,7 +45,7 @@ func (l *lane) dispatch(hold *hold) {
 	case err != nil:
 		l.work.Go(func() { l.reject(hold, l.salvage(err), cbor, border(err)) })
 	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
-		// Reads the run, or computes for as long as a task may take.
+		// Reads the run, or verifies a slow signature.
 		l.inBackground(func() { l.check(hold, env, cbor) })
 	default:
 		l.check(hold, env, cbor)
@@ -59,7 +59,8 @@ func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 	return env, cbor, err
 }
 
-// inBackground does what takes long with a message that is drawn, and counts it meanwhile.
+// inBackground runs f on its own goroutine and counts the message as waiting
+// meanwhile.
 func (l *lane) inBackground(f func()) {
 	l.countWaiting(nil, 1)
 	l.work.Go(func() {
@@ -68,16 +69,17 @@ func (l *lane) inBackground(f func()) {
 	})
 }
 
-// countWaiting counts a task that is drawn and not begun; r is counted once.
+// countWaiting adds n to the number of tasks that are drawn and not begun; r, if not
+// nil, is counted once.
 func (l *lane) countWaiting(r *Run, n int64) {
 	if r == nil || r.waiting.Swap(n > 0) != (n > 0) {
 		l.waiting.Add(n)
 	}
 }
 
-// check decides about a valid envelope, as strictly as the live lane, with the
-// time at which the server stored it in the place of now. What passes waits in
-// the agent's queue, beside the live tasks.
+// check decides about a valid envelope by the rules of the live lane, with the time at
+// which the server stored it in place of now. A task that passes waits in the agent's
+// queue, beside the live tasks.
 func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	h := l.host
 	t := &Task{Envelope: env, host: h, cbor: cbor}
@@ -123,7 +125,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	l.enqueue(r)
 }
 
-// enqueue gives a task a place in the agent's queue.
+// enqueue puts a task into the agent's queue, and runs a command at once.
 func (l *lane) enqueue(r *Run) {
 	h, t, hold := l.host, r.task, r.hold
 	command := intents.IsCommand(t.Envelope.Intent)
@@ -147,9 +149,10 @@ func (l *lane) enqueue(r *Run) {
 	}
 }
 
-// delayEarly puts a task off that is to begin later (requires.not_before).
+// delayEarly naks a task that is to begin later (requires.not_before), and reports
+// whether it did.
 func (l *lane) delayEarly(r *Run) bool {
-	_ = r.task.readRequires() // its fault is answered when the run is claimed
+	_ = r.task.readRequires() // an error in it is answered when the run is claimed
 	at := r.task.notBefore()
 	if at.IsZero() {
 		return false
@@ -160,18 +163,17 @@ func (l *lane) delayEarly(r *Run) bool {
 	}
 	pause := min(left, maxEarlyDelay)
 	if r.hold.Header.Get(HeaderRun) != "" && r.hold.Delivered <= 3 {
-		pause = min(pause, time.Second) // the run's record is about to be written
+		pause = min(pause, time.Second) // the run's record may be written soon
 	}
 	l.nak(r.hold, pause)
 	return true
 }
 
-// maxEarlyDelay is the longest time for which a task that is to begin later is given
-// back at once.
+// maxEarlyDelay is the longest delay of one nak for a task that is to begin later.
 const maxEarlyDelay = 10 * time.Minute
 
-// resumed looks up the run that the message says goes on. What it is about is
-// in the run's record, where it was verified; the message's body is not.
+// resumed looks up the run that the message resumes. The task is read from the run's
+// record, where its signature was verified, and not from the message's body.
 func (l *lane) resumed(r *Run) error {
 	id := r.hold.Header.Get(HeaderRun)
 	if id == "" {
@@ -179,7 +181,7 @@ func (l *lane) resumed(r *Run) error {
 	}
 	rec, err := l.cfg.States.Get(l.ctx, state.ID{Entity: l.host.Entity, Run: id})
 	if errors.Is(err, state.ErrNotFound) {
-		return nil // then it is a task like any other
+		return nil // then it is an ordinary task
 	}
 	if err != nil {
 		return err
@@ -194,18 +196,18 @@ func (l *lane) resumed(r *Run) error {
 	}
 	t := r.task
 	if env.ID != t.Envelope.ID {
-		return nil // the header is nobody's word: it is another task, like any other
+		return nil // the header is unsigned: this is another, ordinary task
 	}
 	r.id.Run, r.stored = id, c
 	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
 	return nil
 }
 
-// stale refuses a task whose ts is further than the skew bound from the time at
-// which the server stored it; for one that was to begin later, and for a dead
-// letter that an operator tries again, that time may be long after ts, but not longer
-// than runs are kept, which is what refuses a second one. It is asked of tasks that
-// have no run yet.
+// stale refuses a task whose ts differs by more than the skew bound from the time at
+// which the server stored it. For a task that was to begin later, and for a dead
+// letter that an operator retries, that time may be long after ts, but not longer than
+// runs are kept, because the kept run is what refuses a second one. It is called for
+// tasks without a run only.
 func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	skew := l.host.node.cfg.Skew
 	if skew <= 0 {
@@ -225,9 +227,9 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	return border(err)
 }
 
-// redelivered takes a message for a run that this worker has already, begun or not: its
-// lease had ended, because the worker stood still or was cut off, and the server
-// has handed it out anew. If the run is still ours it goes on under the new one.
+// redelivered handles a message for a run that this worker already has: its lease had
+// ended, because the worker was suspended or cut off, and the server delivered it
+// again. If this worker still owns the run, the run goes on under the new delivery.
 func (l *lane) redelivered(r *Run, hold *hold) {
 	r.verify(l.ctx)
 	r.mu.Lock()
@@ -240,7 +242,7 @@ func (l *lane) redelivered(r *Run, hold *hold) {
 	r.hold = hold
 }
 
-// salvage makes what could be read of a broken message an envelope.
+// salvage makes an envelope of the readable parts of a broken message.
 func (l *lane) salvage(err error) *envelope.Envelope {
 	partial := &envelope.Envelope{}
 	var bad *envelope.InvalidError
@@ -254,5 +256,5 @@ func (l *lane) salvage(err error) *envelope.Envelope {
 	return salvage(partial, l.host.Entity)
 }
 
-// storeTimeout bounds one question to a store where nothing else does.
+// storeTimeout bounds a request to a store that has no other limit.
 const storeTimeout = 10 * time.Second

@@ -6,8 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// laneStatus is what is told of a worker's durable lane: in aee.status.health,
-// heartbeats and NATS micro stats.
+// laneStatus is the state of a worker's durable lane in aee.status.health, heartbeats
+// and NATS micro stats.
 type laneStatus struct {
 	State  string `json:"state"` // see [jetstream.LaneState]
 	Reason string `json:"reason,omitempty"`
@@ -34,7 +34,7 @@ func (l *lane) status() laneStatus {
 	return s
 }
 
-// storeTrouble is for how long a failure of the store of runs shows.
+// storeTrouble is how long a failure of the store of runs affects the health.
 const storeTrouble = 15 * time.Second
 
 // judge says what the lane's state means for the agent's health: a worker that

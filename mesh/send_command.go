@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ctlWait is how long a command waits for a worker that hears it, before it goes
-// over the work queue.
+// ctlWait is how long a command waits for a worker's answer before it is sent over the
+// work queue.
 const ctlWait = 2 * time.Second
 
 // Command sends a command about durable tasks, or live ones where it is a cancel, as
@@ -73,8 +73,8 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 	return reply, nil
 }
 
-// tryCommand tells all workers of an entity, and waits a little for the one that
-// has something to do.
+// tryCommand sends a command to all workers of an entity and waits for an answer for
+// ctlWait.
 func (n *Node) tryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
 	reply, err := n.askWorkers(ctx, e, ctlWait)
 	switch {
@@ -86,13 +86,13 @@ func (n *Node) tryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.
 	return reply, err
 }
 
-// unheard reports whether nobody heard a command, or nobody who has the run.
+// unheard reports whether no worker received the command, or none that has the run.
 func unheard(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Run reads the last checkpoint of the run of an entity's task. Id is the
-// run's, or the task's. It fails with [state.ErrNotFound].
+// Run reads the last checkpoint of the run of an entity's task. id is the run's or the
+// task's. It fails with [state.ErrNotFound].
 func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -108,10 +108,10 @@ func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, e
 	return d.Codec.Read(rec)
 }
 
-// requeueRun queues a run that is to go on: its task again, with a header that names
-// the run. It has waited in the queue before, so it is drawn with the tasks of the
-// next higher priority, ahead of those of its own that have not begun. It keeps its
-// own for all else; that is in its record.
+// requeueRun submits the task of a run that goes on to the queue again, with a header
+// that names the run. The message gets the next higher priority, because the run has
+// waited in the queue before: so it is drawn ahead of tasks of its own priority that
+// have not begun. The run's record keeps its own priority for everything else.
 func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
 	m := &c.Mesh
 	return q.Submit(ctx, jetstream.Submission{
@@ -120,7 +120,7 @@ func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (j
 	})
 }
 
-// raised is the next higher priority.
+// raised returns the next higher priority.
 func raised(p envelope.Priority) envelope.Priority {
 	switch p {
 	case envelope.PriorityLow:
