@@ -97,8 +97,8 @@ type Durable struct {
 }
 
 // Fence says that the node's NATS user has permissions for its own entities alone, as
-// [DurableWorkerPermissions] names them. Without it the node finds that out by requests
-// that the server refuses, and logs.
+// [DurableWorkerPermissions] lists them. Without Fence the node finds that out by
+// requests that the server refuses, and logs.
 func (d *Durable) Fence() {
 	d.fenced = true
 	if s, ok := d.States.(interface{ Fence() }); ok {
@@ -194,9 +194,8 @@ const (
 	BackoffFixed       Backoff = "fixed"
 )
 
-// RetryPolicy says how often a durable task is tried again that failed with an
-// error that may be gone the next time (AAIF runtime.max_retries and
-// retry_backoff). The zero value does not retry.
+// RetryPolicy says how often a durable task is retried after a retryable error (AAIF
+// runtime.max_retries and retry_backoff). The zero value does not retry.
 type RetryPolicy struct {
 	Max     int           // attempts beyond the first
 	Backoff Backoff       // default exponential
@@ -204,9 +203,9 @@ type RetryPolicy struct {
 	Cap     time.Duration // the longest; default 5 minutes
 }
 
-// Pause is how long to wait before retry number n, counted from 1: what the
-// policy says, up to a half less by chance, so that many that failed together
-// do not come back together; but at least what the error advises.
+// Pause returns how long to wait before retry number n, counted from 1: the policy's
+// pause, shortened by up to a half at random, so that tasks that failed together are
+// not retried together; but at least the error's backoff.
 func (p RetryPolicy) Pause(n int, advice time.Duration) time.Duration {
 	base, limit := orDefault(p.Base, time.Second), orDefault(p.Cap, 5*time.Minute)
 	d := base
