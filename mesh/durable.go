@@ -71,7 +71,7 @@ type Durable struct {
 	// Operators are patterns of the entities that may cancel, pause, resume,
 	// steer and settle the runs of others; see [sign.MatchFrom]. What came
 	// with a signature obeys only them who sign. Default "human.>"; an empty
-	// list that is not nil: nobody.
+	// list that is not nil: no operators.
 	Operators []string
 
 	// Platform is this mesh's name where runs go to another one. Default
@@ -119,7 +119,7 @@ const (
 	PointBeforeCommit   Point = "before-commit"   // of a step
 	PointAfterCommit    Point = "after-commit"    //
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned
-	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, nobody knows it
+	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, the reply is not
 	PointDead           Point = "dead"            // the dead letter is stored, where there is one
 	PointReplied        Point = "replied"         // the reply is stored, the message still there
 	PointAcked          Point = "acked"           // the message is taken off the queue
@@ -138,11 +138,11 @@ const (
 
 // Errors of a [Run], for errors.Is.
 var (
-	// ErrLost: another worker owns the run, or it has ended. Whoever gets this
-	// returns at once: nothing that it does is recorded any more.
+	// ErrLost: another worker owns the run, or it has ended. A handler that gets this
+	// returns at once: no later write of it is recorded.
 	ErrLost = errors.New("the run belongs to another worker")
-	// ErrParked: the run stops here: it was paused, is to be moved or waits for
-	// somebody. A handler that gets this returns it as it is.
+	// ErrParked: the run stops here: it was paused, is to be transferred, or waits for
+	// an answer. A handler that gets this returns it unchanged.
 	ErrParked = errors.New("the run stops here for now")
 )
 

@@ -42,8 +42,8 @@ func (r *Run) captured(c *state.Checkpoint) error {
 	return nil
 }
 
-// seal ends the telling here, and waits until all of it is stored: whoever goes on
-// with the run goes on with the numbers.
+// seal ends the stream of this worker, and waits until all of it is stored: the next
+// owner continues its numbers.
 func (d *durableStream) seal(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,7 +22,7 @@ const ctlWait = 2 * time.Second
 // Command sends a command about durable tasks, or live ones where it is a cancel, as
 // this node's own entity, and returns what became of it. It goes to all workers
 // of the entity; the one that has the run applies it, or any of them where none
-// has. If nobody answers it is queued as a durable task itself, and applied by
+// has. If no worker answers it is queued as a durable task itself, and applied by
 // the first worker that comes: then Command waits for that until ctx ends.
 func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
 	var out intents.CommandResult

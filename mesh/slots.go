@@ -20,7 +20,7 @@ import (
 // in it.
 //
 // A worker keeps slots to spare, as many as its tasks have and at least one, so
-// that the next task need not wait for one; those that nobody uses for a while it
+// that the next task need not wait for one; those that are unused for a while it
 // gives back, for each costs the server a write with each renewal. A worker whose
 // tasks do wait says so on the agent's control subject, which all its workers
 // hear; those that have a slot to spare give it back, and what ends meanwhile
