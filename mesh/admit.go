@@ -30,7 +30,8 @@ var admission = []check{
 	{refuses: (*Task).firstInMesh, alert: true},
 }
 
-// admit makes the checks of admission. alert says that operators are told of the refusal.
+// admit makes the checks of admission. alert says that operators are told of the
+// refusal.
 func (t *Task) admit() (problem *envelope.Error, alert bool) {
 	for _, check := range admission {
 		if problem := check.refuses(t); problem != nil {
@@ -87,9 +88,9 @@ func (t *Task) forThisLane() *envelope.Error {
 	return t.forHere(t.host.node.cfg.Prefix, t.run != nil, t.signed)
 }
 
-// fresh refuses what is stale or came before. A durable task may have been stored for
-// long: its time counts when its run begins, and the run's record says that it came
-// before.
+// fresh refuses stale and replayed tasks. A durable task may have been stored for
+// long: its time is checked when its run begins, and the run's record detects a
+// replay.
 func (t *Task) fresh() *envelope.Error {
 	if t.run != nil {
 		return nil
@@ -98,7 +99,7 @@ func (t *Task) fresh() *envelope.Error {
 }
 
 // withinQuota caps the priority, and refuses a live task beyond its sender's quota. A
-// durable one is delayed, see lane.putOff.
+// durable task is delayed, see lane.delayOverQuota.
 func (t *Task) withinQuota() (problem *envelope.Error) {
 	quotas, priority := t.host.node.quotas, t.Envelope.Priority
 	if t.run != nil {
@@ -154,7 +155,7 @@ func (t *Task) prepare() error {
 	return nil
 }
 
-// refusal is what prepare says, as it is sent.
+// refusal returns the error of prepare in the form that is sent.
 func (t *Task) refusal() *envelope.Error {
 	if err := t.prepare(); err != nil {
 		return border(err)
@@ -190,7 +191,7 @@ func (t *Task) limit() {
 	t.Deadline = r.lane.clock.local(r.deadline)
 }
 
-// delegated takes a task over that another agent has delegated, or refuses it.
+// delegated accepts a task that another agent has delegated, or refuses it.
 func (t *Task) delegated() error {
 	if err := t.takeOver(); err != nil {
 		return err
@@ -199,7 +200,7 @@ func (t *Task) delegated() error {
 	if h == nil || r == nil || r.stored != nil {
 		return nil
 	}
-	r.told.seq = h.Stream // the next stream envelope has the next number
+	r.stream.seq = h.Stream // the next stream envelope has the next number
 	if !h.Deadline.IsZero() {
 		r.deadline = earlier(r.deadline, h.Deadline)
 	}

@@ -29,7 +29,7 @@ func (h *host) onAsk(msg *nats.Msg) {
 		return
 	}
 	if h.stopping.Load() {
-		h.answer(t, handBack(h.Entity))
+		h.answer(t, drainingError(h.Entity))
 		return
 	}
 	problem := h.question(env, msg.Data)

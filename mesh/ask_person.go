@@ -57,7 +57,7 @@ func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 // askDurable sends the task once, and looks for the answer each time.
 func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
 	r, l := t.run, t.run.lane
-	w, asked := r.wait(task.ID)
+	w, asked := r.sentTask(task.ID)
 	if !asked {
 		// It may have been sent by a worker that could not note it any more.
 		w = state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task))}
@@ -66,7 +66,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	if w.Void {
 		return noAnswer(w.Entity)
 	}
-	var answer *stored
+	var answer *storedAnswer
 	err := l.persist(ctx, func() (err error) {
 		answer, err = l.host.node.answerTo(ctx, w, task.Corr)
 		return err
@@ -81,9 +81,9 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 			return err
 		}
 		a.Began = w.Asked
-		r.note(w)
+		r.noteSent(w)
 	case run.Expired(w, l.clock.now()):
-		r.void(w.TaskID)
+		r.voidSent(w.TaskID)
 		l.host.withdraw(ctx, t.Envelope, w, outOfTime(c))
 		return noAnswer(w.Entity)
 	}

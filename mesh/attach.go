@@ -66,7 +66,7 @@ func (h *host) join() (end func()) {
 		defer close(done)
 		select {
 		case <-l.cfg.Ready:
-			l.hear()
+			l.openQueue()
 			l.start()
 		case <-over:
 		}

@@ -19,7 +19,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	if err := t.ready(task, timeout, true); err != nil {
 		if t.run.restored { // it may have answered while the run waited
 			if answer, lookErr := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); lookErr == nil && answer != nil {
-				t.callOver(task.ID)
+				t.removeCall(task.ID)
 				return a.take(answer.Envelope)
 			}
 		}
@@ -61,7 +61,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	a.Envelope = reply
 	switch {
 	case reply != nil:
-		t.callOver(task.ID)
+		t.removeCall(task.ID)
 		return err
 	case err == nil, errors.Is(err, ErrInterrupted):
 		return err
@@ -72,7 +72,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	if isCode(err, envelope.CodeTimeout) && !t.callBegun(task) {
 		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task when its time was over: it has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
-	t.giveUp(state.Call{ID: task.ID, To: task.To})
+	t.stopCall(state.Call{ID: task.ID, To: task.To})
 	return err
 }
 
@@ -122,7 +122,7 @@ func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
 					continue
 				}
 				cancel(ErrInterrupted)
-			case <-t.run.lane.parting:
+			case <-t.run.lane.drainStarted:
 				cancel(ErrInterrupted)
 			case <-ctx.Done():
 			}

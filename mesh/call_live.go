@@ -62,10 +62,10 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 			return t.follow(ctx, c, &one, a)
 		}
 		if reply == nil && !isCode(err, envelope.CodeNoResponders) {
-			t.giveUp(state.Call{ID: one.ID, To: one.To, Live: true})
+			t.stopCall(state.Call{ID: one.ID, To: one.To, Live: true})
 			return err
 		}
-		t.callOver(one.ID)
+		t.removeCall(one.ID)
 		problem, pause := worthRetrying(err, try)
 		switch {
 		case problem == nil:
@@ -115,7 +115,7 @@ func (t *Task) stopEarlier(key string) {
 	for _, call := range t.run.openCalls(key) {
 		if call.Live {
 			t.host.stopLive(call)
-			t.callOver(call.ID)
+			t.removeCall(call.ID)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (t *Task) follow(ctx context.Context, c *Call, task *envelope.Envelope, a *
 	}
 	n := t.host.node
 	if n.cfg.Durable == nil || json.Unmarshal(a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
-		t.callOver(task.ID)
+		t.removeCall(task.ID)
 		return nil
 	}
 	_, until := t.callTimes(ctx, c, a.Began)
@@ -139,9 +139,9 @@ func (t *Task) follow(ctx context.Context, c *Call, task *envelope.Envelope, a *
 	reply, err := n.Result(wait, task.To, task.ID, ResultOptions{Follow: true, OnStream: c.OnStream})
 	a.Envelope = reply
 	if reply == nil && err != nil {
-		t.giveUp(state.Call{ID: task.ID, To: task.To})
+		t.stopCall(state.Call{ID: task.ID, To: task.To})
 		return sendError(task, err)
 	}
-	t.callOver(task.ID)
+	t.removeCall(task.ID)
 	return err
 }

@@ -14,19 +14,20 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// errCrowded says that a new run may not begin now: the agent's runs take more than their
-// share of the store.
+// errCrowded says that a new run may not begin now: the agent's runs take more than
+// their share of the store.
 var errCrowded = errors.New("the agent's runs take more than their share of the store")
 
-// claim claims the run for this worker: it makes the run's record, or writes itself into
-// the record that is there, with the next epoch. Of all workers that try, the swap lets
-// one succeed. ending, if not nil, ends the run at once with that error.
-// r.mu is held.
+// claim claims the run for this worker by compare-and-swap: it creates the run's
+// record, or makes this worker the owner in the record that exists, with the next
+// epoch. Of concurrent claims one succeeds. ending, if not nil, ends the run at once
+// with that error. r.mu is held.
 func (r *Run) claim(ctx context.Context, ending *envelope.Error) (run.Verdict, error) {
 	return r.claimOver(ctx, nil, ending)
 }
 
-// claimOver is claim over a record that was read; nil: it has to be read.
+// claimOver is claim with a record that was already read; with nil it reads the record
+// itself.
 func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (run.Verdict, error) {
 	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.retryID() == "" // most likely it has no record
 	for tries := 0; ; tries++ {
@@ -58,7 +59,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if v = change.Verdict; v == run.Mine && change.Began && r.cp.Load() == nil && !r.lane.share.admit(ctx, r) {
 			return 0, errCrowded
 		}
-		if v == run.Mine && rec == nil && fresh && r.mayWait(ctx) {
+		if v == run.Mine && rec == nil && fresh && r.mayDelayClaim(ctx) {
 			r.keep(c, 0)
 			return v, nil
 		}
@@ -85,15 +86,15 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 	}
 }
 
-// judge says what the message means for the run's record c; rec is nil for a run that has
-// none. It gets the facts that the verdict depends on.
+// judge returns what the message means for the run's record c; rec is nil for a run
+// without one. It looks up the facts that the verdict depends on.
 func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint) (run.Verdict, run.Message, error) {
 	l := r.lane
 	m := run.Message{Worker: l.host.id, Seq: r.hold.Seq, Retry: r.retryID()}
 	if rec == nil {
 		return run.Mine, m, nil
 	}
-	m.Taken = l.clock.at(r.hold.taken)
+	m.Taken = l.clock.at(r.hold.drawnAt)
 	var err error
 	if c.Mesh.Task != nil {
 		if m.Same, err = r.sameTask(c); err != nil {
@@ -104,7 +105,7 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 		v := run.Judge(c, rec.Time, m)
 		switch v {
 		case run.AskQueue:
-			m.Carrier, err = l.carried(ctx, rec.Time, c.Mesh.Work)
+			m.Carrier, err = l.messageQueued(ctx, rec.Time, c.Mesh.Work)
 		case run.AskRetry:
 			m.Retried = run.No
 			var yes bool
@@ -120,13 +121,13 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 	}
 }
 
-// change makes of the checkpoint c the one that the claim stores: with this worker as the
-// owner, or with the run's end.
+// change turns the checkpoint c into the one that the claim stores: with this worker
+// as the owner, or with the run's end.
 func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m run.Message, ending *envelope.Error) (run.Claimed, error) {
 	l, begins := r.lane, c.Mesh.Task == nil
 	streaming := r.task.Streaming() && !begins && v == run.Mine
 	if streaming {
-		if err := r.remind(ctx, c); err != nil {
+		if err := r.readStream(ctx, c); err != nil {
 			return run.Claimed{}, err
 		}
 	}
@@ -152,7 +153,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	r.dead, r.recovered = out.Dead, out.Recovered
 	r.ran, r.begun = c.Mesh.Ran, time.Now()
 	if v == run.Moving {
-		r.told.resume(c)
+		r.stream.resume(c)
 		return out, nil
 	}
 	r.restored = out.Restored
@@ -165,11 +166,11 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	}
 	switch {
 	case out.Verdict == run.Ended:
-		if err := r.told.finish(true); err != nil {
+		if err := r.stream.endTurn(true); err != nil {
 			return out, err
 		}
-		r.told.keep(c)
-		return out, r.conclude(c, nil, out.End)
+		r.stream.save(c)
+		return out, r.setEnd(c, nil, out.End)
 	case out.Capture:
 		return out, r.captured(c)
 	}
@@ -188,7 +189,7 @@ func (r *Run) read(ctx context.Context) (*state.Record, error) {
 	return &rec, nil
 }
 
-// described is what the message says of its task.
+// described returns the task of the message in the form that the record keeps.
 func (r *Run) described() (run.Task, error) {
 	raw, err := r.taskJSON()
 	t := r.task
@@ -199,8 +200,8 @@ func (r *Run) described() (run.Task, error) {
 	return out, err
 }
 
-// taskJSON is the task's envelope as it was received; of an envelope in CBOR, the JSON
-// that it stands for.
+// taskJSON returns the task's envelope as it was received; an envelope in CBOR is
+// converted to JSON.
 func (r *Run) taskJSON() ([]byte, error) {
 	if r.stored != nil {
 		return r.stored.Mesh.Task, nil
@@ -211,7 +212,7 @@ func (r *Run) taskJSON() ([]byte, error) {
 	return r.task.Envelope.AppendJSON(nil)
 }
 
-// sameTask reports whether the record is about the task of the message.
+// sameTask reports whether the record belongs to the task of the message.
 func (r *Run) sameTask(c *state.Checkpoint) (bool, error) {
 	if r.stored != nil {
 		return true, nil
@@ -240,8 +241,8 @@ func (r *Run) sameTask(c *state.Checkpoint) (bool, error) {
 	return errA == nil && errB == nil && a == b, nil
 }
 
-// retried reports whether an operator tries a dead letter again with this message. The
-// header that says so is not signed, and permits nothing.
+// retried reports whether an operator retries a dead letter with this message. The
+// header alone is unsigned and grants nothing.
 func (r *Run) retried(ctx context.Context) (bool, error) {
 	header := r.hold.Header.Get(jetstream.HeaderRetry)
 	if header == "" {
@@ -250,7 +251,7 @@ func (r *Run) retried(ctx context.Context) (bool, error) {
 	return r.lane.cfg.Dead.Retrying(ctx, r.lane.host.Entity, r.task.Envelope.ID, header, r.hold.Data)
 }
 
-// retryID identifies a retry among the commands of the run.
+// retryID identifies a retry of a dead letter among the commands of the run.
 func (r *Run) retryID() string {
 	if seq := r.hold.Header.Get(jetstream.HeaderRetry); seq != "" {
 		return "retry." + seq

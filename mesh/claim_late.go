@@ -13,33 +13,33 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// The claim of a new task is not written when it begins, but as part of its
-// first checkpoint, or after claimSoon: for a task of one short step that is
-// half of the writes. Nothing is lost by that. Until then the run has done
-// nothing that counts: an effect needs its intent in the record first, and a
-// stream its claim. That first write swaps in the run's first record, so of all
-// who began the run one goes on. It is so where the store says cheaply, and for
-// sure, that it has nothing of the run; that is where it has one replica.
+// The claim of a new task is not written when the task begins, but as part of its
+// first checkpoint, or after claimSoon: this halves the writes of a task of one short
+// step. It is safe because the run has no effect before its first write: an effect needs
+// its intent in the record, and a stream needs its claim. The first write is a
+// compare-and-swap on "no record", so of all workers that began the run one goes on.
+// The claim is delayed only where the store can rule out a record of the run cheaply
+// and for certain, which a store with one replica can.
 
-// claimSoon is when the claim of a run is written that has written nothing else,
-// so that people and other workers see it.
+// claimSoon is how long the claim of a run may stay unwritten before it is written on
+// its own, so that people and other workers see it.
 const claimSoon = 250 * time.Millisecond
 
-// knower is a store that can say cheaply that it has nothing of a run.
-type knower interface {
+// An absenceChecker can rule out a stored record for a new run with one cheap request.
+type absenceChecker interface {
 	Absent(ctx context.Context, id state.ID) bool
 }
 
-// mayWait reports whether the run's claim may be written with its first
-// checkpoint: the task is new, as far as its message and the store tell, and the
-// server has let no second message with its id into the queue, which a
-// Nats-Msg-Id makes sure of: two workers could begin on one each. A stream is told
-// under the epoch of a claim that is written.
-func (r *Run) mayWait(ctx context.Context) bool {
-	return r.lane.knows != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.knows.Absent(ctx, r.id)
+// mayDelayClaim reports whether the run's claim may be written with its first
+// checkpoint. The task must be new according to its message and the store, and its
+// Nats-Msg-Id must have kept a second message with its id out of the queue: otherwise
+// two workers could begin on one message each. A streaming task needs its claim at
+// once, because stream envelopes carry the claim's epoch.
+func (r *Run) mayDelayClaim(ctx context.Context) bool {
+	return r.lane.absence != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.absence.Absent(ctx, r.id)
 }
 
-// writeClaims writes the claims that have waited for long enough.
+// writeClaims writes the claims that are older than claimSoon.
 func (l *lane) writeClaims() {
 	for _, r := range l.claimed() {
 		if r.unwritten.Load() && time.Since(time.Unix(0, r.seen.Load())) > claimSoon/2 {
@@ -59,11 +59,11 @@ func (r *Run) writeClaim(ctx context.Context) {
 	}
 }
 
-// Claim makes sure that the claim of the run is written. A new task may begin
-// before it is, for all that a handler does by way of the mesh waits for it. A
-// handler that acts on the world by itself, and tells attempts apart by Epoch or
-// Restored, calls it first: otherwise an owner that died at once is not counted.
-// It fails with [ErrLost] where another worker owns the run.
+// Claim makes sure that the claim of the run is written. A new task may begin before
+// that, because every effect through the mesh waits for it. A handler that has other
+// effects, and tells attempts apart by Epoch or Restored, calls Claim first: otherwise
+// an owner that died at once is not counted. It fails with [ErrLost] where another
+// worker owns the run.
 func (r *Run) Claim(ctx context.Context) error {
 	if !r.unwritten.Load() {
 		return nil
@@ -76,18 +76,19 @@ func (r *Run) Claim(ctx context.Context) error {
 	return r.write(ctx, func(*state.Checkpoint) error { return nil })
 }
 
-// changed hears that the record is not what this worker wrote last. nil: the run
-// is still ours, and what was to be written may be tried again. r.mu is held.
-func (r *Run) changed(ctx context.Context, rec *state.Record) error {
+// resolveConflict handles a record that differs from this worker's last write. It
+// returns nil if this worker still owns the run: the caller may then write again. r.mu
+// is held.
+func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 	if r.rev > 0 || rec == nil {
-		return r.adopt(rec)
+		return r.reload(rec)
 	}
 	c, err := r.lane.codec.Read(*rec)
 	if err != nil {
 		return fmt.Errorf("first checkpoint of run %s: %w", r.id.Run, err)
 	}
-	if slices.Contains(r.tried, c.Doc.StateID) { // it was stored, and nobody told us
-		return r.adopt(rec)
+	if slices.Contains(r.tried, c.Doc.StateID) { // it was stored, but the confirmation was lost
+		return r.reload(rec)
 	}
 	v := run.Mine
 	if c.Mesh.Task != nil {
@@ -96,7 +97,7 @@ func (r *Run) changed(ctx context.Context, rec *state.Record) error {
 		case err != nil:
 			return err
 		case v == run.Mine, v == run.Older, v == run.Moving:
-			// Somebody else's, or this worker's own under a later delivery.
+			// Owned by another worker, or by this one under a later delivery.
 			r.lose()
 			return ErrLost
 		}
@@ -104,7 +105,7 @@ func (r *Run) changed(ctx context.Context, rec *state.Record) error {
 		return err // commands were noted before the first record
 	}
 	r.task.claim()
-	r.finish(ErrLost)
-	r.lane.work.Go(func() { r.lane.settled(r, v, nil) })
+	r.stop(ErrLost)
+	r.lane.work.Go(func() { r.lane.applyVerdict(r, v, nil) })
 	return ErrLost
 }

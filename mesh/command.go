@@ -41,7 +41,8 @@ func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error)
 	return o, nil
 }
 
-// orderFor returns the order as package run applies it to the run of t.
+// orderFor returns the order in the form in which package run applies it to the run of
+// t.
 func (l *lane) orderFor(o *order, t *Task) *run.Order {
 	one := o.Order
 	if o.Intent == intents.TaskMigrate {
@@ -50,12 +51,12 @@ func (l *lane) orderFor(o *order, t *Task) *run.Order {
 	return &one
 }
 
-// names reports whether the order is about a task.
+// names reports whether the order names a task, by its id, correlation or run.
 func (o *order) names(id, corr, run string) bool {
 	return o.ID != "" && id == o.ID || o.Corr != "" && corr == o.Corr || o.Run != "" && run == o.Run
 }
 
-// runID is the run that the order names, "" where it names a correlation.
+// runID returns the id of the run that the order names, "" if it names a correlation.
 func (o *order) runID(entity string) string {
 	switch {
 	case o.Run != "":
@@ -66,9 +67,9 @@ func (o *order) runID(entity string) string {
 	return ""
 }
 
-// mayCommand reports whether somebody may command a task: its own sender, the
-// agent itself, or an operator. What came signed obeys a signed word only: ids
-// are told on the bus, and an unsigned from is no more than a claim.
+// mayCommand reports whether an entity may command a task: the task's sender, the
+// agent itself, or an operator. A task whose signature was verified accepts signed
+// commands only: task ids are public, and an unsigned from proves nothing.
 func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
 	if t.KeyID != "" && !signed {
 		return false
@@ -76,15 +77,17 @@ func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
 	return from == t.Envelope.From || from == l.host.Entity || l.host.operator(from)
 }
 
-// mayReach reports whether an order is for the mesh that has this run; nil is none.
+// mayReach reports whether an order is meant for the mesh that has this run; c may be
+// nil.
 func (o *order) mayReach(c *state.Checkpoint) bool {
 	return !o.unbound || c != nil && c.Mesh.Parent != nil && c.Mesh.Parent.Kind == "migration"
 }
 
-// outcome is what became of an order: nothing, until somebody has done it.
+// outcome is the result of an order; its zero value means that no worker has applied
+// it.
 type outcome struct {
-	found   bool // there is such a task, and the sender may command it
-	silent  bool // somebody else answers
+	found   bool // the task exists, and the sender may command it
+	silent  bool // another worker answers
 	done    bool
 	status  string
 	runs    []string
@@ -98,8 +101,8 @@ func (o *outcome) did(run, status string) {
 	}
 }
 
-// result is the payload that answers an order. Of the five words the one is
-// written that belongs to it.
+// result returns the payload that answers an order. It sets the one member of the five
+// that fits the order's intent.
 func (o *order) result(out outcome) json.RawMessage {
 	word := map[string]string{
 		intents.TaskCancel: "cancelled", intents.TaskPause: "paused", intents.TaskResume: "resumed",
@@ -115,8 +118,8 @@ func (o *order) result(out outcome) json.RawMessage {
 	return mustJSON(members)
 }
 
-// here applies an order to the runs that this worker has.
-func (l *lane) here(o *order) (out outcome) {
+// applyRunning applies an order to the runs that this worker owns.
+func (l *lane) applyRunning(o *order) (out outcome) {
 	for _, t := range l.host.running.matching(func(t *Task) bool {
 		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
@@ -131,7 +134,7 @@ func (l *lane) here(o *order) (out outcome) {
 		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
 		}
-		done, err := t.run.obey(l.ctx, o)
+		done, err := t.run.applyCommand(l.ctx, o)
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
@@ -160,14 +163,14 @@ func denied(o *order) *envelope.Error {
 	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.From, 128))
 }
 
-// errUnchanged ends a write that has nothing to write.
+// errUnchanged ends a write that would change nothing.
 var errUnchanged = errors.New("nothing has changed")
 
-// obey applies an order to a run of this worker.
-func (r *Run) obey(ctx context.Context, o *order) (out run.Commanded, err error) {
+// applyCommand applies an order to a run of this worker.
+func (r *Run) applyCommand(ctx context.Context, o *order) (out run.Commanded, err error) {
 	if o.Intent == intents.TaskCancel {
 		if !r.task.claim() {
-			return out, ErrLost // it ends or stops by itself: its record will tell
+			return out, ErrLost // the run is ending or parking; its record will show the result
 		}
 		cause := run.Cancelled(o.From, o.Reason)
 		r.task.stop(cause)
@@ -198,8 +201,7 @@ func (r *Run) obey(ctx context.Context, o *order) (out run.Commanded, err error)
 // maxSteerText bounds a message for a run's next turn.
 const maxSteerText = 32 << 10
 
-// command applies an order that came over the work queue, and acknowledges it
-// once its answer is stored.
+// command applies an order from the work queue, and acks it once its answer is stored.
 func (l *lane) command(hold *hold, t *Task) {
 	err := l.obeyQueued(t)
 	if err != nil {
@@ -210,14 +212,14 @@ func (l *lane) command(hold *hold, t *Task) {
 	l.ack(hold)
 }
 
-// obeyQueued applies an order that came over the work queue, and answers it on
-// its own reply subject. An error says that it may be done later.
+// obeyQueued applies an order from the work queue, and stores its answer on the
+// order's reply subject. After an error the order may be tried again.
 func (l *lane) obeyQueued(t *Task) error {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	last, err := l.cfg.Replies.Last(ctx, l.host.Entity, t.Envelope.ID)
 	if err == nil && last.Seq > 0 || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
-		return err // nil: it was answered
+		return err // nil: the order was answered
 	}
 	result, err := l.order(ctx, t)
 	reply := t.Envelope.Reply(envelope.TypeResult, result)
@@ -242,9 +244,9 @@ func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := l.here(o)
+	out := l.applyRunning(o)
 	if !out.found && out.refused == nil {
-		out = l.stored(ctx, o, true)
+		out = l.applyStored(ctx, o, true)
 	}
 	switch {
 	case out.refused != nil:
@@ -255,10 +257,10 @@ func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
 	return o.result(out), nil
 }
 
-// listen looks for orders in the work queue that no place is free to draw: a
-// worker that is busy must hear that it should stop. It looks when it begins,
-// after the connection was lost, and while urgent tasks wait and all places are
-// taken; what comes otherwise comes over the control subject.
+// listen looks in the work queue for orders that no free place can draw: a busy worker
+// must learn that it should stop. It looks when it begins, after a reconnect, and
+// while urgent messages wait and all places are taken. Other orders arrive on the
+// control subject.
 func (l *lane) listen() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -279,9 +281,9 @@ func (l *lane) listen() {
 	}
 }
 
-// urgent reports whether urgent messages wait, also those that were drawn and
-// given back, by a worker without a free place or by none that lives: to the server
-// they are unacknowledged, as are those that are being worked on.
+// urgent reports whether urgent messages wait. That includes messages that a worker
+// drew and gave a nak for want of a place, or whose worker died: the server counts them as
+// unacknowledged, like those that are being worked on.
 func (l *lane) urgent() bool {
 	for _, p := range l.queue.Health().Parts {
 		if p.Priority == string(envelope.PriorityUrgent) {
@@ -291,8 +293,9 @@ func (l *lane) urgent() bool {
 	return false
 }
 
-// overhear applies the orders behind a sequence of the urgent queue, and returns
-// where it has come to. They stay there: whoever draws one finds it answered.
+// overhear applies the orders after a sequence of the urgent queue without drawing
+// them, and returns the last sequence that it read. The worker that draws one later
+// finds it answered.
 func (l *lane) overhear(after uint64) uint64 {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
@@ -316,8 +319,8 @@ func (l *lane) overhear(after uint64) uint64 {
 	return after
 }
 
-// answer stores the answer to a command. Its id follows from the command's, so
-// that it is there once.
+// answer stores the answer to a command. The answer's id is derived from the
+// command's, so that it is stored once.
 func (l *lane) answer(ctx context.Context, t *Task, reply *envelope.Envelope) error {
 	raw, err := l.encodeReply(t, reply)
 	if err != nil {

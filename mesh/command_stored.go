@@ -16,11 +16,11 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// stored applies an order to runs that no worker has, or whose worker does not
-// answer, through their records: the swap decides between replicas. With alone
-// the order came over the work queue, because no worker that hears it has the
-// run: then it applies to runs of silent owners, too.
-func (l *lane) stored(ctx context.Context, o *order, alone bool) (out outcome) {
+// applyStored applies an order to the records of runs that no worker owns, or whose
+// worker does not answer; the compare-and-swap decides between replicas. alone is set
+// for an order from the work queue: no reachable worker owns the run, so the order
+// also applies to runs of silent owners.
+func (l *lane) applyStored(ctx context.Context, o *order, alone bool) (out outcome) {
 	if id := o.runID(l.host.Entity); id != "" {
 		out = l.applyTo(ctx, state.ID{Entity: l.host.Entity, Run: id}, o, alone)
 		return out
@@ -92,7 +92,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 	return out
 }
 
-// answered reports how a task ended that has no run: one that was refused.
+// answered returns how a task ended that was refused and so has no run.
 func (l *lane) answered(ctx context.Context, o *order) (status string, ended bool) {
 	if o.ID == "" {
 		return "", false
@@ -115,8 +115,8 @@ func (l *lane) answered(ctx context.Context, o *order) (status string, ended boo
 	return "", false
 }
 
-// applyToRecord applies an order to a record that was read. again says that it
-// has changed meanwhile.
+// applyToRecord applies an order to a record that was read. It returns again if the
+// record has changed meanwhile.
 func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
 	c, err := l.codec.Read(rec)
 	if err != nil {
@@ -177,16 +177,16 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	}
 	out.did(rec.ID.Run, done.Status)
 	if done.Requeue {
-		if _, err := l.kick(ctx, c, rev); err != nil {
+		if _, err := l.requeueWaiting(ctx, c, rev); err != nil {
 			l.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
 		}
 	}
 	return out, false, nil
 }
 
-// cancelScheduled ends a task that waits for its time with a record that says so: its
-// sender need not wait for that to be told. Nothing is done where it is no such order, or no
-// such task, or one that will be refused when it comes.
+// cancelScheduled cancels a task that waits for its time, by a record of its end: its
+// sender gets the reply at once. It does nothing for other orders, for tasks that are
+// not scheduled, and for tasks that will be refused when they are due.
 func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out outcome, done, again bool) {
 	if o.Intent != intents.TaskCancel || o.ID == "" {
 		return out, false, false
@@ -229,8 +229,8 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	return out, true, false
 }
 
-// cancelStored ends a run that no worker has with a record that says so, and
-// sends its reply. Its message, if there is one, finds it so.
+// cancelStored cancels a run that no worker owns: it stores the run's last checkpoint
+// and its reply. The run's message, if there is one, is acked when it is drawn.
 func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order) (out outcome, again bool, err error) {
 	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
 	r := newRun(l, t, hold)
@@ -242,10 +242,10 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 		return out, false, err
 	}
 	if t.Streaming() {
-		if err := r.remind(ctx, c); err != nil {
+		if err := r.readStream(ctx, c); err != nil {
 			return out, false, err
 		}
-		r.told.keep(c)
+		r.stream.save(c)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,14 +255,14 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	if problem == nil {
 		problem = run.Cancelled(o.From, o.Reason)
 	}
-	if err := r.conclude(c, nil, problem); err != nil {
+	if err := r.setEnd(c, nil, problem); err != nil {
 		return out, false, err
 	}
 	// If this process dies between the record and the reply, it takes a message
 	// to bring the reply about.
-	there, err := l.carried(ctx, rec.Time, c.Mesh.Work)
+	there, err := l.messageQueued(ctx, rec.Time, c.Mesh.Work)
 	if err == nil && there != run.Yes {
-		_, err = l.kick(ctx, c, 0) // the record that names it is to be written yet
+		_, err = l.requeueWaiting(ctx, c, 0) // the record that names it is not written yet
 	}
 	if err != nil {
 		return out, false, err
@@ -274,8 +274,8 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	r.keep(c, rev)
 	r.wrote = true
 	t.claim()
-	if err := l.tell(r); err != nil {
-		// Whoever gets the message, or sweeps, sends it.
+	if err := l.publishOutcome(r); err != nil {
+		// The next worker to draw the message, or a sweep, stores it.
 		l.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
 	}
 	l.work.Go(func() { l.stopCalls(c) })
@@ -283,17 +283,17 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	return out, false, nil
 }
 
-// kick queues a run that is to go on, whose record is c at the given revision, and
-// notes its message there, so that the sweep sees that it has one. It says whether
-// that is a new message.
-func (l *lane) kick(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
-	stored, err := kickRun(ctx, l.cfg.Queue, c)
+// requeueWaiting requeues the message of a run that goes on, whose record is c at
+// revision rev, and writes the message's sequence into the record for the sweep. fresh
+// reports whether the message is new.
+func (l *lane) requeueWaiting(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
+	stored, err := requeueRun(ctx, l.cfg.Queue, c)
 	if err != nil || rev == 0 {
 		return err == nil, err
 	}
 	next := c.Clone()
 	next.Mesh.Work = stored.Seq
-	// If somebody has claimed it meanwhile, there is nothing to note.
+	// After a claim meanwhile the sequence is no longer needed.
 	if _, _, err := l.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
 		l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
 	}

@@ -156,9 +156,9 @@ func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMess
 	o.unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
 	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
 	defer cancel()
-	out := h.durable.here(o)
+	out := h.durable.applyRunning(o)
 	if !out.found && !found && out.refused == nil {
-		out = h.durable.stored(ctx, o, false)
+		out = h.durable.applyStored(ctx, o, false)
 	}
 	switch {
 	case out.silent, !o.Durable && !out.found && !found:

@@ -13,20 +13,20 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// poison takes a message off the queue that can never be worked on: nobody can
-// read it, nobody vouches for it, or its id belongs to another task. It becomes
-// a dead letter, and its sender is told, unless there is a run of that id: then
-// the reply subject is that run's.
-func (l *lane) poison(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
+// reject takes a message off the queue that can never be worked on: it cannot be
+// decoded, its signature is missing or wrong, or its id belongs to another task. The
+// message becomes a dead letter. Its sender is answered, unless a run has that id:
+// then the reply subject belongs to that run.
+func (l *lane) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
 	h := l.host
 	h.counts.refused.Add(1)
 	h.node.tel.refused(h, string(problem.Code))
-	if err := l.bury(hold, "", env, problem, problem.Message, 0); err != nil {
+	if err := l.storeDead(hold, "", env, problem, problem.Message, 0); err != nil {
 		h.log.Warn("dead letter not stored", "seq", hold.Seq, "err", err)
 		l.nak(hold, time.Second)
 		return
 	}
-	if err := l.tellRefused(hold, env, cbor, problem); err != nil {
+	if err := l.replyRefused(hold, env, cbor, problem); err != nil {
 		h.log.Warn("reply not stored", "id", env.ID, "err", err)
 		l.nak(hold, time.Second)
 		return
@@ -34,9 +34,9 @@ func (l *lane) poison(hold *hold, env *envelope.Envelope, cbor bool, problem *en
 	l.ack(hold)
 }
 
-// bury stores a dead letter and tells the operators.
-// Run is the task's run, where it has one.
-func (l *lane) bury(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
+// storeDead stores a dead letter and alerts the operators. run is the task's run id,
+// "" where it has none.
+func (l *lane) storeDead(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
 	h := l.host
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func (l *lane) bury(hold *hold, run string, env *envelope.Envelope, problem *env
 	return nil
 }
 
-// alertDead tells bus.mesh.alert of a dead letter.
+// alertDead publishes an alert about a dead letter on bus.mesh.alert.
 func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
 	h.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
 	h.tell(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
@@ -71,9 +71,9 @@ func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause 
 	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), h.id, true, attempts}), nil)
 }
 
-// tellRefused answers a message that has no run. The reply has an id that
-// follows from the message, so that it is there once.
-func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
+// replyRefused stores the reply to a message that has no run. The reply's id follows
+// from the message, so that it is stored once.
+func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	h := l.host
 	if env.ID == unknownID {
 		return nil
@@ -81,7 +81,7 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	if _, err := l.cfg.States.Get(ctx, state.ID{Entity: h.Entity, Run: state.RunID(h.Entity, env.ID)}); !errors.Is(err, state.ErrNotFound) {
-		return err // nil: there is one
+		return err // nil: a run has the id, and its own reply
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	t.handed, _, _ = h.node.checkHanded(t)
@@ -89,7 +89,7 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 	reply := t.answer(envelope.TypeError, problem.Payload())
 	raw, err := l.encodeReply(t, reply)
 	if err != nil {
-		return nil // nothing that could be said about it makes an envelope
+		return nil // no valid envelope can answer it
 	}
 	entity, taskID := t.answered()
 	msg, err := storedReply{

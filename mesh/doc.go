@@ -17,9 +17,9 @@
 // answered at once, beside the agent's own work (reserved.go). Everything else
 // is validated against its intent's schema and waits in a bounded queue, drawn
 // by priority so that low never starves (internal/sched), for one of
-// [Agent].Concurrency workers to run its [Handler] (run.go). Whatever happens
+// [Agent].Concurrency workers to run its [Handler] (execute.go). Whatever happens
 // then, a panic included, exactly one terminal envelope answers the task, and
-// every error passes one border (border.go) that decides what a peer may read.
+// every error passes one border (errors.go) that decides what a peer may read.
 //
 // What a node sends itself, it sends on one reply subscription for all
 // exchanges (internal/rpc), and requests that are sent at about the same time
@@ -52,7 +52,7 @@
 //
 // # People, and runs that wait
 //
-// A task for human.<name> goes into an inbox (people.go, ask_person.go), and the
+// A task for human.<name> goes into an inbox (ask_person.go, person_inbox.go), and the
 // answer is stored like any durable reply; [Node.Asks] and [Node.AnswerAsk] are
 // the person's side (inbox.go). A durable run that has nothing to do but wait is
 // parked with what it waits for in its checkpoint ([Run.ParkUntil], wake.go).

@@ -71,7 +71,7 @@ type Durable struct {
 	// Operators are patterns of the entities that may cancel, pause, resume,
 	// steer and settle the runs of others; see [sign.MatchFrom]. What came
 	// with a signature obeys only them who sign. Default "human.>"; an empty
-	// list that is not nil: nobody.
+	// list that is not nil: no operators.
 	Operators []string
 
 	// Platform is this mesh's name where runs go to another one. Default
@@ -97,8 +97,8 @@ type Durable struct {
 }
 
 // Fence says that the node's NATS user has permissions for its own entities alone, as
-// [DurableWorkerPermissions] names them. Without it the node finds that out by requests
-// that the server refuses, and logs.
+// [DurableWorkerPermissions] lists them. Without Fence the node finds that out by
+// requests that the server refuses, and logs.
 func (d *Durable) Fence() {
 	d.fenced = true
 	if s, ok := d.States.(interface{ Fence() }); ok {
@@ -119,7 +119,7 @@ const (
 	PointBeforeCommit   Point = "before-commit"   // of a step
 	PointAfterCommit    Point = "after-commit"    //
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned
-	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, nobody knows it
+	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, the reply is not
 	PointDead           Point = "dead"            // the dead letter is stored, where there is one
 	PointReplied        Point = "replied"         // the reply is stored, the message still there
 	PointAcked          Point = "acked"           // the message is taken off the queue
@@ -138,11 +138,11 @@ const (
 
 // Errors of a [Run], for errors.Is.
 var (
-	// ErrLost: another worker owns the run, or it has ended. Whoever gets this
-	// returns at once: nothing that it does is recorded any more.
+	// ErrLost: another worker owns the run, or it has ended. A handler that gets this
+	// returns at once: no later write of it is recorded.
 	ErrLost = errors.New("the run belongs to another worker")
-	// ErrParked: the run stops here: it was paused, is to be moved or waits for
-	// somebody. A handler that gets this returns it as it is.
+	// ErrParked: the run stops here: it was paused, is to be transferred, or waits for
+	// an answer. A handler that gets this returns it unchanged.
 	ErrParked = errors.New("the run stops here for now")
 )
 
@@ -194,9 +194,8 @@ const (
 	BackoffFixed       Backoff = "fixed"
 )
 
-// RetryPolicy says how often a durable task is tried again that failed with an
-// error that may be gone the next time (AAIF runtime.max_retries and
-// retry_backoff). The zero value does not retry.
+// RetryPolicy says how often a durable task is retried after a retryable error (AAIF
+// runtime.max_retries and retry_backoff). The zero value does not retry.
 type RetryPolicy struct {
 	Max     int           // attempts beyond the first
 	Backoff Backoff       // default exponential
@@ -204,9 +203,9 @@ type RetryPolicy struct {
 	Cap     time.Duration // the longest; default 5 minutes
 }
 
-// Pause is how long to wait before retry number n, counted from 1: what the
-// policy says, up to a half less by chance, so that many that failed together
-// do not come back together; but at least what the error advises.
+// Pause returns how long to wait before retry number n, counted from 1: the policy's
+// pause, shortened by up to a half at random, so that tasks that failed together are
+// not retried together; but at least the error's backoff.
 func (p RetryPolicy) Pause(n int, advice time.Duration) time.Duration {
 	base, limit := orDefault(p.Base, time.Second), orDefault(p.Cap, 5*time.Minute)
 	d := base

@@ -326,7 +326,7 @@ func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer
 // when it is done again.
 func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirmation) error {
 	if what.kick {
-		_, err := kickRun(ctx, n.cfg.Durable.Queue, c)
+		_, err := requeueRun(ctx, n.cfg.Durable.Queue, c)
 		return err
 	}
 	if !what.tell {

@@ -157,7 +157,7 @@ func (g *guardian) ask(to string) string {
 func (g *guardian) asked(t *Task) {
 	h := g.lane.host
 	var p guardPayload
-	if json.Unmarshal(t.Envelope.Payload, &p) != nil || p.From == "" || p.From == h.id || t.Envelope.From != h.Entity || g.lane.leaving.Load() {
+	if json.Unmarshal(t.Envelope.Payload, &p) != nil || p.From == "" || p.From == h.id || t.Envelope.From != h.Entity || g.lane.draining.Load() {
 		return
 	}
 	switch p.To {
@@ -246,7 +246,7 @@ func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) erro
 		return err
 	}
 	return l.persist(ctx, func() error {
-		_, err := l.kick(ctx, c, rev)
+		_, err := l.requeueWaiting(ctx, c, rev)
 		return err
 	})
 }

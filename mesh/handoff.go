@@ -43,8 +43,8 @@ type HandOff struct {
 // here and somebody else answers it.
 var errHandedOff = errors.New("the task is delegated")
 
-// handover is a hand-over that was prepared: it happens when the handler returns it.
-type handover struct {
+// delegation is a hand-over that was prepared: it happens when the handler returns it.
+type delegation struct {
 	task *Task
 	HandOff
 	intent string
@@ -52,8 +52,8 @@ type handover struct {
 	id     string    // of the receiver's task
 }
 
-func (o *handover) Error() string { return "the task is delegated to " + o.To }
-func (o *handover) Unwrap() error { return errHandedOff }
+func (o *delegation) Error() string { return "the task is delegated to " + o.To }
+func (o *delegation) Unwrap() error { return errHandedOff }
 
 // IsHandedOff reports whether an error is that of a task that ends here because
 // somebody else answers it: a handler that gets it from [Task.HandOff] returns it
@@ -81,7 +81,7 @@ func IsHandedOff(err error) bool { return errors.Is(err, errHandedOff) }
 // Config.MaxHandoffs times, is refused with E_TREE_LIMIT; the handler may still
 // answer itself.
 func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) {
-	o := &handover{task: t, HandOff: h}
+	o := &delegation{task: t, HandOff: h}
 	if err := t.mayHandOff(o); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 }
 
 // mayHandOff refuses what leads nowhere, or in a circle.
-func (t *Task) mayHandOff(o *handover) error {
+func (t *Task) mayHandOff(o *delegation) error {
 	if err := subject.ValidateEntity(o.To); err != nil {
 		return envelope.Errorf(envelope.CodeInternal, "delegation: %w", err)
 	}
@@ -166,7 +166,7 @@ func (t *Task) Caller() string {
 // handsDirectly reports whether the receiver can answer the task's sender, on
 // the lane that the task came by, and whether it knows what to do with a state that
 // comes along.
-func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bool, err error) {
+func (t *Task) handsDirectly(ctx context.Context, o *delegation) (direct, knows bool, err error) {
 	if PublishesTo(o.To) {
 		return false, false, nil
 	}
@@ -227,7 +227,7 @@ func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer
 
 // relay calls the receiver, and returns its answer as this agent's own. A durable
 // run that waits for a person is parked meanwhile, and begins anew with the answer.
-func (t *Task) relay(ctx context.Context, o *handover) (json.RawMessage, error) {
+func (t *Task) relay(ctx context.Context, o *delegation) (json.RawMessage, error) {
 	if subject.EntityType(o.To) == subject.TypeHuman {
 		o.intent, o.Payload = o.Intent, o.forPerson()
 	}
@@ -272,7 +272,7 @@ const (
 
 // forPerson is the payload with what a person should know besides, who has no
 // Agent State to load: member handed_over.
-func (o *handover) forPerson() json.RawMessage {
+func (o *delegation) forPerson() json.RawMessage {
 	type said struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
@@ -317,7 +317,7 @@ func relayed(requires json.RawMessage) map[string]json.RawMessage {
 
 // envelope is the receiver's task. Stream is how many stream envelopes this agent
 // has sent, and epoch that of the run, 0 on the live lane.
-func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error) {
+func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, error) {
 	t := o.task
 	e := envelope.New(envelope.TypeTask, t.host.Entity, o.To, o.intent, o.Payload)
 	e.Corr, e.ReplyTo, e.Priority, e.Trace = t.Envelope.Corr, t.Envelope.ID, t.Envelope.Priority, t.Envelope.Trace

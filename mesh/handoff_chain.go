@@ -94,7 +94,7 @@ func badHanded(format string, args ...any) *envelope.Error {
 }
 
 // link makes the link with which the agent delegates the task.
-func (o *handover) link() (string, error) {
+func (o *delegation) link() (string, error) {
 	t := o.task
 	about := chain.About{Task: t.Envelope.ID, Caller: t.Envelope.From}
 	if h := t.handed; h != nil {

@@ -18,19 +18,19 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// handOn ends a task here whose handler has handed it on.
-func (h *host) handOn(t *Task, o *handover) {
+// delegate ends a task here whose handler has handed it on.
+func (h *host) delegate(t *Task, o *delegation) {
 	if !t.claim() {
 		return // cancelled meanwhile, or overdue
 	}
 	if t.run != nil {
-		t.run.over = o
+		t.run.delegation = o
 		h.durable.end(t, nil, nil)
 		return
 	}
 	if err := h.passOn(t, o); err != nil {
 		h.answer(t, border(err))
-		h.conclude(t, border(err))
+		h.recordEnd(t, border(err))
 		return
 	}
 	h.passed.add(o)
@@ -38,15 +38,15 @@ func (h *host) handOn(t *Task, o *handover) {
 }
 
 // tellHanded writes the books on a task that was handed on.
-func (h *host) tellHanded(t *Task, o *handover) {
+func (h *host) tellHanded(t *Task, o *delegation) {
 	t.over = o
 	t.TellRun(intents.RunHandedOff, intents.StepEvent{To: o.To, Child: o.id, Durable: t.run != nil, Detail: o.Reason})
-	h.conclude(t, nil)
+	h.recordEnd(t, nil)
 }
 
 // passOn sends the receiver its task, with the reply subject on which the sender
 // of ours waits.
-func (h *host) passOn(t *Task, o *handover) error {
+func (h *host) passOn(t *Task, o *delegation) error {
 	to, err := h.node.subjects.Live(o.To)
 	if err != nil {
 		return err
@@ -63,9 +63,9 @@ func (h *host) passOn(t *Task, o *handover) error {
 	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
 }
 
-// concludeHanded makes c the last checkpoint of a run that somebody else
+// setDelegated makes c the last checkpoint of a run that somebody else
 // answers: with the task for the receiver, as it will be queued, however often.
-func (r *Run) concludeHanded(c *state.Checkpoint, o *handover) error {
+func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 	m := &c.Mesh
 	e, err := o.envelope(m.Stream, m.Epoch)
 	if err != nil {
@@ -82,9 +82,9 @@ func (r *Run) concludeHanded(c *state.Checkpoint, o *handover) error {
 	return nil
 }
 
-// queueHanded puts the task of a run that was handed on into the receiver's
+// queueDelegated puts the task of a run that was handed on into the receiver's
 // queue. If it is there already, or done, nothing happens.
-func (l *lane) queueHanded(r *Run) error {
+func (l *lane) queueDelegated(r *Run) error {
 	c := r.cp.Load()
 	e, err := envelope.Parse(c.Mesh.Handed.Task)
 	if err != nil {
@@ -105,13 +105,13 @@ func (l *lane) queueHanded(r *Run) error {
 	}
 	if r.wrote {
 		l.host.node.rememberReceived(l.host.Entity, e, c.Mesh.Handed.Task, false)
-		l.host.tellHanded(t, &handover{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
+		l.host.tellHanded(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
 	}
 	return nil
 }
 
 // appendEvent writes what events tell of a task that was handed on.
-func (o *handover) appendEvent(b []byte) []byte {
+func (o *delegation) appendEvent(b []byte) []byte {
 	b = append(b, `,"handed_to":`...)
 	b = envelope.AppendString(b, o.To)
 	b = append(b, `,"child":`...)
@@ -135,7 +135,7 @@ type passedTask struct {
 // and their deadline ends them.
 const maxPassed = 4096
 
-func (p *passed) add(o *handover) {
+func (p *passed) add(o *delegation) {
 	t := o.task
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -280,7 +280,7 @@ func (h *host) start() (err error) {
 	if h.joined() != nil {
 		// Before anybody can find the worker: a durable task whose member can be
 		// reached, but has no durable lane yet, would go over the live one.
-		h.durable.hear()
+		h.durable.openQueue()
 	}
 	var subs []*nats.Subscription
 	subscribe := func(subject, group string, handle nats.MsgHandler) {
@@ -410,10 +410,10 @@ func (h *host) stop() error {
 	}
 	for _, t := range h.queue.Close() {
 		if t.run != nil {
-			h.durable.giveBack(t, 0)
+			h.durable.nakUnbegun(t, 0)
 			continue
 		}
-		h.fail(t, handBack(h.Entity))
+		h.fail(t, drainingError(h.Entity))
 	}
 	drained()
 	close(h.closing)
@@ -437,7 +437,7 @@ func (h *host) stop() error {
 		for _, t := range left {
 			cause := envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done")
 			if t.run != nil {
-				h.durable.giveUp(t, cause)
+				h.durable.releaseRunning(t, cause)
 				continue
 			}
 			h.end(t, cause)
@@ -467,7 +467,7 @@ func (h *host) flush() error {
 	return h.node.conn.FlushTimeout(5 * time.Second)
 }
 
-func handBack(entity string) *envelope.Error {
+func drainingError(entity string) *envelope.Error {
 	return envelope.Errorf(envelope.CodeDraining, "this worker of %s is shutting down and had not begun the task", entity).WithBackoff(100 * time.Millisecond)
 }
 

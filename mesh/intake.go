@@ -28,14 +28,14 @@ const (
 	HeaderStreamCount = "Aee-Stream-Count"
 )
 
-// arrival is a message whose signature is still to be checked.
+// arrival is a message whose signature is not verified yet.
 type arrival struct {
 	msg  *nats.Msg
 	env  *envelope.Envelope // valid; nil: it is CBOR, and still to be decoded
 	cbor bool
 }
 
-// verifiers is how many envelopes are checked at once: as many as the machine can, and
+// verifiers returns how many envelopes are verified concurrently: one a processor, and
 // more where the checks wait for a store.
 func verifiers(waits bool) int {
 	if waits {
@@ -47,8 +47,8 @@ func verifiers(waits bool) int {
 // seenAtOnce is how many checks of one agent may wait for the mesh's replay window.
 const seenAtOnce = 64
 
-// onTask takes one message from the live lane. It runs on the subscription's
-// own goroutine, so it must not block: CBOR is decoded elsewhere.
+// onTask receives a message of the live lane. It runs on the subscription's goroutine,
+// so it must not block: CBOR is decoded elsewhere.
 func (h *host) onTask(msg *nats.Msg) {
 	a := arrival{msg: msg, cbor: isCBOR(msg)}
 	if !a.cbor && !h.decodeTask(&a) {
@@ -66,7 +66,7 @@ func (h *host) onTask(msg *nats.Msg) {
 	h.check(a)
 }
 
-// decodeTask reads the envelope of an arrival, or answers that there is none.
+// decodeTask decodes the envelope of an arrival, or answers that it is invalid.
 func (h *host) decodeTask(a *arrival) bool {
 	env, cbor, err := h.node.decode(a.msg)
 	if err == nil {
@@ -80,7 +80,7 @@ func (h *host) decodeTask(a *arrival) bool {
 	return true
 }
 
-// verifyLoop makes the checks that take long, on a goroutine of its own.
+// verifyLoop makes the slow checks on a goroutine of its own.
 func (h *host) verifyLoop() {
 	for {
 		select {
@@ -91,7 +91,7 @@ func (h *host) verifyLoop() {
 				select {
 				case a := <-h.verify:
 					if a.env != nil || h.decodeTask(&a) {
-						h.refuse(a, handBack(h.Entity))
+						h.refuse(a, drainingError(h.Entity))
 					}
 				default:
 					return
@@ -117,8 +117,8 @@ func contentType(msg *nats.Msg) (kind, value string) {
 	return kind, value
 }
 
-// isCBOR reports whether a message says that it is CBOR. Decoding that costs several
-// times what JSON costs, so it is not done where others wait.
+// isCBOR reports whether a message says that it is CBOR. Decoding CBOR costs several
+// times as much as JSON, so it is not done on a goroutine that others wait for.
 func isCBOR(msg *nats.Msg) bool {
 	kind, _ := contentType(msg)
 	return cborType(kind)
@@ -173,8 +173,8 @@ func bounded(e *envelope.Envelope) error {
 	return &oversized{field, e}
 }
 
-// malformed answers a body that is no envelope once, or drops it where nobody
-// waits for an answer.
+// malformed answers a body that is no envelope once, or drops it if it has no reply
+// subject.
 func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 	h.counts.malformed.Add(1)
 	h.node.tel.refused(h, "malformed")
@@ -201,8 +201,7 @@ func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 // must name one.
 const unknownID = "00000000000000000000000000"
 
-// salvage makes what could be read of a broken message good enough to be
-// answered.
+// salvage fills in what a broken message's envelope needs to be answered.
 func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 	usable := func(s string, least int) bool {
 		return len(s) <= maxName && utf8.RuneCountInString(s) >= least
@@ -224,8 +223,8 @@ func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 	return out
 }
 
-// check decides about an envelope: who sent it, whether it came before,
-// whether it may be served. What passes becomes a task in the queue.
+// check decides about an envelope: its sender, replay and admission. An envelope that
+// passes becomes a task in the queue.
 func (h *host) check(a arrival) {
 	if a.env == nil && !h.decodeTask(&a) {
 		return
@@ -253,7 +252,7 @@ func (h *host) check(a arrival) {
 		return
 	}
 	if h.stopping.Load() {
-		h.refuse(a, handBack(h.Entity))
+		h.refuse(a, drainingError(h.Entity))
 		return
 	}
 	consumed(h.log, env)
@@ -261,8 +260,8 @@ func (h *host) check(a arrival) {
 	h.accept(t, a.msg.Header)
 }
 
-// capped gives an envelope another priority. The one that came stays as it
-// is: its hash is what references to it name.
+// capped returns the envelope with another priority. The original stays unchanged:
+// references name its hash.
 func capped(e *envelope.Envelope, p envelope.Priority) *envelope.Envelope {
 	if e.Priority == p {
 		return e
@@ -295,9 +294,9 @@ func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 	return nil
 }
 
-// unexpected deals with what is no task. Answers have no reply subject of
-// their own, so two agents never go on answering one another; an event may
-// come to an agent, as to anybody, and is remembered.
+// unexpected handles envelopes that are not tasks. Answers have no reply subject of
+// their own, so two agents never answer one another forever; an event may be sent to
+// an agent as to any entity, and is remembered.
 func (h *host) unexpected(a arrival) {
 	if a.env.Type != envelope.TypeEvent {
 		h.counts.unexpected.Add(1)
@@ -310,7 +309,7 @@ func (h *host) unexpected(a arrival) {
 	}
 }
 
-// refuse answers an arrival with an error, where somebody waits for it.
+// refuse answers an arrival with an error, if it has a reply subject.
 func (h *host) refuse(a arrival, err *envelope.Error) {
 	if a.env == nil { // too busy to decode it
 		a.env = salvage(&envelope.Envelope{}, h.Entity)
@@ -326,15 +325,15 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 	h.stats[endpointTask].count(err)
 	t := &Task{Envelope: a.env, host: h, reply: a.msg.Reply, cbor: a.cbor}
 	_ = t.readRequires()
-	t.handed, _, _ = t.readHanded() // whether it may be so, its caller judges
+	t.handed, _, _ = t.readHanded() // the sender verifies the chain
 	h.answer(t, err)
 }
 
 // briefSig is how package sign begins what is checked quickly.
 var briefSig = []byte(`{"alg":"` + sign.HS256 + `"`)
 
-// slow reports whether the check of a signature takes as long as a task of its
-// own, so that it should not hold up the subscription.
+// slow reports whether verifying a signature takes as long as a task, so that it must
+// not run on the subscription's goroutine.
 func slow(v sign.Verifier, env *envelope.Envelope) bool {
 	if env.Sig == nil || v.Mode == sign.Off || bytes.HasPrefix(env.Sig, briefSig) {
 		return false

@@ -18,60 +18,61 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lane is the durable side of an agent while it is served: it draws tasks when
-// there is room, keeps what it holds leased, and brings runs to their end.
+// lane is the durable side of an agent while it is served: it draws tasks when there
+// is room, renews the leases of their messages, and stores the outcomes of runs.
 type lane struct {
-	host  *host
-	cfg   *Durable
-	codec state.Codec
-	noted noter  // cfg.States, where it takes notes; else nil
-	knows knower // cfg.States, where it can be asked cheaply; else nil
-	queue *jetstream.Lane
+	host    *host
+	cfg     *Durable
+	codec   state.Codec
+	noted   noter          // cfg.States if it is a noter; else nil
+	absence absenceChecker // cfg.States if it is an absenceChecker; else nil
+	queue   *jetstream.Lane
 	// subject is the pattern of the entity's durable tasks.
 	subject string
 	tel     *laneTelemetry
 
 	// ctx ends when nothing more may be written: after the drain.
-	ctx     context.Context
-	stop    context.CancelCauseFunc
-	drawing context.CancelFunc
-	unwatch func()
-	drawn   chan struct{}  // closed when the drawing has ended
-	work    sched.Group    // what goes on beside the agent's places
-	tenders sync.WaitGroup // lease renewal, sweeps, slots
-	leaving atomic.Bool    // steps that end are handed on
-	parting chan struct{}  // closed when they are
+	ctx          context.Context
+	stop         context.CancelCauseFunc
+	drawing      context.CancelFunc
+	unwatch      func()
+	drawn        chan struct{}  // closed when the drawing has ended
+	work         sched.Group    // goroutines beside the agent's places
+	tenders      sync.WaitGroup // lease renewal, sweeps, slots
+	draining     atomic.Bool    // runs are released at the end of their step
+	drainStarted chan struct{}  // closed when draining is set
 
 	mu       sync.Mutex
 	holds    map[*hold]struct{}
-	runs     map[string]*Run // by run id: those that were claimed and have not ended
-	enlisted map[string]*Run // those that were drawn, and are not claimed yet
+	runs     map[string]*Run // by run id: claimed and not ended
+	enlisted map[string]*Run // by run id: drawn and not claimed
 
-	waiting    atomic.Int64 // drawn and not begun
-	performing atomic.Int64 // in a handler's hands
-	finishing  atomic.Int64 // their place free, not off the queue yet
-	pace       pace
-	clock      serverClock
-	slots      *slots // nil: no limit across the mesh
-	waits      *waits // runs that wait for others
-	counted    counted
-	notes      notes
-	share      *share
-	guardian   *guardian
-	down       atomic.Pointer[error]
-	failing    atomic.Pointer[failure] // of the store of runs, the last time
-	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
-	told       atomic.Int64            // when that was logged
-	unwell     bool                    // the lane was said not to work, by changed alone
+	waiting       atomic.Int64 // drawn and not begun
+	performing    atomic.Int64 // their handler runs
+	finishing     atomic.Int64 // handler returned, message not acked
+	pace          pace
+	clock         serverClock
+	slots         *slots // nil: no limit across the mesh
+	waits         *waits // runs that wait for others
+	counted       counted
+	notes         notes
+	share         *share
+	guardian      *guardian
+	down          atomic.Pointer[error]
+	failing       atomic.Pointer[failure] // the last failure of the store of runs
+	unreadableRun atomic.Pointer[failure] // the last run that this worker could not read
+	loggedAt      atomic.Int64            // when failing was logged
+	unhealthy     bool                    // logged as not working; used by onHealth alone
 }
 
 // hold is a message that this worker has under a lease.
 type hold struct {
 	*jetstream.Delivery
-	taken time.Time
+	drawnAt time.Time
 }
 
-// finishingMax bounds what may be on its way to the end beside the agent's places.
+// finishingMax bounds the tasks whose handler has returned and whose outcome is still
+// being stored.
 const finishingMax = 256
 
 // newLane prepares the durable side of h. It does no I/O.
@@ -79,13 +80,13 @@ func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
 	l := &lane{
 		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane,
-		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), parting: make(chan struct{}),
+		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), drainStarted: make(chan struct{}),
 	}
 	if h.Seal != nil {
 		l.codec.Seal = h.Seal
 	}
 	l.noted, _ = cfg.States.(noter)
-	l.knows, _ = cfg.States.(knower)
+	l.absence, _ = cfg.States.(absenceChecker)
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}
@@ -94,7 +95,7 @@ func (h *host) newLane() (*lane, error) {
 		return nil, err
 	}
 	l.subject = subject
-	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.changed, Dropped: l.dropped})
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.onHealth, Dropped: l.onDropped})
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +110,12 @@ func (h *host) newLane() (*lane, error) {
 	return l, nil
 }
 
-// openPatience is how long a worker that starts waits for its consumers.
+// openPatience is how long a starting worker waits for its consumers.
 const openPatience = 3 * time.Second
 
-// hear makes the consumers. What keeps it from that now, the lane sees again, and
-// reports, when it runs.
-func (l *lane) hear() {
+// openQueue opens the consumers. If that fails now, the running lane retries it and
+// reports the failure.
+func (l *lane) openQueue() {
 	ctx, cancel := context.WithTimeout(l.ctx, openPatience)
 	defer cancel()
 	if err := l.queue.Open(ctx); err != nil {
@@ -122,7 +123,7 @@ func (l *lane) hear() {
 	}
 }
 
-// start begins to draw.
+// start starts drawing tasks.
 func (l *lane) start() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.drawing = cancel
@@ -151,11 +152,11 @@ func (l *lane) start() {
 	}
 }
 
-// stopDrawing takes no more tasks; what is held and not begun is given back by
-// whoever closes the queue. Steps that end from now on are handed on.
+// stopDrawing stops drawing tasks. The caller closes the agent's queue, which naks the
+// tasks that have not begun. From now on a run is released at the end of its step.
 func (l *lane) stopDrawing() {
-	l.leaving.Store(true)
-	close(l.parting)
+	l.draining.Store(true)
+	close(l.drainStarted)
 	if l.drawing != nil { // it has started
 		l.drawing()
 		<-l.drawn
@@ -165,35 +166,36 @@ func (l *lane) stopDrawing() {
 	}
 }
 
-// giveBack gives a task back that has not begun.
-func (l *lane) giveBack(t *Task, pause time.Duration) {
+// nakUnbegun naks the message of a task whose handler has not begun. A run that is
+// already claimed is released instead.
+func (l *lane) nakUnbegun(t *Task, pause time.Duration) {
 	if !t.claim() {
 		return
 	}
 	r := t.run
-	l.wait(r, -1)
-	if r.entered { // what is claimed is not what nobody has begun
-		l.work.Go(func() { l.letGo(r) })
+	l.countWaiting(r, -1)
+	if r.claimedEarly { // already claimed
+		l.work.Go(func() { l.releaseClaimed(r) })
 		return
 	}
 	r.mu.Lock()
-	r.gone = true
+	r.dropped = true
 	r.mu.Unlock()
-	l.forget(r)
+	l.unlist(r)
 	l.nak(r.hold, pause)
 }
 
-// giveUp gives a run back that has not ended within the drain: what it has
-// committed stays, and whoever gets it goes on at once. Its handler can write
-// nothing any more.
-func (l *lane) giveUp(t *Task, cause error) {
+// releaseRunning releases a run that has not ended within the drain, and naks its
+// message: the next worker goes on from the last checkpoint. The handler can write
+// nothing more.
+func (l *lane) releaseRunning(t *Task, cause error) {
 	if !t.claim() {
 		return
 	}
 	t.stop(cause)
 	l.work.Go(func() {
 		r := t.run
-		r.mu.Lock() // a step that is being written may end
+		r.mu.Lock() // wait for a step that is being written
 		defer r.mu.Unlock()
 		if r.end != nil {
 			return
@@ -206,17 +208,18 @@ func (l *lane) giveUp(t *Task, cause error) {
 			}
 		}
 		if r.end == nil {
-			r.finish(ErrLost)
-			l.forget(r)
+			r.stop(ErrLost)
+			l.unlist(r)
 			l.nak(r.hold, 0)
 		}
 	})
 }
 
-// closePatience is how long the last writes may take.
+// closePatience bounds the last writes of a lane.
 const closePatience = 5 * time.Second
 
-// close waits until what has ended is written, and ends the rest.
+// close waits for the outcomes that are being stored, for closePatience at most, and
+// stops the lane.
 func (l *lane) close() {
 	done := make(chan struct{})
 	go func() {
@@ -234,20 +237,20 @@ func (l *lane) close() {
 	l.stop(errStopped)
 	<-done
 	l.tenders.Wait()
-	l.work.Wait() // what the tenders have begun meanwhile
+	l.work.Wait() // work that the tenders have started meanwhile
 	if l.unwatch != nil {
 		l.unwatch()
 	}
 }
 
-// errStopped is why a worker that has stopped writes nothing more.
+// errStopped is the cause of contexts that end because the worker has stopped.
 var errStopped = envelope.Errorf(envelope.CodeUnavailable, "the worker has stopped")
 
-// room is how many tasks there are places for. Places are shared with the live
-// lane: a task that waits here could be done by another worker, so no more are
-// drawn than can begin, except that short tasks are drawn a little ahead, and
-// that one waits in the queue where live tasks leave no place free: the queue
-// sees to it that each gets its turn.
+// room returns how many tasks to draw. Places are shared with the live lane. A task
+// that waits here could be done by another worker, so no more are drawn than can
+// begin, with two exceptions: short tasks are drawn a little ahead, and where live
+// tasks take all places one durable task is drawn to wait in the agent's queue, which
+// gives each its turn.
 func (l *lane) room() int {
 	h := l.host
 	if h.Leave || l.finishing.Load() >= finishingMax {
@@ -266,17 +269,17 @@ func (l *lane) room() int {
 	return max(0, free-int(l.waiting.Load()))
 }
 
-// roomForRun reports whether a run can be taken over that another worker works on. It
-// brings its slot along: that worker gives it back.
+// roomForRun reports whether this worker can take over a run from another worker. Such
+// a run needs no free slot: the other worker gives its slot back.
 func (l *lane) roomForRun() bool {
 	h := l.host
-	return !l.leaving.Load() && !h.Leave && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
+	return !l.draining.Load() && !h.Leave && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
 }
 
-// deliver takes a message. It runs on the lane's goroutine.
+// deliver handles a message of the queue. It runs on the lane's goroutine.
 func (l *lane) deliver(d *jetstream.Delivery) {
 	l.tel.delivered(l.host, d)
-	l.take(l.hold(d))
+	l.dispatch(l.hold(d))
 }
 
 // hold keeps a message leased from now on.
@@ -288,33 +291,32 @@ func (l *lane) hold(d *jetstream.Delivery) *hold {
 	return hold
 }
 
-// release forgets a message that is not ours any more. It says nothing to the
-// server.
-func (l *lane) release(h *hold) {
+// dropHold stops renewing a message's lease, without an answer to the server.
+func (l *lane) dropHold(h *hold) {
 	l.mu.Lock()
 	delete(l.holds, h)
 	l.mu.Unlock()
 	l.queue.Wake()
 }
 
-// ack takes a message off the queue. Only what is stored may be acknowledged: a
-// terminal or a parked record, or that there is nothing to do.
+// ack acks a message, which takes it off the queue. Before it a terminal or parked
+// record must be stored, unless there is nothing to do for the message.
 func (l *lane) ack(h *hold) {
 	if err := h.Ack(); err != nil {
 		l.host.log.Debug("acknowledgement not sent", "seq", h.Seq, "err", err)
 	}
-	l.release(h)
+	l.dropHold(h)
 }
 
-// nak gives a message back.
+// nak naks a message: the server redelivers it after delay.
 func (l *lane) nak(h *hold, delay time.Duration) {
 	if err := h.Nak(delay); err != nil {
 		l.host.log.Debug("task not requeued", "seq", h.Seq, "err", err)
 	}
-	l.release(h)
+	l.dropHold(h)
 }
 
-// claimed are the runs that this worker has.
+// claimed returns the runs that this worker owns.
 func (l *lane) claimed() []*Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -325,8 +327,9 @@ func (l *lane) claimed() []*Run {
 	return out
 }
 
-// enlist notes a run that was drawn, or returns the one that this worker has under
-// its id: a worker that stood still gets a message several times, all at once.
+// enlist records a run that was drawn. If this worker already has a run with that id,
+// it returns that one: a worker that was suspended gets a message several times at
+// once.
 func (l *lane) enlist(r *Run) *Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -340,7 +343,8 @@ func (l *lane) enlist(r *Run) *Run {
 	return nil
 }
 
-// has is the run that this worker has or has drawn under an id.
+// has returns the run with an id that this worker owns or has drawn, nil if there is
+// none.
 func (l *lane) has(id string) *Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -356,8 +360,8 @@ func (l *lane) run(id string) *Run {
 	return l.runs[id]
 }
 
-// forget takes a run off the books when it has ended here.
-func (l *lane) forget(r *Run) {
+// unlist removes a run from this worker's lists.
+func (l *lane) unlist(r *Run) {
 	l.mu.Lock()
 	if l.runs[r.id.Run] == r {
 		delete(l.runs, r.id.Run)
@@ -369,22 +373,23 @@ func (l *lane) forget(r *Run) {
 	l.share.stored(r)
 	l.host.running.remove(r.task)
 	if s := r.task.span.span; s != nil && !r.wrote {
-		s.End() // it goes on under another span
+		s.End() // the next owner has its own span
 	}
 }
 
-// lost notes that another worker owns the run.
+// lost handles a run that another worker owns: it is unlisted, and its message is no
+// longer renewed.
 func (l *lane) lost(r *Run) {
 	l.tel.lost(l.host)
 	l.host.log.Warn("run lost to another worker", "run", r.id.Run, "id", r.task.Envelope.ID)
 	r.task.claim()
-	l.forget(r)
-	l.release(r.hold)
+	l.unlist(r)
+	l.dropHold(r.hold)
 }
 
-// renew keeps the messages leased that this worker has, all of them from one
-// timer. It also sees when this process stood still, or was cut off, for so
-// long that others may have taken over.
+// renew renews the leases of all held messages from one timer. It also verifies the
+// ownership of runs after this process was suspended or disconnected for so long that
+// other workers may have claimed them.
 func (l *lane) renew() {
 	lease := l.queue.Lease()
 	tick := time.NewTicker(lease / 3)
@@ -405,7 +410,7 @@ func (l *lane) renew() {
 		now := time.Now()
 		l.mu.Lock()
 		for h := range l.holds {
-			_ = h.InProgress() // if it gets lost, the next one may do
+			_ = h.InProgress() // a lost renewal is made up for by the next one
 		}
 		l.mu.Unlock()
 		again := l.host.node.conn.Stats().Reconnects
@@ -423,23 +428,23 @@ func (l *lane) renew() {
 	}
 }
 
-// changed hears how the lane hears.
-func (l *lane) changed(health jetstream.LaneHealth) {
+// onHealth logs health changes of the JetStream lane.
+func (l *lane) onHealth(health jetstream.LaneHealth) {
 	switch health.State {
 	case jetstream.LaneWorking, jetstream.LaneStopped, jetstream.LaneStarting:
 		level := slog.LevelInfo
-		if l.unwell && health.State == jetstream.LaneWorking {
-			level, l.unwell = slog.LevelWarn, false // whoever reads that it was deaf reads that it is no more
+		if l.unhealthy && health.State == jetstream.LaneWorking {
+			level, l.unhealthy = slog.LevelWarn, false // the recovery is logged at the level of the failure
 		}
 		l.host.log.Log(l.ctx, level, "durable lane", "state", string(health.State))
 	default:
-		l.unwell = true
+		l.unhealthy = true
 		l.host.log.Warn("durable lane", "state", string(health.State), "reason", health.Reason)
 	}
 }
 
-// dropped tells of what came as a delayed task and was none.
-func (l *lane) dropped(subject string, why error) {
+// onDropped reports a message on the subject of delayed tasks that is none.
+func (l *lane) onDropped(subject string, why error) {
 	h := l.host
 	h.counts.refused.Add(1)
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
@@ -447,12 +452,12 @@ func (l *lane) dropped(subject string, why error) {
 	h.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
 }
 
-// storeFailed notes that the store of runs does not answer. One line a second
-// tells it, however many runs wait.
+// storeFailed records that the store of runs does not answer, and logs it at most once
+// a second.
 func (l *lane) storeFailed(err error) {
 	now := time.Now()
 	l.failing.Store(&failure{now, err})
-	if last := l.told.Load(); now.UnixNano()-last > int64(time.Second) && l.told.CompareAndSwap(last, now.UnixNano()) {
+	if last := l.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && l.loggedAt.CompareAndSwap(last, now.UnixNano()) {
 		l.host.log.Warn("runs cannot be stored for now", "err", err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// serverClock tells the server's time without asking each time.
+// serverClock estimates the server's time from occasional readings.
 type serverClock struct {
 	last atomic.Pointer[reading]
 }
@@ -16,7 +16,8 @@ type reading struct {
 	bound         time.Duration // by how much server may be wrong
 }
 
-// tend reads the server's clock now, and from time to time.
+// tend reads the server's clock now, and returns a function that reads it every ten
+// seconds.
 func (c *serverClock) tend(l *lane) func() {
 	c.read(l)
 	return func() {
@@ -33,8 +34,8 @@ func (c *serverClock) tend(l *lane) func() {
 	}
 }
 
-// read takes a new reading, unless the old one is better: an answer that was
-// long on its way tells little.
+// read takes a new reading, unless the old one is more precise: a slow answer gives a
+// wide bound.
 func (c *serverClock) read(l *lane) {
 	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Second)
 	defer cancel()
@@ -48,7 +49,7 @@ func (c *serverClock) read(l *lane) {
 	}
 }
 
-// now is the server's time; where it was never told, this machine's.
+// now returns the server's time, or this machine's if the server's was never read.
 func (c *serverClock) now() time.Time {
 	if last := c.last.Load(); last != nil {
 		return last.server.Add(time.Since(last.local))
@@ -56,12 +57,12 @@ func (c *serverClock) now() time.Time {
 	return time.Now()
 }
 
-// at is what the server's clock showed at a time of this machine's.
+// at converts a time by this machine's clock to the server's.
 func (c *serverClock) at(local time.Time) time.Time { return c.now().Add(-time.Since(local)) }
 
-// local is when the server's clock shows t, by this machine's clock.
+// local converts a time by the server's clock to this machine's.
 func (c *serverClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub(c.now())) }
 
-// past is local for what the server has done: however little its clock is known,
-// that was not later than now.
+// past is local for an event at the server that has happened: its result is never
+// later than now, however imprecise the clock is.
 func (c *serverClock) past(t time.Time) time.Time { return earlier(c.local(t), time.Now()) }

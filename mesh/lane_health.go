@@ -6,8 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// laneStatus is what is told of a worker's durable lane: in aee.status.health,
-// heartbeats and NATS micro stats.
+// laneStatus is the state of a worker's durable lane in aee.status.health, heartbeats
+// and NATS micro stats.
 type laneStatus struct {
 	State  string `json:"state"` // see [jetstream.LaneState]
 	Reason string `json:"reason,omitempty"`
@@ -34,14 +34,14 @@ func (l *lane) status() laneStatus {
 	return s
 }
 
-// storeTrouble is for how long a failure of the store of runs shows.
+// storeTrouble is how long a failure of the store of runs affects the health.
 const storeTrouble = 15 * time.Second
 
 // judge says what the lane's state means for the agent's health: a worker that
 // does not hear, or cannot keep what it does, is not well however good its
 // connection is, nor is one that falls behind.
 func (l *lane) judge(s laneStatus) (status, reason string) {
-	failing, odd := l.failing.Load(), l.odd.Load()
+	failing, odd := l.failing.Load(), l.unreadableRun.Load()
 	switch {
 	case l.down.Load() != nil:
 		return "unhealthy", "the durable lane has ended: " + s.Reason

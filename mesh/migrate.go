@@ -16,45 +16,44 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// The move of a run (docs/migration.md). It begins as a pause does: the handler
-// stops at its next step, or in the middle of a generation. The checkpoint that
-// it leaves says where the run is to go. Then the worker that holds its message
-// offers it there, and lets go of the message without acknowledging it, or goes
-// on with the run itself. Who owns it is decided by the run's record alone, each
-// time by compare-and-swap.
+// The transfer of a run (docs/migration.md) begins like a pause: the handler stops at its
+// next step, or in the middle of a generation, and its checkpoint names the target. Then
+// the worker that holds the run's message offers the run to the target. If the target
+// accepts, this worker drops the message without an ack; if not, it goes on with the run.
+// The owner is decided by the run's record alone, each time by compare-and-swap.
 
 // Remotes finds the receiver of another platform by its URL. It fails where runs
 // may not go there.
 type Remotes func(url string) (*handoff.Client, error)
 
-// moveTimeout bounds one try to get a run to where it is to go. Until then it
-// stands still.
+// moveTimeout bounds one attempt to transfer a run. Meanwhile the run stands still.
 const moveTimeout = 2 * time.Minute
 
-// captured makes of a checkpoint the state that moves: the run stands still, and
-// all that its sender was told is in it. Nothing more is told here. r.mu is held.
+// captured prepares a checkpoint for a transfer: the run stands still, and the
+// checkpoint holds all text that was sent to the task's sender. This worker sends no
+// more. r.mu is held.
 func (r *Run) captured(c *state.Checkpoint) error {
 	if r.task.Streaming() {
-		if err := r.told.seal(r.lane.ctx); err != nil {
+		if err := r.stream.seal(r.lane.ctx); err != nil {
 			return err
 		}
-		r.told.keep(c)
+		r.stream.save(c)
 	}
 	run.Capture(c, r.lane.host.id, uuid.NewString(), r.lane.clock.now())
 	return nil
 }
 
-// seal ends the telling here, and waits until all of it is stored: whoever goes on
-// with the run goes on with the numbers.
-func (d *told) seal(ctx context.Context) error {
+// seal ends the stream of this worker, and waits until all of it is stored: the next
+// owner continues its numbers.
+func (d *durableStream) seal(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sealed = true
-	return d.confirm(ctx, len(d.unsure))
+	return d.confirm(ctx, len(d.unconfirmed))
 }
 
-// runOf makes a Run of a record that this worker has, or may soon have: its
-// handler has not begun.
+// runOf makes a Run of a record that this worker owns, or may soon own. Its handler
+// has not begun.
 func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) {
 	env, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
 	if err != nil {
@@ -67,33 +66,33 @@ func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) 
 	t.queued = l.clock.past(m.StoredAt)
 	r.refusal = t.refusal()
 	r.ran, r.begun, r.restored = m.Ran, time.Now(), run.Progressed(c)
-	r.told.resume(c)
+	r.stream.resume(c)
 	r.keep(c, rev)
 	return r, nil
 }
 
-// handOver moves a run whose handler has stopped for it.
-func (l *lane) handOver(old *Run) {
+// startTransfer transfers a run whose handler has stopped for it.
+func (l *lane) startTransfer(old *Run) {
 	r, err := l.runOf(old.cp.Load(), old.rev, old.hold)
 	if err != nil {
-		l.stuck(old, err)
+		l.nakFailed(old, err)
 		return
 	}
-	l.move(r)
+	l.transfer(r)
 }
 
-// move brings a run that stands still to where it is to go, or, if it is there,
-// its replies back. It has the run's message, and is done with it at the end.
-func (l *lane) move(r *Run) {
+// transfer brings a parked run to its target; if it is there already, it relays the
+// replies back. It owns the run's message, and answers it at the end.
+func (l *lane) transfer(r *Run) {
 	l.mu.Lock()
 	l.runs[r.id.Run] = r
 	l.mu.Unlock()
 	l.guardian.need()
-	ctx, cancel := l.whileHere(r)
+	ctx, cancel := l.ownedContext(r)
 	defer cancel()
 	switch run.Next(r.cp.Load().Mesh.Migration) {
 	case run.MoveToFile:
-		l.forget(r)
+		l.unlist(r)
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case run.MoveDecide:
@@ -107,8 +106,8 @@ func (l *lane) move(r *Run) {
 	}
 }
 
-// whileHere is a context that ends with the run's being ours, and with the drain.
-func (l *lane) whileHere(r *Run) (context.Context, context.CancelFunc) {
+// ownedContext returns a context that ends when the run is lost or the worker drains.
+func (l *lane) ownedContext(r *Run) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	stop := context.AfterFunc(r.task.context(), func() { cancel(ErrLost) })
 	gone := make(chan struct{})
@@ -126,8 +125,8 @@ func (l *lane) whileHere(r *Run) (context.Context, context.CancelFunc) {
 	}
 }
 
-// pass writes the next phase of a run's move. The swap is what makes it so.
-func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) error) error {
+// advance writes the next phase of a run's transfer by compare-and-swap.
+func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.observe(PointBeforeMove + Point(phase))
@@ -147,61 +146,62 @@ func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) er
 	return nil
 }
 
-// takeBack ends a move that has failed: if the run is still ours, it goes on
-// here with what it was doing before.
-func (l *lane) takeBack(r *Run, why error) {
+// abortTransfer ends a failed transfer. If this worker still owns the run, it resumes
+// what it was doing before.
+func (l *lane) abortTransfer(r *Run, why error) {
 	reason := clip.Text(border(why).Message, 128)
 	if e := new(transfer.Error); errors.As(why, &e) {
 		reason = clip.Text(e.Error(), 128)
 	}
 	var runs bool
-	err := l.pass(r, state.PhaseAborted, func(c *state.Checkpoint) error {
+	err := l.advance(r, state.PhaseAborted, func(c *state.Checkpoint) error {
 		runs = run.Back(c, l.host.id, l.clock.now(), reason)
 		return nil
 	})
 	switch {
 	case errors.Is(err, ErrLost):
-		return // it has gone there after all, or somebody else has it
+		return // the target or another worker owns it
 	case err != nil:
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
 	l.host.log.Warn("run did not move", "run", r.id.Run, "err", why)
 	if !runs {
-		l.forget(r)
+		l.unlist(r)
 		l.ack(r.hold)
-		l.waits.call(r.id.Run) // what it waits for may have come meanwhile
+		l.waits.checkSoon(r.id.Run) // the answer may have come meanwhile
 		return
 	}
-	l.goOn(r)
+	l.resume(r)
 }
 
-// goOn puts a run that this worker has claimed into the agent's queue.
-func (l *lane) goOn(r *Run) {
+// resume puts a run that this worker has claimed into the agent's queue.
+func (l *lane) resume(r *Run) {
 	c := r.cp.Load()
 	fresh, err := l.runOf(c, r.rev, r.hold)
 	if err == nil && fresh.task.Streaming() {
-		err = fresh.remind(l.ctx, c)
+		err = fresh.readStream(l.ctx, c)
 	}
 	if err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
-	fresh.entered = true
+	fresh.claimedEarly = true
 	l.mu.Lock()
 	l.runs[fresh.id.Run] = fresh
 	l.mu.Unlock()
-	l.wait(fresh, 1)
+	l.countWaiting(fresh, 1)
 	l.host.running.add(fresh.task)
 	if l.host.queue.Put(fresh.task, fresh.task.Envelope.Priority.Rank()) {
 		return
 	}
-	l.wait(fresh, -1)
-	l.letGo(fresh)
+	l.countWaiting(fresh, -1)
+	l.releaseClaimed(fresh)
 }
 
-// letGo gives a claimed run, and its message, to whoever comes next.
-func (l *lane) letGo(r *Run) {
+// releaseClaimed releases a claimed run whose handler does not run, and naks its
+// message.
+func (l *lane) releaseClaimed(r *Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
@@ -211,7 +211,7 @@ func (l *lane) letGo(r *Run) {
 	} else if err != nil {
 		l.host.log.Warn("run not released", "run", r.id.Run, "err", err)
 	}
-	r.finish(ErrLost)
-	l.forget(r)
+	r.stop(ErrLost)
+	l.unlist(r)
 	l.nak(r.hold, 0)
 }

@@ -16,29 +16,28 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-
 // offerWait is how long a worker may take to accept a run.
 const offerWait = 5 * time.Second
 
-// offerPayload is what a worker offers; without a token it asks who would take a
-// run.
+// offerPayload is an offer of a run; without a token it asks which worker would accept
+// one.
 type offerPayload struct {
 	From     string `json:"from"`               // the instance that asks
-	To       string `json:"to,omitempty"`       // the instance that is asked; "": whoever has room
+	To       string `json:"to,omitempty"`       // the instance that is asked; "": any with room
 	Run      string `json:"run,omitempty"`      //
 	Revision uint64 `json:"revision,omitempty"` // of the captured checkpoint
 	Token    string `json:"token,omitempty"`    // the migration token
 	Ack      string `json:"ack,omitempty"`      // where the message that carries the run is acknowledged
 }
 
-// offerAnswer is what the other one says.
+// offerAnswer is the other worker's answer.
 type offerAnswer struct {
 	Instance string `json:"instance"`
 	Epoch    uint64 `json:"epoch,omitempty"` // of its claim
 }
 
-// offer offers a run to another worker. That one claims it in the run's record,
-// which is the point of no return, and goes on with its message.
+// offer offers a run to another worker. The transfer is final once that worker has
+// claimed the run in its record; it then goes on with the run's message.
 func (l *lane) offer(ctx context.Context, r *Run) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
@@ -53,15 +52,15 @@ func (l *lane) offer(ctx context.Context, r *Run) {
 		answer, err = l.offerTo(ctx, r, to)
 	}
 	if err != nil {
-		l.takeBack(r, err)
+		l.abortTransfer(r, err)
 		return
 	}
 	l.host.log.Info("run moved", "run", r.id.Run, "to", answer.Instance, "epoch", answer.Epoch)
 	r.mu.Lock()
-	r.finish(ErrLost)
+	r.stop(ErrLost)
 	r.mu.Unlock()
-	l.forget(r)
-	l.release(r.hold)
+	l.unlist(r)
+	l.dropHold(r.hold)
 }
 
 // findWorker asks for a worker that has room.
@@ -92,7 +91,7 @@ func (l *lane) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, err
 	return answer, nil
 }
 
-// ask sends an offer to the entity's workers. The one that is asked answers.
+// ask sends an offer to the entity's workers. The addressed one answers.
 func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
 	h := l.host
 	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskOffer, mustJSON(p))
@@ -115,9 +114,9 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	return answer, json.Unmarshal(reply.Payload, &answer)
 }
 
-// issue signs the migration token for the captured run. A worker without a key
-// makes one for this time, and leaves its public part in the run's record: that
-// is worth as much as the record is, and enough where nobody signs.
+// issue signs the migration token for the captured run. A worker without a key makes
+// one for this token and writes its public part into the run's record: that is as
+// trustworthy as the record, and enough where signatures are not required.
 func (l *lane) issue(r *Run, target string) (string, error) {
 	signer, err := l.tokenSigner()
 	if err != nil {
@@ -132,7 +131,7 @@ func (l *lane) issue(r *Run, target string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
+		if err := l.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
 			return "", err
 		}
 	}
@@ -145,7 +144,8 @@ func (l *lane) issue(r *Run, target string) (string, error) {
 	}.Sign(signer)
 }
 
-// tokenSigner is the agent's key, if it has one; a shared secret does not do.
+// tokenSigner returns the agent's key pair, nil if it has none. A shared secret cannot
+// sign tokens.
 func (l *lane) tokenSigner() (*sign.Signer, error) {
 	s := l.host.Signer
 	if s != nil && s.Alg() != sign.Ed25519 {
@@ -154,8 +154,8 @@ func (l *lane) tokenSigner() (*sign.Signer, error) {
 	return s, nil
 }
 
-// offered takes a run that another worker offers. It runs beside the control
-// messages, and answers only what is for this instance.
+// offered accepts or refuses a run that another worker offers. It runs beside the
+// control messages, and answers only offers to this instance.
 func (l *lane) offered(t *Task) {
 	h := l.host
 	var p offerPayload
@@ -178,10 +178,10 @@ func (l *lane) offered(t *Task) {
 		return
 	}
 	h.succeed(t, mustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
-	l.goOn(r)
+	l.resume(r)
 }
 
-// offerError is what the other worker may know.
+// offerError returns the error that the other worker may read.
 func offerError(err error) error {
 	e := transfer.NewError(err)
 	if e.Code == transfer.CodeInternal {
@@ -190,8 +190,8 @@ func offerError(err error) error {
 	return envelope.Errorf(envelope.CodeDenied, "%s: %s", e.Code, e.Message).WithCause(err)
 }
 
-// acceptOffer verifies what is offered, in the order of docs/migration.md, and
-// claims the run.
+// acceptOffer verifies the offer, in the order of docs/migration.md, and claims the
+// run.
 func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	if !l.roomForRun() {
 		return nil, busy(l.host.Entity)
@@ -220,19 +220,19 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	run.Accept(c, l.host.id, hold.Seq, l.clock.now())
 	rev, _, err := l.put(ctx, id, rec.Revision, c)
 	if err != nil {
-		l.release(hold)
+		l.dropHold(hold)
 		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)
 	}
 	l.observe(PointMoved, id)
 	r, err := l.runOf(c, rev, hold)
 	if err != nil {
-		l.release(hold)
+		l.dropHold(hold)
 	}
 	return r, err
 }
 
-// verifyOffer holds an offer to the run's record: that it is about this very
-// checkpoint, and that its token is.
+// verifyOffer checks that the offer and its token belong to exactly this checkpoint of
+// the run's record.
 func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
 	m := c.Mesh.Migration
 	if rec.Revision != p.Revision || !run.Offered(c) {
@@ -254,9 +254,9 @@ func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint
 	return nil
 }
 
-// moveKeys are the keys that a token within the mesh may be signed with: those
-// that are trusted, and, unless signatures are required, the one that the source
-// has left in the run's record.
+// moveKeys returns the keys that may sign a token within the mesh: the trusted keys
+// and, unless signatures are required, the key that the source wrote into the run's
+// record.
 func (l *lane) moveKeys(m *state.Migration) transfer.Keys {
 	v := l.host.node.cfg.Verifier
 	keys := oneKey{ring: v.Ring}
@@ -269,7 +269,7 @@ func (l *lane) moveKeys(m *state.Migration) transfer.Keys {
 	return keys
 }
 
-// oneKey is a ring and one key besides.
+// oneKey is a key ring with one more key.
 type oneKey struct {
 	ring *sign.Ring
 	own  *sign.Key

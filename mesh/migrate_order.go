@@ -18,10 +18,11 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// mayMove reports whether somebody may send a run where the order says. Within
-// the mesh that is whoever may command it; out of the mesh, with all that is in
-// it, an operator or the agent itself. A task that was handed on to this agent is
-// answered for another one, whose replies no other platform can write.
+// mayMove reports whether the sender of the order may transfer the run to the order's
+// target. Within the mesh every sender may that may command the run. To another
+// platform, which gets all of its content, an operator or the agent itself may. A task
+// that was delegated to this agent cannot leave: its replies need the delegation's
+// chain, which no other platform can write.
 func (l *lane) mayMove(o *order, t *Task) error {
 	if o.Intent != intents.TaskMigrate || o.Abort || !run.Remote(o.To) && o.To != intents.MigrateFile {
 		return nil
@@ -42,9 +43,9 @@ func (l *lane) mayMove(o *order, t *Task) error {
 	return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and may not send runs to other platforms", clip.Text(o.From, 128))
 }
 
-// captureAfter captures the run as it stands when its handler has not stopped
-// within wait: a tool call that is under way goes along, and is settled at the
-// target as after a crash.
+// captureAfter captures the run as it stands if its handler has not stopped within
+// wait: a running tool call is transferred with it, and settled at the target as after
+// a crash.
 func (r *Run) captureAfter(wait time.Duration) {
 	l := r.lane
 	l.work.Go(func() {
@@ -67,18 +68,18 @@ func (r *Run) captureAfter(wait time.Duration) {
 		})
 		if err == nil {
 			r.parked = aaif.RunMigrating
-			r.finish(ErrParked)
+			r.stop(ErrParked)
 		}
 		r.mu.Unlock()
 		if err == nil {
-			l.part(r, ErrParked)
+			l.releaseParked(r, ErrParked)
 		} else if !errors.Is(err, ErrLost) && !errors.Is(err, errUnchanged) {
 			l.host.log.Warn("run not captured", "run", r.id.Run, "err", err)
 		}
 	})
 }
 
-// elsewhere passes an order about a run that another platform has on to it.
+// elsewhere passes an order on to the platform that has the run.
 func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := c.Mesh.Migration

@@ -84,7 +84,10 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	return handoff.NewReceiver(handoff.ReceiverConfig{
 		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity, Fits: fits,
 		Handoffs: opts.Handoffs, States: d.States, Codec: opts.Codec,
-		Kick:    func(ctx context.Context, c *state.Checkpoint) error { _, err := kickRun(ctx, d.Queue, c); return err },
+		Kick: func(ctx context.Context, c *state.Checkpoint) error {
+			_, err := requeueRun(ctx, d.Queue, c)
+			return err
+		},
 		Replies: followed{n}, Forward: n.forward,
 		Now: func(ctx context.Context) time.Time {
 			if now, err := d.Clock.Now(ctx); err == nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// relayGrace is how long after a task's deadline its source waits for the
-// target's word on that.
+// relayGrace is how long after a task's deadline the source waits for the target's own
+// E_TIMEOUT.
 const relayGrace = 15 * time.Second
 
-// relay brings the replies of a run that is elsewhere to whoever has sent its
-// task here: each under the number and id that it would have had here. The
-// message stays leased until the terminal reply is stored. A relay that dies is
-// taken up by whoever gets the message, behind the last number.
+// relay brings the replies of a run on another platform to the sender of its task:
+// each with the number and id that it would have had here. The message stays leased
+// until the terminal reply is stored. If this worker dies, the next one goes on after
+// the last stored number.
 func (l *lane) relay(ctx context.Context, r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	if d := r.deadline; !d.IsZero() {
@@ -47,7 +47,7 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 			l.endHere(r, r.overdue())
 			return
 		case err != nil && border(err).Code == envelope.CodeTooLarge:
-			l.endHere(r, border(err)) // it is as large the next time
+			l.endHere(r, border(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
 			l.host.log.Warn("the replies of a run that is elsewhere do not come", "run", r.id.Run, "to", m.To, "err", err)
@@ -56,14 +56,14 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 			wait = 50 * time.Millisecond
 		}
 		if sleep(ctx, wait) != nil && !errors.Is(context.Cause(ctx), errOverdue) {
-			l.leave(r)
+			l.nakMigrated(r)
 			return
 		}
 	}
 }
 
-// relayOnce relays over one connection, and returns the terminal reply, as it is
-// told here, when it has come.
+// relayOnce relays over one connection, and returns the terminal reply, in its form
+// for this mesh, once it has come.
 func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last *relayedReply, err error) {
 	p, err := l.remote(m.To)
 	if err != nil {
@@ -112,7 +112,7 @@ type relayedReply struct {
 	seq int
 }
 
-// relayedUpTo is the number of the last reply that is stored here.
+// relayedUpTo returns the number of the last reply that is stored here.
 func (l *lane) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 	after := uint64(r.cp.Load().Mesh.Stream)
 	msg, err := l.cfg.Replies.Last(ctx, l.host.Entity, r.task.Envelope.ID)
@@ -131,8 +131,7 @@ func (l *lane) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 // maxReplies bounds the number of a reply from another platform.
 const maxReplies = math.MaxInt32
 
-// fromTarget reads a reply of the target's, and makes of it the one that is told
-// here.
+// fromTarget reads a reply of the target and converts it to the reply of this mesh.
 func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
 	n, task := l.host.node, r.task.Envelope
 	env, _, err := n.decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)})
@@ -164,13 +163,13 @@ func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, erro
 	return env, err
 }
 
-// fromPeer is what is told here of the reply that another platform gives to a task
-// of entity's. One that is signed with a key that is trusted here stays as it is.
-// Of any other only type and payload are taken: the envelope is made here, from the
-// task, and signed with the agent's key (nil: with none). So a peer has nothing
-// signed that it has put together, and what it did not sign never looks as if.
+// fromPeer converts the reply of another platform to a task of entity's. A reply that
+// is signed with a key trusted here is kept unchanged. Of any other reply only type
+// and payload are used: the envelope is built here, from the task, and signed with the
+// agent's key (nil: unsigned). So a peer cannot get an envelope of its own making
+// signed, and its unsigned replies never look signed by it.
 //
-// It fails where the reply answers another task, or has a signature that is wrong.
+// It fails where the reply answers another task, or its signature is wrong.
 func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
 	switch {
 	case env.Type != envelope.TypeStream && !env.Type.Terminal():
@@ -199,11 +198,11 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 	return reply, signer.Sign(reply)
 }
 
-// relayed ends the run here, as it has ended there.
+// relayed ends the run here with the target's terminal reply.
 func (l *lane) relayed(r *Run, last *relayedReply) {
 	raw, err := last.env.AppendJSON(nil)
 	if err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
 	l.endRelay(r, func(c *state.Checkpoint) error {
@@ -216,13 +215,13 @@ func (l *lane) relayed(r *Run, last *relayedReply) {
 	})
 }
 
-// endHere ends the run here although its target has not: because its time is over,
-// or because what the target answers cannot be told here.
+// endHere ends the run here although its target has not ended it: its deadline has
+// passed, or the target's reply cannot be stored here.
 func (l *lane) endHere(r *Run, problem *envelope.Error) {
-	l.endRelay(r, func(c *state.Checkpoint) error { return r.conclude(c, nil, problem) })
+	l.endRelay(r, func(c *state.Checkpoint) error { return r.setEnd(c, nil, problem) })
 }
 
-// endRelay writes the end of a run that is elsewhere.
+// endRelay writes the end of a run that is on another platform.
 func (l *lane) endRelay(r *Run, change func(*state.Checkpoint) error) {
 	r.mu.Lock()
 	if r.end != nil {
@@ -234,19 +233,19 @@ func (l *lane) endRelay(r *Run, change func(*state.Checkpoint) error) {
 	l.afterTerminal(r, r.write(l.ctx, change))
 }
 
-// afterTerminal lets the world know of a terminal record. r.mu is held, and is
-// not at the end.
+// afterTerminal publishes the outcome of a terminal record. r.mu is held on entry and
+// released at the end.
 func (l *lane) afterTerminal(r *Run, err error) {
 	if err == nil {
 		r.wrote = true
 		r.observe(PointAfterTerminal)
 	}
 	lost := errors.Is(err, ErrLost)
-	r.finish(ErrLost)
+	r.stop(ErrLost)
 	r.mu.Unlock()
 	if lost {
 		return
 	}
 	r.task.claim()
-	l.settled(r, run.Ended, err)
+	l.applyVerdict(r, run.Ended, err)
 }

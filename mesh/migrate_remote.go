@@ -13,17 +13,18 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// remote is the receiver of another platform, as this worker talks to it.
+// remote is a client for the receiver of another platform.
 type remote struct {
 	*handoff.Client
 	signer *sign.Signer
 	lane   *lane
 }
 
-// errNoRemotes says that this worker lets no run go elsewhere.
+// errNoRemotes says that this worker transfers no runs to other platforms.
 var errNoRemotes = envelope.Errorf(envelope.CodeDenied, "this worker transfers no runs to other platforms: name the targets with aeemesh worker --handoff-to")
 
-// remote finds the receiver at a URL, and the key to talk to it with.
+// remote returns the client for the receiver at a URL, with the key that signs its
+// requests.
 func (l *lane) remote(url string) (*remote, error) {
 	if l.cfg.Remotes == nil {
 		return nil, errNoRemotes
@@ -42,30 +43,30 @@ func (l *lane) remote(url string) (*remote, error) {
 	return &remote{client, signer, l}, nil
 }
 
-// request signs what is asked about a handoff that has begun.
+// request signs a request about a transfer that has begun.
 func (p *remote) request(m *state.Migration, action string) (string, error) {
 	return transfer.Request{Handoff: m.ID, Issuer: p.lane.host.Entity, Target: m.Target, Action: action, Issued: p.lane.clock.now()}.Sign(p.signer)
 }
 
-// send hands a captured run to another platform: the target stages it, this
-// worker lets go of it, the target accepts it.
+// send transfers a captured run to another platform: the target stages it, this worker
+// releases it, the target accepts it.
 func (l *lane) send(ctx context.Context, r *Run) {
 	p, err := l.remote(r.cp.Load().Mesh.Migration.To)
 	if err != nil {
-		l.takeBack(r, err)
+		l.abortTransfer(r, err)
 		return
 	}
 	defer p.Close()
 	sent, err := l.stage(ctx, p, r)
 	if err != nil {
 		var said *transfer.Error
-		if l.takeBack(r, err); !errors.As(err, &said) || !said.Remote {
-			l.work.Go(func() { l.unstage(r) }) // it may have something
+		if l.abortTransfer(r, err); !errors.As(err, &said) || !said.Remote {
+			l.work.Go(func() { l.unstage(r) }) // the target may have staged a part
 		}
 		return
 	}
 	r.observe(PointStaged)
-	if err := l.pass(r, state.PhaseCommitted, func(*state.Checkpoint) error {
+	if err := l.advance(r, state.PhaseCommitted, func(*state.Checkpoint) error {
 		if r.rev != sent {
 			return errChangedMeanwhile
 		}
@@ -73,9 +74,9 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	}); err != nil {
 		switch {
 		case errors.Is(err, errChangedMeanwhile):
-			l.takeBack(r, err)
+			l.abortTransfer(r, err)
 		case !errors.Is(err, ErrLost):
-			l.stuck(r, err) // whoever gets the message takes it back, or goes on
+			l.nakFailed(r, err) // the next worker aborts the transfer, or continues it
 		}
 		l.unstage(r)
 		return
@@ -95,7 +96,7 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 	if err != nil {
 		return 0, err
 	}
-	if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
+	if err := l.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
 		c.Mesh.Migration.Target, c.Mesh.Migration.Issuer = about.Platform, l.host.Entity
 		return nil
 	}); err != nil {
@@ -123,8 +124,8 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 	return sent, err
 }
 
-// unstage tells the target that its half is not wanted. If it does not hear it,
-// it finds out by itself.
+// unstage tells the target to drop the staged run. If the request is lost, the target
+// finds out by itself.
 func (l *lane) unstage(r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	p, err := l.remote(m.To)
@@ -140,7 +141,7 @@ func (l *lane) unstage(r *Run) {
 }
 
 // decide asks the target until it says whether it runs the run. This worker has
-// let go of it: nobody but the target may run it until it has refused.
+// released the run: no other worker may run it until the target has refused.
 func (l *lane) decide(ctx context.Context, r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
@@ -148,9 +149,9 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 		switch {
 		case err != nil:
 		case status.Phase == state.PhaseAccepted, status.Phase == state.PhaseRunning:
-			if err := l.pass(r, state.PhaseRelaying, nil); err != nil {
+			if err := l.advance(r, state.PhaseRelaying, nil); err != nil {
 				if !errors.Is(err, ErrLost) {
-					l.stuck(r, err)
+					l.nakFailed(r, err)
 				}
 				return
 			}
@@ -159,21 +160,22 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 			l.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:
-			l.takeBack(r, fmt.Errorf("%w: %s", transfer.ErrAborted, status.Reason))
+			l.abortTransfer(r, fmt.Errorf("%w: %s", transfer.ErrAborted, status.Reason))
 			return
 		}
 		if ctx.Err() == nil {
 			l.host.log.Warn("a transferred run is in doubt: its target does not answer", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if sleep(ctx, wait) != nil {
-			l.leave(r)
+			l.nakMigrated(r)
 			return
 		}
 	}
 }
 
-// lastWord is one try to learn the target's decision. A target that knows of
-// nothing is asked to refuse, so that nothing that is still on its way counts.
+// lastWord makes one attempt to learn the target's decision. A target that does not
+// know the transfer is asked to refuse it, so that requests still on their way have no
+// effect.
 func (l *lane) lastWord(ctx context.Context, m *state.Migration) (handoff.Status, error) {
 	p, err := l.remote(m.To)
 	if err != nil {
@@ -194,15 +196,15 @@ func (l *lane) lastWord(ctx context.Context, m *state.Migration) (handoff.Status
 	return p.Refuse(ctx, m.ID, request)
 }
 
-// leave hands the message of a run that is elsewhere to another worker, because
-// this one stops. Where the run was lost there is nothing to hand on.
-func (l *lane) leave(r *Run) {
+// nakMigrated naks the message of a run that is on another platform, because this
+// worker stops. It does nothing if the run was lost.
+func (l *lane) nakMigrated(r *Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {
 		return
 	}
-	r.finish(ErrLost)
-	l.forget(r)
+	r.stop(ErrLost)
+	l.unlist(r)
 	l.nak(r.hold, 0)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A command for a task that nobody has begun is noted: stored in a record that the task
+// A command for a task that has not begun is noted: stored in a record that the task
 // finds when it is begun. The sender may name an id that never comes, so notes are short,
 // few, and gone in minutes.
 const (
@@ -33,8 +33,8 @@ const (
 	noteMost = 7 * 24 * time.Hour
 )
 
-// notes counts the commands that are noted for an entity. What other workers note,
-// this one learns when it sweeps.
+// notes counts the commands that are noted for an entity. Notes of other workers are
+// counted at the next sweep.
 type notes struct {
 	mu   sync.Mutex
 	runs map[string]noteCount
@@ -45,7 +45,7 @@ type noteCount struct {
 	at, until time.Time // when they were counted, and when the record is gone
 }
 
-// room reports whether one more may be noted.
+// room reports whether one more command may be noted.
 func (n *notes) room(now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,7 +68,7 @@ func (n *notes) count(run string, commands int, now, until time.Time) {
 	n.runs[run] = noteCount{commands, now, until}
 }
 
-// keep forgets what was counted before a time, and is not there any more.
+// keep removes what was counted before a time and is no longer stored.
 func (n *notes) keep(there map[string]bool, before time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +79,7 @@ func (n *notes) keep(there map[string]bool, before time.Time) {
 	}
 }
 
-// note stores a command for a task that nobody has begun.
+// note stores a command for a task that has not begun.
 func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
 	if c == nil {
 		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
@@ -113,7 +113,7 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	return l.putNotes(ctx, id, prev, c, life)
 }
 
-// notePause is when there may be room for notes again.
+// notePause is the retry advice to a sender whose command found no room.
 const notePause = 15 * time.Second
 
 var noteKind = map[string]state.StepKind{
@@ -129,7 +129,7 @@ func (l *lane) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.
 	return err
 }
 
-// scheduled is when a task is due that waits for its time.
+// scheduled returns when a scheduled task is due.
 func (l *lane) scheduled(ctx context.Context, taskID string) (due time.Time, ok bool) {
 	if taskID == "" {
 		return due, false
@@ -138,9 +138,9 @@ func (l *lane) scheduled(ctx context.Context, taskID string) (due time.Time, ok 
 	return s.Due, err == nil
 }
 
-// renewNotes writes a record of notes again that would be gone soon, while the queue may
-// hold its task: something waits that is older than the last of them, or that a worker
-// has given back.
+// renewNotes rewrites a record of notes that is about to expire, while the queue may
+// hold its task: it holds a message that is older than the last note, or one that a
+// worker has nakked.
 func (l *lane) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
 	now, noted, until := l.clock.now(), c.Mesh.Noted, rec.Time.Add(noteTTL)
 	old := now.Sub(rec.Time) >= noteTTL/2

@@ -10,9 +10,9 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// retries reports whether a failure is worth another attempt, and after which
-// pause: one that would outlast the task is not begun, its sender hears of the
-// failure now.
+// retries reports whether a failed task is retried, and after which pause. A retry
+// that would begin after the deadline is not made: the sender hears of the failure
+// now.
 func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
 	if problem == nil || !r.mayPass(problem) || l.ending() {
 		return 0, false
@@ -25,20 +25,20 @@ func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
 	return pause, m.Deadline.IsZero() || l.clock.now().Add(pause).Before(m.Deadline)
 }
 
-// mayPass reports whether an error may be gone the next time. The task's own
-// deadline stays where it is.
+// mayPass reports whether a retry may succeed. An error of the task's own deadline
+// cannot pass.
 func (r *Run) mayPass(problem *envelope.Error) bool {
 	return problem.Retryable && !errors.Is(problem, errOverdue)
 }
 
-// exhausted reports whether a task ends only because it was tried often enough.
-// One whose time does not allow another attempt has not been.
+// exhausted reports whether the task fails because its retries are used up. A task
+// whose deadline leaves no time for a retry does not count as exhausted.
 func (r *Run) exhausted(problem *envelope.Error) bool {
 	c := r.cp.Load()
 	return c != nil && r.mayPass(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
 }
 
-// retry commits a failure that is not the last one. r.mu is held.
+// retry writes a checkpoint with a failure that will be retried. r.mu is held.
 func (r *Run) retry(problem *envelope.Error) error {
 	return r.write(r.lane.ctx, func(c *state.Checkpoint) error {
 		if err := r.stagedOn(c); err != nil {
@@ -49,18 +49,19 @@ func (r *Run) retry(problem *envelope.Error) error {
 	})
 }
 
-// retried gives a task back that is to be tried again.
+// retried naks the message of a task that is retried, with the pause before the next
+// attempt.
 func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err error) {
 	if errors.Is(err, ErrLost) {
 		return
 	}
 	if err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
-	l.forget(r)
+	l.unlist(r)
 	l.tel.retried(l.host)
 	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)
-	l.stopCalls(r.cp.Load()) // the next attempt asks anew
+	l.stopCalls(r.cp.Load()) // the next attempt makes its own
 }

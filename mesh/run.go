@@ -2,329 +2,390 @@ package mesh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// accept takes a task that may be served: it answers the reserved intents,
-// checks what the sender asks for, and queues the rest.
-func (h *host) accept(t *Task, header nats.Header) {
-	t.span = h.node.tel.startTask(t, header)
-	if err := t.prepare(); err != nil {
-		h.fail(t, err)
-		return
+// Run is a durable task's run while this worker owns it: its checkpoints, one after
+// each step. Its methods may be called from many goroutines.
+//
+// The owner of a run is the writer of its record's last revision. Every write of a Run
+// is a compare-and-swap on the revision before it. A worker that lost the run, because
+// it was paused or cut off for longer than its lease, finds out at its next write and
+// can change nothing.
+type Run struct {
+	task *Task
+	lane *lane
+	id   state.ID
+	hold *hold // the run's message; changed under mu
+
+	// From the message, before the claim.
+	stored   *state.Checkpoint // the record of a run that the message resumes
+	refusal  *envelope.Error   // why the agent refuses the task
+	deadline time.Time         // by the server's clock
+	waiting  atomic.Bool       // counted in lane.waiting
+
+	// A handler's steps and the mesh's own are written one at a time.
+	mu           sync.Mutex
+	cp           atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
+	rev          uint64                           // of cp; 0: not written, see claim_late.go
+	tried        []string                         // state ids of first writes that may be stored
+	end          error                            // why nothing more may be written: ErrLost, ErrParked
+	begun        time.Time                        // of this claim, for running time
+	ran          time.Duration                    // before this claim
+	dropped      bool                             // its message was answered before the run began
+	claimedEarly bool                             // claimed before it was queued: see lane.resume
+	staged       []stagedStep
+	restored     bool
+	recovered    bool // claimed from an owner that had not released it
+	wrote        bool // the run's end was written here
+	dead         string
+	parked       aaif.RunStatus // the status it was parked with; "" when it was released
+
+	sent       sentTasks
+	delegation *delegation // nil: the task is not delegated
+	stream     durableStream
+	calls      calls
+	pendingMu  sync.Mutex
+	pending    chan struct{}
+	releasing  atomic.Bool
+	checking   atomic.Bool
+	// unwritten: begun without a claim, which is still to be written.
+	unwritten atomic.Bool
+	reserved  atomic.Int64 // bytes that [share] expects it to take
+	seen      atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
+}
+
+type stagedStep struct {
+	step   state.Step
+	change func(*state.Checkpoint) error
+}
+
+func newRun(l *lane, t *Task, hold *hold) *Run {
+	r := &Run{task: t, lane: l, hold: hold, pending: make(chan struct{})}
+	r.id = state.ID{Entity: l.host.Entity, Run: state.RunID(l.host.Entity, t.Envelope.ID)}
+	r.stream.r = r
+	t.run = r
+	return r
+}
+
+// Run returns the durable run of the task, nil on the live lane. A handler without
+// steps of its own does not need it: the mesh commits its outcome.
+func (t *Task) Run() *Run { return t.run }
+
+// ID returns the run's id, which is derived from the entity and the task's id.
+func (r *Run) ID() string { return r.id.Run }
+
+// Epoch counts the owners of the run, this one included; see [Run.Claim].
+func (r *Run) Epoch() uint64 { return r.cp.Load().Mesh.Epoch }
+
+// Restored reports whether an earlier owner or attempt has worked on the run: View
+// shows its progress.
+func (r *Run) Restored() bool { return r.restored }
+
+// View returns a copy of the last checkpoint with the staged changes applied.
+func (r *Run) View() *state.Checkpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cp.Load().Clone()
+	if err := r.stagedOn(c); err != nil {
+		return r.cp.Load().Clone() // Commit will say why
 	}
-	if intents.Reserved(t.Envelope.Intent) {
-		// Answered beside the queue: a busy agent is still alive.
-		select {
-		case h.lane(t.Envelope.Intent) <- func() { h.answerReserved(t) }:
-		default:
-			h.counts.busy.Add(1)
-			h.fail(t, busy(h.Entity))
+	return c
+}
+
+// Asked returns a channel that is closed when a pause or a transfer of the run is
+// requested. A handler in the middle of a long operation that it can resume stops then
+// and calls Commit, which parks the run. If the request was withdrawn meanwhile,
+// Commit returns nil, and the next call of Asked returns a new channel.
+func (r *Run) Asked() <-chan struct{} {
+	r.pendingMu.Lock()
+	defer r.pendingMu.Unlock()
+	return r.pending
+}
+
+// signalPending closes the channel that Asked returns if a request is pending, and
+// makes a new one if none is pending any more.
+func (r *Run) signalPending(something bool) {
+	r.pendingMu.Lock()
+	defer r.pendingMu.Unlock()
+	select {
+	case <-r.pending:
+		if !something {
+			r.pending = make(chan struct{})
 		}
-		return
-	}
-	if h.later(t) {
-		select {
-		case h.lookups <- func() { h.background(t) }:
-		default:
-			h.counts.busy.Add(1)
-			h.fail(t, busy(h.Entity))
+	default:
+		if something {
+			close(r.pending)
 		}
-		return
-	}
-	if err := h.circle(t); err != nil {
-		h.counts.busy.Add(1)
-		h.fail(t, err)
-		return
-	}
-	h.running.add(t)
-	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
-		h.running.remove(t)
-		if h.stopping.Load() {
-			h.fail(t, handBack(h.Entity))
-			return
-		}
-		h.counts.busy.Add(1)
-		h.fail(t, busy(h.Entity))
 	}
 }
 
-func busy(entity string) *envelope.Error {
-	return envelope.Errorf(envelope.CodeBusy, "the queue of this worker of %s is full", entity).WithBackoff(busyPause)
+// Steering returns the messages that were added for the next turn, oldest first. A
+// handler that adds them to the conversation removes them from Mesh.Steering in the
+// same Commit.
+func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.Steering) }
+
+// Stage ends a step that needs no write of its own: its change is stored with the next
+// Commit, Park, retry or end of the run, before the change of that one. Staged changes
+// are lost if the worker dies.
+func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return r.end
+	}
+	r.staged = append(r.staged, stagedStep{step, change})
+	return nil
 }
 
-// busyPause is how long a sender should wait before it asks a busy agent again.
-const busyPause = 250 * time.Millisecond
+// stagedOn makes the staged changes to c. r.mu is held.
+func (r *Run) stagedOn(c *state.Checkpoint) error {
+	for _, s := range r.staged {
+		if err := s.change(c); err != nil {
+			return err
+		}
+		c.Mesh.Step = s.step
+	}
+	return nil
+}
 
-// validate checks a payload against its intent's schema, or the agent's own
-// for intents that nobody has described.
-func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
-	if !h.Intents.Has(intent) {
-		switch {
-		case intents.Reserved(intent):
-			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip.Text(intent, 128))
-		case h.RefuseUnknown:
-			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list lists those that it knows", clip.Text(intent, 128))
-		case h.DefaultIntent == "":
+// Commit ends a step: it applies change to a copy of the last checkpoint, stores the
+// copy, and returns when it is stored. The next step must not begin before. change may
+// be nil; it may be called more than once, each time with a fresh copy, and must not
+// keep it; an error from it ends Commit, and nothing is written. The mesh manages
+// Mesh's fields of ownership, time and streams; the rest belongs to the handler. Told
+// is the exception: the handler clears it in the commit that makes the turn part of
+// the conversation; for a [state.StepHandler] the mesh does.
+//
+// While the store does not answer, Commit retries until ctx ends. It fails with
+// [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
+// paused, or is released because this worker stops: the step is stored then, and the
+// handler returns the error unchanged. A step of kind [state.StepIntent] never parks,
+// nor does any while an effect of the ledger is in flight.
+func (r *Run) Commit(ctx context.Context, step state.Step, change func(*state.Checkpoint) error) error {
+	return r.commit(ctx, step, "", change)
+}
+
+// Park is Commit for a run that waits from now on with a status of paused,
+// awaiting_approval or migrating. It returns [ErrParked] once that is stored, which
+// the handler returns unchanged. The run goes on when it is resumed.
+func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error {
+	if !state.Parked(status) {
+		return fmt.Errorf("park run %s: %q is no status to wait in", r.id.Run, status)
+	}
+	kind := state.StepPause
+	if status == aaif.RunMigrating {
+		kind = state.StepMigrate
+	}
+	return r.commit(ctx, state.Step{Kind: kind, Detail: string(status)}, status, change)
+}
+
+func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, change func(*state.Checkpoint) error) error {
+	if step.Kind == state.StepHandler && r.task.Streaming() {
+		if err := r.stream.endTurn(false); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return r.end
+	}
+	r.observe(PointBeforeCommit)
+	var done run.Stepped
+	err := r.write(ctx, func(c *state.Checkpoint) error {
+		if err := r.stagedOn(c); err != nil {
+			return err
+		}
+		if change != nil {
+			if err := change(c); err != nil {
+				return err
+			}
+		}
+		var err error
+		if done, err = run.Step(c, step, park, r.lane.draining.Load()); err != nil {
+			return fmt.Errorf("commit of run %s: %w", r.id.Run, err)
+		}
+		if done.Capture {
+			return r.captured(c)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.staged = nil
+
+	r.observe(PointAfterCommit)
+	if done.Stop {
+		r.parked = done.Status
+		r.stop(ErrParked)
+		return ErrParked
+	}
+	return nil
+}
+
+// release writes a checkpoint that gives the run up in the middle of a step: the next
+// owner need not wait for the lease, and this claim does not count against MaxClaims.
+// r.mu is held.
+func (r *Run) release(ctx context.Context) error {
+	return r.write(ctx, func(c *state.Checkpoint) error {
+		if err := r.stagedOn(c); err != nil {
+			return err
+		}
+		run.Release(c)
+		return nil
+	})
+}
+
+// stop records why the run does not go on here and cancels the handler's context. r.mu
+// is held.
+func (r *Run) stop(why error) {
+	if r.end == nil {
+		r.end = why
+		r.task.stop(envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why))
+	}
+}
+
+// ended returns why nothing more may be written, nil while the run goes on.
+func (r *Run) ended() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end
+}
+
+// appendEvent appends the members that events of a run have beyond those of a task.
+func (r *Run) appendEvent(b []byte) []byte {
+	b = append(b, `,"run":`...)
+	b = envelope.AppendString(b, r.id.Run)
+	if c := r.cp.Load(); c != nil {
+		b = append(b, `,"epoch":`...)
+		b = strconv.AppendUint(b, c.Mesh.Epoch, 10)
+		b = append(b, `,"attempt":`...)
+		b = strconv.AppendInt(b, int64(c.Mesh.Attempt)+1, 10)
+		if state.Parked(c.Doc.Status) {
+			b = append(b, `,"status":`...)
+			b = envelope.AppendString(b, string(c.Doc.Status))
+		}
+	}
+	return b
+}
+
+func (r *Run) observe(p Point) { r.lane.observe(p, r.id) }
+
+// write applies change to a copy of the last checkpoint and stores it. If another
+// writer, a command for instance, changed the record and this worker still owns the
+// run, the change is applied again to the new record. r.mu is held.
+func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) error {
+	streaming := r.task.Streaming()
+	if streaming {
+		if err := r.stream.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if r.cp.Load().Terminal() {
+		return ErrLost // no checkpoint may follow the last one
+	}
+	for {
+		next := r.cp.Load().Clone()
+		if streaming {
+			r.stream.save(next)
+		}
+		told := next.Mesh.Told
+		r.sent.keep(next)
+		if err := change(next); err != nil {
+			return err
+		}
+		r.calls.takeOut(next)
+		r.task.turns.keep(next)
+		next.Mesh.Ran = r.ran + time.Since(r.begun)
+		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next)
+		if err == nil {
+			r.keep(next, rev)
+			r.calls.takenOut(next)
+			if streaming {
+				r.stream.saved(told, next.Mesh.Told)
+			}
 			return nil
 		}
-		intent = h.DefaultIntent
+		if !errors.Is(err, state.ErrChanged) {
+			if r.rev == 0 {
+				r.tried = append(r.tried, next.Doc.StateID)
+			}
+			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
+		}
+		if err := r.resolveConflict(ctx, rec); err != nil {
+			return err
+		}
 	}
-	err := h.Intents.Validate(intent, variant, payload)
-	if err != nil && variant == intents.Task {
-		if bare := withoutReferences(payload); bare != nil && h.Intents.Validate(intent, variant, bare) == nil {
+}
+
+// keep sets the checkpoint that is stored, at revision rev. r.mu is held.
+func (r *Run) keep(c *state.Checkpoint, rev uint64) {
+	if r.rev = rev; rev > 0 {
+		r.lane.share.stored(r)
+	}
+	r.unwritten.Store(rev == 0)
+	r.cp.Store(c)
+	r.seen.Store(time.Now().UnixNano())
+	r.signalPending(c.Mesh.Want != "")
+}
+
+// reload makes the record of another writer the current checkpoint, if this worker
+// still owns the run; else the run is lost. r.mu is held.
+func (r *Run) reload(rec *state.Record) error {
+	if rec != nil {
+		c, err := r.lane.codec.Read(*rec)
+		if err != nil {
+			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
+		}
+		if run.Owns(c, r.lane.host.id, r.Epoch()) {
+			r.keep(c, rec.Revision)
 			return nil
 		}
 	}
-	var bad *intents.ValidationError
-	if errors.As(err, &bad) && variant != intents.Task {
-		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
-	}
-	return err
+	r.lose()
+	return ErrLost
 }
 
-// work is one worker: it runs tasks until the queue closes. A handler that
-// ends its goroutine ([runtime.Goexit]) ends this one, and another takes over.
-func (h *host) work() { h.workAs(h.queue.Taker(), false) }
-
-func (h *host) workAs(w *sched.Taker, finished bool) {
-	closed := false
-	defer func() {
-		if !closed {
-			h.workers.Go(func() { h.workAs(w, true) })
-		}
-	}()
-	for t, ok := h.queue.Take(w, finished); ok; t, ok = h.queue.Take(w, true) {
-		h.run(t)
+// lose records that another worker owns the run. The message is neither acked nor
+// nakked: that is for the owner. r.mu is held.
+func (r *Run) lose() {
+	if r.end == nil {
+		r.lane.lost(r)
 	}
-	closed = true
+	r.stop(ErrLost)
 }
 
-// run runs one task to its terminal envelope.
-func (h *host) run(t *Task) {
-	h.active.Add(1)
-	defer h.active.Add(-1)
-	defer t.stop(context.Canceled)
-	if t.done.Load() {
-		return // cancelled, or overdue, before it began
-	}
-	t.placed.Store(true)
-	if t.run != nil {
-		t.begins()
-		h.durable.perform(t)
+// verify reads the record and loses the run if another worker owns it.
+func (r *Run) verify(ctx context.Context) {
+	if r.checking.Swap(true) {
 		return
 	}
-	if l := h.joined(); l != nil && l.slots != nil {
-		if err := l.slots.enter(t, 0); err != nil {
-			h.fail(t, err)
-			return
-		}
-		defer l.slots.leave(t)
-	}
-	if t.hop() {
-		if err := h.admitHop(taskContext{t}, t); err != nil {
-			h.fail(t, err)
-			return
-		}
-	}
-	t.begins()
-	h.taskEvent(intents.TaskStarted, t, nil)
-	h.finish(t)
-}
-
-// begins notes that a task leaves the queue.
-func (t *Task) begins() { t.waited.Store(max(1, int64(time.Since(t.queued)))) }
-
-// finish lets the handler do the task, and sends what comes of it.
-func (h *host) finish(t *Task) {
-	ctx := taskContext{t}
-	payload, err := h.handle(ctx, t)
-	if err != nil {
-		var o *handover
-		if errors.As(err, &o) && o.task == t {
-			h.handOn(t, o)
-			return
-		}
-	}
-	if err == nil {
-		err = h.validateResult(t, payload)
-	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
-		err = cause
-	} else {
-		err = h.validateError(t, begun(err))
-	}
-	if err != nil {
-		h.fail(t, err)
+	defer r.checking.Store(false)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil || r.cp.Load() == nil {
 		return
 	}
-	h.succeed(t, payload)
-}
-
-func deadlineError(t *Task) *envelope.Error {
-	if t.run != nil {
-		return t.run.overdue()
-	}
-	return notDone(t.Requires.Timeout).WithCause(context.DeadlineExceeded)
-}
-
-// notDone says which limit a task has come up against, in round numbers: senders
-// ask for a little less time than they have themselves, 1.999s of 2s.
-func notDone(limit time.Duration) *envelope.Error {
-	grain := time.Millisecond
+	rec, err := r.lane.cfg.States.Get(ctx, r.id)
 	switch {
-	case limit >= time.Minute:
-		grain = time.Second
-	case limit >= time.Second:
-		grain = 100 * time.Millisecond
-	case limit >= 100*time.Millisecond:
-		grain = 10 * time.Millisecond
-	}
-	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit.Round(grain))
-}
-
-// handle calls the handler; its panic is an error like any other.
-func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, err error) {
-	returned := false
-	defer func() {
-		if p := recover(); p == nil && !returned {
-			h.fail(t, errors.New("the handler ended its goroutine"))
-		} else if p != nil {
-			h.counts.panics.Add(1)
-			err = fmt.Errorf("panic: %v", p)
-			h.log.Error("handler panicked", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "intent", t.Envelope.Intent, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	payload, err = h.Handler.Handle(ctx, t)
-	returned = true
-	return payload, err
-}
-
-func (h *host) validateResult(t *Task, payload json.RawMessage) error {
-	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
-		return err
-	}
-	return asDemanded(&t.Requires, payload)
-}
-
-// validateError holds what the agent says of its failure against the intent's
-// error schema. The mesh's own codes may end any task, whatever its schema
-// knows; E_AGENT among them is what an agent says that has no code. The sender
-// hears of a failure that does not fit all the same: what it was, in words, and
-// whether the task may be sent again.
-func (h *host) validateError(t *Task, err error) error {
-	said := border(err)
-	if said.Code.Known() && said.Code != envelope.CodeAgent {
-		return err
-	}
-	bad := h.validate(t.Envelope.Intent, intents.Error, said.Payload())
-	if !isCode(bad, envelope.CodeOutputSchema) {
-		return err
-	}
-	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
-	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
-	return out
-}
-
-// succeed sends the result, unless the task has ended already.
-func (h *host) succeed(t *Task, payload json.RawMessage) {
-	if !t.claim() {
-		return
-	}
-	if t.run != nil {
-		h.durable.end(t, payload, nil)
-		return
-	}
-	reply := t.Envelope.Reply(envelope.TypeResult, payload)
-	t.addressCaller(reply)
-	if err := h.sendReply(t, reply, nil); err != nil {
-		// The result cannot be sent as it is; the sender must hear of it.
-		h.conclude(t, border(err))
-		h.answer(t, border(err))
-		return
-	}
-	h.conclude(t, nil)
-}
-
-// fail sends an error, unless the task has ended already.
-func (h *host) fail(t *Task, err error) {
-	if t.claim() {
-		h.failed(t, err)
-	}
-}
-
-// failed is fail for who has the right to send the terminal envelope.
-func (h *host) failed(t *Task, err error) {
-	problem := border(err)
-	level := h.log.Debug
-	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
-		level = h.log.Error
-	}
-	e := t.Envelope
-	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
-	if t.run != nil {
-		h.durable.end(t, nil, problem)
-		return
-	}
-	h.answer(t, problem)
-	h.conclude(t, problem)
-}
-
-// overdue ends the tasks whose deadline has passed. Their senders are answered
-// now, whether they wait or run, and whether or not a handler notices.
-func (h *host) overdue(now time.Time, late []*Task) {
-	waiting := map[*Task]bool{} // a hop may wait for its own callers to make room
-	for _, t := range h.queue.Remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
-		waiting[t] = true
-	}
-	for _, t := range late {
-		err := deadlineError(t)
-		if waiting[t] && t.hop() {
-			err.Message += ": it was not begun, all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
-		}
-		h.end(t, err)
-	}
-}
-
-// end answers a task with an error, and tells its handler to stop.
-func (h *host) end(t *Task, cause *envelope.Error) {
-	h.fail(t, cause)
-	t.stop(cause)
-}
-
-// claim takes the right to send the terminal envelope.
-func (t *Task) claim() bool {
-	if t.done.Swap(true) {
-		return false
-	}
-	t.mu.Lock()
-	t.sealed = true
-	t.mu.Unlock()
-	return true
-}
-
-// conclude writes the books on a task that has been answered.
-func (h *host) conclude(t *Task, problem *envelope.Error) {
-	h.running.remove(t)
-	h.stats[t.endpoint()].record(t, problem)
-	h.node.tel.endTask(h, t, problem)
-	if intents.Reserved(t.Envelope.Intent) {
-		return
-	}
-	h.logEnd(t, problem)
-	if problem != nil {
-		h.taskEvent(intents.TaskFailed, t, problem)
-	} else {
-		h.taskEvent(intents.TaskFinished, t, nil)
+	case errors.Is(err, state.ErrNotFound) && r.rev > 0:
+		r.lose()
+	case errors.Is(err, state.ErrNotFound), err == nil && rec.Revision == r.rev:
+		r.seen.Store(time.Now().UnixNano())
+	case err == nil:
+		_ = r.resolveConflict(ctx, &rec)
 	}
 }

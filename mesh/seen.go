@@ -103,7 +103,7 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 		// A sender that is not told whether its task is stored sends it again: the first
 		// one may wait for a place.
 		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
-		if there, err := l.carried(ctx, l.clock.now(), seq); err != nil || there != run.No {
+		if there, err := l.messageQueued(ctx, l.clock.now(), seq); err != nil || there != run.No {
 			return errors.Join(errLater, err)
 		}
 	}

@@ -30,7 +30,7 @@ type share struct {
 	mu sync.Mutex // one look at a time
 }
 
-// sharer is a store that knows how much of it an entity holds.
+// A sharer is a store that knows how much of it an entity uses.
 type sharer interface {
 	Shares(ctx context.Context, entity string, soon int64) ([]jetstream.Share, error)
 }
@@ -52,8 +52,8 @@ func newShare(l *lane) *share {
 	return s
 }
 
-// admit reports whether a new run may begin. It looks only where, by what is known, the
-// run may be one too many: then one after the other is decided.
+// admit reports whether a new run may begin. Where the last figures leave doubt it
+// asks the store, for one run at a time.
 func (s *share) admit(ctx context.Context, r *Run) bool {
 	size := int64(len(r.hold.Data))
 	switch {
@@ -76,10 +76,10 @@ func (s *share) admit(ctx context.Context, r *Run) bool {
 	return true
 }
 
-// stored notes that a run is stored, or is not there any more.
+// stored returns the bytes reserved for a run that is now stored, or unlisted.
 func (s *share) stored(r *Run) { s.soon.Add(-r.reserved.Swap(0)) }
 
-// near reports whether the agent may take more than its share after so many bytes more.
+// near reports whether the agent may exceed its share with so many bytes more.
 func (s *share) near(bytes int64) bool {
 	known := s.known.Load()
 	if known == nil {
@@ -101,7 +101,7 @@ func (s *share) near(bytes int64) bool {
 	return false
 }
 
-// wrote counts what was written.
+// wrote counts written bytes.
 func (s *share) wrote(bytes int) {
 	if s.written.Add(int64(bytes)) < s.step.Load() {
 		return
@@ -112,7 +112,8 @@ func (s *share) wrote(bytes int) {
 	}
 }
 
-// tend looks again and again. However long it takes, that is a small part of the time.
+// tend asks the store from time to time. Slow requests are made less often, so that
+// they take a small part of the time.
 func (s *share) tend() {
 	for {
 		began := time.Now()
@@ -138,7 +139,8 @@ func (s *share) tend() {
 	}
 }
 
-// look asks the store. A run of some bytes is about to begin. s.mu is held.
+// look asks the store for its figures, for a run that is about to take some bytes.
+// s.mu is held.
 func (s *share) look(ctx context.Context, bytes int64) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -170,7 +172,7 @@ func (s *share) look(ctx context.Context, bytes int64) {
 	}
 }
 
-// trouble is why no new run may begin; nil: one may.
+// trouble returns why no new run may begin, nil if one may.
 func (s *share) trouble() *envelope.Error {
 	c := s.crowds.Load()
 	if c == nil {
@@ -183,8 +185,9 @@ func crowdedBy(c *jetstream.Share) string {
 	return fmt.Sprintf("%s is full to %.0f %%, %.0f %% by runs of this agent: its new tasks wait", c.Store, 100*c.Used, 100*c.Own)
 }
 
-// putOffCrowded gives a task back that may not begin. The bus is told of it once.
-func (l *lane) putOffCrowded(r *Run) {
+// delayCrowded naks the message of a task that may not begin, and publishes the delay
+// once.
+func (l *lane) delayCrowded(r *Run) {
 	problem := l.share.trouble()
 	if problem == nil {
 		l.nak(r.hold, 0) // it may by now
@@ -195,5 +198,5 @@ func (l *lane) putOffCrowded(r *Run) {
 		l.nak(r.hold, wait)
 		return
 	}
-	l.giveBackLater(r, problem.WithBackoff(wait))
+	l.nakDelayed(r, problem.WithBackoff(wait))
 }

@@ -20,16 +20,16 @@ import (
 // in it.
 //
 // A worker keeps slots to spare, as many as its tasks have and at least one, so
-// that the next task need not wait for one; those that nobody uses for a while it
+// that the next task need not wait for one; those that are unused for a while it
 // gives back, for each costs the server a write with each renewal. A worker whose
 // tasks do wait says so on the agent's control subject, which all its workers
 // hear; those that have a slot to spare give it back, and what ends meanwhile
 // makes room for anybody.
 type slots struct {
 	lane *lane
-	poke chan struct{} // a place is free, or taken, or a slot is wanted elsewhere
+	poke chan struct{} // a place was freed or taken, or another worker wants a slot
 	got  chan *jetstream.Slot
-	over chan struct{} // closed when no task begins any more
+	over chan struct{} // closed when no more tasks begin
 
 	mu      sync.Mutex
 	free    []*heldSlot
@@ -42,13 +42,13 @@ type slots struct {
 type heldSlot struct {
 	*jetstream.Slot
 	renewed time.Time
-	idle    time.Time // since when it is spare
+	idle    time.Time // when it became spare
 }
 
-// waiter is a task that is in a place and has no slot yet.
+// waiter is a task that has a worker's place and waits for a slot.
 type waiter struct {
 	task *Task
-	got  chan struct{} // closed when it has one
+	got  chan struct{} // closed when the task has a slot
 }
 
 const (
@@ -74,8 +74,8 @@ func newSlots(l *lane) *slots {
 	return &slots{lane: l, poke: make(chan struct{}, 1), got: make(chan *jetstream.Slot), over: make(chan struct{}), used: map[*Task]*heldSlot{}}
 }
 
-// room is how many durable tasks may be drawn: as many as there are slots to
-// spare, and one where live tasks wait for slots, so that it waits with them.
+// room returns how many durable tasks to draw: as many as there are spare slots, and
+// one where live tasks wait for slots, so that it waits with them.
 func (s *slots) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +85,8 @@ func (s *slots) room() int {
 	return 1
 }
 
-// enter gives a task that is in a place a slot, and waits for one, for at most
-// patience; 0: until the task's end.
+// enter gives a slot to a task that has a worker's place. It waits for one for at most
+// patience; 0: until the task ends.
 func (s *slots) enter(t *Task, patience time.Duration) error {
 	s.mu.Lock()
 	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
@@ -114,24 +114,24 @@ func (s *slots) enter(t *Task, patience time.Duration) error {
 	case <-enough:
 		err = busy(s.lane.host.Entity)
 	case <-s.over:
-		err = handBack(s.lane.host.Entity)
+		err = drainingError(s.lane.host.Entity)
 	}
 	s.mu.Lock()
 	if i := slices.Index(s.waiters, w); i >= 0 {
 		s.waiters = slices.Delete(s.waiters, i, i+1)
 	}
 	s.mu.Unlock()
-	s.leave(t) // it may have got one all the same
+	s.leave(t) // it may have got one meanwhile
 	return err
 }
 
-// leave gives the slot of a task back that is not worked on any more.
+// leave frees the slot of a task whose work has ended.
 func (s *slots) leave(t *Task) {
 	s.mu.Lock()
 	if slot := s.used[t]; slot != nil {
 		delete(s.used, t)
 		if time.Since(s.wanted) < wantLasts {
-			s.back = append(s.back, slot) // whoever waits, here or there, may have it
+			s.back = append(s.back, slot) // for the next waiting task, here or elsewhere
 		} else {
 			s.give(slot)
 		}
@@ -140,8 +140,8 @@ func (s *slots) leave(t *Task) {
 	s.nudge()
 }
 
-// give hands a slot to the task that has waited longest, or keeps it. s.mu is
-// held.
+// give assigns a slot to the task that has waited longest, or keeps it as spare. s.mu
+// is held.
 func (s *slots) give(slot *heldSlot) {
 	if len(s.waiters) == 0 {
 		slot.idle = time.Now()
@@ -161,8 +161,8 @@ func (s *slots) nudge() {
 	}
 }
 
-// hear takes the word of a worker whose tasks wait. It may be anybody's, so that
-// it costs no more than slots that nobody uses.
+// hear handles the message of a worker whose tasks wait for slots. The message is not
+// authenticated; a forged one costs no more than this worker's spare slots.
 func (s *slots) hear(instance string) {
 	if instance == s.lane.host.id {
 		return
@@ -173,7 +173,7 @@ func (s *slots) hear(instance string) {
 	s.nudge()
 }
 
-// say tells the agent's other workers that tasks wait here.
+// say tells the agent's other workers that tasks wait for slots here.
 func (s *slots) say() bool {
 	h := s.lane.host
 	s.mu.Lock()
@@ -188,8 +188,7 @@ func (s *slots) say() bool {
 	return true
 }
 
-// tend holds as many slots as there are tasks and places for more, and keeps
-// their leases.
+// tend acquires slots for the tasks and some to spare, and renews their leases.
 func (s *slots) tend() {
 	l := s.lane
 	tick := time.NewTicker(l.cfg.Slots.Lease() / 4)
@@ -249,7 +248,7 @@ func (s *slots) tend() {
 	}
 }
 
-// keep takes a slot that has just been acquired; nil: none has.
+// keep adds a slot that was just acquired; nil: none was.
 func (s *slots) keep(slot *jetstream.Slot) {
 	if slot == nil {
 		return
@@ -259,8 +258,8 @@ func (s *slots) keep(slot *jetstream.Slot) {
 	s.give(&heldSlot{Slot: slot, renewed: time.Now()})
 }
 
-// balance gives back what there are no places for, or no use, and reports whether
-// more is wanted, and whether tasks wait for slots, here or elsewhere.
+// balance releases slots that have no use, and reports whether another slot is wanted,
+// and whether tasks wait for slots, here or elsewhere.
 func (s *slots) balance() (want, contended bool) {
 	l := s.lane
 	s.mu.Lock()
@@ -272,7 +271,7 @@ func (s *slots) balance() (want, contended bool) {
 		goal += min(places, max(1, used))
 		most += places
 	}
-	if l.leaving.Load() {
+	if l.draining.Load() {
 		goal, most = used, used
 	}
 	goal, most = min(goal, l.host.MeshConcurrency), min(most, l.host.MeshConcurrency)
@@ -298,8 +297,8 @@ func (s *slots) drop(slot *heldSlot) {
 	}
 }
 
-// renew begins the leases anew. A slot that was lost, or that could not be
-// renewed for most of its lease, counts no more.
+// renew renews the leases. A slot that was lost, or not renewed for most of its lease,
+// no longer counts.
 func (s *slots) renew() {
 	l := s.lane
 	s.mu.Lock()
@@ -350,7 +349,7 @@ func (s *slots) lost(slot *heldSlot, why error) {
 	switch {
 	case task == nil:
 	case task.run != nil:
-		s.lane.giveUp(task, gone)
+		s.lane.releaseRunning(task, gone)
 	default:
 		s.lane.host.end(task, gone)
 	}

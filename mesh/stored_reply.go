@@ -12,26 +12,26 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// storedReply is a reply to a durable task before it is stored. Its message is the only
-// place where headers of stored replies are written; docs/nats-binding.md, section 13, has
-// what they mean.
+// storedReply is a reply to a durable task before it is stored. Its method message is
+// the only writer of the headers of stored replies; docs/nats-binding.md, section 13,
+// defines them.
 type storedReply struct {
 	env  *envelope.Envelope
-	raw  []byte // env as JSON, where it is there already
+	raw  []byte // env as JSON; nil: not encoded yet
 	cbor bool   // the sender speaks CBOR
 
-	entity, taskID string // what is answered
+	entity, taskID string // of the task
 	msgID          string
-	task           *envelope.Envelope // whose digest is told; nil: no digest
+	task           *envelope.Envelope // for the digest header; nil: no digest
 	handed         *handed            // the chain of agents that delegated the task; nil: none did
 
-	seq    int         // its number; 0: it has none
-	epoch  string      // "": it is of no run
-	stream *int        // how many stream envelopes came before; nil: not told
-	header nats.Header // of the message already, such as the trace
+	seq    int         // the sequence number; 0: none
+	epoch  string      // of the run; "": there is no run
+	stream *int        // the number of stream envelopes before it; nil: no header
+	header nats.Header // headers to start with, such as the trace
 }
 
-// message is what [jetstream.Replies] stores.
+// message encodes the reply for [jetstream.Replies].
 func (s storedReply) message() (out jetstream.Reply, err error) {
 	header := s.header
 	if header == nil {
@@ -78,7 +78,7 @@ func (s storedReply) message() (out jetstream.Reply, err error) {
 	return jetstream.Reply{Entity: s.entity, TaskID: s.taskID, MsgID: s.msgID, Header: header, Data: data}, nil
 }
 
-// endReply is the terminal reply of a run that has ended, to its task.
+// endReply returns the terminal reply in the last checkpoint of an ended run.
 func endReply(c *state.Checkpoint, task *envelope.Envelope) (storedReply, error) {
 	m := &c.Mesh
 	reply, err := envelope.Parse(m.Reply)

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"math/rand/v2"
 	"time"
@@ -12,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// sweeps looks from time to time for runs that go on, but that no message
-// carries: somebody purged the queue, lost it, or died between the record of a
-// resumed run and its message. They are queued anew.
+// sweeps looks from time to time for runs that should go on and have no message: the
+// queue was purged or lost, or a worker died between the record of a resumed run and
+// its message. It requeues them.
 func (l *lane) sweeps() {
 	// Replicas that were started together do not sweep together; and however
 	// many runs there are, sweeping takes a small part of the time.
@@ -33,7 +34,7 @@ func (l *lane) sweeps() {
 	}
 }
 
-// sweep queues the runs that need it, and says how many.
+// sweep requeues the runs that need it, and returns how many.
 func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 	settled := 2 * l.queue.Lease() // younger ones may be on their way
 	began, noted := l.clock.now(), map[string]bool{}
@@ -49,10 +50,10 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 			continue
 		}
 		if h.Status == aaif.RunAwaitingApproval {
-			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
+			l.waits.check(rec.ID.Run) // the connection may have lost an answer
 		}
 		if h.Work != 0 && run.Carried(h.Status) {
-			if there, err := l.carried(ctx, rec.Time, h.Work); err != nil {
+			if there, err := l.messageQueued(ctx, rec.Time, h.Work); err != nil {
 				return queued, err
 			} else if there != run.No || l.alive(ctx, h.Owner) {
 				continue
@@ -73,8 +74,8 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 	return queued, nil
 }
 
-// alive reports whether the worker answers that a record names as the run's
-// owner. Whoever took its message away, it will bring the run to its end.
+// alive reports whether the owner that a record names answers. If it does, it will
+// bring the run to its end even without a message.
 func (l *lane) alive(ctx context.Context, owner string) bool {
 	if owner == "" || owner == l.host.id {
 		return false // of our own, those that live are known
@@ -82,7 +83,8 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 	return l.ping(ctx, owner) == nil
 }
 
-// requeue gives a run a message, if it should have one, and says whether it had none.
+// requeue gives a run a message, if it should have one and has none, and reports
+// whether it did.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	c, err := l.codec.Read(rec)
 	if err != nil {
@@ -101,17 +103,17 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		}
 		rec.Revision = rev
 	}
-	return l.kick(ctx, c, rec.Revision)
+	return l.requeueWaiting(ctx, c, rec.Revision)
 }
 
-// sweeper is a store that makes room by taking the oldest runs away that have
-// ended, before it is full: a full one would stop every lane.
+// A sweeper is a store that removes the oldest ended runs before it is full: a full
+// store would stop every lane.
 type sweeper interface {
 	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
 }
 
-// compacts keeps the store of runs from getting full. One lane of a node does so
-// for all.
+// compacts keeps the store of runs from getting full. One lane of a node does so for
+// all.
 func (l *lane) compacts() {
 	store, ok := l.cfg.States.(sweeper)
 	if !ok {
@@ -154,4 +156,25 @@ func (l *lane) open(ctx context.Context) iter.Seq2[state.Record, error] {
 			}
 		}
 	}
+}
+
+// messageQueued reports whether the message that a run's record names is still in the queue. A
+// worker with permissions for its own entity alone may not ask for a message by its
+// sequence: then the state of its consumers tells for sure when the message is gone, and
+// until then it is run.Maybe. since is a time, by the server's clock, at which the message
+// was already stored.
+func (l *lane) messageQueued(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
+	there, err := l.cfg.Queue.Has(ctx, work)
+	switch {
+	case errors.Is(err, jetstream.ErrDenied):
+		if l.queue.Gone(work, since) {
+			return run.No, nil
+		}
+		return run.Maybe, nil
+	case err != nil:
+		return 0, err
+	case there:
+		return run.Yes, nil
+	}
+	return run.No, nil
 }

@@ -112,9 +112,9 @@ type Task struct {
 	done   atomic.Bool // the terminal envelope has been sent
 	placed atomic.Bool // it has one of the agent's places
 
-	handed  *handed   // the chain of agents that delegated the task; nil: none did
-	ownWord bool      // the sender takes no answer but from the entity that it asked
-	over    *handover // to whom it was handed on; nil: to nobody
+	handed  *handed     // the chain of agents that delegated the task; nil: none did
+	ownWord bool        // the sender takes no answer but from the entity that it asked
+	over    *delegation // to whom it was handed on; nil: to nobody
 
 	usage atomic.Pointer[json.RawMessage] // see Use
 
@@ -152,7 +152,7 @@ func (t *Task) Emit(payload json.RawMessage) error {
 
 func (t *Task) emit(payload json.RawMessage) error {
 	if t.run != nil {
-		return t.run.told.emit(payload)
+		return t.run.stream.emit(payload)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

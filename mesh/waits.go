@@ -15,58 +15,59 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// waits knows the runs of the entity that wait for others, and wakes them: those
-// that this worker parked, and those that it found when it looked. It listens on
-// the subjects of the answers and keeps the time. What it misses the next look
-// finds. Every worker of the entity may know a run; the swap lets one wake it.
+// waits knows parked runs of the entity that wait for answers or a time, and wakes
+// them: those that this worker parked and those that it found in the store. It
+// subscribes to the reply subjects and sets timers; a missed answer is found by the
+// next check of all runs. Every worker of the entity may watch a run; the
+// compare-and-swap lets one of them wake it.
 type waits struct {
 	l    *lane
-	wake chan string // ids of runs that may have something to wake for
+	wake chan string // ids of runs to check
 
 	mu     sync.Mutex
 	runs   map[string]*dormant // by run id; nil after close
-	missed bool                // somebody could not be told over wake, or a look has failed
+	missed bool                // a signal did not fit wake, or a check has failed
 }
 
-// dormant is a run that waits.
+// dormant is a parked run that is watched.
 type dormant struct {
 	rev   uint64 // of its record
 	subs  []*nats.Subscription
-	timer *time.Timer   // nil: there is no time at which it wakes
-	again *time.Timer   // for another look
+	timer *time.Timer   // nil: the run wakes at no set time
+	again *time.Timer   // for the next check
 	pause time.Duration // that again is set to
 }
 
-// What is heard comes straight from its publisher, and the stream may have it only
-// some time later; and a timer may go off early, by a clock that is better known by
-// then. A look finds nothing then. Looks are repeated after lookSoon, and
-// after four times as long each time, up to lookLast; what was published just before
-// the run was listened for is looked for once, after lookOnce.
+// A message on a reply subject may arrive before the stream has stored it, and a timer
+// may fire early by a clock that is corrected later: the check then finds nothing. So
+// checks are repeated after recheckFirst, and after four times as long each time, up to
+// recheckLast. An answer that was published just before the subscription is found by
+// one check after recheckNew.
 const (
-	lookSoon = 20 * time.Millisecond
-	lookLast = 6 * time.Second
-	lookOnce = 2 * time.Second
+	recheckFirst = 20 * time.Millisecond
+	recheckLast  = 6 * time.Second
+	recheckNew   = 2 * time.Second
 )
 
-// knownWaits bounds the runs whose answers a worker listens for. Those beyond are
-// looked at with each sweep.
-const knownWaits = 4096
+// maxWatched bounds the runs whose answers a worker subscribes to. Runs beyond it are
+// checked with each sweep.
+const maxWatched = 4096
 
 func newWaits(l *lane) *waits {
 	return &waits{l: l, wake: make(chan string, 256), runs: map[string]*dormant{}}
 }
 
-// tend looks for runs that wait when the lane begins, and after the connection
-// was lost; and wakes those that were called.
+// tend checks all waiting runs when the lane begins and after a reconnect, and single
+// runs when they are signalled over wake.
 func (w *waits) tend() {
 	defer w.close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	look, pause := time.Now(), 100*time.Millisecond // when to look at all of them; zero: not
+	look, pause := time.Now(), 100*time.Millisecond // when to check all; zero: not
 	reconnects := w.l.host.node.conn.Stats().Reconnects
 	for {
 		if !look.IsZero() && !time.Now().Before(look) {
-			if err := w.look(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
+			if err := w.checkAll(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
 				look, pause = time.Time{}, 100*time.Millisecond
 			} else {
 				w.l.host.log.Debug("waiting runs not listed yet", "err", err)
@@ -75,10 +76,10 @@ func (w *waits) tend() {
 		}
 		select {
 		case id := <-w.wake:
-			w.rouse(id)
+			w.check(id)
 		case <-tick.C:
 			again := w.l.host.node.conn.Stats().Reconnects
-			if missed := w.took(); look.IsZero() && (missed || again != reconnects) {
+			if missed := w.takeMissed(); look.IsZero() && (missed || again != reconnects) {
 				look = time.Now()
 			}
 			reconnects = again
@@ -88,15 +89,15 @@ func (w *waits) tend() {
 	}
 }
 
-func (w *waits) took() (missed bool) {
+func (w *waits) takeMissed() (missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	missed, w.missed = w.missed, false
 	return missed
 }
 
-// look finds the runs that wait, and looks at each.
-func (w *waits) look(ctx context.Context) error {
+// checkAll finds the waiting runs in the store and checks each.
+func (w *waits) checkAll(ctx context.Context) error {
 	for rec, err := range w.l.open(ctx) {
 		if err != nil {
 			return err
@@ -104,45 +105,45 @@ func (w *waits) look(ctx context.Context) error {
 		if h, err := state.ReadHeader(rec.Data); err != nil || h.Status != aaif.RunAwaitingApproval || w.l.run(rec.ID.Run) != nil {
 			continue
 		}
-		w.rouse(rec.ID.Run)
+		w.check(rec.ID.Run)
 	}
 	return nil
 }
 
-// call has a run looked at. It does not block.
-func (w *waits) call(run string) {
+// checkSoon signals tend to check a run. It does not block.
+func (w *waits) checkSoon(run string) {
 	select {
 	case w.wake <- run:
 	default:
-		w.miss()
+		w.checkAllSoon()
 	}
 }
 
-// rouse wakes a run that has something to wake for, and listens for the others.
-func (w *waits) rouse(run string) {
+// check wakes a run that has a reason to wake, and watches it otherwise.
+func (w *waits) check(run string) {
 	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
 	defer cancel()
-	err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run})
+	err := w.wakeIfDue(ctx, state.ID{Entity: w.l.host.Entity, Run: run})
 	if err == nil || w.l.ctx.Err() != nil {
 		return
 	}
 	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
 	if w.l.passing(err) {
-		w.miss()
+		w.checkAllSoon()
 	}
 }
 
-// miss has all runs that wait looked at, soon.
-func (w *waits) miss() {
+// checkAllSoon lets tend check all waiting runs at its next tick.
+func (w *waits) checkAllSoon() {
 	w.mu.Lock()
 	w.missed = true
 	w.mu.Unlock()
 }
 
-func (w *waits) try(ctx context.Context, id state.ID) error {
+func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	rec, err := w.l.cfg.States.Get(ctx, id)
 	if err != nil {
-		w.forget(id.Run)
+		w.remove(id.Run)
 		if errors.Is(err, state.ErrNotFound) {
 			return nil
 		}
@@ -150,39 +151,39 @@ func (w *waits) try(ctx context.Context, id state.ID) error {
 	}
 	c, err := w.l.codec.Read(rec)
 	if err != nil || !run.Waits(c) {
-		w.forget(id.Run)
+		w.remove(id.Run)
 		return err
 	}
-	w.know(rec, c) // before the look, so that no answer falls in between
+	w.watch(rec, c) // before the check, so that no answer falls in between
 	why, err := w.l.reasonToWake(ctx, c)
 	if err != nil || why == "" {
 		return err
 	}
 	switch err := w.l.wakeUp(ctx, rec, c, why); {
 	case err == nil:
-		w.forget(id.Run)
-	case errors.Is(err, state.ErrChanged): // by who woke it first, or by a command
-		w.call(id.Run)
+		w.remove(id.Run)
+	case errors.Is(err, state.ErrChanged): // by the worker that woke it first, or by a command
+		w.checkSoon(id.Run)
 	default:
 		return err
 	}
 	return nil
 }
 
-// know listens for what may wake a run.
-func (w *waits) know(rec state.Record, c *state.Checkpoint) {
+// watch subscribes to the answers that a run waits for and sets its timer.
+func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 	id := rec.ID.Run
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.runs[id]
-	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= knownWaits {
+	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= maxWatched {
 		return
 	}
-	pause := lookOnce
-	if s != nil { // what was heard under the last revision may still be on its way
+	pause := recheckNew
+	if s != nil { // an answer to the last revision may still be on its way
 		pause = min(pause, s.pause)
 	}
-	s.end()
+	s.stop()
 	s = &dormant{rev: rec.Revision, pause: pause}
 	w.runs[id] = s
 	for _, wait := range c.Mesh.Waits {
@@ -193,44 +194,44 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		if err != nil {
 			continue
 		}
-		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.heard(id) })
+		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.checkRepeatedly(id) })
 		if err != nil {
 			w.l.host.log.Debug("answers not subscribed to", "run", id, "err", err)
-			continue // the sweep looks
+			continue // the sweep checks the run
 		}
 		s.subs = append(s.subs, sub)
 	}
-	s.again = time.AfterFunc(s.pause, func() { w.lookAgain(id, s) })
+	s.again = time.AfterFunc(s.pause, func() { w.recheck(id, s) })
 	if at := run.Earliest(c, c.Mesh.WakeAt); !at.IsZero() {
-		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+run.ClockSlack, func() { w.heard(id) })
+		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+run.ClockSlack, func() { w.checkRepeatedly(id) })
 	}
 }
 
-// heard has a run looked at, now and for some time: something has come on the subject
-// of an answer, or its time.
-func (w *waits) heard(run string) {
+// checkRepeatedly checks a run now and, with growing pauses, a few times more: a
+// message has come on a reply subject, or the run's time has.
+func (w *waits) checkRepeatedly(run string) {
 	w.mu.Lock()
 	if s := w.runs[run]; s != nil {
-		s.pause = lookSoon
+		s.pause = recheckFirst
 		s.again.Reset(s.pause)
 	}
 	w.mu.Unlock()
-	w.call(run)
+	w.checkSoon(run)
 }
 
-func (w *waits) lookAgain(run string, s *dormant) {
+func (w *waits) recheck(run string, s *dormant) {
 	w.mu.Lock()
 	known := w.runs[run] == s
-	if s.pause *= 4; known && s.pause <= lookLast {
+	if s.pause *= 4; known && s.pause <= recheckLast {
 		s.again.Reset(s.pause)
 	}
 	w.mu.Unlock()
 	if known {
-		w.call(run)
+		w.checkSoon(run)
 	}
 }
 
-func (s *dormant) end() {
+func (s *dormant) stop() {
 	if s == nil {
 		return
 	}
@@ -243,10 +244,10 @@ func (s *dormant) end() {
 	}
 }
 
-func (w *waits) forget(run string) {
+func (w *waits) remove(run string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.runs[run].end()
+	w.runs[run].stop()
 	delete(w.runs, run)
 }
 
@@ -254,12 +255,12 @@ func (w *waits) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.runs {
-		s.end()
+		s.stop()
 	}
 	w.runs = nil
 }
 
-// reasonToWake says why a waiting run goes on, "" where it waits on.
+// reasonToWake returns why a waiting run goes on, "" while it waits.
 func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, error) {
 	now := l.clock.now()
 	if why := run.Due(c, now); why != "" {
@@ -283,7 +284,7 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 	return "", nil
 }
 
-// wakeUp lets a run go on that waits.
+// wakeUp records that a waiting run goes on, and requeues its message.
 func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint, why string) error {
 	run.Wake(c, why)
 	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
@@ -291,16 +292,15 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 		return err
 	}
 	return l.persist(ctx, func() error {
-		_, err := l.kick(ctx, c, rev)
+		_, err := l.requeueWaiting(ctx, c, rev)
 		return err
 	})
 }
 
-// answerTo returns the first answer to a task that counts: a terminal envelope of
-// who has it, as a reply must be, fitting the schema that was asked for, and
-// stored in time. It is nil where there is
-// none; what is none is passed over. Corr may be "".
-func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored, error) {
+// answerTo returns the first valid answer to a task: a terminal envelope of the task's
+// addressee that fits the requested schema and was stored in time. It skips invalid
+// ones, and returns nil where there is none. corr may be "".
+func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*storedAnswer, error) {
 	for after := uint64(0); ; {
 		msg, err := n.cfg.Durable.Replies.Next(ctx, w.Entity, w.TaskID, after)
 		switch {
@@ -309,7 +309,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 		case err != nil:
 			return nil, err
 		case !w.Until.IsZero() && msg.Time.After(w.Until):
-			return nil, nil // and so is all behind it
+			return nil, nil // as are all later answers
 		}
 		after = msg.Seq
 		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
@@ -318,7 +318,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			continue
 		}
 		if reply.Type.Terminal() && n.counts(w.Schema, reply) {
-			return &stored{reply, msg.Seq, msg.Time}, nil
+			return &storedAnswer{reply, msg.Seq, msg.Time}, nil
 		}
 	}
 }

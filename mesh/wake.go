@@ -16,17 +16,16 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// ErrWaits is behind the error of a call that has been made, and whose answer
-// may be days away: see [WaitsError].
+// ErrWaits is wrapped by the error of a call that was made and whose answer may take
+// days: see [WaitsError].
 var ErrWaits = errors.New("the answer may be long in coming")
 
-// A WaitsError says that somebody has a task of the run's and has not answered.
-// A durable run does not wait for that with a worker: its handler does what else
-// it can do, then parks with [Run.ParkUntil], and makes the same call again when
-// it is entered anew.
+// A WaitsError says that a task of the run has not been answered. A durable run does
+// not occupy a worker while it waits: its handler does its other work, then parks with
+// [Run.ParkUntil], and makes the same call again when it is entered anew.
 type WaitsError struct{ Wait state.Wait }
 
-// Error names who has the task.
+// Error names the entity that has the task.
 func (e *WaitsError) Error() string {
 	return fmt.Sprintf("task %s is with %s: %v", clip.Text(e.Wait.TaskID, 128), clip.Text(e.Wait.Entity, 128), ErrWaits)
 }
@@ -34,24 +33,24 @@ func (e *WaitsError) Error() string {
 // Unwrap returns [ErrWaits].
 func (e *WaitsError) Unwrap() error { return ErrWaits }
 
-// A Wake says when a run that waits goes on: as soon as there is an answer to one
-// of its tasks, when the time of one of them is over, at At, and at the task's
-// own deadline, which ends it. All times are the server's.
+// A Wake says when a parked run goes on: at the first answer to one of its tasks, when
+// the time for one of those answers is over, at At, and at the run's own deadline,
+// which ends it. All times are by the server's clock.
 type Wake struct {
 	On []state.Wait
-	At time.Time // zero: there is no such time
+	At time.Time // zero: no set time
 }
 
 // maxWaits bounds the tasks whose answers one run may wait for.
 const maxWaits = 1024
 
 // ParkUntil is [Run.Park] for a run that waits for others. It is stored as
-// awaiting_approval, with an approval request that says for whom and until when
-// (AAIF, Agent State Document), and takes no worker's place until it is woken;
-// then its handler begins anew, on whichever worker.
+// awaiting_approval, with an approval request that names the entities and the latest
+// time (AAIF, Agent State Document). It takes no worker's place until it wakes; then
+// its handler begins anew, on any worker.
 //
-// People whom the run has asked, and who are not in wake, are told that their
-// task is void. A wish to pause or to move the run stands until it is woken.
+// People whom the run has asked, and who are not in wake, are told that their task is
+// void. A pending request to pause or to transfer the run is kept until it wakes.
 func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Checkpoint) error) error {
 	if len(wake.On) == 0 && wake.At.IsZero() {
 		return fmt.Errorf("park run %s: nothing would wake it", r.id.Run)
@@ -93,7 +92,7 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 	return err
 }
 
-// waitsFor says in a few words for whom a run waits.
+// waitsFor returns a short description of the entities that a run waits for.
 func waitsFor(wake Wake) string {
 	var who []string
 	for _, w := range wake.On {
@@ -110,8 +109,8 @@ func waitsFor(wake Wake) string {
 	return "for " + clip.Text(strings.Join(who, ", "), 128)
 }
 
-// waitRequest is the approval request of a run that waits: its pending action is
-// the first of the tasks, and all of them in our words.
+// waitRequest returns the approval request of a waiting run: its pending action names
+// the first of the tasks, in AAIF's fields, and lists all of them in the mesh's own.
 func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	req := &aaif.ApprovalRequest{TriggerDescription: "The run waits " + waitsFor(wake) + "."}
 	end := run.Earliest(c, wake.At)
@@ -154,15 +153,15 @@ func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	return req
 }
 
-// asks are what a run has asked of others since it was claimed.
-type asks struct {
+// sentTasks are the tasks that a run has sent since it was claimed.
+type sentTasks struct {
 	mu   sync.Mutex
 	made []state.Wait
-	void []string // tasks of which no answer is wanted any more
+	void []string // ids of tasks whose answer is no longer needed
 }
 
 // keep writes them into a checkpoint.
-func (a *asks) keep(c *state.Checkpoint) {
+func (a *sentTasks) keep(c *state.Checkpoint) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	m := &c.Mesh
@@ -176,33 +175,33 @@ func (a *asks) keep(c *state.Checkpoint) {
 	}
 }
 
-// wait is what the run has noted of a task that it has sent.
-func (r *Run) wait(taskID string) (state.Wait, bool) {
-	r.asks.mu.Lock()
-	defer r.asks.mu.Unlock()
-	known := r.asks.made
+// sentTask returns what the run has recorded about a task that it sent.
+func (r *Run) sentTask(taskID string) (state.Wait, bool) {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	known := r.sent.made
 	if c := r.cp.Load(); c != nil {
 		known = append(slices.Clone(c.Mesh.Waits), known...)
 	}
 	for _, w := range known {
 		if w.TaskID == taskID {
-			w.Void = w.Void || slices.Contains(r.asks.void, taskID)
+			w.Void = w.Void || slices.Contains(r.sent.void, taskID)
 			return w, true
 		}
 	}
 	return state.Wait{}, false
 }
 
-// note notes a task that the run has sent.
-func (r *Run) note(w state.Wait) {
-	r.asks.mu.Lock()
-	defer r.asks.mu.Unlock()
-	r.asks.made = append(r.asks.made, w)
+// noteSent records a task that the run has sent.
+func (r *Run) noteSent(w state.Wait) {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	r.sent.made = append(r.sent.made, w)
 }
 
-// void notes that no answer to a task is wanted any more.
-func (r *Run) void(taskID string) {
-	r.asks.mu.Lock()
-	defer r.asks.mu.Unlock()
-	r.asks.void = append(r.asks.void, taskID)
+// voidSent records that the run needs no answer to a task any more.
+func (r *Run) voidSent(taskID string) {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	r.sent.void = append(r.sent.void, taskID)
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// putOff gives a new task back to the queue whose sender is over its quota, until
-// its turn comes or its time is over. The bus is told of it (mesh.task.retrying,
-// E_RATE_LIMITED); the task's reply comes when it is done, or with its deadline.
+// delayOverQuota naks a new task whose sender is over its quota, until the quota has
+// room or the deadline passes, and reports whether it did. It publishes
+// mesh.task.retrying with E_RATE_LIMITED; the task's reply comes when it is done, or
+// at its deadline.
 //
-// It is not refused as on the live lane: the sender may have gone since the server
-// acknowledged the task, and a refusal would end its run. Each worker counts a task
-// once, so that what comes back after its wait is done. Commands have a quota of their
-// own: one of them may end what is too much.
-func (l *lane) putOff(r *Run) bool {
+// Unlike on the live lane the task is not refused: the sender may have gone since the
+// server acknowledged the task, and a refusal would end its run. Each worker counts a
+// task once, so that a task that comes back after its delay is done. Commands have a
+// quota of their own: one of them may cancel the excess.
+func (l *lane) delayOverQuota(r *Run) bool {
 	t := r.task
 	priority, problem := l.host.node.quotas.Pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
 	if problem == nil {
@@ -26,18 +27,18 @@ func (l *lane) putOff(r *Run) bool {
 	}
 	wait := min(problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now()))
 	if wait <= 0 {
-		return false // its turn, or too late: the one who begins it sees that
+		return false // admitted, or too late: begin checks the deadline
 	}
 	problem = problem.WithBackoff(wait)
 	if r.hold.Delivered <= 1 {
-		l.giveBackLater(r, problem)
+		l.nakDelayed(r, problem)
 		return true
 	}
-	// It was handed out before. Perhaps a worker began it and was lost: a run goes on
+	// It was delivered before, so a worker may have begun it and died: a run goes on
 	// at once, whatever its sender's quota.
-	l.wait(nil, 1)
+	l.countWaiting(nil, 1)
 	l.work.Go(func() {
-		defer l.wait(nil, -1)
+		defer l.countWaiting(nil, -1)
 		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 		defer cancel()
 		switch rec, err := r.read(ctx); {
@@ -47,15 +48,15 @@ func (l *lane) putOff(r *Run) bool {
 		case rec != nil:
 			l.enqueue(r)
 		default:
-			l.giveBackLater(r, problem)
+			l.nakDelayed(r, problem)
 		}
 	})
 	return true
 }
 
-// admitOverheard reports whether a command that was overheard in the queue is within its
-// sender's quota. It counts once: the one that draws it finds it counted. One that is
-// over waits until it is drawn.
+// admitOverheard reports whether a command that was overheard in the queue is within
+// its sender's quota. It counts once: the worker that draws it finds it counted. A
+// command over the quota waits until it is drawn.
 func (l *lane) admitOverheard(r *Run) bool {
 	if !l.counted.has(r.hold.Seq) {
 		if _, problem := l.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
@@ -66,8 +67,8 @@ func (l *lane) admitOverheard(r *Run) bool {
 	return true
 }
 
-// giveBackLater gives a task back to the queue, and tells the bus.
-func (l *lane) giveBackLater(r *Run, problem *envelope.Error) {
+// nakDelayed naks a task with the delay of problem, and publishes that.
+func (l *lane) nakDelayed(r *Run, problem *envelope.Error) {
 	e := r.task.Envelope
 	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
 		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())
@@ -78,13 +79,14 @@ func (l *lane) giveBackLater(r *Run, problem *envelope.Error) {
 	l.nak(r.hold, problem.Backoff())
 }
 
-// deadlineOf is when a new task is over, by the server's clock.
+// deadlineOf returns the deadline of a new task, by the server's clock.
 func (l *lane) deadlineOf(r *Run) time.Time {
-	_ = r.task.readRequires() // what cannot be read is refused later
+	_ = r.task.readRequires() // an error in it is refused later
 	return r.hold.Stored.Add(l.timeout(r.task.Requires))
 }
 
-// timeout is how long a durable task may take, whatever its sender asks for.
+// timeout returns how long a durable task may take: its own timeout within the
+// worker's limit.
 func (l *lane) timeout(requires envelope.Requirements) time.Duration {
 	timeout := requires.Timeout
 	if timeout == 0 {
@@ -93,9 +95,9 @@ func (l *lane) timeout(requires envelope.Requirements) time.Duration {
 	return min(timeout, l.cfg.MaxTimeout)
 }
 
-// counted remembers messages of the work queue that count in their sender's quota
-// already: the last maxCounted at least. One that is forgotten is counted again, and
-// waits once more.
+// counted remembers at least the last maxCounted messages of the work queue that were
+// counted in their sender's quota. A message that was dropped from it is counted
+// again, and delayed once more.
 type counted struct {
 	mu       sync.Mutex
 	new, old map[uint64]struct{}

@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
-// running holds the tasks that have been taken in and not answered, so that
-// they can be cancelled, and ends those whose deadline passes.
+// running holds the tasks that were accepted and are not answered, so that they can be
+// cancelled. It calls overdue for those whose deadline passes.
 type running struct {
 	overdue func(now time.Time, tasks []*Task)
 
@@ -32,7 +32,7 @@ func (r *running) add(t *Task) {
 	r.alarm.Set(t.Deadline)
 }
 
-// due gives a task another deadline.
+// due changes the deadline of a task.
 func (r *running) due(t *Task, deadline time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +63,7 @@ func (r *running) unlist(t *Task) {
 	t.listed, t.prev, t.next = false, nil, nil
 }
 
-// expire gives overdue the tasks that are past their deadline.
+// expire unlists the tasks that are past their deadline and passes them to overdue.
 func (r *running) expire() {
 	now := time.Now()
 	var late []*Task
@@ -85,7 +85,7 @@ func (r *running) expire() {
 	}
 }
 
-// stop ends the watch for deadlines.
+// stop stops the deadline timer.
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +104,8 @@ func (r *running) matching(match func(*Task) bool) (out []*Task) {
 	return out
 }
 
-// taskContext is a handler's context: the task itself. What a context costs is
-// paid by the handlers that ask for more than its deadline.
+// taskContext is a handler's context, backed by the task. The real context is made
+// only for handlers that use more than the deadline.
 type taskContext struct{ task *Task }
 
 func (c taskContext) Deadline() (time.Time, bool) { return c.task.Deadline, true }
@@ -124,7 +124,7 @@ func (c taskContext) Err() error {
 
 func (c taskContext) Value(key any) any { return c.task.context().Value(key) }
 
-// context makes the real context on first use.
+// context returns the real context and makes it on first use.
 func (t *Task) context() context.Context {
 	t.ctxMu.Lock()
 	defer t.ctxMu.Unlock()
@@ -137,7 +137,7 @@ func (t *Task) context() context.Context {
 	return t.ctx
 }
 
-// stop ends the task's context; the first cause counts.
+// stop cancels the task's context; the first cause is kept.
 func (t *Task) stop(cause error) {
 	t.ctxMu.Lock()
 	if t.stopCause == nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// put encodes and stores a checkpoint, and does not give up before it knows
-// whether that happened, or ctx ends: the swap makes another try safe. With
-// ErrChanged comes the record that is there instead; nil if there is none.
+// put encodes and stores a checkpoint. It retries until it knows whether the write
+// happened, or ctx ends: the compare-and-swap makes a retry safe. With ErrChanged it
+// returns the record that is stored instead, nil if there is none.
 func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
 	return l.putFor(ctx, id, prev, c, 0)
 }
 
-// putFor is put of a checkpoint that is kept for life, if no other is stored over it
-// and the store can; 0: for as long as any.
+// putFor is put with a time to live, which applies until another checkpoint replaces
+// this one and only where the store supports it; 0: none.
 func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) (uint64, *state.Record, error) {
 	started := time.Now()
 	buf := documents.Get().(*[]byte)
@@ -45,9 +45,8 @@ func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Ch
 			rec, err := l.cfg.States.Get(ctx, id)
 			switch {
 			case err == nil:
-				// It may have been stored, by a try that nobody told us of, which
-				// the client makes too; and somebody may have written since, on top
-				// of it.
+				// An earlier attempt, or a resend by the client, may have stored it without
+				// a confirmation, and others may have written on top of it since.
 				if rev, err := l.landed(ctx, rec, data, c); err == nil && rev > 0 {
 					return rev, nil, nil
 				} else if err == nil {
@@ -70,17 +69,17 @@ func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Ch
 	}
 }
 
-// documents are the memory of encoded checkpoints: a store keeps nothing of what
-// it was given (see [state.Store]).
+// documents pools the buffers of encoded checkpoints: a store keeps no reference to
+// its input (see [state.Store]).
 var documents = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxDocument is the largest memory that is kept for the next one.
+// maxDocument is the capacity of the largest buffer that is pooled.
 const maxDocument = 256 << 10
 
-// landed is the revision at which a checkpoint was stored, 0 if it was not. Where
-// others have written over it, it is one at which nothing can be written any more.
+// landed returns the revision at which a checkpoint was stored, 0 if it was not. If
+// others have written on top of it, a write at the returned revision fails.
 func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *state.Checkpoint) (uint64, error) {
-	if bytes.Equal(newest.Data, data) { // each has an id of its own
+	if bytes.Equal(newest.Data, data) { // each checkpoint has its own state id
 		return newest.Revision, nil
 	}
 	now, err := l.codec.Decode(newest.Data)
@@ -105,7 +104,8 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 	return 0, err
 }
 
-// store is one try. What the store notes beside a record spares it reading it.
+// store makes one attempt to write. A store that takes notes gets the status and the
+// message's sequence beside the record, and need not read them from it.
 func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
 	l.share.wrote(len(data))
 	if l.noted != nil {
@@ -114,12 +114,13 @@ func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte,
 	return l.cfg.States.Put(ctx, id, prev, data)
 }
 
-// noter is a store that takes what it would have to read from a record.
+// A noter is a store that takes facts about a record beside it, which it would
+// otherwise have to read from the record.
 type noter interface {
 	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)
 }
 
-// passing reports errors of a store that another try may not meet.
+// passing reports errors of a store that a retry may not meet.
 func (l *lane) passing(err error) bool {
 	if l.host.node.conn.IsClosed() {
 		return false
@@ -127,8 +128,8 @@ func (l *lane) passing(err error) bool {
 	return away(err) || errors.Is(err, context.DeadlineExceeded) || connectionError(err)
 }
 
-// away reports errors of JetStream that may be gone the next time: it does not
-// answer, has no leader, is full, or nobody knows whether it has stored something.
+// away reports temporary errors of JetStream: it does not answer, has no leader, is
+// full, or did not confirm a write.
 func away(err error) bool {
 	for _, e := range []error{jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, natsjs.ErrNoStreamResponse} {
 		if errors.Is(err, e) {
@@ -139,8 +140,8 @@ func away(err error) bool {
 	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable
 }
 
-// persist is lane.persist for a durable task; for a live one, whose sender waits and
-// may ask again, it calls f once.
+// persist is lane.persist for a durable task. For a live task, whose sender waits and
+// may retry, it calls f once.
 func (t *Task) persist(ctx context.Context, f func() error) error {
 	if t.run == nil {
 		return f()
@@ -148,9 +149,8 @@ func (t *Task) persist(ctx context.Context, f func() error) error {
 	return t.run.lane.persist(ctx, f)
 }
 
-// persist calls f again as long as it fails with what another try may not meet,
-// until ctx ends: then it fails with the cause of that, which f need not know. f must
-// do no harm when it is called twice.
+// persist calls f until it succeeds, fails with an error that a retry would meet
+// again, or ctx ends: then it returns the cause of ctx. f must be safe to call twice.
 func (l *lane) persist(ctx context.Context, f func() error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := f()
@@ -169,7 +169,7 @@ func (l *lane) persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// sleep waits, and fails with the cause of ctx when that ends first.
+// sleep waits for d, or until ctx ends: then it returns the cause of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

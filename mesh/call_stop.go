@@ -74,7 +74,7 @@ func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error 
 		}
 	}
 	if err != nil {
-		t.callOver(a.TaskID)
+		t.removeCall(a.TaskID)
 		return err
 	}
 	if c.Begun != nil {
@@ -83,26 +83,26 @@ func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error 
 	return nil
 }
 
-// callOver notes that nothing is left to be stopped of a call.
-func (t *Task) callOver(id string) {
+// removeCall removes a call from those that the end of the run must cancel.
+func (t *Task) removeCall(id string) {
 	if t.run != nil {
 		t.run.callEnded(id)
 	}
 }
 
-// giveUp stops a call whose answer nobody waits for any more. A durable run that
-// ends stops its calls itself ([lane.stopCalls]); one that goes on elsewhere will
-// ask for them again.
-func (t *Task) giveUp(call state.Call) {
+// stopCall cancels a call whose answer is not needed any more. When a durable run
+// ends, [lane.stopCalls] cancels its calls; a run that goes on elsewhere makes the
+// same calls again.
+func (t *Task) stopCall(call state.Call) {
 	if t.run != nil && t.stopped() {
 		return
 	}
 	if call.Live {
 		t.host.stopLive(call)
 	} else if !t.host.stopDurable(call) {
-		return // whoever ends the run tries again
+		return // the worker that ends the run tries again
 	}
-	t.callOver(call.ID)
+	t.removeCall(call.ID)
 }
 
 // stopped reports whether the task's context has ended.
@@ -112,11 +112,11 @@ func (t *Task) stopped() bool {
 	return t.stopCause != nil
 }
 
-// stopsAtOnce is how many calls are stopped at once.
+// stopsAtOnce bounds the calls that are cancelled concurrently.
 const stopsAtOnce = 64
 
-// stopCalls stops what the run, which has ended, had others do. Its message is
-// still there: where this worker dies meanwhile, the next one does it.
+// stopCalls cancels the calls of a run that has ended. It runs before the run's
+// message is acked: if this worker dies meanwhile, the next one repeats it.
 func (l *lane) stopCalls(c *state.Checkpoint) {
 	if len(c.Mesh.Calls) == 0 {
 		return
@@ -137,28 +137,30 @@ func (l *lane) stopCalls(c *state.Checkpoint) {
 	all.Wait()
 }
 
-// stopLive asks the workers of another agent to end a task that this one sent over
-// the live lane. It is a courtesy: if it is lost, the deadline ends the task.
+// stopLive asks the workers of another agent to cancel a task that this agent sent
+// over the live lane. It is best effort: if the command is lost, the deadline ends the
+// task.
 func (h *host) stopLive(call state.Call) {
 	if err := h.tellCancel(call.To, cancelOf(call)); err != nil {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 }
 
-// stopDurable ends a task that this agent sent over the durable lane, and reports
-// whether that is certain: a worker has done so or noted it, or the order is stored.
+// stopDurable cancels a task that this agent sent over the durable lane, and reports
+// whether that is certain: a worker has applied or noted the command, or the command
+// is stored.
 func (h *host) stopDurable(call state.Call) bool {
-	err := h.orderStop(call)
+	err := h.sendStop(call)
 	if err != nil {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 	return err == nil
 }
 
-// orderStop tells the workers, and stores the order where none of them answers.
-// Then it tells them again: one that takes the run over meanwhile hears it sooner
-// than it looks into a queue that it has no place for.
-func (h *host) orderStop(call state.Call) error {
+// sendStop sends the cancel to the workers, and stores it in the queue if none
+// answers. Then it sends it again: a worker that has claimed the run meanwhile
+// receives it sooner than it reads a queue for which it has no place.
+func (h *host) sendStop(call state.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	stored := false

@@ -12,9 +12,9 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// begun turns an error of a handler's into one that its own sender can act
-// on. Some codes promise that nothing was done: said by a peer that the
-// handler had asked, they are about that errand, and the task has begun.
+// begun converts an error of a handler that its sender would misread. Some codes
+// promise that the task was not begun; in an error from a peer that the handler had
+// called, they are about that call, and this task has begun.
 func begun(err error) error {
 	var e *envelope.Error
 	switch {
@@ -33,9 +33,9 @@ func begun(err error) error {
 	return out
 }
 
-// border is the one place where an error becomes what a peer may read. The
-// order is fixed: what was said on purpose first, then what is understood,
-// then nothing but that it happened.
+// border is the one place that decides what a peer may read of an error. The order is
+// fixed: an explicit envelope.Error first, then known errors, then E_INTERNAL without
+// any detail.
 func border(err error) *envelope.Error {
 	var said *envelope.Error
 	var bad *envelope.InvalidError

@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// stored is an answer as the stream has it.
-type stored struct {
+// storedAnswer is an answer with its place in the stream.
+type storedAnswer struct {
 	*envelope.Envelope
 	seq uint64
 	at  time.Time
@@ -22,8 +22,8 @@ type stored struct {
 
 var errNoInbox = envelope.Errorf(envelope.CodeUnavailable, "there are no inboxes for people here: they need JetStream and stream AEE_HUMAN")
 
-// post puts an envelope of the agent's into a person's inbox, signed, and returns
-// when it was stored.
+// post signs an envelope of the agent, puts it into a person's inbox, and returns when
+// it was stored.
 func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error) {
 	d := h.node.durable()
 	if d == nil || d.Inbox == nil {
@@ -50,8 +50,9 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 	return d.Clock.Now(ctx)
 }
 
-// withdraw tells a person that a task of the run's is no longer theirs, unless it
-// was answered. It is a courtesy: if it is lost, the answer comes too late.
+// withdraw tells a person that a task of the run needs no answer any more, unless it
+// was answered. It is best effort: if the event is lost, the person's answer comes too
+// late.
 func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wait, why string) {
 	if w.Void || !subject.IsPerson(w.Entity) {
 		return
@@ -68,7 +69,8 @@ func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wa
 	}
 }
 
-// withdrawAll tells the people whom a run that has ended still asks something.
+// withdrawAll withdraws the unanswered tasks of a run that has ended from the people
+// who have them.
 func (l *lane) withdrawAll(r *Run, c *state.Checkpoint) {
 	if len(c.Mesh.Waits) == 0 {
 		return
@@ -85,15 +87,15 @@ func (l *lane) withdrawAll(r *Run, c *state.Checkpoint) {
 	})
 }
 
-// Withdraw tells whoever was asked under a key that no answer is wanted any more,
-// if it is a person who has not answered.
+// Withdraw voids the task that was sent under a key: its answer is not needed any more.
+// If a person has the task and has not answered, the person is told.
 func (t *Task) Withdraw(ctx context.Context, key, reason string) {
 	if t.run == nil {
 		return
 	}
 	id := t.CallID(key)
-	if w, ok := t.run.wait(id); ok && !w.Void {
-		t.run.void(id)
+	if w, ok := t.run.sentTask(id); ok && !w.Void {
+		t.run.voidSent(id)
 		t.host.withdraw(ctx, t.Envelope, w, reason)
 		if subject.IsPerson(w.Entity) {
 			t.TellRun(intents.RunWithdrawn, intents.StepEvent{Step: w.Key, To: w.Entity, Child: id, Durable: true, Detail: reason})

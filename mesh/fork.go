@@ -53,6 +53,6 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		return Receipt{}, fmt.Errorf("store the fork: %w", err)
 	}
 	r := Receipt{TaskID: of.TaskID, Run: fork.Doc.RunID}
-	_, err = kickRun(ctx, d.Queue, fork)
+	_, err = requeueRun(ctx, d.Queue, fork)
 	return r, err
 }

@@ -25,14 +25,14 @@ const (
 	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
-// take decides what a message is: a task, a command, or nothing that can be
-// worked on. It must not block, so whatever asks a store goes on elsewhere.
-func (l *lane) take(hold *hold) {
+// dispatch decodes a message and routes it: to the checks, or to reject. It must not
+// block, so checks that read a store run on other goroutines.
+func (l *lane) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
 	if isCBOR(msg) {
-		l.aside(func() {
+		l.inBackground(func() {
 			if env, cbor, err := l.decode(msg); err != nil {
-				l.poison(hold, l.salvage(err), cbor, border(err))
+				l.reject(hold, l.salvage(err), cbor, border(err))
 			} else {
 				l.check(hold, env, cbor)
 			}
@@ -43,10 +43,10 @@ func (l *lane) take(hold *hold) {
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
-		l.work.Go(func() { l.poison(hold, l.salvage(err), cbor, border(err)) })
+		l.work.Go(func() { l.reject(hold, l.salvage(err), cbor, border(err)) })
 	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
-		// Reads the run, or computes for as long as a task may take.
-		l.aside(func() { l.check(hold, env, cbor) })
+		// Reads the run, or verifies a slow signature.
+		l.inBackground(func() { l.check(hold, env, cbor) })
 	default:
 		l.check(hold, env, cbor)
 	}
@@ -59,25 +59,27 @@ func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 	return env, cbor, err
 }
 
-// aside does what takes long with a message that is drawn, and counts it meanwhile.
-func (l *lane) aside(f func()) {
-	l.wait(nil, 1)
+// inBackground runs f on its own goroutine and counts the message as waiting
+// meanwhile.
+func (l *lane) inBackground(f func()) {
+	l.countWaiting(nil, 1)
 	l.work.Go(func() {
 		f()
-		l.wait(nil, -1)
+		l.countWaiting(nil, -1)
 	})
 }
 
-// wait counts a task that is drawn and not begun; r is counted once.
-func (l *lane) wait(r *Run, n int64) {
-	if r == nil || r.waits.Swap(n > 0) != (n > 0) {
+// countWaiting adds n to the number of tasks that are drawn and not begun; r, if not
+// nil, is counted once.
+func (l *lane) countWaiting(r *Run, n int64) {
+	if r == nil || r.waiting.Swap(n > 0) != (n > 0) {
 		l.waiting.Add(n)
 	}
 }
 
-// check decides about a valid envelope, as strictly as the live lane, with the
-// time at which the server stored it in the place of now. What passes waits in
-// the agent's queue, beside the live tasks.
+// check decides about a valid envelope by the rules of the live lane, with the time at
+// which the server stored it in place of now. A task that passes waits in the agent's
+// queue, beside the live tasks.
 func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	h := l.host
 	t := &Task{Envelope: env, host: h, cbor: cbor}
@@ -85,7 +87,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	t.queued = l.clock.past(hold.Stored)
 
 	if err := l.resumed(r); err != nil {
-		l.stuck(r, err)
+		l.nakFailed(r, err)
 		return
 	}
 	var problem *envelope.Error
@@ -93,15 +95,15 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		problem, _ = t.admit()
 	}
 	if problem != nil {
-		l.work.Go(func() { l.poison(hold, t.Envelope, cbor, problem) })
+		l.work.Go(func() { l.reject(hold, t.Envelope, cbor, problem) })
 		return
 	}
 	l.observe(PointDelivered, r.id)
-	if r.stored == nil && l.early(r) {
+	if r.stored == nil && l.delayEarly(r) {
 		return
 	}
 	if mine := l.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
-		l.work.Go(func() { l.again(mine, hold) })
+		l.work.Go(func() { l.redelivered(mine, hold) })
 		return
 	}
 	if r.stored == nil {
@@ -113,23 +115,23 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 			l.nak(hold, laterPause)
 			return
 		case err != nil:
-			l.work.Go(func() { l.poison(hold, t.Envelope, cbor, border(err)) })
+			l.work.Go(func() { l.reject(hold, t.Envelope, cbor, border(err)) })
 			return
 		}
 	}
-	if r.stored == nil && l.putOff(r) {
+	if r.stored == nil && l.delayOverQuota(r) {
 		return
 	}
 	l.enqueue(r)
 }
 
-// enqueue gives a task a place in the agent's queue.
+// enqueue puts a task into the agent's queue, and runs a command at once.
 func (l *lane) enqueue(r *Run) {
 	h, t, hold := l.host, r.task, r.hold
 	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
 		if mine := l.enlist(r); mine != nil {
-			l.work.Go(func() { l.again(mine, hold) })
+			l.work.Go(func() { l.redelivered(mine, hold) })
 			return
 		}
 	}
@@ -139,17 +141,18 @@ func (l *lane) enqueue(r *Run) {
 		return
 	}
 	r.refusal = t.refusal()
-	l.wait(r, 1)
+	l.countWaiting(r, 1)
 	h.running.add(t)
 	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
 		l.counted.add(hold.Seq)
-		l.giveBack(t, 250*time.Millisecond)
+		l.nakUnbegun(t, 250*time.Millisecond)
 	}
 }
 
-// early puts a task off that is to begin later (requires.not_before).
-func (l *lane) early(r *Run) bool {
-	_ = r.task.readRequires() // its fault is answered when the run is claimed
+// delayEarly naks a task that is to begin later (requires.not_before), and reports
+// whether it did.
+func (l *lane) delayEarly(r *Run) bool {
+	_ = r.task.readRequires() // an error in it is answered when the run is claimed
 	at := r.task.notBefore()
 	if at.IsZero() {
 		return false
@@ -158,20 +161,19 @@ func (l *lane) early(r *Run) bool {
 	if left <= 0 {
 		return false
 	}
-	pause := min(left, earlyPause)
+	pause := min(left, maxEarlyDelay)
 	if r.hold.Header.Get(HeaderRun) != "" && r.hold.Delivered <= 3 {
-		pause = min(pause, time.Second) // the run's record is about to be written
+		pause = min(pause, time.Second) // the run's record may be written soon
 	}
 	l.nak(r.hold, pause)
 	return true
 }
 
-// earlyPause is the longest time for which a task that is to begin later is given
-// back at once.
-const earlyPause = 10 * time.Minute
+// maxEarlyDelay is the longest delay of one nak for a task that is to begin later.
+const maxEarlyDelay = 10 * time.Minute
 
-// resumed looks up the run that the message says goes on. What it is about is
-// in the run's record, where it was verified; the message's body is not.
+// resumed looks up the run that the message resumes. The task is read from the run's
+// record, where its signature was verified, and not from the message's body.
 func (l *lane) resumed(r *Run) error {
 	id := r.hold.Header.Get(HeaderRun)
 	if id == "" {
@@ -179,7 +181,7 @@ func (l *lane) resumed(r *Run) error {
 	}
 	rec, err := l.cfg.States.Get(l.ctx, state.ID{Entity: l.host.Entity, Run: id})
 	if errors.Is(err, state.ErrNotFound) {
-		return nil // then it is a task like any other
+		return nil // then it is an ordinary task
 	}
 	if err != nil {
 		return err
@@ -194,18 +196,18 @@ func (l *lane) resumed(r *Run) error {
 	}
 	t := r.task
 	if env.ID != t.Envelope.ID {
-		return nil // the header is nobody's word: it is another task, like any other
+		return nil // the header is unsigned: this is another, ordinary task
 	}
 	r.id.Run, r.stored = id, c
 	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
 	return nil
 }
 
-// stale refuses a task whose ts is further than the skew bound from the time at
-// which the server stored it; for one that was to begin later, and for a dead
-// letter that an operator tries again, that time may be long after ts, but not longer
-// than runs are kept, which is what refuses a second one. It is asked of tasks that
-// have no run yet.
+// stale refuses a task whose ts differs by more than the skew bound from the time at
+// which the server stored it. For a task that was to begin later, and for a dead
+// letter that an operator retries, that time may be long after ts, but not longer than
+// runs are kept, because the kept run is what refuses a second one. It is called for
+// tasks without a run only.
 func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	skew := l.host.node.cfg.Skew
 	if skew <= 0 {
@@ -225,22 +227,22 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	return border(err)
 }
 
-// again takes a message for a run that this worker has already, begun or not: its
-// lease had ended, because the worker stood still or was cut off, and the server
-// has handed it out anew. If the run is still ours it goes on under the new one.
-func (l *lane) again(r *Run, hold *hold) {
+// redelivered handles a message for a run that this worker already has: its lease had
+// ended, because the worker was suspended or cut off, and the server delivered it
+// again. If this worker still owns the run, the run goes on under the new delivery.
+func (l *lane) redelivered(r *Run, hold *hold) {
 	r.verify(l.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end != nil || r.gone || r.hold.Seq != hold.Seq {
+	if r.end != nil || r.dropped || r.hold.Seq != hold.Seq {
 		l.nak(hold, time.Second)
 		return
 	}
-	l.release(r.hold)
+	l.dropHold(r.hold)
 	r.hold = hold
 }
 
-// salvage makes what could be read of a broken message an envelope.
+// salvage makes an envelope of the readable parts of a broken message.
 func (l *lane) salvage(err error) *envelope.Envelope {
 	partial := &envelope.Envelope{}
 	var bad *envelope.InvalidError
@@ -254,5 +256,5 @@ func (l *lane) salvage(err error) *envelope.Envelope {
 	return salvage(partial, l.host.Entity)
 }
 
-// storeTimeout bounds one question to a store where nothing else does.
+// storeTimeout bounds a request to a store that has no other limit.
 const storeTimeout = 10 * time.Second

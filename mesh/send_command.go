@@ -15,14 +15,14 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ctlWait is how long a command waits for a worker that hears it, before it goes
-// over the work queue.
+// ctlWait is how long a command waits for a worker's answer before it is sent over the
+// work queue.
 const ctlWait = 2 * time.Second
 
 // Command sends a command about durable tasks, or live ones where it is a cancel, as
 // this node's own entity, and returns what became of it. It goes to all workers
 // of the entity; the one that has the run applies it, or any of them where none
-// has. If nobody answers it is queued as a durable task itself, and applied by
+// has. If no worker answers it is queued as a durable task itself, and applied by
 // the first worker that comes: then Command waits for that until ctx ends.
 func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
 	var out intents.CommandResult
@@ -94,8 +94,8 @@ func Unheard(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Run reads the last checkpoint of the run of an entity's task. Id is the
-// run's, or the task's. It fails with [state.ErrNotFound].
+// Run reads the last checkpoint of the run of an entity's task. id is the run's or the
+// task's. It fails with [state.ErrNotFound].
 func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -111,11 +111,11 @@ func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, e
 	return d.Codec.Read(rec)
 }
 
-// kickRun queues a run that is to go on: its task again, with a header that names
-// the run. It has waited in the queue before, so it is drawn with the tasks of the
-// next higher priority, ahead of those of its own that have not begun. It keeps its
-// own for all else; that is in its record.
-func kickRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
+// requeueRun submits the task of a run that goes on to the queue again, with a header
+// that names the run. The message gets the next higher priority, because the run has
+// waited in the queue before: so it is drawn ahead of tasks of its own priority that
+// have not begun. The run's record keeps its own priority for everything else.
+func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
 	m := &c.Mesh
 	return q.Submit(ctx, jetstream.Submission{
 		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
@@ -123,7 +123,7 @@ func kickRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jets
 	})
 }
 
-// raised is the next higher priority.
+// raised returns the next higher priority.
 func raised(p envelope.Priority) envelope.Priority {
 	switch p {
 	case envelope.PriorityLow:

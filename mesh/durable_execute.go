@@ -1,0 +1,308 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// perform runs one durable task in one of the agent's places. The outcome is stored on
+// another goroutine, so that the place is free as soon as the handler has returned.
+func (l *lane) perform(t *Task) {
+	r := t.run
+	l.countWaiting(r, -1)
+	if t.done.Load() {
+		return // cancelled, or overdue, before it began
+	}
+	if l.slots != nil {
+		if l.slots.enter(t, slotPatience) != nil {
+			l.nakUnbegun(t, 100*time.Millisecond)
+			return
+		}
+		defer l.slots.leave(t)
+	}
+	if !l.begin(r) {
+		return
+	}
+	if t.hop() && !r.restored {
+		if err := l.host.admitHop(taskContext{t}, t); err != nil {
+			l.host.fail(t, err)
+			return
+		}
+	}
+	l.performing.Add(1)
+	started := time.Now()
+	l.host.execute(t)
+	l.pace.add(time.Since(started))
+	l.performing.Add(-1)
+	if end := r.ended(); end != nil {
+		l.releaseParked(r, end)
+	}
+}
+
+// begin claims the run for the handler and reports whether the handler may start.
+func (l *lane) begin(r *Run) bool {
+	t := r.task
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.done.Load() {
+		return false // ended while it waited for this place
+	}
+	if !r.claimedEarly {
+		v, err := r.claim(l.ctx, nil)
+		if err != nil || v != run.Mine {
+			if v == run.Ended {
+				r.stop(ErrLost) // a cancel from now on is too late
+			}
+			r.dropped = true
+			t.claim()
+			l.work.Go(func() { l.applyVerdict(r, v, err) })
+			return false
+		}
+	}
+	r.observe(PointClaimed)
+	l.mu.Lock()
+	l.runs[r.id.Run] = r
+	delete(l.enlisted, r.id.Run)
+	l.mu.Unlock()
+	l.guardian.need()
+	c := r.cp.Load()
+	if r.recovered {
+		l.tel.recovered(l.host)
+	}
+	consumed(l.host.log, t.Envelope)
+	if c.Mesh.Epoch == 1 {
+		l.host.node.rememberReceived(l.host.Entity, t.Envelope, c.Mesh.Task, false)
+	}
+	if limit := l.host.Timeout; limit > 0 {
+		// AAIF runtime.timeout_seconds is about running, requires.timeout_ms
+		// about waiting for the answer.
+		l.host.running.due(t, earlier(t.Deadline, time.Now().Add(limit-c.Mesh.Ran)))
+	}
+	l.host.taskEvent(intents.TaskStarted, t, nil)
+	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// end ends a task with a payload or an error, after its handler has returned or from
+// outside of it (cancel, deadline). The caller has won t.claim.
+func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
+	l.finishing.Add(1)
+	l.countWaiting(t.run, -1)
+	l.work.Go(func() {
+		defer l.finishing.Add(-1)
+		l.storeOutcome(t.run, payload, failure)
+	})
+}
+
+// storeOutcome writes the outcome of a run into its record and stores the reply. A
+// failure that may be retried is stored as a retry.
+func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
+	var problem *envelope.Error
+	if failure != nil {
+		problem = border(failure)
+	}
+	r.mu.Lock()
+	if r.end != nil {
+		end := r.end
+		r.mu.Unlock()
+		l.releaseParked(r, end)
+		if errors.Is(end, ErrParked) && isCode(problem, envelope.CodeCancelled) {
+			l.cancelParked(r, problem)
+		}
+		return
+	}
+	if r.cp.Load() == nil { // not claimed yet
+		v, err := r.claim(l.ctx, problem)
+		r.stop(ErrLost)
+		r.mu.Unlock()
+		l.applyVerdict(r, v, err)
+		return
+	}
+	if pause, again := l.retries(r, problem); again {
+		err := r.retry(problem)
+		r.stop(ErrLost)
+		r.mu.Unlock()
+		l.retried(r, problem, pause, err)
+		return
+	}
+	r.observe(PointBeforeTerminal)
+	err := r.stream.endTurn(true)
+	if err == nil {
+		err = r.write(l.ctx, func(c *state.Checkpoint) error {
+			if err := r.stagedOn(c); err != nil {
+				return err
+			}
+			return r.setEnd(c, payload, problem)
+		})
+	}
+	if err == nil {
+		r.wrote = true
+		r.observe(PointAfterTerminal)
+	}
+	lost := errors.Is(err, ErrLost)
+	r.stop(ErrLost)
+	r.mu.Unlock()
+	if lost {
+		if isCode(problem, envelope.CodeCancelled) {
+			l.cancelParked(r, problem) // parked by a write whose confirmation was lost
+		}
+		return
+	}
+	l.applyVerdict(r, run.Ended, err)
+}
+
+// cancelParked cancels a run that parked here while it was being cancelled. The sender
+// of the cancel was already told that it succeeded.
+func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	o := &order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, signed: true, problem: problem}
+	if out := l.applyStored(ctx, o, false); out.refused != nil {
+		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.refused)
+	}
+}
+
+// applyVerdict acts on a run's message as the verdict of its claim or outcome demands:
+// it acks or naks the message, starts a transfer or rejects it. For an ended run it
+// first stores the reply and cancels the run's calls.
+func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
+	h := l.host
+	switch {
+	case errors.Is(err, errCrowded):
+		l.unlist(r)
+		l.delayCrowded(r)
+		return
+	case err != nil:
+		l.nakFailed(r, err)
+		return
+	}
+	l.unlist(r)
+	switch v {
+	case run.Ended:
+		if err := l.publishOutcome(r); err != nil {
+			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
+			h.counts.replyFailed.Add(1)
+			l.nak(r.hold, time.Second) // the next delivery stores it
+			return
+		}
+		r.observe(PointReplied)
+		l.stopCalls(r.cp.Load())
+		l.ack(r.hold)
+		r.observe(PointAcked)
+	case run.Parked:
+		if r.parked == "" && r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedGrace {
+			// The message resumes the run, whose record is about to change.
+			l.nak(r.hold, time.Second)
+			return
+		}
+		l.ack(r.hold)
+		r.observe(PointAcked)
+	case run.Moving:
+		l.startTransfer(r)
+	case run.Foreign:
+		l.ack(r.hold)
+	case run.Later:
+		l.nak(r.hold, laterPause)
+	case run.Older:
+		l.dropHold(r.hold)
+	case run.Reused:
+		l.reject(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
+	}
+}
+
+// parkedGrace is the age up to which a message that resumes a run is redelivered when
+// it finds the run parked: the record may be about to change. An older message is
+// acked as superfluous.
+const parkedGrace = 30 * time.Second
+
+// nakFailed naks the message of a run whose record could not be read or written.
+func (l *lane) nakFailed(r *Run, err error) {
+	l.unlist(r)
+	e := r.task.Envelope
+	l.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
+	pause := time.Second
+	if unreadable(err) {
+		pause = unreadablePause
+		l.tel.unreadable(l.host)
+		l.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
+	}
+	l.nak(r.hold, pause)
+}
+
+// unreadablePause is the delay of a nak for a run that this worker cannot read:
+// another worker may be able to.
+const unreadablePause = time.Minute
+
+// unreadable reports errors that a retry by this worker would meet again: it lacks a
+// key, it is older than the record, or the record was forged or damaged.
+func unreadable(err error) bool {
+	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseParked releases the run after its handler returned ErrParked: it acks the
+// message of a parked run, starts a transfer, or naks the message so that another
+// worker goes on.
+func (l *lane) releaseParked(r *Run, why error) {
+	if !errors.Is(why, ErrParked) {
+		return // another worker has its message, or it was answered
+	}
+	if !r.releasing.CompareAndSwap(false, true) {
+		return
+	}
+	r.task.claim()
+	l.work.Go(func() {
+		l.unlist(r)
+		h, t := l.host, r.task
+		if r.parked == "" {
+			l.nak(r.hold, 0) // the next worker goes on at once
+			return
+		}
+		h.taskEvent(intents.TaskParked, t, nil)
+		if r.parked == aaif.RunMigrating {
+			l.startTransfer(r)
+			return
+		}
+		l.ack(r.hold)
+		r.observe(PointAcked)
+		l.waits.checkSoon(r.id.Run)
+	})
+}
+
+// ending reports that the lane has stopped and writes nothing more.
+func (l *lane) ending() bool { return l.ctx.Err() != nil }
+
+// errOverdue is wrapped by the error of a task whose own deadline has passed.
+var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
+
+// overdue returns E_TIMEOUT with the limit that the task exceeded: the sender's
+// timeout, or the agent's limit on running time.
+func (r *Run) overdue() *envelope.Error {
+	limit := r.task.Requires.Timeout
+	if r.lane.clock.now().Before(r.deadline) && r.lane.host.Timeout > 0 {
+		limit = r.lane.host.Timeout
+	}
+	return notDone(limit).WithCause(errOverdue)
+}
+
+// laterPause is the delay of a nak for a message whose run another message may carry.
+const laterPause = 5 * time.Second

@@ -1,0 +1,164 @@
+package mesh
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// setEnd makes c the run's last checkpoint: it holds the outcome and the encoded
+// reply. So the reply is the same whichever worker stores it, and however often.
+func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
+	t := r.task
+	if o := r.delegation; o != nil && problem == nil {
+		if err := r.setDelegated(c, o); err != nil {
+			return r.setEnd(c, nil, border(err)) // the sender must hear of it
+		}
+		return nil
+	}
+	var reply *envelope.Envelope
+	if problem == nil {
+		reply = t.answer(envelope.TypeResult, payload)
+	} else {
+		reply = t.answer(envelope.TypeError, t.toCaller(problem).Payload())
+	}
+	raw, err := r.lane.encodeReply(t, reply)
+	if err != nil && problem != nil {
+		// The error does not fit a message.
+		problem = bare(problem)
+		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.toCaller(problem).Payload()))
+		if err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		// The result cannot be sent as it is; the sender must hear of it.
+		return r.setEnd(c, nil, border(err))
+	}
+	ending := run.Ending{Reply: raw}
+	if problem != nil {
+		ending.Error, ending.Dead = r.runError(problem, 0), r.dead
+		if ending.Dead == "" && r.exhausted(problem) {
+			ending.Dead = "failed: " + problem.Message
+			if attempts := c.Mesh.Attempt; attempts > 0 {
+				ending.Dead = fmt.Sprintf("failed %d times, at last: %s", attempts+1, problem.Message)
+			}
+		}
+	}
+	run.End(c, ending)
+	return nil
+}
+
+func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
+	out := &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(r.lane.clock.now())}
+	if c := r.cp.Load(); c != nil {
+		out.Step = run.ErrorStep(c, problem.Code)
+	}
+	out.RetriesRemaining = aaif.Int(int64(left))
+	return out
+}
+
+// encodeReply signs the terminal envelope, encodes it as JSON and checks that it fits
+// a message.
+func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
+	e.From = l.host.Entity
+	t.span.inject(e)
+	if s := l.host.Signer; s != nil {
+		if err := s.Sign(e); err != nil {
+			return nil, outputError(err)
+		}
+	}
+	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
+	if err == nil && t.cbor {
+		_, err = e.AppendCBOR(nil) // fails if the reply has no CBOR form
+	}
+	if err != nil {
+		return nil, outputError(err)
+	}
+	room := 0
+	if t.handed != nil {
+		room = len(t.handed.header())
+	}
+	if err := l.host.node.sendable(raw, room); err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
+
+// sendable fails with E_TOO_LARGE where a reply exceeds the server's max_payload; more
+// is the size of headers beyond the usual ones.
+func (n *Node) sendable(raw []byte, more int) error {
+	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
+		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+	}
+	return nil
+}
+
+// headerRoom is the part of a message that is reserved for the headers of a reply.
+const headerRoom = 4 << 10
+
+// publishOutcome stores the dead letter of a failed task, if it is one, and then the
+// reply from the run's last checkpoint. Both have fixed ids, so that storing them
+// again changes nothing.
+func (l *lane) publishOutcome(r *Run) error {
+	c := r.cp.Load()
+	m := &c.Mesh
+	l.withdrawAll(r, c)
+	if m.Handed != nil {
+		return l.queueDelegated(r)
+	}
+	stored, err := endReply(c, r.task.Envelope)
+	if err != nil {
+		return fmt.Errorf("the reply in the run's record: %w", err)
+	}
+	reply := stored.env
+	var problem *envelope.Error
+	if reply.Type == envelope.TypeError {
+		problem = envelope.ErrorOf(reply)
+	}
+	if m.Dead != "" {
+		if err := l.storeDead(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
+			return err
+		}
+		r.observe(PointDead)
+	}
+	entity, taskID := r.task.answered()
+	if !r.wrote { // an earlier owner may have stored it
+		last, err := l.cfg.Replies.Last(l.ctx, entity, taskID)
+		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
+			return nil
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+			return err
+		}
+	}
+	stored.entity, stored.taskID = entity, taskID
+	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
+	msg, err := stored.message()
+	if err != nil {
+		return err
+	}
+	if err := l.cfg.Replies.Publish(l.ctx, msg); err != nil {
+		return err
+	}
+	if r.wrote {
+		l.recordEnd(r, reply, problem)
+	}
+	return nil
+}
+
+// recordEnd records statistics, telemetry, log and events of a run that this worker
+// has ended.
+func (l *lane) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
+	h, t := l.host, r.task
+	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
+	h.recordEnd(t, problem)
+}

@@ -1,0 +1,330 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+)
+
+// accept queues a task that has passed admission. It answers reserved intents beside
+// the queue and refuses tasks whose requirements cannot be met.
+func (h *host) accept(t *Task, header nats.Header) {
+	t.span = h.node.tel.startTask(t, header)
+	if err := t.prepare(); err != nil {
+		h.fail(t, err)
+		return
+	}
+	if intents.Reserved(t.Envelope.Intent) {
+		// Answered beside the queue: a busy agent is still alive.
+		select {
+		case h.lane(t.Envelope.Intent) <- func() { h.answerReserved(t) }:
+		default:
+			h.counts.busy.Add(1)
+			h.fail(t, busy(h.Entity))
+		}
+		return
+	}
+	if h.later(t) {
+		select {
+		case h.lookups <- func() { h.background(t) }:
+		default:
+			h.counts.busy.Add(1)
+			h.fail(t, busy(h.Entity))
+		}
+		return
+	}
+	if err := h.circle(t); err != nil {
+		h.counts.busy.Add(1)
+		h.fail(t, err)
+		return
+	}
+	h.running.add(t)
+	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
+		h.running.remove(t)
+		if h.stopping.Load() {
+			h.fail(t, drainingError(h.Entity))
+			return
+		}
+		h.counts.busy.Add(1)
+		h.fail(t, busy(h.Entity))
+	}
+}
+
+func busy(entity string) *envelope.Error {
+	return envelope.Errorf(envelope.CodeBusy, "the queue of this worker of %s is full", entity).WithBackoff(busyPause)
+}
+
+// busyPause is how long a sender should wait before it asks a busy agent again.
+const busyPause = 250 * time.Millisecond
+
+// validate checks a payload against the schema of its intent, or of the agent's
+// default intent where the intent is unknown.
+func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
+	if !h.Intents.Has(intent) {
+		switch {
+		case intents.Reserved(intent):
+			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip.Text(intent, 128))
+		case h.RefuseUnknown:
+			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list lists those that it knows", clip.Text(intent, 128))
+		case h.DefaultIntent == "":
+			return nil
+		}
+		intent = h.DefaultIntent
+	}
+	err := h.Intents.Validate(intent, variant, payload)
+	if err != nil && variant == intents.Task {
+		if bare := withoutReferences(payload); bare != nil && h.Intents.Validate(intent, variant, bare) == nil {
+			return nil
+		}
+	}
+	var bad *intents.ValidationError
+	if errors.As(err, &bad) && variant != intents.Task {
+		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
+	}
+	return err
+}
+
+// work is one worker: it runs tasks until the queue closes. A handler that
+// ends its goroutine ([runtime.Goexit]) ends this one, and another takes over.
+func (h *host) work() { h.workAs(h.queue.Taker(), false) }
+
+func (h *host) workAs(w *sched.Taker, finished bool) {
+	closed := false
+	defer func() {
+		if !closed {
+			h.workers.Go(func() { h.workAs(w, true) })
+		}
+	}()
+	for t, ok := h.queue.Take(w, finished); ok; t, ok = h.queue.Take(w, true) {
+		h.run(t)
+	}
+	closed = true
+}
+
+// run runs one task until its terminal envelope is sent.
+func (h *host) run(t *Task) {
+	h.active.Add(1)
+	defer h.active.Add(-1)
+	defer t.stop(context.Canceled)
+	if t.done.Load() {
+		return // cancelled, or overdue, before it began
+	}
+	t.placed.Store(true)
+	if t.run != nil {
+		t.begins()
+		h.durable.perform(t)
+		return
+	}
+	if l := h.joined(); l != nil && l.slots != nil {
+		if err := l.slots.enter(t, 0); err != nil {
+			h.fail(t, err)
+			return
+		}
+		defer l.slots.leave(t)
+	}
+	if t.hop() {
+		if err := h.admitHop(taskContext{t}, t); err != nil {
+			h.fail(t, err)
+			return
+		}
+	}
+	t.begins()
+	h.taskEvent(intents.TaskStarted, t, nil)
+	h.execute(t)
+}
+
+// begins records how long the task waited in the queue.
+func (t *Task) begins() { t.waited.Store(max(1, int64(time.Since(t.queued)))) }
+
+// execute calls the handler, validates its result or error, and sends the terminal
+// envelope.
+func (h *host) execute(t *Task) {
+	ctx := taskContext{t}
+	payload, err := h.handle(ctx, t)
+	if err != nil {
+		var o *delegation
+		if errors.As(err, &o) && o.task == t {
+			h.delegate(t, o)
+			return
+		}
+	}
+	if err == nil {
+		err = h.validateResult(t, payload)
+	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+		err = cause
+	} else {
+		err = h.validateError(t, begun(err))
+	}
+	if err != nil {
+		h.fail(t, err)
+		return
+	}
+	h.succeed(t, payload)
+}
+
+func deadlineError(t *Task) *envelope.Error {
+	if t.run != nil {
+		return t.run.overdue()
+	}
+	return notDone(t.Requires.Timeout).WithCause(context.DeadlineExceeded)
+}
+
+// notDone returns E_TIMEOUT with the limit in round numbers: senders ask for a little
+// less time than they have themselves, 1.999s of 2s.
+func notDone(limit time.Duration) *envelope.Error {
+	grain := time.Millisecond
+	switch {
+	case limit >= time.Minute:
+		grain = time.Second
+	case limit >= time.Second:
+		grain = 100 * time.Millisecond
+	case limit >= 100*time.Millisecond:
+		grain = 10 * time.Millisecond
+	}
+	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit.Round(grain))
+}
+
+// handle calls the handler and turns a panic into an error.
+func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, err error) {
+	returned := false
+	defer func() {
+		if p := recover(); p == nil && !returned {
+			h.fail(t, errors.New("the handler ended its goroutine"))
+		} else if p != nil {
+			h.counts.panics.Add(1)
+			err = fmt.Errorf("panic: %v", p)
+			h.log.Error("handler panicked", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "intent", t.Envelope.Intent, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	payload, err = h.Handler.Handle(ctx, t)
+	returned = true
+	return payload, err
+}
+
+func (h *host) validateResult(t *Task, payload json.RawMessage) error {
+	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
+		return err
+	}
+	return asDemanded(&t.Requires, payload)
+}
+
+// validateError checks the agent's error against the intent's error schema. The mesh's
+// own codes may end any task, whatever the schema says; E_AGENT is the code of an
+// agent error that has none. An error that does not fit becomes E_OUTPUT_SCHEMA, with
+// the original code and message in its text and the original retry advice.
+func (h *host) validateError(t *Task, err error) error {
+	said := border(err)
+	if said.Code.Known() && said.Code != envelope.CodeAgent {
+		return err
+	}
+	bad := h.validate(t.Envelope.Intent, intents.Error, said.Payload())
+	if !isCode(bad, envelope.CodeOutputSchema) {
+		return err
+	}
+	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
+	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
+	return out
+}
+
+// succeed sends the result, unless the task has ended already.
+func (h *host) succeed(t *Task, payload json.RawMessage) {
+	if !t.claim() {
+		return
+	}
+	if t.run != nil {
+		h.durable.end(t, payload, nil)
+		return
+	}
+	reply := t.Envelope.Reply(envelope.TypeResult, payload)
+	t.addressCaller(reply)
+	if err := h.sendReply(t, reply, nil); err != nil {
+		// The result cannot be sent as it is; the sender must hear of it.
+		h.recordEnd(t, border(err))
+		h.answer(t, border(err))
+		return
+	}
+	h.recordEnd(t, nil)
+}
+
+// fail sends an error, unless the task has ended already.
+func (h *host) fail(t *Task, err error) {
+	if t.claim() {
+		h.failed(t, err)
+	}
+}
+
+// failed is fail for a caller that has already won t.claim.
+func (h *host) failed(t *Task, err error) {
+	problem := border(err)
+	level := h.log.Debug
+	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
+		level = h.log.Error
+	}
+	e := t.Envelope
+	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
+	if t.run != nil {
+		h.durable.end(t, nil, problem)
+		return
+	}
+	h.answer(t, problem)
+	h.recordEnd(t, problem)
+}
+
+// overdue fails the tasks whose deadline has passed, queued or running. The sender is
+// answered now, whether or not the handler notices.
+func (h *host) overdue(now time.Time, late []*Task) {
+	waiting := map[*Task]bool{} // a hop may wait for its own callers to make room
+	for _, t := range h.queue.Remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
+		waiting[t] = true
+	}
+	for _, t := range late {
+		err := deadlineError(t)
+		if waiting[t] && t.hop() {
+			err.Message += ": it was not begun, all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
+		}
+		h.end(t, err)
+	}
+}
+
+// end answers a task with an error and cancels its handler's context.
+func (h *host) end(t *Task, cause *envelope.Error) {
+	h.fail(t, cause)
+	t.stop(cause)
+}
+
+// claim wins the right to send the terminal envelope; one caller succeeds.
+func (t *Task) claim() bool {
+	if t.done.Swap(true) {
+		return false
+	}
+	t.mu.Lock()
+	t.sealed = true
+	t.mu.Unlock()
+	return true
+}
+
+// recordEnd records statistics, telemetry, log and events of a task that was answered.
+func (h *host) recordEnd(t *Task, problem *envelope.Error) {
+	h.running.remove(t)
+	h.stats[t.endpoint()].record(t, problem)
+	h.node.tel.endTask(h, t, problem)
+	if intents.Reserved(t.Envelope.Intent) {
+		return
+	}
+	h.logEnd(t, problem)
+	if problem != nil {
+		h.taskEvent(intents.TaskFailed, t, problem)
+	} else {
+		h.taskEvent(intents.TaskFinished, t, nil)
+	}
+}
