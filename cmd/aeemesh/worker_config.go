@@ -160,7 +160,7 @@ func (a *app) announce(s worker.Serving) {
 	if !a.Term.JSON {
 		return
 	}
-	// A term.Terminal that is gone must not end a worker.
+	// A terminal that was closed must not end a worker.
 	if err := a.Term.Object(map[string]any{"entity": s.Entity, "instance": s.Instance, "subject": s.Subject, "ask_subject": s.AskSubject, "work_subject": s.WorkSubject,
 		"agent_id": s.AgentID, "version": s.Version, "concurrency": s.Concurrency, "server": s.Server}); err != nil {
 		a.Log.Warn("not told", "entity", s.Entity, "err", err)
