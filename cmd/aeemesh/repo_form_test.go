@@ -255,6 +255,31 @@ func TestTheTestsThatDocsNameExist(t *testing.T) {
 	}
 }
 
+// fileName is a file or package of the repository as the map of the code has it.
+var fileName = regexp.MustCompile("`((?:agents|cmd|envelope|intents|jetstream|mesh|state)/[a-z0-9_/]+(?:\\.go)?)`")
+
+// The walks of docs/architecture.md lead to files that are there.
+func TestTheWalksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := fileName.FindAllSubmatch(text, -1)
+	if len(names) < 40 {
+		t.Errorf("%d files are named: the pattern is wrong", len(names))
+	}
+	for _, m := range names {
+		if _, err := os.Stat(filepath.Join(root, string(m[1]))); err != nil {
+			t.Errorf("docs/architecture.md names %s: %v", m[1], err)
+		}
+	}
+}
+
 // textFiles calls f with every file of the repository that is text.
 func textFiles(t *testing.T, f func(name string, text []byte)) {
 	t.Helper()
