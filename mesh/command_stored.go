@@ -167,7 +167,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	case done.Do == run.ForwardOut:
 		return l.elsewhere(ctx, c, o), false, nil
 	case done.Do == run.EndRun:
-		return l.cancelStored(ctx, rec, c, t, o)
+		return l.cancelStored(ctx, rec, c, t, o, done.Requeue)
 	case done.Do != run.Applied:
 		return out, false, nil
 	}
@@ -215,7 +215,7 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	c := state.New(l.host.Entity, o.ID, l.host.AgentID)
 	run.Describe(c, task, l.clock.now())
 	c.Mesh.Commands = []string{o.Envelope}
-	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o); err != nil || again {
+	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o, false); err != nil || again {
 		return out, false, again
 	}
 	// When it falls due all the same, its run has ended: a worker with permissions for
@@ -231,7 +231,7 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 
 // cancelStored cancels a run that no worker owns: it stores the run's last checkpoint
 // and its reply. The run's message, if there is one, is acked when it is drawn.
-func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order) (out outcome, again bool, err error) {
+func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order, requeue bool) (out outcome, again bool, err error) {
 	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
 	r := newRun(l, t, hold)
 	r.id.Run = rec.ID.Run
@@ -258,9 +258,13 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	if err := r.setEnd(c, nil, problem); err != nil {
 		return out, false, err
 	}
-	// If this process dies between the record and the reply, it takes a message
-	// to bring the reply about.
-	there, err := l.messageQueued(ctx, rec.Time, c.Mesh.Work)
+	// If this process dies between the record and the reply, the worker that draws the
+	// run's message publishes the reply: there must be one, and none that its worker is
+	// about to ack.
+	there := run.No
+	if !requeue {
+		there, err = l.messageQueued(ctx, rec.Time, c.Mesh.Work)
+	}
 	if err == nil && there != run.Yes {
 		_, err = l.requeueWaiting(ctx, c, 0) // the record that names it is not written yet
 	}

@@ -75,7 +75,7 @@ const (
 type Commanded struct {
 	Do      Do
 	Status  string // what its sender is told of the run
-	Requeue bool   // the run goes on, and needs a message
+	Requeue bool   // the run needs a new message: it goes on, or its reply is to be published
 	Asked   bool   // a move is pending now
 }
 
@@ -125,7 +125,8 @@ func apply(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded
 	asked := state.AskedBy + o.Who()
 	switch o.Intent {
 	case intents.TaskCancel:
-		out.Do = EndRun
+		// The message of a parked run may be there still: its worker is about to ack it.
+		out.Do, out.Requeue = EndRun, state.Parked(c.Doc.Status)
 	case intents.TaskPause:
 		switch {
 		case c.Doc.Status == aaif.RunPaused:

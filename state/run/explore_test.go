@@ -1,0 +1,469 @@
+package run_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// This test explores what two workers, a guardian, a sweep and a sender's commands can make
+// of one run, in every order, with crashes between any two writes, messages that are
+// delivered again, and a guardian that takes a living worker for dead. The workers do with
+// the functions of this package what mesh does; the store is a compare-and-swap.
+//
+// In no reachable world
+//   - are there two different replies,
+//   - is a step committed twice, or lost after it was committed,
+//   - does anything follow the end of the run,
+//   - is the run stuck: the end, its reply and an empty queue can be reached from everywhere.
+
+const stepsOfRun = 2
+
+// A world is a state of everything. Checkpoints in it are never changed.
+type world struct {
+	rec   *state.Checkpoint // nil: none
+	rev   int
+	reply string // published
+	next  int    // sequence of the next message
+	msgs  []message
+	w     [2]workerAt
+
+	crashes, redeliveries, falseDeaths int // left
+	pauses, resumes, cancels           int // left
+	kick                               int // a guardian or a command has written this revision, and the message is to follow; 0: none
+}
+
+type message struct {
+	seq    int
+	run    bool // it says that the run goes on
+	holder int  // the worker that has the lease, -1: queued
+}
+
+type workerAt struct {
+	phase byte // idle, drawn, claiming, running, ended, parked, dead
+	seq   int  // its message
+	taken int  // the revision at which it got it
+	cp    *state.Checkpoint
+	rev   int // of cp; of the record that a claim replaces
+	v     run.Verdict
+}
+
+const (
+	idle byte = iota
+	drawn
+	claiming
+	running
+	ended
+	parked
+	dead_
+)
+
+func name(i int) string { return []string{"a", "b"}[i] }
+
+func (w world) clone() *world {
+	w.msgs = slices.Clone(w.msgs)
+	return &w
+}
+
+func (w *world) key() string {
+	var b strings.Builder
+	cp := func(c *state.Checkpoint) {
+		if c == nil {
+			b.WriteString("-;")
+			return
+		}
+		m := &c.Mesh
+		fmt.Fprintf(&b, "%s %d %s %d %s %d %d %s %v;", c.Doc.Status, m.Epoch, m.Owner, m.Work, m.Want, c.Doc.Iteration.Int64(), m.Claims, m.Reply, m.Commands)
+	}
+	cp(w.rec)
+	fmt.Fprintf(&b, "%d %s %v|", w.rev, w.reply, w.msgs)
+	for _, x := range w.w {
+		fmt.Fprintf(&b, "%d %d %d %d %d ", x.phase, x.seq, x.taken, x.rev, x.v)
+		cp(x.cp)
+	}
+	fmt.Fprintf(&b, "|%d %d %d %d %d %d %d", w.crashes, w.redeliveries, w.falseDeaths, w.pauses, w.resumes, w.cancels, w.kick)
+	return b.String()
+}
+
+// at is a time in the order of the revisions.
+func at(rev int) time.Time { return noon.Add(time.Duration(rev) * time.Second) }
+
+// swap stores a checkpoint over a revision.
+func (w *world) swap(c *state.Checkpoint, over int) bool {
+	if w.rev != over {
+		return false
+	}
+	w.rec, w.rev = c, w.rev+1
+	return true
+}
+
+func (w *world) queue() {
+	w.next++
+	w.msgs = append(w.msgs, message{seq: w.next, run: true, holder: -1})
+}
+
+func (w *world) find(seq int) int {
+	return slices.IndexFunc(w.msgs, func(m message) bool { return m.seq == seq })
+}
+
+// ack takes a message off the queue, if this worker still has its lease: an ack for a
+// delivery that was made again is ignored.
+func (w *world) ack(i int) {
+	if n := w.find(w.w[i].seq); n >= 0 {
+		w.msgs = slices.Delete(w.msgs, n, n+1)
+	}
+	w.w[i] = workerAt{}
+}
+
+func (w *world) nak(i int) {
+	if n := w.find(w.w[i].seq); n >= 0 && w.msgs[n].holder == i {
+		w.msgs[n].holder = -1
+	}
+	w.w[i] = workerAt{}
+}
+
+func (w *world) done() bool {
+	return w.rec != nil && w.rec.Terminal() && w.reply != "" && len(w.msgs) == 0
+}
+
+// broken says what is wrong with a change from one world to the next.
+func broken(from, to *world) string {
+	if from.reply != "" && to.reply != from.reply {
+		return fmt.Sprintf("two replies: %s, then %s", from.reply, to.reply)
+	}
+	if to.reply != "" && (to.rec == nil || string(to.rec.Mesh.Reply) != to.reply) {
+		return "a reply that is not the record's"
+	}
+	if from.rec == nil || from.rev == to.rev {
+		return ""
+	}
+	a, b := from.rec, to.rec
+	switch {
+	case a.Terminal():
+		return "something follows the end"
+	case b.Doc.Iteration.Int64() < a.Doc.Iteration.Int64():
+		return "a committed step is lost"
+	case b.Doc.Iteration.Int64() > a.Doc.Iteration.Int64()+1:
+		return "a step is left out"
+	case b.Mesh.Epoch < a.Mesh.Epoch:
+		return "the epoch goes back"
+	case b.Mesh.Owner != a.Mesh.Owner && b.Mesh.Owner != "" && b.Mesh.Epoch == a.Mesh.Epoch:
+		return "a new owner under an old epoch"
+	}
+	return ""
+}
+
+// moves are the worlds that may follow.
+func (w *world) moves() (out []*world, names []string) {
+	add := func(what string, change func(*world) bool) {
+		n := w.clone()
+		if change(n) {
+			out, names = append(out, n), append(names, what)
+		}
+	}
+	for i := range w.w {
+		for m := range w.msgs {
+			if w.w[i].phase == idle && w.msgs[m].holder < 0 {
+				add(fmt.Sprintf("%s draws %d", name(i), w.msgs[m].seq), func(n *world) bool {
+					n.msgs[m].holder = i
+					n.w[i] = workerAt{phase: drawn, seq: n.msgs[m].seq, taken: n.rev}
+					return true
+				})
+			}
+		}
+		add(name(i)+" goes on", func(n *world) bool { return n.work(i) })
+		if w.crashes > 0 && w.w[i].phase != dead_ && w.w[1-i].phase != dead_ {
+			add(name(i)+" dies", func(n *world) bool {
+				n.crashes--
+				n.w[i] = workerAt{phase: dead_}
+				return true
+			})
+		}
+		if alive := w.w[i].phase != dead_; w.w[1-i].phase != dead_ && w.kick == 0 && w.rec != nil && (!alive || w.falseDeaths > 0) {
+			add("the guardian abandons the runs of "+name(i), func(n *world) bool {
+				c := n.rec.Clone()
+				if !run.Abandon(c, name(i)) {
+					return false
+				}
+				if alive {
+					n.falseDeaths--
+				}
+				n.swap(c, n.rev)
+				n.kick = n.rev
+				return true
+			})
+		}
+	}
+	for m, msg := range w.msgs {
+		if msg.holder >= 0 && (w.w[msg.holder].phase == dead_ || w.w[msg.holder].seq != msg.seq || w.redeliveries > 0) {
+			add(fmt.Sprintf("the lease of %d ends", msg.seq), func(n *world) bool {
+				if w.w[msg.holder].phase != dead_ && w.w[msg.holder].seq == msg.seq {
+					n.redeliveries--
+				}
+				n.msgs[m].holder = -1
+				return true
+			})
+		}
+	}
+	if w.kick > 0 {
+		add("the message of a woken run is queued", func(n *world) bool {
+			at := n.kick
+			n.kick = 0
+			n.queue()
+			c := n.rec.Clone()
+			c.Mesh.Work = uint64(n.next)
+			n.swap(c, at)
+			return true
+		})
+		if w.crashes > 0 {
+			add("its writer dies before the message", func(n *world) bool { n.crashes--; n.kick = 0; return true })
+		}
+	}
+	add("the sweep", func(n *world) bool { return n.sweep() })
+	if w.pauses > 0 {
+		add("pause", func(n *world) bool { n.pauses--; return n.command(intents.TaskPause) })
+	}
+	if w.resumes > 0 && w.pauses == 0 {
+		add("resume", func(n *world) bool { return n.command(intents.TaskResume) })
+	}
+	if w.cancels > 0 {
+		add("cancel", func(n *world) bool { n.cancels--; return n.command(intents.TaskCancel) })
+	}
+	return out, names
+}
+
+// work lets a worker do the next thing.
+func (w *world) work(i int) bool {
+	x := &w.w[i]
+	switch x.phase {
+	case drawn:
+		return w.claim(i)
+	case claiming:
+		if !w.swap(x.cp, x.rev) {
+			x.phase, x.cp = drawn, nil // it reads again
+			return true
+		}
+		x.rev = w.rev
+		x.phase = map[run.Verdict]byte{run.Mine: running, run.Ended: ended, run.Parked: parked}[x.v]
+	case running:
+		c := x.cp.Clone()
+		if c.Doc.Iteration.Int64() == stepsOfRun {
+			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch)})
+		} else {
+			c.Doc.Iteration = aaif.Int(c.Doc.Iteration.Int64() + 1)
+			if _, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false); err != nil {
+				panic(err)
+			}
+		}
+		switch {
+		case w.swap(c, x.rev):
+			x.cp, x.rev = c, w.rev
+			if c.Terminal() {
+				x.phase = ended
+			} else if state.Parked(c.Doc.Status) {
+				x.phase = parked
+			}
+		case run.Owns(w.rec, name(i), x.cp.Mesh.Epoch): // a command was written
+			x.cp, x.rev = w.rec, w.rev
+		default: // lost: it neither acks nor naks
+			w.w[i] = workerAt{}
+		}
+	case ended:
+		if w.reply == "" {
+			w.reply = string(x.cp.Mesh.Reply)
+			return true
+		}
+		w.ack(i)
+	case parked:
+		w.ack(i)
+	default:
+		return false
+	}
+	return true
+}
+
+// claim reads the record and prepares the claim.
+func (w *world) claim(i int) bool {
+	x := &w.w[i]
+	c := state.New("agent.x", "01J0000000000000000000TASK", "")
+	if w.rec != nil {
+		c = w.rec.Clone()
+	}
+	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Taken: at(x.taken), Same: true}
+	v := run.Judge(c, at(w.rev), m)
+	if v == run.AskQueue {
+		if m.Carrier = run.No; w.find(int(c.Mesh.Work)) >= 0 {
+			m.Carrier = run.Yes
+		}
+		v = run.Judge(c, at(w.rev), m)
+	}
+	switch v {
+	case run.Mine:
+		out := run.Claim(c, v, m, terms(func(t *run.Terms) { t.MaxClaims, t.Version = 1000, "" }))
+		if out.Verdict == run.Ended {
+			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch), Error: &aaif.RunError{Code: string(out.End.Code)}})
+		}
+		x.phase, x.cp, x.rev, x.v = claiming, c, w.rev, out.Verdict
+	case run.Ended:
+		x.phase, x.cp, x.rev = ended, c, w.rev
+	case run.Parked, run.Foreign:
+		w.ack(i)
+	case run.Older:
+		w.w[i] = workerAt{}
+	default:
+		panic(v)
+	}
+	return true
+}
+
+// sweep queues a run that needs a message and has none.
+func (w *world) sweep() bool {
+	if w.rec == nil || w.kick > 0 {
+		return false
+	}
+	need, _ := run.Needs(w.rec, noon)
+	owner := slices.Index([]string{"a", "b"}, w.rec.Mesh.Owner)
+	if need != run.NeedsQueue || w.find(int(w.rec.Mesh.Work)) >= 0 || owner >= 0 && w.w[owner].phase != dead_ {
+		return false
+	}
+	if w.rec.Mesh.Work == 0 && slices.ContainsFunc(w.msgs, func(m message) bool { return m.run }) {
+		return false // Nats-Msg-Id: the message of this epoch is there
+	}
+	w.queue()
+	c := w.rec.Clone()
+	c.Mesh.Work = uint64(w.next)
+	w.swap(c, w.rev)
+	return true
+}
+
+// command applies a command where the run is.
+func (w *world) command(intent string) bool {
+	if w.rec == nil || w.kick > 0 {
+		return false
+	}
+	for i, x := range w.w {
+		if x.phase == running && intent == intents.TaskCancel && run.Owns(w.rec, name(i), x.cp.Mesh.Epoch) {
+			c := w.rec.Clone() // its handler ends, and its worker writes so
+			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "cancelled.%d", c.Mesh.Epoch), Error: &aaif.RunError{Code: string(envelope.CodeCancelled)}})
+			w.swap(c, w.rev)
+			w.w[i].phase, w.w[i].cp, w.w[i].rev = ended, c, w.rev
+			return true
+		}
+	}
+	c, where := w.rec.Clone(), run.Silent
+	for i, x := range w.w {
+		if x.phase == running && w.rec.Mesh.Owner == name(i) {
+			where = run.Here
+		}
+	}
+	out, err := run.Command(c, &run.Order{Envelope: fmt.Sprintf("%s.%d", intent, w.resumes), Intent: intent, From: "human.ann"}, where, noon)
+	if err != nil {
+		panic(err)
+	}
+	switch out.Do {
+	case run.EndRun:
+		c.Mesh.Epoch++
+		run.End(c, run.Ending{Reply: fmt.Appendf(nil, "cancelled.%d", c.Mesh.Epoch), Error: &aaif.RunError{Code: string(envelope.CodeCancelled)}})
+		if out.Requeue || w.find(int(c.Mesh.Work)) < 0 {
+			w.queue() // so that its reply is published even if this process dies now
+		}
+		w.swap(c, w.rev)
+	case run.Applied:
+		w.swap(c, w.rev)
+		if out.Requeue {
+			w.kick = w.rev
+		}
+		if intent == intents.TaskResume {
+			w.resumes--
+		}
+	default:
+		return intent == intents.TaskPause // a resume is given again
+	}
+	return true
+}
+
+func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]world{
+		"crashes and redeliveries": {crashes: 2, redeliveries: 2},
+		"a guardian that errs":     {crashes: 1, redeliveries: 1, falseDeaths: 1},
+		"a pause and a crash":      {crashes: 1, redeliveries: 1, pauses: 1, resumes: 1},
+		"a cancel and a crash":     {crashes: 1, redeliveries: 1, cancels: 1},
+		"a cancel and a guardian":  {falseDeaths: 1, cancels: 1, pauses: 1, resumes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start.next, start.msgs = 1, []message{{seq: 1, holder: -1}}
+			explore(t, &start)
+		})
+	}
+}
+
+// explore visits every reachable world, and then those from which the end can be reached.
+func explore(t *testing.T, start *world) {
+	type node struct {
+		w    *world
+		from int
+		by   string
+	}
+	nodes := []node{{w: start, from: -1}}
+	index := map[string]int{start.key(): 0}
+	var back [][]int // who leads to a node
+	back = append(back, nil)
+	path := func(i int) string {
+		var steps []string
+		for ; i > 0; i = nodes[i].from {
+			steps = append(steps, nodes[i].by)
+		}
+		slices.Reverse(steps)
+		return strings.Join(steps, "\n  ")
+	}
+	for i := 0; i < len(nodes); i++ {
+		if i > 3_000_000 {
+			t.Fatal("too many worlds")
+		}
+		next, names := nodes[i].w.moves()
+		for n, to := range next {
+			if why := broken(nodes[i].w, to); why != "" {
+				t.Fatalf("%s after\n  %s\n  %s", why, path(i), names[n])
+			}
+			key := to.key()
+			j, known := index[key]
+			if !known {
+				j = len(nodes)
+				index[key] = j
+				nodes, back = append(nodes, node{to, i, names[n]}), append(back, nil)
+			}
+			back[j] = append(back[j], i)
+		}
+	}
+	good := make([]bool, len(nodes))
+	var todo []int
+	for i := range nodes {
+		if nodes[i].w.done() {
+			good[i], todo = true, append(todo, i)
+		}
+	}
+	ends := len(todo)
+	for len(todo) > 0 {
+		i := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, j := range back[i] {
+			if !good[j] {
+				good[j], todo = true, append(todo, j)
+			}
+		}
+	}
+	if i := slices.Index(good, false); i >= 0 {
+		t.Fatalf("the run is stuck after\n  %s\nrecord %+v\nqueue %v", path(i), nodes[i].w.rec.Mesh, nodes[i].w.msgs)
+	}
+	t.Logf("%d worlds, %d ends", len(nodes), ends)
+}
