@@ -18,7 +18,8 @@ import (
 //
 // The line says pending before the call is made, in_flight from the commit
 // before the call begins, and its final status from the commit of the receipt.
-// The receipt itself is the tool's message in the conversation.
+// The receipt itself is the tool's message in the conversation. lost.go decides about a
+// call that has no receipt because its worker died.
 type toolCall struct {
 	model.ToolCall
 	effect   state.Effect

@@ -9,6 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 )
 
+// Commands on the control subject, which all workers of an entity hear: their envelopes,
+// and the one attempt to send them. send_command.go queues a command that nobody answers.
+
 // NewCommand returns the envelope of a command, unsigned. Commands are urgent.
 func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
 	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), mustJSON(cmd))

@@ -11,8 +11,8 @@
 //
 // # From the bottom up
 //
-// A message that arrives on the live lane is decoded under limits and its
-// signature is verified (intake.go); what is too old, came before, or comes
+// A message that arrives on the live lane is decoded under limits (intake.go), and
+// its signature is verified (admit.go); what is too old, came before, or comes
 // from a sender over its quota (internal/quota) is refused. The reserved aee.* intents are
 // answered at once, beside the agent's own work (reserved.go). Everything else
 // is validated against its intent's schema and waits in a bounded queue, drawn

@@ -8,6 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
+// The reply subject of a NATS message is where a live task is answered. The subject on
+// which replies to durable tasks are stored is another one: Map.Reply of envelope/subject.
+
 // IsInbox reports whether workers answer on a reply subject, or on those below a prefix:
 // its first token begins with "_", or it is one token alone and not one of the server's.
 //

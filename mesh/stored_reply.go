@@ -12,7 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// storedReply is a reply to a durable task before it is stored. Its method message is
+// storedReply is a reply to a durable task before it is stored, on the subject of its
+// entity and taskID (Map.Reply of envelope/subject). Its method message is
 // the only writer of the headers of stored replies; docs/nats-binding.md, section 13,
 // defines them.
 type storedReply struct {

@@ -87,7 +87,7 @@ var ErrSteered = envelope.Errorf(envelope.CodeBusy, "%d messages wait already fo
 
 // Command applies an order to a run at a position. It is the same whether the run is
 // under way or parked: a run that cannot stop now has the request pending. An error
-// refuses the order, and nothing has changed.
+// refuses the order, and nothing has changed. Orders to move a run are applied in move.go.
 func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded, error) {
 	m := &c.Mesh
 	out := Commanded{Status: string(c.Doc.Status)}
