@@ -210,7 +210,7 @@ func TestExamine(t *testing.T) {
 	want := []Problem{
 		{Pointer: "", Keyword: "required", Message: `lacks the property "r1"`},
 		{Pointer: "", Keyword: "required", Message: `lacks the property "r2"`},
-		{Pointer: "/a~1b/1", Keyword: "minLength", Message: "has 1 characters, 2 at least are due", Place: "/$defs/x y~1z/items"},
+		{Pointer: "/a~1b/1", Keyword: "minLength", Message: "has 1 characters, at least 2 are required", Place: "/$defs/x y~1z/items"},
 		{Pointer: "/" + long, Keyword: "additionalProperties", Message: "is no property that is allowed here"},
 	}
 	if got, truncated := s.Examine([]byte(doc), 4); !slices.Equal(got, want) || truncated {
