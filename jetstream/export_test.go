@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/state"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // NewClockOf returns a clock that reads the server's time by read, and the machine's time
@@ -47,7 +48,7 @@ var ReadAck = readAck
 
 // PurgeRun deletes a run as a sweep does that read it at a revision.
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
-	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id}})
+	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}})
 }
 
 // DecodeScheduled decodes a delayed task of a mesh without a prefix.
@@ -56,4 +57,9 @@ func DecodeScheduled(msg Message) (Scheduled, error) { return (&Queue{}).readSch
 // SharesNow returns the shares without any run that has ended.
 func SharesNow(ctx context.Context, s *States, entity string) ([]Share, error) {
 	return s.shares(ctx, entity, 0, SweepOptions{Keep: time.Nanosecond, Orphans: time.Nanosecond})
+}
+
+// LastOn reads the last message on a subject, a stray too.
+func LastOn(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
+	return newest(ctx, js, stream, subj)
 }

@@ -148,7 +148,12 @@ func migrateFrom(t *testing.T, version int) {
 	put(t, jetstream.NewKeys(js, subject.Map{}), "kid", "key")
 	large := state.ID{Entity: "agent.x", Run: "large"}
 	document := bytes.Repeat([]byte("large "), 50<<10)
-	if version >= 2 {
+	switch {
+	case version >= 5:
+		if _, err := jetstream.NewStates(js, subject.Map{}).Put(ctx, large, 0, document); err != nil {
+			t.Fatal(err)
+		}
+	case version >= 2:
 		storeAsBefore5(t, js, large, document)
 	}
 	before := configs(t, js)
@@ -191,8 +196,11 @@ func migrateFrom(t *testing.T, version int) {
 		is, spec := after[name], specs[name]
 		is.Metadata, was.Metadata = nil, nil
 		was.NoAck, was.AllowRollup, was.MaxConsumers, was.SubjectDeleteMarkerTTL = spec.NoAck, spec.AllowRollup, spec.MaxConsumers, spec.SubjectDeleteMarkerTTL
-		if name == jetstream.StreamBus {
+		switch name {
+		case jetstream.StreamBus:
 			was.AllowMsgTTL = true
+		case "KV_" + jetstream.BucketState:
+			was.Subjects = is.Subjects
 		}
 		if !reflect.DeepEqual(is, was) {
 			t.Errorf("%s was\n%+v, is\n%+v", name, was, is)

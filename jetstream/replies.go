@@ -26,9 +26,10 @@ const HeaderSeq = "Aee-Seq"
 // number.
 const HeaderStreamCount = "Aee-Stream-Count"
 
-// Replies stores the replies to durable tasks, stream envelopes and then the terminal
-// one, by the entity and the task's id, for as long as the limits of [StreamReply] allow.
-// A value may be used by many goroutines at once.
+// Replies stores the replies to durable tasks in [StreamReply], by the entity and the
+// task's id: stream envelopes, and terminal ones of others than the run of the task, such
+// as people. The terminal reply of a run is stored beside its record ([States.Reply]);
+// Replies announces it, and reads both. A value may be used by many goroutines at once.
 //
 // Replies are published, and the last one is read, on a subject below the entity, so that
 // permissions can restrict it ($JS.API.DIRECT.GET.<stream>.<subject>). Reading the
@@ -145,28 +146,59 @@ func (r *Replies) message(reply Reply) (*nats.Msg, error) {
 // Last returns the newest reply to a task, or [ErrNotFound]. Any replica may answer, so a
 // reply of a moment ago may be missing.
 func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, error) {
-	subj, err := r.m.Reply(entity, taskID)
+	at, err := r.place(entity, taskID)
 	if err != nil {
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
-	msg, err := newestPublished(ctx, r.js, r.name(), subj)
-	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
+	msg, err := r.ofRun(ctx, at)
+	if err == nil || errors.Is(err, natsjs.ErrMsgNotFound) {
+		other, e := newestPublished(ctx, r.js, r.name(), at.subject)
+		switch {
+		case e == nil && (err != nil || other.Time.After(msg.Time)), e != nil && !errors.Is(e, natsjs.ErrMsgNotFound):
+			msg, err = other, e
+		}
+	}
+	return msg, explain(r.js.Conn(), err, "find a reply on %s", at.subject)
 }
 
-// Read yields the stored replies to a task after a sequence of [StreamReply] (0: all), in
+// Read yields the stored replies to a task after the Seq of one that was read (0: all), in
 // their order, and ends with the last one. For a task that was retried as a dead letter
 // it may yield the replies of the last try only. Any replica may answer, so a reply of a
 // moment ago may be missing. A user who may read only the last reply gets that one.
 func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[Message, error] {
-	subj, err := r.m.Reply(entity, taskID)
+	at, err := r.place(entity, taskID)
 	if err != nil {
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
 	}
-	return r.behind(ctx, subj, after)
+	return r.behind(ctx, at, after)
 }
 
-// behind yields the replies on a subject that are stored after a sequence.
-func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
+// behind yields the replies to a task that are stored after a sequence: those of the
+// stream, and then that of the task's run.
+func (r *Replies) behind(ctx context.Context, at place, after uint64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		// The run's reply is read first, so that all that it follows is there.
+		end, err := r.ofRun(ctx, at)
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			yield(Message{}, explain(r.js.Conn(), err, "read the reply of a run to %s", at.subject))
+			return
+		}
+		ended := err == nil && end.Seq > after
+		if end.Header.Get(HeaderSeq) != "1" {
+			for msg, err := range r.streamed(ctx, at.subject, after) {
+				if !yield(msg, err) || err != nil {
+					return
+				}
+			}
+		}
+		if ended {
+			yield(end, nil)
+		}
+	}
+}
+
+// streamed yields the replies on a subject that are stored after a sequence.
+func (r *Replies) streamed(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		last, err := newestPublished(ctx, r.js, r.name(), subj)
 		switch {
@@ -192,16 +224,23 @@ func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Se
 	}
 }
 
-// Next returns the first reply to a task after a sequence of [StreamReply], or
+// Next returns the first reply to a task after the Seq of one that was read (0: of all), or
 // [ErrNotFound]. A user who may read only the last reply gets that one.
 func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64) (Message, error) {
-	subj, err := r.m.Reply(entity, taskID)
+	at, err := r.place(entity, taskID)
 	if err != nil {
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
+	subj := at.subject
 	msg, err := newestPublished(ctx, r.js, r.name(), subj)
 	if err == nil && msg.Seq <= after {
 		err = natsjs.ErrMsgNotFound
+	}
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		if msg, err = r.ofRun(ctx, at); err == nil && msg.Seq <= after {
+			err = natsjs.ErrMsgNotFound
+		}
+		return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
 	}
 	if err == nil && !r.fenced.Load() {
 		first, failed := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
@@ -243,8 +282,8 @@ const FindDepth = 8
 
 // Find returns the entities that have replied to a task with this id, or [ErrNotFound].
 // It is for people who know only the id: the server searches the subjects of all stored
-// replies. It does not find entities of more than [FindDepth] tokens, nor tasks without a
-// reply.
+// replies, and those of runs are listed. It does not find tasks without a reply, nor
+// replies in [StreamReply] of entities of more than [FindDepth] tokens.
 func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 	var filters []string
 	id := subject.Escape(taskID)
@@ -259,9 +298,12 @@ func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var entities []string
+	entities, err := r.ofRuns(ctx, taskID)
+	if err != nil {
+		return nil, err
+	}
 	for _, msg := range found {
-		if a, err := r.m.Parse(msg.Subject); err == nil && a.Kind == subject.Reply && a.ID == taskID {
+		if a, err := r.m.Parse(msg.Subject); err == nil && a.Kind == subject.Reply && a.ID == taskID && !slices.Contains(entities, a.Entity) {
 			entities = append(entities, a.Entity)
 		}
 	}
@@ -276,7 +318,7 @@ func (r *Replies) name() string { return StreamReply + r.m.Suffix() }
 
 // FollowOptions say where to start.
 type FollowOptions struct {
-	// After is a sequence of StreamReply: replies up to it are skipped.
+	// After is the Seq of a reply that was read: replies up to it are skipped.
 	After uint64
 
 	// Fresh says that the task is submitted after [Replies.Open]: no reply can be stored

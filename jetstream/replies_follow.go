@@ -22,13 +22,13 @@ import (
 //	_, err = queue.Submit(ctx, task)
 //	for msg, err := range f.Messages(ctx, jetstream.FollowOptions{Fresh: true}) { … }
 type Follower struct {
-	r       *Replies
-	subject string
-	in      chan *nats.Msg
-	sub     *nats.Subscription
-	status  chan nats.Status
-	close   func()
-	silent  bool // closed, and no more messages can arrive
+	r      *Replies
+	at     place
+	in     chan *nats.Msg
+	sub    *nats.Subscription
+	status chan nats.Status
+	close  func()
+	silent bool // closed, and no more messages can arrive
 
 	after      uint64 // all stored replies up to this sequence were yielded
 	number     int    // the highest HeaderSeq that was yielded; 0: none
@@ -48,12 +48,12 @@ const followBuffer = 512
 // Open subscribes to the replies to a task. The follower must be closed, unless its
 // Messages are ranged over, which closes it.
 func (r *Replies) Open(entity, taskID string) (*Follower, error) {
-	subj, err := r.m.Reply(entity, taskID)
+	at, err := r.place(entity, taskID)
 	if err != nil {
 		return nil, fmt.Errorf("follow replies: %w", err)
 	}
-	nc := r.js.Conn()
-	f := &Follower{r: r, subject: subj, in: followBuffers.Get().(chan *nats.Msg), reconnects: nc.Stats().Reconnects}
+	nc, subj := r.js.Conn(), at.subject
+	f := &Follower{r: r, at: at, in: followBuffers.Get().(chan *nats.Msg), reconnects: nc.Stats().Reconnects}
 	if f.sub, err = nc.ChanSubscribe(subj, f.in); err != nil {
 		return nil, fmt.Errorf("follow replies on %s: %w", subj, err)
 	}
@@ -138,7 +138,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 					return
 				}
 				if s == nats.CLOSED {
-					yield(Message{}, fmt.Errorf("follow replies on %s: %w", f.subject, nats.ErrConnectionClosed))
+					yield(Message{}, fmt.Errorf("follow replies on %s: %w", f.at.subject, nats.ErrConnectionClosed))
 					return
 				}
 				look = true
@@ -154,7 +154,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 // live handles a reply that came straight from its publisher. It reports whether the
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
-	if !Published(msg, f.subject) {
+	if !Published(msg, f.at.subject) {
 		return true
 	}
 	id, number := identity(msg.Header)
@@ -215,7 +215,7 @@ func (f *Follower) missed() bool {
 func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool) bool {
 	f.missed()
 	f.unseen, f.failed = 0, false
-	for msg, err := range f.r.behind(ctx, f.subject, f.after) {
+	for msg, err := range f.r.behind(ctx, f.at, f.after) {
 		switch {
 		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, errNoDirect), errors.Is(err, nats.ErrConnectionClosed):
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))

@@ -26,8 +26,8 @@ import (
 //
 // A run's key in the bucket is <entity>.<run id>, each token escaped by [subject.Escape].
 // The bucket keeps the last 64 revisions of a key, so that `nats kv history` shows them
-// too. The server decides who owns a run by compare-and-swap on the sequence of the key's
-// subject: one publish, no read.
+// too. The server decides who owns a run by compare-and-swap on the last sequence of the
+// run's subjects, that of its document and that of its reply: one publish, no read.
 //
 // Get returns the stream leader's record, so that a replica that lags behind cannot hide
 // a recent write. Any replica may answer History, List and Watch; History waits until it
@@ -35,9 +35,9 @@ import (
 // [States.Sweep] removed.
 //
 // A worker needs permissions for subjects of its own entity only. Put needs to publish to
-// $KV.aee_state.<entity>.* and, for documents over [MaxInline], to
-// $O.aee_state_objects.C.<entity>.*.*.*. Get and Absent need
-// $JS.API.DIRECT.GET.<stream>.<subject> of these. Open of one entity also needs
+// $KV.aee_state.<entity>.*, Reply to $KV.aee_reply.<entity>.* and, for documents over
+// [MaxInline], both to $O.aee_state_objects.C.<entity>.*.*.*. Get needs
+// $JS.API.DIRECT.GET.<stream>.<subject> of these, Absent what Put needs. Open of one entity also needs
 // $JS.API.STREAM.INFO, which reveals names of subjects but no stored data. All other
 // methods read or delete records of other entities too, and need the permissions of an
 // operator: $JS.API.STREAM.{MSG.GET,PURGE}, $JS.API.DIRECT.GET and
@@ -50,10 +50,14 @@ type States struct {
 	sub    string // prefix of a key's subject in the stream
 	object string // prefix of a key in the names of objects
 
+	replyPub, replySub string // like pub and sub, for the replies of runs; "" if the bucket takes none
+
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were last collected
 	single    bool      // the bucket has one replica
-	looked    time.Time // when single was read
+	looked    time.Time // when single and takesReplies were read
+
+	takesReplies bool // the stream captures the subjects of replies
 
 	fenced atomic.Bool // this user may not read the whole bucket
 	ended  endedRuns
@@ -62,7 +66,10 @@ type States struct {
 // NewStates returns the checkpoints of m's mesh. It does no I/O. With a js from [Gather]
 // it is cheaper when many goroutines call Put at once.
 func NewStates(js natsjs.JetStream, m subject.Map) *States {
-	return newStates(js, m, BucketState, "")
+	s := newStates(js, m, BucketState, "")
+	s.replySub = "$KV." + repliesBucket + m.Suffix() + "."
+	s.replyPub = kvPrefix(js) + s.replySub
+	return s
 }
 
 // NewHandoffs returns the records of runs that other platforms transfer to m's mesh:
@@ -116,7 +123,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 		return 0, fmt.Errorf("put run %s: it is empty", id.Run)
 	}
 	key := stateKey(id)
-	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(prev, data, note)}
+	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note)}
 	object := ""
 	if len(data) > s.inline() {
 		var err error
@@ -124,37 +131,41 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 			return 0, err
 		}
 	}
+	rev, err := s.swap(ctx, id, prev, msg)
+	if err != nil && object != "" && !errors.Is(err, ErrUncertain) {
+		s.dropObject(ctx, object)
+	}
+	return rev, err
+}
+
+// swap stores a message of a run, whose headers have the revision that it replaces.
+func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.Msg) (uint64, error) {
 	ack, err := s.js.PublishMsg(ctx, msg)
 	for try := 0; prev == 0 && isWrongSequence(err) && try < 8; try++ {
 		// The last message may be the marker of a deletion: write over that.
-		marker, e := s.current(ctx, key)
+		marker, e := s.current(ctx, stateKey(id))
 		if e != nil && !errors.Is(e, natsjs.ErrMsgNotFound) || e == nil && !deleted(marker.Header) {
 			break
 		}
-		msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(marker.Seq, 10)}
+		msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(marker.last, 10)}
 		ack, err = s.js.PublishMsg(ctx, msg)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return ack.Sequence, nil
+	case isWrongSequence(err):
+		return 0, fmt.Errorf("put run %s over revision %d: %w: %w", id.Run, prev, state.ErrChanged, err)
 	}
-	if isWrongSequence(err) {
-		err = fmt.Errorf("put run %s over revision %d: %w: %w", id.Run, prev, state.ErrChanged, err)
-	} else {
-		err = uncertain(explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
-	}
-	if object != "" && !errors.Is(err, ErrUncertain) {
-		s.dropObject(ctx, object)
-	}
-	return 0, err
+	return 0, uncertain(explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
 }
 
-func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
+func (s *States) headers(key string, prev uint64, data []byte, note Note) nats.Header {
 	kind := "application/cbor"
 	if data[0] == '{' {
 		kind = "application/json"
 	}
 	// One allocation for all values.
-	v := [6]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
+	v := [7]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
 	h := nats.Header{
 		"Content-Type":                   v[0:1:1],
 		natsjs.ExpectedLastSubjSeqHeader: v[1:2:2],
@@ -170,6 +181,10 @@ func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
 	if note.TTL >= time.Second {
 		v[5] = strconv.FormatInt(int64(note.TTL/time.Second), 10)
 		h[natsjs.MsgTTLHeader] = v[5:6:6]
+	}
+	if s.replySub != "" {
+		v[6] = s.both(key)
+		h[natsjs.ExpectedLastSubjSeqSubjHeader] = v[6:7:7]
 	}
 	return h
 }
@@ -251,7 +266,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 	}
 	// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
 	// see fenced.
-	if err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + key, "seq": marker.Sequence}, nil); err != nil {
+	if err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": marker.Sequence}, nil); err != nil {
 		return explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
 	}
 	for o := range objects {

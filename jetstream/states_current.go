@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,51 +16,52 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// current returns the last message of a key as the stream's leader has it, or
-// [natsjs.ErrMsgNotFound]. It reads by the key's subject, so that permissions can
+// current returns the record of a key as the stream's leader has it, or
+// [natsjs.ErrMsgNotFound]. It reads by the key's subjects, so that permissions can
 // restrict a worker: permission for $JS.API.STREAM.MSG.GET, which the leader answers,
 // cannot be limited to some subjects.
 //
 // If the bucket has several replicas, any of them may answer the read. Then current first
 // asks the leader for the sequence of the key's last message, and reads until a replica
 // has it.
-func (s *States) current(ctx context.Context, key string) (Message, error) {
+func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	single, err := s.singleReplica(ctx)
 	if err != nil {
-		return Message{}, err
+		return stateMessage{}, err
 	}
 	if single {
-		return newest(ctx, s.js, s.stream, s.sub+key)
+		return s.read(ctx, key)
 	}
 	least, err := s.lastSequence(ctx, key)
 	if err != nil && !errors.Is(err, ErrDenied) { // without permission to publish, the user can only read
-		return Message{}, err
+		return stateMessage{}, err
 	}
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		m, err := newest(ctx, s.js, s.stream, s.sub+key)
-		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.Seq >= least {
+		m, err := s.read(ctx, key)
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.last >= least {
 			return m, err
 		}
 		if !pause(ctx, wait) {
-			return Message{}, ctx.Err()
+			return stateMessage{}, ctx.Err()
 		}
 		if least, err = s.lastSequence(ctx, key); err != nil { // it may have been deleted
-			return Message{}, err
+			return stateMessage{}, err
 		}
 	}
 }
 
-// lastSequence asks the stream's leader for the sequence of the last message of a key, 0
-// if there is none. No JetStream request for that can be restricted by subject. So it
+// lastSequence asks the stream's leader for the sequence of the last message of a key, of
+// its document or its reply, 0 if there is none. No JetStream request for that can be restricted by subject. So it
 // publishes a message to the key that the leader must refuse, because it expects a last
 // sequence that no stream reaches. The refusal contains the real sequence.
 func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 	for {
 		answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: s.pub + key, Header: nats.Header{
-			natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatInt(math.MaxInt64, 10)},
-			natsjs.ExpectedStreamHeader:      {s.stream},
+			natsjs.ExpectedLastSubjSeqHeader:     {strconv.FormatInt(math.MaxInt64, 10)},
+			natsjs.ExpectedLastSubjSeqSubjHeader: {s.both(key)},
+			natsjs.ExpectedStreamHeader:          {s.stream},
 		}})
 		if err != nil {
 			return 0, err
@@ -107,12 +109,13 @@ func (s *States) singleReplica(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looked, s.single = time.Now(), err == nil && info.Config.Replicas == 1
+	s.takesReplies = err != nil || slices.Contains(info.Config.Subjects, s.replySub+">")
 	return s.single, nil
 }
 
 // Absent reports whether no record of a run is stored. It is for a worker that receives a
-// new task, and cheap: one direct get. It returns false if no answer comes in time, and
-// if the bucket has several replicas, because the one that answers may lag behind.
+// new task, and cheap: one request. It returns false if no answer comes in time, and if
+// the bucket has several replicas.
 func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if s.check(ctx, id) != nil {
 		return false
@@ -122,8 +125,8 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if single, err := s.singleReplica(ctx); err != nil || !single {
 		return false
 	}
-	_, err := newest(ctx, s.js, s.stream, s.sub+stateKey(id))
-	return errors.Is(err, natsjs.ErrMsgNotFound)
+	last, err := s.lastSequence(ctx, stateKey(id))
+	return err == nil && last == 0
 }
 
 // absentTimeout is the timeout of [States.Absent].

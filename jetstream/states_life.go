@@ -32,9 +32,10 @@ func noteOf(data []byte, life time.Duration) Note {
 // swappedOver returns the sequence that the server compared at a write: it stores a
 // message with this header only if that was the last sequence of its subject. The header
 // is stored with the message, so an old message cannot be replayed with the sequence of
-// its time. If the second header is present, the server compared other subjects.
-func swappedOver(h nats.Header) (over uint64, ok bool) {
-	if _, elsewhere := h[natsjs.ExpectedLastSubjSeqSubjHeader]; elsewhere {
+// its time. The second header says what the server compared instead of the subject: it
+// must be the pattern of the run's own subjects, both.
+func swappedOver(h nats.Header, both string) (over uint64, ok bool) {
+	if compared, elsewhere := h[natsjs.ExpectedLastSubjSeqSubjHeader]; elsewhere && (len(compared) != 1 || compared[0] != both) {
 		return 0, false
 	}
 	over, err := strconv.ParseUint(h.Get(natsjs.ExpectedLastSubjSeqHeader), 10, 64)

@@ -9,12 +9,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -34,10 +32,11 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 			fail(err)
 			return
 		}
+		names = s.byKey(names)
 		left := slices.Sorted(maps.Keys(names))
 		if open {
 			s.ended.keep(names)
-			left = slices.DeleteFunc(left, func(subj string) bool { return s.ended.has(subj, names[subj]) })
+			left = slices.DeleteFunc(left, func(key string) bool { return s.ended.has(key, names[key]) })
 		}
 		for batch := range slices.Chunk(left, fetchBatch/4) {
 			for i, got := range s.readAll(ctx, batch, open) {
@@ -64,22 +63,31 @@ type runRead struct {
 	err    error
 }
 
+// byKey adds up the numbers of messages of each key.
+func (s *States) byKey(subjects map[string]int) map[string]int {
+	keys := make(map[string]int, len(subjects))
+	for subj, n := range subjects {
+		key, _ := s.keyOf(subj)
+		keys[key] += n
+	}
+	return keys
+}
+
 // errEnded: the run has ended.
 var errEnded = errors.New("the run has ended")
 
-// readAll reads the runs on the given subjects concurrently.
-func (s *States) readAll(ctx context.Context, subjects []string, open bool) []runRead {
-	reads := make([]runRead, len(subjects))
+// readAll reads the runs with the given keys concurrently.
+func (s *States) readAll(ctx context.Context, keys []string, open bool) []runRead {
+	reads := make([]runRead, len(keys))
 	var done sync.WaitGroup
-	for i, subj := range subjects {
-		done.Go(func() { reads[i].record, reads[i].err = s.readRun(ctx, subj, open) })
+	for i, key := range keys {
+		done.Go(func() { reads[i].record, reads[i].err = s.readRun(ctx, key, open) })
 	}
 	done.Wait()
 	return reads
 }
 
-func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Record, error) {
-	key := strings.TrimPrefix(subj, s.sub)
+func (s *States) readRun(ctx context.Context, key string, open bool) (state.Record, error) {
 	id, err := stateID(key)
 	if err != nil {
 		return state.Record{}, natsjs.ErrMsgNotFound // not the key of a run
@@ -92,7 +100,7 @@ func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Rec
 		return s.Get(ctx, id)
 	case deleted(m.Header):
 		return state.Record{}, natsjs.ErrMsgNotFound
-	case open && state.Terminal(aaif.RunStatus(m.Header.Get(HeaderStatus))):
+	case open && state.Terminal(m.status()):
 		return state.Record{}, errEnded
 	}
 	r, err := s.record(ctx, id, m)
@@ -102,7 +110,7 @@ func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Rec
 	return r, err
 }
 
-// endedRuns remembers which runs have ended, by a hash of their subject and their number
+// endedRuns remembers which runs have ended, by a hash of their key and their number
 // of revisions: a retry as a dead letter adds revisions. The bucket keeps at most
 // [state.HistoryLimit] revisions, so a run with that many is not remembered.
 type endedRuns struct {
@@ -111,13 +119,13 @@ type endedRuns struct {
 	set  map[uint64]bool
 }
 
-func (e *endedRuns) has(subj string, revisions int) bool {
+func (e *endedRuns) has(key string, revisions int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.set != nil && e.set[e.hash(subj, revisions)]
+	return e.set != nil && e.set[e.hash(key, revisions)]
 }
 
-func (e *endedRuns) add(subj string, revisions int) {
+func (e *endedRuns) add(key string, revisions int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if revisions >= state.HistoryLimit {
@@ -126,7 +134,7 @@ func (e *endedRuns) add(subj string, revisions int) {
 	if e.set == nil {
 		e.seed, e.set = maphash.MakeSeed(), map[uint64]bool{}
 	}
-	e.set[e.hash(subj, revisions)] = true
+	e.set[e.hash(key, revisions)] = true
 }
 
 // keep forgets the runs that are no longer stored.
@@ -138,13 +146,13 @@ func (e *endedRuns) keep(names map[string]int) {
 	}
 	was := e.set
 	e.set = map[uint64]bool{}
-	for subj, revisions := range names {
-		if h := e.hash(subj, revisions); was[h] {
+	for key, revisions := range names {
+		if h := e.hash(key, revisions); was[h] {
 			e.set[h] = true
 		}
 	}
 }
 
-func (e *endedRuns) hash(subj string, revisions int) uint64 {
-	return maphash.String(e.seed, subj+"#"+strconv.Itoa(revisions))
+func (e *endedRuns) hash(key string, revisions int) uint64 {
+	return maphash.String(e.seed, key+"#"+strconv.Itoa(revisions))
 }

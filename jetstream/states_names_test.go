@@ -62,8 +62,8 @@ func TestFencedOpenRuns(t *testing.T) {
 	if err := js.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, _ := gets.Pending(); n != 1 {
-		t.Errorf("%d runs were read, one is open", n)
+	if n, _, _ := gets.Pending(); n != 2 { // its record, and its reply
+		t.Errorf("%d messages were read, one run is open", n)
 	}
 	put("ended", ended, "paused") // retried, and parked
 	if got := open(); len(got) != 2 {

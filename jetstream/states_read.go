@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,7 @@ import (
 
 // Get returns the newest checkpoint of a run, see [state.Store].
 func (s *States) Get(ctx context.Context, id state.ID) (state.Record, error) {
-	return s.get(ctx, id, func(ctx context.Context) (Message, error) { return s.current(ctx, stateKey(id)) })
+	return s.get(ctx, id, func(ctx context.Context) (stateMessage, error) { return s.current(ctx, stateKey(id)) })
 }
 
 // At returns the checkpoint at a revision, see [state.Store].
@@ -31,18 +30,21 @@ func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Re
 		}
 		return state.Record{}, fmt.Errorf("get revision 0 of run %s: %w", id.Run, state.ErrNotFound)
 	}
-	return s.get(ctx, id, func(ctx context.Context) (Message, error) { return s.leader(ctx, map[string]any{"seq": revision}) })
+	return s.get(ctx, id, func(ctx context.Context) (stateMessage, error) {
+		m, err := s.leader(ctx, map[string]any{"seq": revision})
+		return stateMessage{Message: m, last: m.Seq, replied: endOf(m.Header) != nil}, err
+	})
 }
 
-func (s *States) get(ctx context.Context, id state.ID, read func(context.Context) (Message, error)) (state.Record, error) {
+func (s *States) get(ctx context.Context, id state.ID, read func(context.Context) (stateMessage, error)) (state.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return state.Record{}, fmt.Errorf("get run: %w", err)
 	}
 	m, err := read(ctx)
-	if err == nil && !m.genuine() && m.Subject == s.sub+stateKey(id) {
-		m, err = s.restore(ctx, id, m.Seq)
+	if key, _ := s.keyOf(m.Subject); err == nil && !m.genuine() && key == stateKey(id) {
+		m, err = s.restore(ctx, id, m.last)
 	}
-	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && (deleted(m.Header) || m.Subject != s.sub+stateKey(id)) {
+	if key, _ := s.keyOf(m.Subject); errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && (deleted(m.Header) || key != stateKey(id)) {
 		return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
 	if err != nil {
@@ -53,9 +55,15 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 
 // record returns the checkpoint in a message; if the document is an object, it fetches
 // that.
-func (s *States) record(ctx context.Context, id state.ID, m Message) (state.Record, error) {
-	r := state.Record{ID: id, Data: m.Data, Revision: m.Seq, Time: m.Time}
-	r.Over, r.Swapped = swappedOver(m.Header)
+func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state.Record, error) {
+	r := state.Record{ID: id, Data: m.Data, Revision: m.last, Time: m.Time, Replied: m.replied}
+	r.Over, r.Swapped = swappedOver(m.Header, s.both(stateKey(id)))
+	if _, reply := s.keyOf(m.Subject); reply {
+		if r.End = endOf(m.Header); r.End == nil {
+			return state.Record{}, fmt.Errorf("get run %s of %s: %w: a reply without a document", id.Run, id.Entity, state.ErrInvalid)
+		}
+		return r, nil
+	}
 	if o, ok := objectOf(m.Header); ok {
 		if key, _, _ := strings.Cut(strings.TrimPrefix(o.Name, s.object), "/"); key != stateKey(id) {
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)
@@ -78,7 +86,11 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 	subj := s.sub + stateKey(id)
 	newest, err := s.current(ctx, stateKey(id))
 	if err == nil && !newest.genuine() {
-		newest, err = s.restore(ctx, id, newest.Seq)
+		newest, err = s.restore(ctx, id, newest.last)
+	}
+	if err == nil && newest.Subject != subj && !deleted(newest.Header) { // it has no document
+		r, err := s.record(ctx, id, newest)
+		return []state.Record{r}, err
 	}
 	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(newest.Header) {
 		return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
@@ -100,7 +112,11 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 			}
 		}
 		if n := len(all); n > 0 && all[n-1].Seq >= newest.Seq {
-			return s.records(ctx, id, all)
+			records, err := s.records(ctx, id, all)
+			if err == nil && all[n-1].Seq == newest.Seq {
+				records[n-1].Revision, records[n-1].Replied = newest.last, newest.replied
+			}
+			return records, err
 		}
 		// A replica that lags behind answered, or the run has just been deleted.
 		if _, err := s.Get(ctx, id); err != nil {
@@ -118,7 +134,7 @@ func (s *States) records(ctx context.Context, id state.ID, all []Message) ([]sta
 	records := make([]state.Record, len(all))
 	for i, m := range all {
 		var err error
-		if records[i], err = s.record(ctx, id, m); err != nil {
+		if records[i], err = s.record(ctx, id, stateMessage{Message: m, last: m.Seq}); err != nil {
 			return nil, err
 		}
 	}
@@ -195,8 +211,9 @@ func (s *States) fetchAll(ctx context.Context, entity string, want func(stateMes
 	}
 }
 
-// fetch returns the newest checkpoints of runs. Any replica may answer; for a run where
-// it lags behind the known message, fetch asks the leader.
+// fetch returns the newest checkpoints of runs. Any replica may answer; for a run whose
+// message is not the known one, because it was written since or the replica lags behind,
+// fetch asks the leader.
 func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Record, error) {
 	if len(batch) == 0 {
 		return nil, nil
@@ -218,12 +235,13 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 		var r state.Record
 		m := bySubject[known.Subject]
 		switch {
-		case m.Seq < known.Seq, !m.genuine():
+		case m.Seq != known.Seq, !m.genuine():
 			r, err = s.Get(ctx, known.id)
 		case deleted(m.Header):
 			continue
 		default:
-			r, err = s.record(ctx, known.id, m)
+			known.Message = m
+			r, err = s.record(ctx, known.id, known)
 		}
 		if errors.Is(err, errObjectGone) { // the run has changed or was deleted meanwhile
 			r, err = s.Get(ctx, known.id)
@@ -239,10 +257,12 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 	return records, nil
 }
 
-// A stateMessage is the message of a checkpoint.
+// A stateMessage is the message of a checkpoint, or of the reply of a run without one.
 type stateMessage struct {
 	Message
-	id state.ID
+	id      state.ID
+	last    uint64 // the sequence of the run's last message: its own, or that of the reply
+	replied bool   // the run's reply is stored, too
 }
 
 // status returns the run's status, "" if it is unknown.
@@ -272,9 +292,9 @@ func (m stateMessage) size() int {
 // filter returns the pattern of an entity's runs, or of all runs.
 func (s *States) filter(entity string) (string, error) {
 	if entity == "" {
-		return s.sub + ">", nil
+		return s.both(">"), nil
 	}
-	return s.sub + entityKey(entity) + ".*", subject.ValidateEntity(entity)
+	return s.both(entityKey(entity) + ".*"), subject.ValidateEntity(entity)
 }
 
 // newest returns the newest message of each run of an entity, headers only, in the order
@@ -295,7 +315,7 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 		return nil, err
 	}
 	defer s.done(r)
-	newest := map[state.ID]stateMessage{}
+	docs, replies := map[state.ID]Message{}, map[state.ID]Message{}
 	for !edge.reached {
 		m, err := s.next(ctx, r, true)
 		if err == nil {
@@ -304,11 +324,32 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 		if err != nil {
 			return nil, err
 		}
-		if m != nil && m.ours && m.Seq > newest[m.id].Seq {
-			newest[m.id] = m.stateMessage
+		if m == nil || !m.ours {
+			continue
+		}
+		of := docs
+		if m.reply {
+			of = replies
+		}
+		if m.Seq > of[m.id].Seq {
+			of[m.id] = m.Message
 		}
 	}
-	all := slices.Collect(maps.Values(newest))
+	var all []stateMessage
+	for id := range docs {
+		m, _ := register(docs[id], replies[id])
+		m.id = id
+		all = append(all, m)
+	}
+	for id, reply := range replies {
+		if _, ok := docs[id]; ok {
+			continue
+		}
+		if m, err := register(Message{}, reply); err == nil {
+			m.id = id
+			all = append(all, m)
+		}
+	}
 	all = slices.DeleteFunc(all, func(m stateMessage) bool { return m.genuine() && deleted(m.Header) })
 	slices.SortFunc(all, func(a, b stateMessage) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, nil
@@ -352,7 +393,8 @@ func (s *States) done(r *reader) {
 // read is a message received by a reader.
 type read struct {
 	stateMessage
-	ours bool // its key is the key of a run
+	ours  bool // its key is the key of a run
+	reply bool // it is the run's reply
 }
 
 // next waits for a message. With stored, it returns nil if all stored messages were read.
@@ -371,8 +413,10 @@ func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error
 	m := &read{stateMessage: stateMessage{Message: Message{
 		Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Stream: meta.Stream, Seq: meta.Sequence.Stream,
 	}}}
-	m.id, err = stateID(strings.TrimPrefix(m.Subject, s.sub))
-	m.ours = err == nil
+	var key string
+	key, m.reply = s.keyOf(m.Subject)
+	m.id, err = stateID(key)
+	m.ours, m.last = err == nil, m.Seq
 	return m, nil
 }
 

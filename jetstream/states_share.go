@@ -51,12 +51,12 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 	var all []Share
 	for _, store := range []struct {
 		stream, filter string
-		keep           time.Duration // after the run ended
-		key            func(subj string) string
+		keep           time.Duration            // after the run ended
+		holder         func(subj string) string // the subject of the record or reply that the message belongs to
 		size           func(Message) int
 	}{
-		{s.stream, s.sub + entityKey(entity) + ".*", opts.Keep, func(subj string) string { return strings.TrimPrefix(subj, s.sub) }, recordSize},
-		{s.objectStream(), DocumentSubjects(s.m, entity), opts.Orphans, s.keyOfChunk, chunkSizeOf},
+		{s.stream, s.both(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
+		{s.objectStream(), DocumentSubjects(s.m, entity), opts.Orphans, func(subj string) string { return s.sub + s.keyOfChunk(subj) }, chunkSizeOf},
 	} {
 		now, err := s.usage(ctx, store.stream)
 		if errors.Is(err, ErrNotFound) {
@@ -72,9 +72,9 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 			if err != nil {
 				return nil, err
 			}
-			messages := map[string]int{} // by key
+			messages := map[string]int{}
 			for subj, n := range subjects {
-				messages[store.key(subj)] += n
+				messages[store.holder(subj)] += n
 			}
 			bytes, err := s.holds(ctx, messages, func(m Message) int {
 				if s.sweepable(m) && now.now.Sub(m.Time) > store.keep {
@@ -101,8 +101,8 @@ func (s *States) sweepable(m Message) bool {
 // sharesRead is how many records are read to estimate the entity's share.
 const sharesRead = 64
 
-// holds estimates the bytes of the messages of some keys: the number of messages of a key
-// times size of its newest record. It reads a sample if there are many keys.
+// holds estimates the bytes of the messages of some subjects: the number of messages of a
+// subject times size of its newest one. It reads a sample if there are many subjects.
 func (s *States) holds(ctx context.Context, messages map[string]int, size func(Message) int) (float64, error) {
 	keys := slices.Sorted(maps.Keys(messages))
 	weights := make([]float64, len(keys))
@@ -117,7 +117,7 @@ func (s *States) holds(ctx context.Context, messages map[string]int, size func(M
 	var reads sync.WaitGroup
 	for i, key := range keys {
 		reads.Go(func() {
-			m, err := newest(ctx, s.js, s.stream, s.sub+key)
+			m, err := newest(ctx, s.js, s.stream, key)
 			if err == nil {
 				bytes[i] = weights[i] * float64(size(m))
 			} else if !errors.Is(err, natsjs.ErrMsgNotFound) {

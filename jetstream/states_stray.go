@@ -14,11 +14,11 @@ import (
 
 // restore writes the newest record of a run again, over a stray (see copied.go) with the
 // sequence seq. It returns the record as it is stored then, or [natsjs.ErrMsgNotFound] if
-// there is none. It reads the revisions of the run, which a fenced worker may not do:
-// then it fails with [ErrUnavailable] until another user has restored the record.
-func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message, error) {
-	fail := func(err error) (Message, error) {
-		return Message{}, fmt.Errorf("%w: %w; `aeemesh janitor` restores it", ErrUnavailable, err)
+// there is none. It reads the revisions of the run, which a fenced worker may not do: then
+// it fails with [ErrUnavailable] until another user has restored the record.
+func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMessage, error) {
+	fail := func(err error) (stateMessage, error) {
+		return stateMessage{}, fmt.Errorf("%w: %w; `aeemesh janitor` restores it", ErrUnavailable, err)
 	}
 	if s.fenced.Load() {
 		return fail(errStray)
@@ -28,24 +28,32 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message,
 	key := stateKey(id)
 	for range 8 {
 		var was Message
-		for m, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {
+		for m, err := range scan(ctx, s.js, s.stream, s.both(key), 1) {
 			if err != nil {
 				return fail(fmt.Errorf("%w, and its revisions cannot be read: %w", errStray, err))
 			}
-			if m.genuine() && m.Seq < seq {
+			if _, reply := s.keyOf(m.Subject); m.genuine() && m.Seq < seq && (!reply || endOf(m.Header) != nil) {
 				was = m
 			}
 		}
 		if was.Seq == 0 { // there was no record: write a deletion marker
-			was = Message{Header: nats.Header{"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}}}
+			was = Message{Subject: s.sub + key, Header: nats.Header{"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}}}
 		}
+		_, reply := s.keyOf(was.Subject)
 		msg := &nats.Msg{Subject: s.pub + key, Data: was.Data, Header: was.Header}
+		if reply {
+			msg.Subject = s.replyPub + key
+			msg.Header.Del(natsjs.MsgIDHeader) // or the server would take it for the first one
+		}
 		msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(seq, 10))
 		msg.Header.Set(natsjs.ExpectedStreamHeader, s.stream)
+		if s.replySub != "" {
+			msg.Header.Set(natsjs.ExpectedLastSubjSeqSubjHeader, s.both(key))
+		}
 		ack, err := s.js.PublishMsg(ctx, msg)
 		if err == nil {
-			was.Seq, was.Subject = ack.Sequence, s.sub+key
-			return was, nil
+			was.Seq = ack.Sequence
+			return stateMessage{Message: was, last: was.Seq, replied: reply}, nil
 		}
 		if !isWrongSequence(err) {
 			return fail(fmt.Errorf("%w: %w", errStray, err))
@@ -54,7 +62,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message,
 		if err != nil || now.genuine() {
 			return now, err
 		}
-		seq = now.Seq
+		seq = now.last
 	}
 	return fail(errors.New("another client keeps writing to it"))
 }
@@ -78,7 +86,7 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 		switch {
 		case err != nil && !errors.Is(err, state.ErrNotFound):
 			return n, fmt.Errorf("restore records: %w", err)
-		case err != nil || rec.Revision != m.Seq:
+		case err != nil || rec.Revision != m.last:
 			n++
 		}
 	}

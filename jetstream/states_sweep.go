@@ -213,7 +213,7 @@ func (s *States) purge(ctx context.Context, runs []stateMessage) error {
 	for range min(workers, len(runs)) {
 		wg.Go(func() {
 			for m := range next {
-				err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": m.Subject, "seq": m.Seq + 1}, nil)
+				err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(stateKey(m.id)), "seq": m.last + 1}, nil)
 				if err != nil {
 					mu.Lock()
 					failed = explain(s.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)

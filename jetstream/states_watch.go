@@ -21,7 +21,7 @@ func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) 
 		return fmt.Errorf("watch runs: %w", err)
 	}
 	if id.Run != "" {
-		filter = s.sub + stateKey(id)
+		filter = s.both(stateKey(id))
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -186,6 +186,10 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 // report passes a message to fn, unless fn was called with it before.
 func (w *statesWatch) report(ctx context.Context, m *read) error {
 	revision, known := w.known[m.id]
+	if m.reply && (!m.genuine() || endOf(m.Header) == nil) {
+		return nil // the run has a document, which says that it has ended
+	}
+	m.replied = m.reply
 	if !m.genuine() {
 		// Get restores the record below the stray, and the restored message is received
 		// later.
@@ -204,7 +208,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 	if known && m.Seq < revision {
 		return nil
 	}
-	r, err := w.s.record(ctx, m.id, m.Message)
+	r, err := w.s.record(ctx, m.id, m.stateMessage)
 	if errors.Is(err, errObjectGone) {
 		return nil // a newer message or a marker follows
 	}

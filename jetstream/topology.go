@@ -10,7 +10,7 @@ import (
 
 // TopologyVersion is raised with every change of [Topology] that must be applied to a
 // server. The metadata of every stream holds it, under [MetaTopology].
-const TopologyVersion = 5
+const TopologyVersion = 6
 
 // MetaTopology is the metadata key of the topology's version.
 const MetaTopology = "aeemesh.topology"
@@ -52,7 +52,8 @@ type Spec struct {
 	Kind  Kind
 	About string // one line: what it holds, who reads it
 
-	// Subjects returns the subjects that a stream captures. Nil for the other kinds.
+	// Subjects returns the subjects that a stream captures; of a bucket, those that it
+	// captures besides its keys. Nil: none.
 	Subjects func(subject.Map) []string
 
 	// Config is the stream's configuration except its name and subjects. Its MaxAge,
@@ -120,7 +121,7 @@ func Topology() []Spec {
 		},
 		{
 			Name: StreamReply, Kind: KindStream,
-			About:    "replies to durable tasks",
+			About:    "what durable tasks stream, and replies of others than runs",
 			Subjects: func(m subject.Map) []string { return []string{m.AllReplies()} },
 			Config:   base(7*day, 128*mib),
 		},
@@ -132,8 +133,9 @@ func Topology() []Spec {
 		},
 		{
 			Name: BucketState, Kind: KindBucket,
-			About:  "checkpoints of runs",
-			Config: states(30*day, 512*mib),
+			About:    "checkpoints of runs, and their replies",
+			Subjects: func(m subject.Map) []string { return []string{allRunReplies(m)} },
+			Config:   states(30*day, 512*mib),
 		},
 		{
 			Name: ObjectsState, Kind: KindObjects,
@@ -300,7 +302,11 @@ func (s Spec) StreamName(m subject.Map) string {
 func (s Spec) subjects(m subject.Map) []string {
 	switch s.Kind {
 	case KindBucket:
-		return []string{"$KV." + s.FullName(m) + ".>"}
+		subjects := []string{"$KV." + s.FullName(m) + ".>"}
+		if s.Subjects != nil {
+			subjects = append(subjects, s.Subjects(m)...)
+		}
+		return subjects
 	case KindObjects:
 		return []string{"$O." + s.FullName(m) + ".C.>", "$O." + s.FullName(m) + ".M.>"}
 	}

@@ -55,7 +55,7 @@ func TestARunAwaitsTheResultOfATool(t *testing.T) {
 	}
 	var kinds []string
 	for _, rec := range history {
-		h, err := state.ReadHeader(rec.Data)
+		h, err := rec.Header()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func (r *durableRig) openRuns(entities ...string) (open []string) {
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			if h, err := state.ReadHeader(rec.Data); err != nil || !state.Terminal(h.Status) {
+			if h, err := rec.Header(); err != nil || !state.Terminal(h.Status) {
 				open = append(open, fmt.Sprint(entity, " ", h.Status, " ", err))
 			}
 		}

@@ -39,7 +39,7 @@ func (t *Task) unlessItWaits(ctx context.Context, task *envelope.Envelope) (cont
 			if err != nil {
 				continue
 			}
-			if h, err := state.ReadHeader(rec.Data); err == nil && h.Status == aaif.RunAwaitingApproval {
+			if h, err := rec.Header(); err == nil && h.Status == aaif.RunAwaitingApproval {
 				cancel(errCalleeWaits)
 				return
 			}

@@ -47,8 +47,8 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		}
 		v, m, err := r.judge(ctx, rec, c)
 		if err != nil || v != run.Mine && v != run.Moving {
-			if v == run.Ended || v == run.Parked {
-				r.cp.Store(c)
+			if err == nil && (v == run.Ended || v == run.Parked) {
+				r.found(rec, c)
 			}
 			return v, err
 		}
@@ -96,8 +96,8 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 	}
 	m.Taken = l.clock.at(r.hold.drawnAt)
 	var err error
-	if c.Mesh.Task != nil {
-		if m.Same, err = r.sameTask(c); err != nil {
+	if c.Mesh.Task != nil || c.Terminal() {
+		if m.Same, err = r.sameTask(rec, c); err != nil {
 			return 0, m, err
 		}
 	}
@@ -212,10 +212,19 @@ func (r *Run) taskJSON() ([]byte, error) {
 	return r.task.Envelope.AppendJSON(nil)
 }
 
+// found keeps the record of a run that does not go on here. r.mu is held.
+func (r *Run) found(rec *state.Record, c *state.Checkpoint) {
+	r.cp.Store(c)
+	r.rev, r.replied = rec.Revision, rec.Replied
+}
+
 // sameTask reports whether the record belongs to the task of the message.
-func (r *Run) sameTask(c *state.Checkpoint) (bool, error) {
-	if r.stored != nil {
+func (r *Run) sameTask(rec *state.Record, c *state.Checkpoint) (bool, error) {
+	switch {
+	case r.stored != nil:
 		return true, nil
+	case rec.End != nil:
+		return rec.End.Digest != "" && rec.End.Digest == taskDigest(r.task.Envelope), nil
 	}
 	raw, err := r.taskJSON()
 	if err != nil || bytes.Equal(raw, c.Mesh.Task) {

@@ -91,7 +91,7 @@ func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 		return r.reload(rec)
 	}
 	v := run.Mine
-	if c.Mesh.Task != nil {
+	if c.Mesh.Task != nil || c.Terminal() {
 		v, _, err = r.judge(ctx, rec, c)
 		switch {
 		case err != nil:
@@ -101,6 +101,7 @@ func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 			r.lose()
 			return ErrLost
 		}
+		r.found(rec, c)
 	} else if v, err = r.claimOver(ctx, rec, nil); err != nil || v == run.Mine {
 		return err // commands were noted before the first record
 	}

@@ -39,7 +39,7 @@ func (r *durableRig) steps(task *envelope.Envelope) (kinds []state.StepKind) {
 		r.t.Fatal(err)
 	}
 	for _, rec := range records {
-		c, err := state.Codec{}.Decode(rec.Data)
+		c, err := state.Codec{}.Read(rec)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -67,6 +67,15 @@ func (o *overtaken) PutNoted(ctx context.Context, id state.ID, prev uint64, data
 		}
 	}
 	return o.States.PutNoted(ctx, id, prev, data, note)
+}
+
+func (o *overtaken) Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error) {
+	if prev == 0 && !o.used.Swap(true) {
+		if err := o.first(); err != nil {
+			return 0, err
+		}
+	}
+	return o.States.Reply(ctx, id, prev, reply, note, end)
 }
 
 // interfere serves a task whose run has a record of somebody else's when its own

@@ -127,7 +127,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		out.refused = unboundOrder()
 		return out, false, nil
 	}
-	if m.Task == nil { // noted commands, and no task yet
+	if m.Task == nil && !c.Terminal() { // noted commands, and no task yet
 		if !o.Durable {
 			return out, false, nil
 		}
@@ -137,7 +137,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		out.did(rec.ID.Run, "noted")
 		return out, false, nil
 	}
-	env, err := envelope.ParseLimits(m.Task, l.host.node.limits)
+	env, err := c.ReadTask()
 	if err != nil {
 		return out, false, err
 	}

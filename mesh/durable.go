@@ -43,6 +43,11 @@ type Durable struct {
 	// value writes clear JSON.
 	Codec state.Codec
 
+	// KeepTasks keeps the document of every run, with its task. Without it a task of one
+	// short step that succeeds leaves its reply alone: that halves what it costs, and what
+	// was asked is known as long as the journal has it.
+	KeepTasks bool
+
 	// Lease is for how long a task belongs to a worker that gives no sign of
 	// life. Default 3 seconds. It holds where this worker makes the consumers
 	// of its agent; those that are there have a lease of their own.

@@ -169,7 +169,7 @@ func TestTwoCancelsEndATaskOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rec := range history {
-		if h, err := state.ReadHeader(rec.Data); err == nil && state.Terminal(h.Status) {
+		if h, err := rec.Header(); err == nil && state.Terminal(h.Status) {
 			ends++
 		}
 	}

@@ -142,7 +142,11 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	}
 	r.observe(PointBeforeTerminal)
 	err := r.stream.endTurn(true)
-	if err == nil {
+	ended := false
+	if err == nil && problem == nil && r.mayEndBare() {
+		ended, err = r.endBare(payload)
+	}
+	if err == nil && !ended {
 		err = r.write(l.ctx, func(c *state.Checkpoint) error {
 			if err := r.stagedOn(c); err != nil {
 				return err

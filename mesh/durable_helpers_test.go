@@ -152,14 +152,22 @@ func (r *durableRig) leased(acks chan *nats.Msg, seq uint64) string {
 	}
 }
 
-// replies are all messages on a task's reply subject.
-func (r *durableRig) replies(task *envelope.Envelope) (out []*envelope.Envelope) {
+// replies are all stored replies to a task: those of its reply subject, and those beside
+// the record of its run.
+func (r *durableRig) replies(task *envelope.Envelope) []*envelope.Envelope {
 	r.t.Helper()
 	subj, err := r.m.Reply(task.To, task.ID)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	stream, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamReply+r.m.Suffix())
+	ofRun := strings.TrimSuffix(jetstream.ReplySubjects(r.m, task.To), "*") + state.RunID(task.To, task.ID)
+	return append(r.storedOn(jetstream.StreamReply, subj), r.storedOn("KV_"+jetstream.BucketState, ofRun)...)
+}
+
+// storedOn are the envelopes that a stream has on a subject.
+func (r *durableRig) storedOn(name, subj string) (out []*envelope.Envelope) {
+	r.t.Helper()
+	stream, err := r.js(r.nc).Stream(ctxFor(r.t), name+r.m.Suffix())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -196,7 +204,7 @@ func (r *durableRig) begun(task *envelope.Envelope) *state.Checkpoint {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c, err := state.Codec{}.Decode(rec.Data)
+	c, err := state.Codec{}.Read(rec)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -131,7 +131,21 @@ func (l *lane) publishOutcome(r *Run) error {
 		r.observe(PointDead)
 	}
 	entity, taskID := r.task.answered()
-	if !r.wrote { // an earlier owner may have stored it
+	stored.entity, stored.taskID = entity, taskID
+	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
+	msg, err := stored.message()
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.repliesBeside(r):
+		if err := l.storeReply(r, msg); err != nil {
+			return err
+		}
+		if err := l.cfg.Replies.Announce(msg); err != nil {
+			return err
+		}
+	case !r.wrote: // an earlier owner may have stored it
 		last, err := l.cfg.Replies.Last(l.ctx, entity, taskID)
 		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
 			return nil
@@ -139,15 +153,11 @@ func (l *lane) publishOutcome(r *Run) error {
 		if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 			return err
 		}
-	}
-	stored.entity, stored.taskID = entity, taskID
-	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
-	msg, err := stored.message()
-	if err != nil {
-		return err
-	}
-	if err := l.cfg.Replies.Publish(l.ctx, msg); err != nil {
-		return err
+		fallthrough
+	default:
+		if err := l.cfg.Replies.Publish(l.ctx, msg); err != nil {
+			return err
+		}
 	}
 	if r.wrote {
 		l.recordEnd(r, reply, problem)

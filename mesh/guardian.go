@@ -209,7 +209,7 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 			l.host.log.Warn("runs of a dead worker not listed: they go on when its lease ends", "worker", instance, "err", err)
 			break
 		}
-		if h, err := state.ReadHeader(rec.Data); err != nil || h.Owner != instance || !run.Carried(h.Status) {
+		if h, err := rec.Header(); err != nil || h.Owner != instance || !run.Carried(h.Status) {
 			continue
 		}
 		switch err := l.abandon(ctx, rec, instance); {

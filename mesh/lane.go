@@ -26,6 +26,7 @@ type lane struct {
 	codec   state.Codec
 	noted   noter          // cfg.States if it is a noter; else nil
 	absence absenceChecker // cfg.States if it is an absenceChecker; else nil
+	replier replier        // cfg.States if it is a replier; else nil
 	queue   *jetstream.Lane
 	// subject is the pattern of the entity's durable tasks.
 	subject string
@@ -87,6 +88,7 @@ func (h *host) newLane() (*lane, error) {
 	}
 	l.noted, _ = cfg.States.(noter)
 	l.absence, _ = cfg.States.(absenceChecker)
+	l.replier, _ = cfg.States.(replier)
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}

@@ -49,6 +49,7 @@ type Run struct {
 	restored     bool
 	recovered    bool // claimed from an owner that had not released it
 	wrote        bool // the run's end was written here
+	replied      bool // the run's reply is stored beside its record
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 

@@ -35,10 +35,22 @@ func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Ch
 	if cap(data) > cap(*buf) && cap(data) <= maxDocument {
 		*buf = data[:0]
 	}
+	rev, rec, err := l.swap(ctx, id, func() (uint64, error) { return l.store(ctx, id, prev, data, c, life) },
+		func(now state.Record) (uint64, error) { return l.landed(ctx, now, data, c) })
+	if err == nil {
+		l.tel.checkpoint(l.host, len(data), time.Since(started))
+	}
+	return rev, rec, err
+}
+
+// swap makes a write that compares the record's revision. It retries until it knows
+// whether the write happened, or ctx ends. landed returns the revision of the write in a
+// record that differs from what was expected, 0 if it did not happen. With ErrChanged swap
+// returns the record that is stored instead, nil if there is none.
+func (l *lane) swap(ctx context.Context, id state.ID, write func() (uint64, error), landed func(state.Record) (uint64, error)) (uint64, *state.Record, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		rev, err := l.store(ctx, id, prev, data, c, life)
+		rev, err := write()
 		if err == nil {
-			l.tel.checkpoint(l.host, len(data), time.Since(started))
 			return rev, nil, nil
 		}
 		if errors.Is(err, state.ErrChanged) {
@@ -47,7 +59,7 @@ func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Ch
 			case err == nil:
 				// An earlier attempt, or a resend by the client, may have stored it without
 				// a confirmation, and others may have written on top of it since.
-				if rev, err := l.landed(ctx, rec, data, c); err == nil && rev > 0 {
+				if rev, err := landed(rec); err == nil && rev > 0 {
 					return rev, nil, nil
 				} else if err == nil {
 					return 0, &rec, state.ErrChanged
@@ -82,7 +94,7 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 	if bytes.Equal(newest.Data, data) { // each checkpoint has its own state id
 		return newest.Revision, nil
 	}
-	now, err := l.codec.Decode(newest.Data)
+	now, err := l.codec.Read(newest)
 	if err != nil {
 		return 0, err
 	}

@@ -45,7 +45,7 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 		if l.run(rec.ID.Run) != nil || l.clock.now().Sub(rec.Time) < settled {
 			continue
 		}
-		h, err := state.ReadHeader(rec.Data)
+		h, err := rec.Header()
 		if err != nil || state.Terminal(h.Status) {
 			continue
 		}
@@ -147,7 +147,7 @@ func (l *lane) open(ctx context.Context) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
 		for rec, err := range l.cfg.States.List(ctx, l.host.Entity) {
 			if err == nil {
-				if h, err := state.ReadHeader(rec.Data); err != nil || state.Terminal(h.Status) {
+				if h, err := rec.Header(); err != nil || state.Terminal(h.Status) {
 					continue
 				}
 			}

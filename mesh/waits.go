@@ -102,7 +102,7 @@ func (w *waits) checkAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if h, err := state.ReadHeader(rec.Data); err != nil || h.Status != aaif.RunAwaitingApproval || w.l.run(rec.ID.Run) != nil {
+		if h, err := rec.Header(); err != nil || h.Status != aaif.RunAwaitingApproval || w.l.run(rec.ID.Run) != nil {
 			continue
 		}
 		w.check(rec.ID.Run)

@@ -29,6 +29,8 @@ type Checkpoint struct {
 	Doc  aaif.State
 	Mesh Mesh
 
+	under string // reply_to of the task, of a run that ended without a document
+
 	texts *texts // what the last Encode wrote of it; clones share it
 
 	memoryAt time.Time // the time at which ttl_remaining_seconds of the memories is exact; zero: checkpoint_at

@@ -202,7 +202,21 @@ func (k Codec) Decode(data []byte) (*Checkpoint, error) {
 //
 // It cannot check the revision of a run's first record, nor of records by releases and
 // callers that did not use Over.
+//
+// For the record of a run that ended without a document ([End]) it returns the last
+// checkpoint as far as it is known, without the task. A codec that accepts only sealed
+// documents refuses it (ErrClear).
 func (k Codec) Read(rec Record) (*Checkpoint, error) {
+	if rec.End != nil {
+		if k.Seal != nil && !k.AcceptClear {
+			return nil, fmt.Errorf("decode checkpoint: %w: %w", ErrClear, errEndNotSealed)
+		}
+		c, err := rec.ended()
+		if err != nil {
+			return nil, fmt.Errorf("decode checkpoint: %w", err)
+		}
+		return c, nil
+	}
 	c, seal, err := k.decode(rec.Data)
 	if err != nil {
 		return nil, fmt.Errorf("decode checkpoint: %w", err)

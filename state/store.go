@@ -32,6 +32,12 @@ type Record struct {
 	// of an earlier run's deletion.
 	Over    uint64
 	Swapped bool
+
+	// Replied says that the store has the run's reply, too, which ends the run: see
+	// the store's Reply. Revision is the reply's then.
+	Replied bool
+	// End is set if the run has no document: Data is its terminal envelope.
+	End *End
 }
 
 // Errors for errors.Is.

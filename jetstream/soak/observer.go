@@ -1,6 +1,8 @@
 package soak
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -25,18 +28,19 @@ type observer struct {
 	// long enough for a zombie to resume.
 	settle time.Duration
 
-	mu     sync.Mutex
-	tasks  map[string]*task           // tasks that are not judged yet, by id
-	early  map[string][]reply         // replies to tasks that are unknown yet, perhaps of a team's member, by task id
-	given  map[string]map[string]bool // the ids of members' tasks, by the id of the team's task
-	judged map[string]digest          // the terminal replies of judged tasks
-	quiet  map[string]time.Time
-	found  []Violation
-	counts Counts
-	kept   []*task     // tasks that broke a rule
-	moved  []time.Time // when records were written, for the recovery of servers
-	ends   map[string]end
-	back   []recovery
+	mu       sync.Mutex
+	tasks    map[string]*task           // tasks that are not judged yet, by id
+	payloads map[string]json.RawMessage // of tasks of teams' members that are queued and have no record yet
+	early    map[string][]reply         // replies to tasks that are unknown yet, perhaps of a team's member, by task id
+	given    map[string]map[string]bool // the ids of members' tasks, by the id of the team's task
+	judged   map[string]digest          // the terminal replies of judged tasks
+	quiet    map[string]time.Time
+	found    []Violation
+	counts   Counts
+	kept     []*task     // tasks that broke a rule
+	moved    []time.Time // when records were written, for the recovery of servers
+	ends     map[string]end
+	back     []recovery
 }
 
 // Counts are the totals of a soak.
@@ -77,7 +81,7 @@ type recovery struct {
 }
 
 func newObserver(m subject.Map, calls *effects, settle time.Duration) *observer {
-	return &observer{m: m, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}
+	return &observer{m: m, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, payloads: map[string]json.RawMessage{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}
 }
 
 // submitting records a task that a client is about to submit. The channel is closed when
@@ -109,6 +113,20 @@ func (o *observer) asked(task *envelope.Envelope) {
 	o.gave(task)
 }
 
+// queued records what a member of a team is asked to do: the record of a task of one step
+// does not say.
+func (o *observer) queued(data []byte) {
+	env, err := envelope.Parse(data)
+	if err != nil || env.ReplyTo == "" || members[env.From] == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.tasks[env.ID] == nil {
+		o.payloads[env.ID] = env.Payload
+	}
+}
+
 // gave records a task that a team sent to a member. o.mu is held.
 func (o *observer) gave(task *envelope.Envelope) {
 	if _, over := o.judged[task.ReplyTo]; over {
@@ -123,13 +141,17 @@ func (o *observer) gave(task *envelope.Envelope) {
 // discover records the task of a member, which no client submitted, when its first record
 // is read; it returns nil if the record is of no such task. o.mu is held.
 func (o *observer) discover(cp *state.Checkpoint, run string, at time.Time) *task {
-	if cp == nil || cp.Mesh.Task == nil {
+	if cp == nil {
 		return nil
 	}
-	env, err := envelope.Parse(cp.Mesh.Task)
+	env, err := cp.ReadTask()
 	if err != nil || env.ReplyTo == "" || members[env.From] == 0 {
 		return nil
 	}
+	if cp.Mesh.Task == nil { // only the reply is stored
+		env.Payload = o.payloads[env.ID]
+	}
+	delete(o.payloads, env.ID)
 	o.gave(env)
 	o.counts.Members++
 	// A cancel of the team's task cancels it, too.
@@ -182,8 +204,15 @@ func (o *observer) record(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 		return // a deletion
 	}
 	w := write{Revision: meta.Sequence.Stream, At: meta.Timestamp}
-	h, err := state.ReadHeader(msg.Data())
-	if err != nil {
+	rec, reply, err := jetstream.ReadRecord(o.m, jetstream.Message{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Seq: w.Revision, Time: w.At})
+	if reply {
+		defer o.stored(v, msg, meta)
+		if rec.End == nil {
+			return // a document says that the run has ended
+		}
+	}
+	h, headErr := rec.Header()
+	if err = cmp.Or(err, headErr); err != nil {
 		o.note(Violation{Rule: RuleRecord, Detail: fmt.Sprintf("%s, revision %d: %v", msg.Subject(), w.Revision, err)})
 		return
 	}
@@ -191,7 +220,7 @@ func (o *observer) record(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	w.Running = !w.Over && !state.Parked(h.Status)
 	var cp *state.Checkpoint
 	if h.Object == nil {
-		if cp, err = o.codec.Decode(msg.Data()); err != nil {
+		if cp, err = o.codec.Read(rec); err != nil {
 			w.Problem = err.Error()
 		} else {
 			w.take(cp)

@@ -29,6 +29,11 @@ func (o *observer) run(ctx context.Context) error {
 		return err
 	}
 	defer sub.Unsubscribe()
+	queued, err := o.views[0].conn.Subscribe(o.m.AllWork(), func(msg *nats.Msg) { o.queued(msg.Data) })
+	if err != nil {
+		return err
+	}
+	defer queued.Unsubscribe()
 	var wait sync.WaitGroup
 	var records, replies jetstream.Spec
 	for _, s := range jetstream.Topology() {
@@ -44,18 +49,21 @@ func (o *observer) run(ctx context.Context) error {
 			v.follow(ctx, records.StreamName(o.m), &v.records, func(msg natsjs.Msg, meta *natsjs.MsgMetadata) { o.record(v, msg, meta) })
 		})
 		wait.Go(func() {
-			v.follow(ctx, replies.StreamName(o.m), &v.replies, func(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
-				r := reply{Stored: true, Seq: meta.Sequence.Stream, At: meta.Timestamp}
-				if v.second {
-					o.replyThere(msg.Data(), r)
-					return
-				}
-				o.reply(msg.Data(), r)
-			})
+			v.follow(ctx, replies.StreamName(o.m), &v.replies, func(msg natsjs.Msg, meta *natsjs.MsgMetadata) { o.stored(v, msg, meta) })
 		})
 	}
 	wait.Wait()
 	return nil
+}
+
+// stored records a stored reply.
+func (o *observer) stored(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
+	r := reply{Stored: true, Seq: meta.Sequence.Stream, At: meta.Timestamp}
+	if v.second {
+		o.replyThere(msg.Data(), r)
+		return
+	}
+	o.reply(msg.Data(), r)
 }
 
 // follow reads a stream from its beginning, in order. After any failure, a silent

@@ -56,7 +56,7 @@ func (r *Receiver) load(ctx context.Context, id string) (*record, error) {
 }
 
 func (r *Receiver) decode(rec state.Record) (*record, error) {
-	head, err := state.ReadHeader(rec.Data)
+	head, err := rec.Header()
 	if err != nil {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}

@@ -91,8 +91,10 @@ func DurableWorker(m subject.Map, entity, inboxPrefix string) (Permissions, erro
 
 	token := subject.Escape(entity)
 	runs, slots := jetstream.RunSubjects(m, entity), g.key(jetstream.BucketSlots, token+".*")
-	g.publish(runs, slots)
+	ends := jetstream.ReplySubjects(m, entity)
+	g.publish(runs, ends, slots)
 	g.read(g.bucket(jetstream.BucketState), runs)
+	g.read(g.bucket(jetstream.BucketState), ends)
 	g.read(g.bucket(jetstream.BucketSlots), slots)
 	g.subscribe(slots)
 	objects := jetstream.DocumentSubjects(m, entity)
@@ -169,6 +171,7 @@ func DurableClient(m subject.Map, entities ...string) (Permissions, error) {
 		g.publish(g.of(m.WorkOf(entity)))
 		g.subscribe(replies)
 		g.read(g.stream(jetstream.StreamReply), replies)
+		g.read(g.bucket(jetstream.BucketState), jetstream.ReplySubjects(m, entity))
 	}
 	g.look(g.stream(jetstream.StreamWork))
 	return g.done()

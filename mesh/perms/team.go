@@ -33,7 +33,11 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 		if err != nil {
 			return Permissions{}, err
 		}
-		p.Publish = append(p.Publish, work, jsAPI+"DIRECT.GET."+jetstream.StreamReply+m.Suffix()+"."+replies)
+		g := &grant{m: m}
+		g.publish(work)
+		g.read(g.stream(jetstream.StreamReply), replies)
+		g.read(g.bucket(jetstream.BucketState), jetstream.ReplySubjects(m, entity))
+		p.Publish = append(p.Publish, g.Publish...)
 		p.Subscribe = append(p.Subscribe, replies)
 	}
 	return p, nil

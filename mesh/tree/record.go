@@ -20,7 +20,7 @@ func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
 		return false
 	}
 	b.records = true
-	if task, err := envelope.Parse(m.Task); err == nil {
+	if task, err := c.ReadTask(); err == nil {
 		f.under(task.ReplyTo, true)
 		set(&f.intent, task.Intent)
 		set(&f.sender, task.From)

@@ -187,6 +187,15 @@ func version(c *state.Checkpoint, is string, out *Claimed) string {
 	return "of version " + clip.Text(was, 128) + ", goes on under " + is
 }
 
+// Bare reports whether a checkpoint holds nothing but its claim: what a run that ends now
+// leaves is its reply alone.
+func Bare(c *state.Checkpoint) bool {
+	d, m := &c.Doc, &c.Mesh
+	return m.Epoch == 1 && m.Claims == 1 && m.Task != nil && !Progressed(c) && m.Stream == 0 && m.Told == "" && m.Want == "" && m.Usage == state.Usage{} && m.Turns == 0 &&
+		len(m.Notes)+len(m.Commands)+len(m.Noted)+len(m.Steering)+len(m.Waits)+len(m.Plan)+len(m.More) == 0 && m.Parent == nil && m.Migration == nil && m.Handed == nil &&
+		len(d.MemorySnapshot)+len(d.PendingToolCalls)+len(d.SubagentStates) == 0 && d.ApprovalRequest == nil
+}
+
 // Progressed reports whether a checkpoint holds more than claims.
 func Progressed(c *state.Checkpoint) bool {
 	d, m := &c.Doc, &c.Mesh

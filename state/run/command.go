@@ -92,7 +92,7 @@ func Command(c *state.Checkpoint, o *Order, at Position, now time.Time) (Command
 	m := &c.Mesh
 	out := Commanded{Status: string(c.Doc.Status)}
 	switch {
-	case m.Task == nil:
+	case m.Task == nil && !c.Terminal():
 		out.Do = Note
 		return out, nil
 	case slices.Contains(m.Commands, o.Envelope):

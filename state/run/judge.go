@@ -66,7 +66,7 @@ const ClockSlack = 50 * time.Millisecond
 func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 	k := &c.Mesh
 	switch {
-	case k.Task == nil:
+	case k.Task == nil && !c.Terminal():
 		return Mine // no worker has begun the task; commands may be noted
 	case !m.Same:
 		return Reused

@@ -65,7 +65,7 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 		for _, run := range []string{name, state.RunID(entity, name)} {
 			rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
 			if err == nil {
-				h, err := state.ReadHeader(rec.Data)
+				h, err := rec.Header()
 				return rec, h, err
 			}
 			if !errors.Is(err, state.ErrNotFound) {
@@ -82,7 +82,7 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 		if err != nil {
 			return state.Record{}, none, err
 		}
-		h, err := state.ReadHeader(rec.Data)
+		h, err := rec.Header()
 		if err != nil {
 			continue // of an unknown format; list shows it
 		}

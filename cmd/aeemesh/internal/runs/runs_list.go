@@ -40,7 +40,7 @@ type Summary struct {
 
 func summarize(rec state.Record) Summary {
 	s := Summary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
-	h, err := state.ReadHeader(rec.Data)
+	h, err := rec.Header()
 	if err != nil {
 		s.Status, s.Problem = "unreadable", err.Error()
 		return s

@@ -130,12 +130,12 @@ func (r *treeReader) add(runs *runs.Store, f treeRecord) {
 }
 
 func (r *treeReader) addRun(runs *runs.Store, rec state.Record) {
-	c, err := runs.Codec.Decode(rec.Data)
+	c, err := runs.Codec.Read(rec)
 	if err == nil {
 		r.checkpoint(c)
 		return
 	}
-	if h, err := state.ReadHeader(rec.Data); err == nil {
+	if h, err := rec.Header(); err == nil {
 		r.builder.Header(h)
 	}
 }
@@ -181,11 +181,11 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	rec, h, err := runs.Find(ctx, r.wanted, "")
 	switch {
 	case err == nil:
-		c, err := runs.Codec.Decode(rec.Data)
+		c, err := runs.Codec.Read(rec)
 		if err != nil {
 			return err
 		}
-		task, err := envelope.Parse(c.Mesh.Task)
+		task, err := c.ReadTask()
 		if err != nil {
 			return err
 		}
@@ -197,11 +197,11 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 		if err != nil {
 			return err
 		}
-		c, err := runs.Codec.Decode(rec.Data)
-		if err != nil || c.Mesh.Task == nil {
+		c, err := runs.Codec.Read(rec)
+		if err != nil {
 			continue
 		}
-		task, err := envelope.Parse(c.Mesh.Task)
+		task, err := c.ReadTask()
 		if err != nil || r.builder == nil && task.Corr != r.wanted || r.builder != nil && task.Corr != r.corr {
 			continue
 		}

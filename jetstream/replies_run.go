@@ -1,0 +1,89 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A place says where the replies to a task are.
+type place struct {
+	subject string // of those in StreamReply, and of the announcement of the run's
+	ofRun   string // of the run's, in the stream of BucketState; "": people have no runs
+}
+
+func (r *Replies) place(entity, taskID string) (place, error) {
+	subj, err := r.m.Reply(entity, taskID)
+	if err != nil {
+		return place{}, err
+	}
+	if subject.IsPerson(entity) {
+		return place{subject: subj}, nil
+	}
+	return place{subj, strings.TrimSuffix(allRunReplies(r.m), ">") + stateKey(state.ID{Entity: entity, Run: state.RunID(entity, taskID)})}, nil
+}
+
+// runReply marks the Seq of a run's reply, which is of another stream: it is after all
+// that [StreamReply] has.
+const runReply = 1 << 63
+
+// ofRun returns the reply of the task's run, or [natsjs.ErrMsgNotFound].
+func (r *Replies) ofRun(ctx context.Context, at place) (Message, error) {
+	if at.ofRun == "" {
+		return Message{}, natsjs.ErrMsgNotFound
+	}
+	msg, err := newestPublished(ctx, r.js, r.records(), at.ofRun)
+	msg.Seq |= runReply
+	return msg, err
+}
+
+// records is the stream of the runs' records.
+func (r *Replies) records() string { return "KV_" + BucketState + r.m.Suffix() }
+
+// Announce sends the reply of a run, which is stored ([States.Reply]), to those who listen
+// for it now. It is stored no second time: StreamReply has the subject, but the message
+// expects the stream that has it already, so that StreamReply leaves it.
+func (r *Replies) Announce(reply Reply) error {
+	msg, err := r.message(reply)
+	if err != nil {
+		return err
+	}
+	msg.Header.Set(natsjs.ExpectedStreamHeader, r.records())
+	return explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
+}
+
+// ofRuns returns the entities whose run has replied to a task with this id. The id of a
+// run follows from the entity and the task's id, so the names of the replies tell.
+func (r *Replies) ofRuns(ctx context.Context, taskID string) ([]string, error) {
+	all := allRunReplies(r.m)
+	names, err := streamSubjects(ctx, r.js, r.records(), all)
+	switch {
+	case errors.Is(err, ErrDenied), errors.Is(err, natsjs.ErrStreamNotFound):
+		return nil, nil // the user may not list them
+	case err != nil:
+		return nil, fmt.Errorf("find the replies to task %q: %w", taskID, err)
+	}
+	runs := map[string]string{} // of the task, by entity
+	found := map[string]bool{}
+	for subj := range names {
+		id, err := stateID(strings.TrimPrefix(subj, strings.TrimSuffix(all, ">")))
+		if err != nil {
+			continue
+		}
+		if runs[id.Entity] == "" {
+			runs[id.Entity] = state.RunID(id.Entity, taskID)
+		}
+		if runs[id.Entity] == id.Run {
+			found[id.Entity] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}

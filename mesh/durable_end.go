@@ -1,0 +1,110 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// A run's reply is stored beside its record, by the same compare-and-swap: so there is
+// one, and it is the last that is written of the run. A run that has a document ends with
+// a document that holds the reply, and then stores the reply. A run that has none, because
+// its task took one short step, stores the reply alone: that ends it.
+
+// A replier is a store that keeps the replies of runs beside their records.
+type replier interface {
+	Replies(ctx context.Context) bool
+	Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error)
+}
+
+// repliesBeside reports whether the reply of an ended run is stored beside its record: not
+// that of a delegated task, which goes where its first sender waits.
+func (l *lane) repliesBeside(r *Run) bool {
+	return r.replied || l.replier != nil && r.task.handed == nil && l.replier.Replies(l.ctx)
+}
+
+// storeReply stores the reply of a run that has a document, unless it is stored.
+func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
+	if r.replied {
+		return nil
+	}
+	c := r.cp.Load()
+	note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
+	_, rec, err := l.swap(l.ctx, r.id, func() (uint64, error) {
+		return l.replier.Reply(l.ctx, r.id, r.rev, msg, note, nil)
+	}, func(now state.Record) (uint64, error) {
+		if now.Replied {
+			return now.Revision, nil
+		}
+		return 0, nil
+	})
+	if errors.Is(err, state.ErrChanged) && rec != nil {
+		return nil // the task is tried again since, as a dead letter, or the record was restored
+	}
+	return err
+}
+
+// mayEndBare reports whether the run may end without a document: it has none, and nothing
+// that one would hold but the task. r.mu is held.
+func (r *Run) mayEndBare() bool {
+	l, c := r.lane, r.cp.Load()
+	return r.rev == 0 && !l.cfg.KeepTasks && l.codec.Seal == nil && !r.task.cbor && !r.task.Streaming() && r.delegation == nil && len(r.staged) == 0 &&
+		r.task.handed == nil && run.Bare(c) && l.replier != nil && l.replier.Replies(l.ctx)
+}
+
+// endBare ends the run with its reply alone, and reports whether it did. If another writer
+// was first and this worker owns the run all the same, the run has a document now, and
+// ends as such. r.mu is held.
+func (r *Run) endBare(payload json.RawMessage) (bool, error) {
+	l, ctx := r.lane, r.lane.ctx
+	c := r.cp.Load().Clone()
+	r.sent.keep(c)
+	r.calls.takeOut(c)
+	r.task.turns.keep(c)
+	if !run.Bare(c) {
+		return false, nil
+	}
+	if err := r.setEnd(c, payload, nil); err != nil {
+		return false, err
+	}
+	if c.Doc.Error != nil || c.Mesh.Handed != nil {
+		return false, nil // the result cannot be sent; the record says more
+	}
+	stored, err := endReply(c, r.task.Envelope)
+	if err != nil {
+		return false, err
+	}
+	msg, err := stored.message()
+	if err != nil {
+		return false, err
+	}
+	m := &c.Mesh
+	end := &state.End{
+		TaskID: m.TaskID, Agent: c.Doc.AgentID, Epoch: m.Epoch, Digest: msg.Header.Get(HeaderTaskDigest), Under: r.task.Envelope.ReplyTo,
+		StoredAt: m.StoredAt, StartedAt: m.StartedAt,
+	}
+	note := jetstream.Note{Status: c.Doc.Status, Work: m.Work}
+	rev, rec, err := l.swap(ctx, r.id, func() (uint64, error) {
+		l.share.wrote(len(msg.Data))
+		return l.replier.Reply(ctx, r.id, 0, msg, note, end)
+	}, func(now state.Record) (uint64, error) {
+		if now.End != nil && bytes.Equal(now.Data, msg.Data) {
+			return now.Revision, nil
+		}
+		return 0, nil
+	})
+	switch {
+	case err == nil:
+		r.keep(c, rev)
+		r.replied = true
+		return true, nil
+	case errors.Is(err, state.ErrChanged):
+		return false, r.resolveConflict(ctx, rec)
+	}
+	return false, err
+}

@@ -1,0 +1,146 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// brief serves the reviewer with a handler of one short step, and counts its calls.
+func (r *durableRig) brief(change ...func(*mesh.Durable)) *atomic.Int32 {
+	calls := &atomic.Int32{}
+	r.serve(r.lane(mesh.Config{}, change...), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		calls.Add(1)
+		return json.RawMessage(`{"done":true}`), nil
+	})})
+	r.aged()
+	return calls
+}
+
+func (r *durableRig) runRecord(task *envelope.Envelope) state.Record {
+	r.t.Helper()
+	rec, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(r.t), runOf(task))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rec
+}
+
+// A task of one short step leaves its reply and nothing else: the write of the reply is
+// the end of the run.
+func TestAShortTaskLeavesItsReplyAlone(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	calls := r.brief()
+	core := r.listen("aee.reply." + reviewer + ".*")
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"done":true}` {
+		t.Fatal(reply, err)
+	}
+	r.drainedQueue()
+	rec := r.runRecord(task)
+	if rec.End == nil || rec.End.TaskID != task.ID || rec.End.Status != aaif.RunCompleted || rec.End.Epoch != 1 || string(rec.Data) != string(encode(t, reply)) {
+		t.Errorf("the record is %s, %+v", rec.Data, rec.End)
+	}
+	if heard := within(t, "the reply, by the subject of the task", core); string(heard.Data) != string(rec.Data) {
+		t.Errorf("heard %s", heard.Data)
+	}
+	if stored := r.storedOn(jetstream.StreamReply, "aee.reply."+reviewer+"."+task.ID); len(stored) != 0 {
+		t.Errorf("%s has it, too", jetstream.StreamReply)
+	}
+
+	// The same message again gets the same answer, under any priority; another task under
+	// the id gets none of it.
+	urgent := task.Clone()
+	urgent.Priority = envelope.PriorityHigh
+	for _, again := range []*envelope.Envelope{task, urgent} {
+		r.again(again, nil)
+		if heard := within(t, "the reply again", core); string(heard.Data) != string(rec.Data) {
+			t.Errorf("heard %s", heard.Data)
+		}
+	}
+	other := task.Clone()
+	other.Payload = json.RawMessage(`{"another":1}`)
+	r.again(other, nil)
+	letters := r.storedOn(jetstream.StreamDead, "aee.dead."+reviewer+"."+task.ID)
+	if len(letters) != 1 {
+		t.Errorf("%d dead letters of another task under the id", len(letters))
+	}
+	if now := r.runRecord(task); now.Revision != rec.Revision || calls.Load() != 1 {
+		t.Errorf("the record is at %d, was at %d; begun %d times", now.Revision, rec.Revision, calls.Load())
+	}
+
+	// A command says what the run does.
+	answer, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID, Durable: true})
+	if err != nil || answer.Cancelled || answer.Status != string(aaif.RunCompleted) {
+		t.Errorf("a cancel of an ended run: %+v, %v", answer, err)
+	}
+}
+
+// What a lean end would lose keeps its document.
+func TestWhatHasMoreThanAReplyKeepsItsDocument(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.brief(func(d *mesh.Durable) { d.KeepTasks = true })
+	client, task := r.client(), newTask(reviewer, "code.review", `{"kept":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	rec := r.runRecord(task)
+	if rec.End != nil || !rec.Replied || !strings.Contains(string(r.record(task).Mesh.Task), `"kept":1`) {
+		t.Errorf("the record is %s, %+v", rec.Data, rec.End)
+	}
+	equal(t, "checkpoints", r.steps(task), []state.StepKind{state.StepTerminal})
+	equal(t, "replies", len(r.replies(task)), 1)
+}
+
+// A worker dies between the reply and its announcement, or the acknowledgement: the next
+// one tells the sender, and begins nothing.
+func TestAWorkerDiesBehindTheReply(t *testing.T) {
+	t.Parallel()
+	for _, at := range []mesh.Point{mesh.PointAfterTerminal, mesh.PointReplied} {
+		t.Run(string(at), func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			p := newPoints(t)
+			held := p.hold(at)
+			cut := newCable(t)
+			node := r.over(cut, observing(p))
+			calls := &atomic.Int32{}
+			handler := mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+				calls.Add(1)
+				return json.RawMessage(`{}`), nil
+			})
+			r.serve(node, mesh.Agent{Handler: handler})
+			r.aged()
+			core := r.listen("aee.reply." + reviewer + ".*")
+			client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			within(t, "the point", held)
+			cut.block(true)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
+			if _, err := r.result(client, task); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "the reply", core)
+			r.drainedQueue()
+			equal(t, "begun", calls.Load(), int32(1))
+			equal(t, "replies", len(r.replies(task)), 1)
+		})
+	}
+}
+
