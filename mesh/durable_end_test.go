@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -143,4 +142,3 @@ func TestAWorkerDiesBehindTheReply(t *testing.T) {
 		})
 	}
 }
-
