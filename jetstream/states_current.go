@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,9 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
+		if seq, ok := refusedAt(answer.Data); ok {
+			return seq, nil
+		}
 		_, err = readAck(answer.Data)
 		if hasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
 			if !pause(ctx, time.Millisecond) {
@@ -84,6 +88,18 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 		}
 		return seq, nil
 	}
+}
+
+// refusedAt returns the sequence that a refusal names, without decoding the JSON, which
+// takes longer than all the rest of the question. Every new task asks.
+func refusedAt(answer []byte) (seq uint64, ok bool) {
+	_, rest, found := bytes.Cut(answer, []byte(`"err_code":10071,"description":"wrong last sequence: `))
+	number, _, end := bytes.Cut(rest, []byte(`"`))
+	if !found || !end {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(number), 10, 64)
+	return seq, err == nil
 }
 
 // aloneLook is how long the number of replicas is cached.

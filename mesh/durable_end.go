@@ -72,8 +72,8 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	if err := r.setEnd(c, payload, nil); err != nil {
 		return false, err
 	}
-	if c.Doc.Error != nil || c.Mesh.Handed != nil {
-		return false, nil // the result cannot be sent; the record says more
+	if c.Doc.Error != nil {
+		return false, nil // the result cannot be sent: the record says more
 	}
 	stored, err := endReply(c, r.task.Envelope)
 	if err != nil {

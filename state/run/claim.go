@@ -199,6 +199,6 @@ func Bare(c *state.Checkpoint) bool {
 // Progressed reports whether a checkpoint holds more than claims.
 func Progressed(c *state.Checkpoint) bool {
 	d, m := &c.Doc, &c.Mesh
-	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration.Int64() > 0 ||
+	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration != "" && d.Iteration.Int64() > 0 ||
 		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0 || m.Attempt > 0 || m.Step.Kind != state.StepClaim && m.Epoch > 0
 }
