@@ -32,6 +32,14 @@ func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Re
 	}
 	return s.get(ctx, id, func(ctx context.Context) (stateMessage, error) {
 		m, err := s.leader(ctx, map[string]any{"seq": revision})
+		if _, reply := s.keyOf(m.Subject); err == nil && reply && m.genuine() && endOf(m.Header) == nil {
+			// The reply of a run with a document, which says that the run has ended.
+			now, err := s.current(ctx, stateKey(id))
+			if err == nil && now.last != revision {
+				err = natsjs.ErrMsgNotFound
+			}
+			return now, err
+		}
 		return stateMessage{Message: m, last: m.Seq, replied: endOf(m.Header) != nil}, err
 	})
 }

@@ -231,6 +231,16 @@ func (k Codec) Read(rec Record) (*Checkpoint, error) {
 	return c, nil
 }
 
+// DecodeRecord is [Codec.Decode] for a record of a store, also for one of a run that ended
+// without a document. Unlike [Codec.Read] it does not check where the record stands: it is
+// for readers of a history, not for those who go on with a run.
+func (k Codec) DecodeRecord(rec Record) (*Checkpoint, error) {
+	if rec.End != nil {
+		return k.Read(rec)
+	}
+	return k.Decode(rec.Data)
+}
+
 func (k Codec) decode(data []byte) (c *Checkpoint, seal *sealed, err error) {
 	if len(data) > k.maxBytes() {
 		return nil, nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), k.maxBytes())

@@ -35,7 +35,7 @@ func Timeline(k Codec, history []Record) []Moment {
 		before  *Checkpoint
 	)
 	for _, r := range history {
-		c, err := k.Decode(r.Data)
+		c, err := k.DecodeRecord(r)
 		if err != nil {
 			moments = append(moments, headerMoment(r, err))
 			before = nil
@@ -57,7 +57,7 @@ func Timeline(k Codec, history []Record) []Moment {
 
 func headerMoment(r Record, err error) Moment {
 	m := Moment{Revision: r.Revision, At: r.Time, Problem: err.Error()}
-	if h, err := ReadHeader(r.Data); err == nil {
+	if h, err := r.Header(); err == nil {
 		m.Epoch, m.Owner, m.Status, m.Iteration, m.Step.Kind = h.Epoch, h.Owner, h.Status, h.Iteration, h.Step
 		if !h.At.IsZero() {
 			m.At = h.At

@@ -48,7 +48,7 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Node.Durable = &mesh.Durable{Codec: state.Codec{Seal: cfg.Options.StateKeys, AcceptClear: a.AcceptClear}, Lease: f.lane.lease, Create: !f.lane.noCreate,
+	cfg.Node.Durable = &mesh.Durable{Codec: state.Codec{Seal: cfg.Options.StateKeys, AcceptClear: a.AcceptClear}, Lease: f.lane.lease, Create: !f.lane.noCreate, KeepTasks: f.lane.keepTasks,
 		MaxTimeout: f.lane.timeout, Operators: f.lane.operators, Platform: a.Platform, Remotes: remotes}
 	if len(files) <= 1 {
 		only.File = strings.Join(files, "")

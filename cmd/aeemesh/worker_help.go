@@ -45,7 +45,7 @@ func groupWorkerFlags(flags *pflag.FlagSet) {
 		"allow-deprecated", "accept-unhonoured", "register")
 	session.InGroup(flags, "Tools, and what agents may have", "config", "tool", "require-tools", "mcp", "allow", "allow-private", "allow-file", "allow-env", "program-env")
 	session.InGroup(flags, "Senders", "known", "rate", "burst", "unknown-rate", "unknown-burst", "urgent-rate", "cap", "unknown-cap")
-	session.InGroup(flags, "Durable tasks", "durable", "work-queue", "lost-call", "lease", "max-durable-timeout", "no-create", "fenced", "operator", "state-key", "accept-clear-state")
+	session.InGroup(flags, "Durable tasks", "durable", "work-queue", "lost-call", "lease", "max-durable-timeout", "no-create", "keep-tasks", "fenced", "operator", "state-key", "accept-clear-state")
 	session.InGroup(flags, "Other platforms", "platform", "handoff-to", "handoff-ca", "handoff-cert", "handoff-key", "handoff-bearer")
 	session.InGroup(flags, "Watching it", "task-events", "journal", "heartbeat", "telemetry-content", "health-listen", "machine")
 }

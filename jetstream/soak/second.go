@@ -108,7 +108,7 @@ func (s *soak) notQueued(ctx context.Context) (left []Violation) {
 	for rec, err := range jetstream.NewHandoffs(s.second.js, subject.Map{}).List(ctx, "") {
 		var cp *state.Checkpoint
 		if err == nil {
-			cp, err = s.seen.codec.Decode(rec.Data)
+			cp, err = s.seen.codec.DecodeRecord(rec)
 		}
 		if err != nil {
 			return append(left, Violation{Rule: RuleRecord, Detail: fmt.Sprintf("the handoffs: %v", err)})

@@ -113,7 +113,7 @@ func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
 // decode decodes a checkpoint. The error of a sealed one says which key is
 // missing.
 func (r *Store) decode(rec state.Record) (*state.Checkpoint, error) {
-	c, err := r.Codec.Decode(rec.Data)
+	c, err := r.Codec.DecodeRecord(rec)
 	if errors.Is(err, state.ErrSealed) {
 		return nil, outcome.Hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
 	}

@@ -131,7 +131,7 @@ type runView struct {
 
 func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Moment) error {
 	v := runView{Summary: summarize(rec), Timeline: timeline}
-	c, err := runs.Codec.Decode(rec.Data)
+	c, err := runs.Codec.DecodeRecord(rec)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
 		v.Effects, v.Reply, v.Handed = c.Mesh.Effects, c.Mesh.Reply, c.Mesh.Handed

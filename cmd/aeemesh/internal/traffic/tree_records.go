@@ -130,7 +130,7 @@ func (r *treeReader) add(runs *runs.Store, f treeRecord) {
 }
 
 func (r *treeReader) addRun(runs *runs.Store, rec state.Record) {
-	c, err := runs.Codec.Read(rec)
+	c, err := runs.Codec.DecodeRecord(rec)
 	if err == nil {
 		r.checkpoint(c)
 		return
@@ -181,7 +181,7 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	rec, h, err := runs.Find(ctx, r.wanted, "")
 	switch {
 	case err == nil:
-		c, err := runs.Codec.Read(rec)
+		c, err := runs.Codec.DecodeRecord(rec)
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 		if err != nil {
 			return err
 		}
-		c, err := runs.Codec.Read(rec)
+		c, err := runs.Codec.DecodeRecord(rec)
 		if err != nil {
 			continue
 		}
