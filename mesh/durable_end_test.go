@@ -1,8 +1,10 @@
 package mesh_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,23 +90,79 @@ func TestAShortTaskLeavesItsReplyAlone(t *testing.T) {
 	}
 }
 
-// What a lean end would lose keeps its document.
+// A run that has more to keep than its reply keeps its document.
 func TestWhatHasMoreThanAReplyKeepsItsDocument(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
-	r.brief(func(d *mesh.Durable) { d.KeepTasks = true })
-	client, task := r.client(), newTask(reviewer, "code.review", `{"kept":1}`)
-	r.submit(client, task)
-	if _, err := r.result(client, task); err != nil {
+	secret := bytes.Repeat([]byte{7}, state.KeySize)
+	ring, err := state.NewKeyring(state.Key{Secret: secret})
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.drainedQueue()
-	rec := r.runRecord(task)
-	if rec.End != nil || !rec.Replied || !strings.Contains(string(r.record(task).Mesh.Task), `"kept":1`) {
-		t.Errorf("the record is %s, %+v", rec.Data, rec.End)
+	for name, c := range map[string]struct {
+		change  func(*mesh.Durable)
+		handler func(context.Context, *mesh.Task) error
+		task    func(*envelope.Envelope)
+	}{
+		"kept":     {change: func(d *mesh.Durable) { d.KeepTasks = true }},
+		"sealed":   {change: func(d *mesh.Durable) { d.Codec.Seal = ring }},
+		"streamed": {task: func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{"stream":true}`) }},
+		"failed":   {handler: func(context.Context, *mesh.Task) error { return errors.New("it failed") }},
+		"a step": {handler: func(ctx context.Context, t *mesh.Task) error {
+			return t.Run().Commit(ctx, state.Step{Kind: state.StepHandler, Name: "one"}, nil)
+		}},
+		"a staged step": {handler: func(_ context.Context, t *mesh.Task) error {
+			return t.Run().Stage(state.Step{Kind: state.StepHandler, Name: "one"}, func(c *state.Checkpoint) error { c.Mesh.Loop = json.RawMessage(`1`); return nil })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			node := r.lane(mesh.Config{}, func(d *mesh.Durable) {
+				if c.change != nil {
+					c.change(d)
+				}
+			})
+			r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
+				if c.handler != nil {
+					return json.RawMessage(`{}`), c.handler(ctx, t)
+				}
+				return json.RawMessage(`{}`), nil
+			})})
+			r.aged()
+			client, task := r.client(), newTask(reviewer, "code.review", `{"kept":1}`)
+			if c.task != nil {
+				c.task(task)
+			}
+			r.submit(client, task)
+			reply, _ := r.result(client, task)
+			if reply == nil {
+				t.Fatal("no reply")
+			}
+			r.drainedQueue()
+			rec := r.runRecord(task)
+			if rec.End != nil || !rec.Replied {
+				t.Fatalf("the record is %s, %+v", rec.Data, rec.End)
+			}
+			doc, err := state.Codec{Seal: ring, AcceptClear: true}.Read(rec)
+			if err != nil || !strings.Contains(string(doc.Mesh.Task), `"kept":1`) || string(doc.Mesh.Reply) != string(encode(t, reply)) {
+				t.Errorf("the document: %+v, %v", doc, err)
+			}
+			equal(t, "terminal replies", len(r.storedOn("KV_"+jetstream.BucketState, "$KV.aee_reply."+reviewer+"."+runOf(task).Run)), 1)
+		})
 	}
-	equal(t, "checkpoints", r.steps(task), []state.StepKind{state.StepTerminal})
-	equal(t, "replies", len(r.replies(task)), 1)
+}
+
+// Who may write to the bucket and has no key is not believed that a run has ended.
+func TestAnEndThatIsNotSealedIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := state.Record{ID: state.ID{Entity: reviewer, Run: "r"}, Data: []byte(`{}`), End: &state.End{Status: aaif.RunCompleted}}
+	if _, err := (state.Codec{Seal: ring}).Read(rec); !errors.Is(err, state.ErrClear) {
+		t.Errorf("read: %v", err)
+	}
 }
 
 // A worker dies between the reply and its announcement, or the acknowledgement: the next
