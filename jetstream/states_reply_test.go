@@ -167,15 +167,19 @@ func TestAStrayOnTheSubjectOfAReply(t *testing.T) {
 	t.Parallel()
 	js, s := openStates(t)
 	ctx := testContext(t)
-	stray := func(run string) {
+	strayOn := func(subj string) {
 		t.Helper()
-		if err := js.Conn().PublishRequest("$JS.API.STREAM.INFO.KV_aee_state", "$KV.aee_reply.agent.x."+run, nil); err != nil {
+		if err := js.Conn().PublishRequest("$JS.API.STREAM.INFO.KV_aee_state", subj, nil); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, "the answer to be stored", func() bool {
-			m, err := jetstream.LastOn(ctx, js, "KV_aee_state", "$KV.aee_reply.agent.x."+run)
+			m, err := jetstream.LastOn(ctx, js, "KV_aee_state", subj)
 			return err == nil && m.Header.Get("Aee-Status") == ""
 		})
+	}
+	stray := func(run string) {
+		t.Helper()
+		strayOn("$KV.aee_reply.agent.x." + run)
 	}
 	running := state.ID{Entity: "agent.x", Run: "running"}
 	first := putRun(t, s, running, 0, []byte("one"), jetstream.Note{Status: "running"})
@@ -185,6 +189,23 @@ func TestAStrayOnTheSubjectOfAReply(t *testing.T) {
 		t.Fatalf("a run with a stray: %+v, %v", rec, err)
 	}
 	putRun(t, s, running, rec.Revision, []byte("two"), jetstream.Note{Status: "running"})
+
+	over := state.ID{Entity: "agent.x", Run: "over"}
+	putRun(t, s, over, 0, []byte("over"), jetstream.Note{Status: "completed"})
+	stray("over")
+	if rec, err := s.Get(ctx, over); err != nil || string(rec.Data) != "over" || rec.Replied {
+		t.Errorf("an ended run with a stray and no reply: %+v, %v", rec, err)
+	}
+
+	doc := state.ID{Entity: "agent.x", Run: "doc"}
+	rev := putRun(t, s, doc, 0, []byte("doc"), jetstream.Note{Status: "completed"})
+	if _, err := s.Reply(ctx, doc, rev, jetstream.Reply{MsgID: "doc", Data: []byte(`{}`)}, jetstream.Note{Status: "completed"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	strayOn("$KV.aee_state.agent.x.doc")
+	if rec, err := s.Get(ctx, doc); err != nil || string(rec.Data) != "doc" {
+		t.Errorf("an ended run with a stray on its document: %+v, %v", rec, err)
+	}
 
 	none := state.ID{Entity: "agent.x", Run: "none"}
 	stray("none")
@@ -209,5 +230,31 @@ func TestAStrayOnTheSubjectOfAReply(t *testing.T) {
 	}
 	if rec, err := fenced.Get(ctx, ended); err != nil || rec.End == nil {
 		t.Errorf("restored: %+v, %v", rec, err)
+	}
+}
+
+// A sweep takes the reply away with the record, and a run that is a reply alone.
+func TestASweepTakesRepliesAway(t *testing.T) {
+	t.Parallel()
+	js, s := openStates(t)
+	ctx := testContext(t)
+	apply(t, js, jetstream.Options{Only: []string{jetstream.StreamWork}})
+	note := jetstream.Note{Status: aaif.RunCompleted, Work: 1}
+	full, bare := state.ID{Entity: "agent.x", Run: "full"}, state.ID{Entity: "agent.x", Run: "bare"}
+	reply := func(id state.ID, prev uint64, end *state.End) {
+		t.Helper()
+		if _, err := s.Reply(ctx, id, prev, jetstream.Reply{MsgID: id.Run, Data: []byte(`{}`)}, note, end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reply(full, putRun(t, s, full, 0, []byte("ended"), note), nil)
+	reply(bare, 0, &state.End{TaskID: "t"})
+	swept, err := s.Sweep(ctx, jetstream.SweepOptions{From: 1e-12, To: 1e-13, Keep: time.Nanosecond})
+	if err != nil || swept.Runs != 2 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil || stream.CachedInfo().State.Msgs != 0 {
+		t.Errorf("%d messages are left, %v", stream.CachedInfo().State.Msgs, err)
 	}
 }

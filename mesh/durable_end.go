@@ -37,14 +37,9 @@ func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
 	note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
 	_, rec, err := l.swap(l.ctx, r.id, func() (uint64, error) {
 		return l.replier.Reply(l.ctx, r.id, r.rev, msg, note, nil)
-	}, func(now state.Record) (uint64, error) {
-		if now.Replied {
-			return now.Revision, nil
-		}
-		return 0, nil
-	})
+	}, func(state.Record) (uint64, error) { return 0, nil })
 	if errors.Is(err, state.ErrChanged) && rec != nil {
-		return nil // the task is tried again since, as a dead letter, or the record was restored
+		return nil // another worker has stored it, or the task is tried again, as a dead letter
 	}
 	return err
 }
@@ -53,7 +48,7 @@ func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
 // that one would hold but the task. r.mu is held.
 func (r *Run) mayEndBare() bool {
 	l, c := r.lane, r.cp.Load()
-	return r.rev == 0 && !l.cfg.KeepTasks && l.codec.Seal == nil && !r.task.cbor && !r.task.Streaming() && r.delegation == nil && len(r.staged) == 0 &&
+	return r.rev == 0 && !l.cfg.KeepTasks && l.codec.Seal == nil && !r.task.cbor && r.delegation == nil && len(r.staged) == 0 &&
 		r.task.handed == nil && run.Bare(c) && l.replier != nil && l.replier.Replies(l.ctx)
 }
 
