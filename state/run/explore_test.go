@@ -17,7 +17,9 @@ import (
 // This test explores what two workers, a guardian, a sweep and a sender's commands can make
 // of one run, in every order, with crashes between any two writes, messages that are
 // delivered again, and a guardian that takes a living worker for dead. The workers do with
-// the functions of this package what mesh does; the store is a compare-and-swap.
+// the functions of this package what mesh does; the store is a compare-and-swap over the
+// record and the reply of the run. A worker may begin a new task before its claim is
+// written; then its first write is a step, or, for a task of one step, the reply alone.
 //
 // In no reachable world
 //   - are there two different replies,
@@ -29,12 +31,14 @@ const stepsOfRun = 2
 
 // A world is a state of everything. Checkpoints in it are never changed.
 type world struct {
-	rec   *state.Checkpoint // nil: none
-	rev   int
-	reply string // published
-	next  int    // sequence of the next message
-	msgs  []message
-	w     [2]workerAt
+	rec     *state.Checkpoint // nil: none
+	rev     int
+	replied bool   // the reply is stored
+	reply   string // announced
+	short   bool   // the task takes one step
+	next    int    // sequence of the next message
+	msgs    []message
+	w       [2]workerAt
 
 	crashes, redeliveries, falseDeaths int // left
 	pauses, resumes, cancels           int // left
@@ -44,6 +48,7 @@ type world struct {
 type message struct {
 	seq    int
 	run    bool // it says that the run goes on
+	again  bool // it was delivered before
 	holder int  // the worker that has the lease, -1: queued
 }
 
@@ -84,7 +89,7 @@ func (w *world) key() string {
 		fmt.Fprintf(&b, "%s %d %s %d %s %d %d %s %v;", c.Doc.Status, m.Epoch, m.Owner, m.Work, m.Want, c.Doc.Iteration.Int64(), m.Claims, m.Reply, m.Commands)
 	}
 	cp(w.rec)
-	fmt.Fprintf(&b, "%d %s %v|", w.rev, w.reply, w.msgs)
+	fmt.Fprintf(&b, "%d %v %s %v|", w.rev, w.replied, w.reply, w.msgs)
 	for _, x := range w.w {
 		fmt.Fprintf(&b, "%d %d %d %d %d ", x.phase, x.seq, x.taken, x.rev, x.v)
 		cp(x.cp)
@@ -131,7 +136,7 @@ func (w *world) nak(i int) {
 }
 
 func (w *world) done() bool {
-	return w.rec != nil && w.rec.Terminal() && w.reply != "" && len(w.msgs) == 0
+	return w.rec != nil && w.rec.Terminal() && w.replied && w.reply != "" && len(w.msgs) == 0
 }
 
 // broken says what is wrong with a change from one world to the next.
@@ -139,15 +144,18 @@ func broken(from, to *world) string {
 	if from.reply != "" && to.reply != from.reply {
 		return fmt.Sprintf("two replies: %s, then %s", from.reply, to.reply)
 	}
-	if to.reply != "" && (to.rec == nil || string(to.rec.Mesh.Reply) != to.reply) {
-		return "a reply that is not the record's"
+	if to.reply != "" && (!to.replied || to.rec == nil || string(to.rec.Mesh.Reply) != to.reply) {
+		return "a reply that is not stored"
+	}
+	if to.replied && !to.rec.Terminal() || from.replied && from.rev != to.rev {
+		return "something follows the reply"
 	}
 	if from.rec == nil || from.rev == to.rev {
 		return ""
 	}
 	a, b := from.rec, to.rec
 	switch {
-	case a.Terminal():
+	case a.Terminal() && (a != b || !to.replied):
 		return "something follows the end"
 	case b.Doc.Iteration.Int64() < a.Doc.Iteration.Int64():
 		return "a committed step is lost"
@@ -180,6 +188,9 @@ func (w *world) moves() (out []*world, names []string) {
 			}
 		}
 		add(name(i)+" goes on", func(n *world) bool { return n.work(i) })
+		if x := w.w[i]; x.phase == claiming && x.v == run.Mine && x.rev == 0 && w.first(x.seq) {
+			add(name(i)+" begins without a claim", func(n *world) bool { n.w[i].phase = running; return true })
+		}
 		if w.crashes > 0 && w.w[i].phase != dead_ && w.w[1-i].phase != dead_ {
 			add(name(i)+" dies", func(n *world) bool {
 				n.crashes--
@@ -208,7 +219,7 @@ func (w *world) moves() (out []*world, names []string) {
 				if w.w[msg.holder].phase != dead_ && w.w[msg.holder].seq == msg.seq {
 					n.redeliveries--
 				}
-				n.msgs[m].holder = -1
+				n.msgs[m].holder, n.msgs[m].again = -1, true
 				return true
 			})
 		}
@@ -255,7 +266,16 @@ func (w *world) work(i int) bool {
 		x.phase = map[run.Verdict]byte{run.Mine: running, run.Ended: ended, run.Parked: parked}[x.v]
 	case running:
 		c := x.cp.Clone()
-		if c.Doc.Iteration.Int64() == stepsOfRun {
+		if w.short && x.rev == 0 { // without a record: the reply alone ends the run
+			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch)})
+			c.Mesh.Task = nil // as it is read back
+			if !w.swap(c, 0) {
+				return w.overtaken(i)
+			}
+			x.cp, x.rev, x.phase, w.replied = c, w.rev, ended, true
+			return true
+		}
+		if w.short || c.Doc.Iteration.Int64() == stepsOfRun {
 			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch)})
 		} else {
 			c.Doc.Iteration = aaif.Int(c.Doc.Iteration.Int64() + 1)
@@ -271,21 +291,57 @@ func (w *world) work(i int) bool {
 			} else if state.Parked(c.Doc.Status) {
 				x.phase = parked
 			}
+		case x.rev == 0:
+			return w.overtaken(i)
 		case run.Owns(w.rec, name(i), x.cp.Mesh.Epoch): // a command was written
 			x.cp, x.rev = w.rec, w.rev
 		default: // lost: it neither acks nor naks
 			w.w[i] = workerAt{}
 		}
 	case ended:
-		if w.reply == "" {
+		switch {
+		case !w.replied && w.rev == x.rev:
+			w.rev++
+			w.replied, x.rev = true, w.rev
+		case !w.replied:
+			w.nak(i) // it reads again
+		case w.reply == "":
 			w.reply = string(x.cp.Mesh.Reply)
-			return true
+		default:
+			w.ack(i)
 		}
-		w.ack(i)
 	case parked:
 		w.ack(i)
 	default:
 		return false
+	}
+	return true
+}
+
+// first reports whether a message was never delivered before.
+func (w *world) first(seq int) bool {
+	n := w.find(seq)
+	return n >= 0 && !w.msgs[n].again && !w.msgs[n].run
+}
+
+// overtaken is a worker that began without a claim, and finds a record.
+func (w *world) overtaken(i int) bool {
+	x := &w.w[i]
+	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Taken: at(x.taken), Same: true}
+	v := run.Judge(w.rec, at(w.rev), m)
+	if v == run.AskQueue {
+		if m.Carrier = run.No; w.find(int(w.rec.Mesh.Work)) >= 0 {
+			m.Carrier = run.Yes
+		}
+		v = run.Judge(w.rec, at(w.rev), m)
+	}
+	switch v {
+	case run.Ended:
+		x.phase, x.cp, x.rev = ended, w.rec, w.rev
+	case run.Parked, run.Foreign:
+		w.ack(i)
+	default:
+		w.w[i] = workerAt{}
 	}
 	return true
 }
@@ -398,6 +454,9 @@ func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 		"a pause and a crash":      {crashes: 1, redeliveries: 1, pauses: 1, resumes: 1},
 		"a cancel and a crash":     {crashes: 1, redeliveries: 1, cancels: 1},
 		"a cancel and a guardian":  {falseDeaths: 1, cancels: 1, pauses: 1, resumes: 1},
+		"one step":                 {short: true, crashes: 2, redeliveries: 2},
+		"one step and a guardian":  {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1},
+		"one step and commands":    {short: true, crashes: 1, redeliveries: 1, cancels: 1, pauses: 1, resumes: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
