@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -37,7 +38,14 @@ document. RUN is a run's id, or the beginning of one, or its task's id.`,
 // without state keys can be shown, too.
 type Store struct {
 	state.Store
-	Codec state.Codec
+	Codec  state.Codec
+	states *jetstream.States // Store
+}
+
+// NewStore returns the store of m's mesh, with the keys to show what is sealed; nil: none.
+func NewStore(js natsjs.JetStream, m subject.Map, ring *state.Keyring) *Store {
+	states := jetstream.NewStates(js, m)
+	return &Store{states, state.Codec{Seal: ring, AcceptClear: true}, states}
 }
 
 // Open opens the store of the mesh's runs for a command.
@@ -54,7 +62,7 @@ func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error
 	if err != nil {
 		return nil, err
 	}
-	return &Store{jetstream.NewStates(js, m), state.Codec{Seal: ring, AcceptClear: true}}, nil
+	return NewStore(js, m, ring), nil
 }
 
 // Find returns the one run that a person means by a name.
@@ -73,35 +81,30 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 			}
 		}
 	}
-	type match struct {
-		rec state.Record
-		h   state.Header
+	ids, err := r.states.Names(ctx, entity)
+	if err != nil {
+		return state.Record{}, none, err
 	}
-	var found []match
-	for rec, err := range r.List(ctx, entity) {
-		if err != nil {
-			return state.Record{}, none, err
-		}
-		h, err := rec.Header()
-		if err != nil {
-			continue // of an unknown format; list shows it
-		}
-		if h.TaskID == name || strings.HasPrefix(rec.ID.Run, strings.ToLower(name)) {
-			found = append(found, match{rec, h})
-		}
-	}
+	found := slices.DeleteFunc(ids, func(id state.ID) bool {
+		return !strings.HasPrefix(id.Run, strings.ToLower(name)) && id.Run != state.RunID(id.Entity, name)
+	})
 	switch len(found) {
 	case 0:
 		return state.Record{}, none, outcome.Hinted(noRun{name}, "\"aeemesh runs list\" shows those that have begun, \"aeemesh queues\" what waits; --entity names the agent of a task that waits.")
 	case 1:
-		return found[0].rec, found[0].h, nil
+		rec, err := r.Get(ctx, found[0])
+		if err != nil {
+			return state.Record{}, none, err
+		}
+		h, err := rec.Header()
+		return rec, h, err
 	}
-	var ids []string
-	for _, f := range found {
-		ids = append(ids, f.rec.ID.Run)
+	var names []string
+	for _, id := range found {
+		names = append(names, id.Run)
 	}
-	slices.Sort(ids)
-	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
+	slices.Sort(names)
+	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(names[:min(8, len(names))], ", "))
 }
 
 // noRun is the error of a run that does not exist.

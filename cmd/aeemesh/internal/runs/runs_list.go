@@ -87,23 +87,24 @@ func ListCommand(a *session.App) *cobra.Command {
 				return err
 			}
 			var list []Summary
-			for rec, err := range runs.List(ctx, entity) {
+			seen, more := map[string]bool{}, false
+			for rec, err := range runs.states.Latest(ctx, entity, func(s aaif.RunStatus) bool {
+				return wanted == nil || slices.Contains(wanted, string(s)) || s == aaif.RunAwaitingToolResult && slices.Contains(wanted, string(aaif.RunRunning))
+			}) {
 				if err != nil {
 					return err
 				}
 				l := summarize(rec)
-				if l.Step == string(state.StepHandoff) && l.Task == "" {
-					continue // not a run: the state that came with a delegated task
+				if l.Step == string(state.StepHandoff) && l.Task == "" || wanted != nil && l.Problem != "" || seen[l.Entity+" "+l.Run] {
+					continue // the first is not a run: the state that came with a delegated task
 				}
-				if wanted == nil || slices.Contains(wanted, l.Status) || l.Status == string(aaif.RunAwaitingToolResult) && slices.Contains(wanted, string(aaif.RunRunning)) {
-					list = append(list, l)
+				if more = limit > 0 && len(list) == limit; more {
+					break
 				}
+				seen[l.Entity+" "+l.Run] = true
+				list = append(list, l)
 			}
-			slices.SortFunc(list, latestFirst)
-			more := 0
-			if limit > 0 && len(list) > limit {
-				more, list = len(list)-limit, list[:limit]
-			}
+			slices.SortStableFunc(list, latestFirst)
 			return printRuns(a, list, more)
 		}),
 	})
@@ -132,7 +133,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	return out, nil
 }
 
-func printRuns(a *session.App, list []Summary, more int) error {
+func printRuns(a *session.App, list []Summary, more bool) error {
 	if a.Term.JSON {
 		return term.Objects(a.Term, list)
 	}
@@ -157,8 +158,8 @@ func printRuns(a *session.App, list []Summary, more int) error {
 			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)})
 	}
 	a.Term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
-	if more > 0 {
-		a.Term.Say("%d more: --limit 0 shows all", more)
+	if more {
+		a.Term.Say("there are more: --limit 0 shows all")
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (r *treeReader) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := &runs.Store{Store: jetstream.NewStates(r.js, m), Codec: state.Codec{Seal: ring, AcceptClear: true}}
+	runs := runs.NewStore(r.js, m, ring)
 	replies := jetstream.NewReplies(r.js, m)
 	if r.builder == nil {
 		if err := r.findRun(ctx, runs, replies); err != nil || r.builder == nil {
