@@ -22,11 +22,11 @@ const ExtDecisionEvidence = "aee.ext.decision_evidence"
 
 // ExtHandoff, in the extensions of an [SpecQueryResult], says that the agent accepts
 // tasks that another agent delegates to it, and replies to the original sender
-// (docs/nats-binding.md, "Handed-over tasks").
+// (docs/nats-binding.md, "Delegated tasks").
 const ExtHandoff = "mesh.ext.handoff"
 
 // ExtDurable, in the extensions of an [SpecQueryResult], says that the agent also accepts
-// tasks over the durable lane (docs/nats-binding.md, "Handed-over tasks"). A worker says
+// tasks over the durable lane (docs/nats-binding.md, "Delegated tasks"). A worker says
 // so from its start, even while it still creates its consumers.
 const ExtDurable = "mesh.ext.durable"
 

@@ -27,7 +27,7 @@ type Record struct {
 
 	// Stray is set if an answer of the server, which a user redirected to the record's
 	// subject, covers the record. Value is then not the answer (docs/threat-model.md,
-	// "Answers sent elsewhere").
+	// "Redirected answers").
 	Stray bool
 }
 

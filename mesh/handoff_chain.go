@@ -18,7 +18,7 @@ import (
 // answer carries the proof that its author may answer that task (package chain).
 
 // HeaderHandoff, on a reply, is the chain of links that lets its author answer,
-// separated by spaces. See docs/nats-binding.md, "Handed-over tasks".
+// separated by spaces. See docs/nats-binding.md, "Delegated tasks".
 const HeaderHandoff = "Aee-Handoff"
 
 // handedBy reads requires.handed_by, a list of the agents that delegated the task before.
