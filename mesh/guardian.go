@@ -33,6 +33,7 @@ import (
 type guardPayload struct {
 	From string `json:"from"` // the instance that asks
 	To   string `json:"to,omitempty"`
+	Back int64  `json:"back_ms,omitempty"` // how soon it connects again: see Node.backAfter
 }
 
 const (
@@ -42,8 +43,8 @@ const (
 	probeEvery = 200 * time.Millisecond
 	probeAgain = 300 * time.Millisecond
 	probeWait  = time.Second
-	// steadyFor is how long this worker must be connected before it takes another one
-	// for dead: after an outage not all connect again at the same time.
+	// steadyFor is how long this process must be connected before it takes a worker for
+	// dead: after an outage not all connect again at the same time.
 	steadyFor = 3 * time.Second
 	// A guardian watches for guardFor, and is asked again every guardAgain while there
 	// are runs. maxGuarded bounds the workers that it watches.
@@ -61,10 +62,8 @@ type guardian struct {
 	needed chan struct{} // a run was claimed, and no guardian is known
 	known  atomic.Bool   // there is a guardian
 
-	mu         sync.Mutex
-	until      map[string]time.Time // until when the others are watched
-	reconnects uint64               // of this worker, and when it last saw another one
-	since      time.Time
+	mu    sync.Mutex
+	until map[string]time.Time // until when the others are watched
 }
 
 func newGuardian(l *lane) *guardian {
@@ -73,8 +72,8 @@ func newGuardian(l *lane) *guardian {
 		Probe: func(ctx context.Context, instance string) bool {
 			return !errors.Is(l.ping(ctx, instance), nats.ErrNoResponders)
 		},
-		Dead: g.dead, Steady: g.steady,
-		Every: probeEvery, Again: probeAgain, Most: maxGuarded,
+		Dead: g.dead, Steady: l.host.node.steady.look,
+		Every: probeEvery, Rate: probeRate, Most: maxGuarded,
 	})
 	return g
 }
@@ -139,7 +138,7 @@ func (g *guardian) appoint(by string) string {
 // that answers.
 func (g *guardian) ask(to string) string {
 	h := g.lane.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to}))
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to, Back: h.node.backAfter().Milliseconds()}))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return ""
@@ -163,7 +162,8 @@ func (g *guardian) asked(t *Task) {
 	switch p.To {
 	case "":
 	case h.id:
-		if !g.others.Add(p.From) {
+		h.node.steady.look()
+		if !g.others.Add(p.From, probeAgain+time.Duration(min(max(0, p.Back), maxBack.Milliseconds()))*time.Millisecond) {
 			return
 		}
 		g.mu.Lock()
@@ -258,19 +258,5 @@ func (l *lane) ping(ctx context.Context, instance string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	_, err = l.host.node.conn.RequestWithContext(ctx, to, nil)
-	return err
-}
-
-// steady reports whether this worker has been connected for a while.
-func (g *guardian) steady() bool {
-	conn := g.lane.host.node.conn
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := conn.Stats().Reconnects; now != g.reconnects {
-		g.reconnects, g.since = now, time.Now()
-	}
-	return conn.IsConnected() && time.Since(g.since) > steadyFor
+	return l.host.node.ping(ctx, to)
 }
