@@ -55,7 +55,7 @@ const (
 	steadyFor = 3 * time.Second
 	// A guardian watches for guardFor, and is asked again every guardAgain while there
 	// are runs. maxGuarded bounds the workers that it watches.
-	guardFor   = 30 * time.Second
+	guardFor   = time.Minute
 	guardAgain = guardFor / 3
 	guardSoon  = 2 * time.Second // where no worker answers
 	guardWait  = time.Second
@@ -148,18 +148,36 @@ func (g *guardian) appoint() bool {
 			g.keep(by)
 		}
 	}
-	for not := ""; len(by) < guardians; {
-		if len(by) > 0 {
-			not = by[0]
-		}
-		to := g.ask("", not)
-		if to == "" || slices.Contains(by, to) || g.ask(to, "") != to {
+	tried := map[string]bool{}
+	for len(by) < guardians {
+		to := g.candidate(by, tried)
+		if to == "" || tried[to] || slices.Contains(by, to) {
 			break
 		}
-		by = append(by, to)
-		g.keep(by)
+		if tried[to] = true; g.ask(to, "") == to {
+			by = append(by, to)
+			g.keep(by)
+		}
 	}
 	return len(by) > 0
+}
+
+// candidate returns a worker that may be another guardian: at first one that this worker
+// watches anyway, so that two that watch one another cost as little as possible.
+func (g *guardian) candidate(by []string, tried map[string]bool) string {
+	g.mu.Lock()
+	for id := range g.until {
+		if !tried[id] && !slices.Contains(by, id) {
+			g.mu.Unlock()
+			return id
+		}
+	}
+	g.mu.Unlock()
+	not := ""
+	if len(by) > 0 {
+		not = by[0]
+	}
+	return g.ask("", not)
 }
 
 // keep notes the guardians of this worker, and watches them.

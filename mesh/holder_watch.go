@@ -182,7 +182,7 @@ func (hs *holders) dead(_ context.Context, ping string) {
 func (n *Node) ping(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
-	_, err := n.conn.RequestWithContext(ctx, subject, nil)
+	_, err := n.conn.RequestWithContext(ctx, subject, []byte(probeBody))
 	return err
 }
 
