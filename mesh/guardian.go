@@ -49,7 +49,10 @@ const (
 	// connection connects again at once.
 	probeEvery = 200 * time.Millisecond
 	probeAgain = 300 * time.Millisecond
-	probeWait  = time.Second
+	// probeWait bounds a probe: one that was under way when the worker died gets no answer.
+	probeWait = 300 * time.Millisecond
+	// aliveWait is how long an owner may take to say that it lives.
+	aliveWait = time.Second
 	// steadyFor is how long this process must be connected before it takes a worker for
 	// dead: after an outage not all connect again at the same time.
 	steadyFor = 3 * time.Second
@@ -79,7 +82,7 @@ func newGuardian(l *lane) *guardian {
 	g := &guardian{lane: l, needed: make(chan struct{}, 1), until: map[string]time.Time{}}
 	g.others = watch.New(watch.Config{
 		Probe: func(ctx context.Context, instance string) bool {
-			return !errors.Is(l.ping(ctx, instance), nats.ErrNoResponders)
+			return !errors.Is(l.ping(ctx, instance, probeWait), nats.ErrNoResponders)
 		},
 		Dead: g.dead, Steady: l.host.node.steady.look,
 		Every: probeEvery, Rate: probeRate, Most: maxGuarded,
@@ -213,7 +216,7 @@ func (g *guardian) orphans() {
 			continue
 		}
 		owners[h.Owner] = true
-		if errors.Is(l.ping(l.ctx, h.Owner), nats.ErrNoResponders) {
+		if errors.Is(l.ping(l.ctx, h.Owner, aliveWait), nats.ErrNoResponders) {
 			g.mu.Lock()
 			g.watch(h.Owner, 0)
 			g.mu.Unlock()
@@ -351,10 +354,10 @@ func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) erro
 
 // ping asks an instance of the agent for a sign of life. It fails with
 // nats.ErrNoResponders where its process is not connected.
-func (l *lane) ping(ctx context.Context, instance string) error {
+func (l *lane) ping(ctx context.Context, instance string, wait time.Duration) error {
 	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), instance)
 	if err != nil {
 		return err
 	}
-	return l.host.node.ping(ctx, to)
+	return l.host.node.ping(ctx, to, wait)
 }

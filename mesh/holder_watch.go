@@ -155,7 +155,7 @@ func (hs *holders) leave(ping string, x *rpc.Exchange) {
 func (hs *holders) probe(ctx context.Context, ping string) bool {
 	conn := hs.node.conn
 	before := conn.LastError()
-	err := hs.node.ping(ctx, ping)
+	err := hs.node.ping(ctx, ping, probeWait)
 	if now := conn.LastError(); err != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) && strings.Contains(now.Error(), `"`+ping+`"`) {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
@@ -179,8 +179,8 @@ func (hs *holders) dead(_ context.Context, ping string) {
 
 // ping asks for a sign of life on a subject that one instance listens to. It fails with
 // nats.ErrNoResponders where its process is not connected.
-func (n *Node) ping(ctx context.Context, subject string) error {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
+func (n *Node) ping(ctx context.Context, subject string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	_, err := n.conn.RequestWithContext(ctx, subject, []byte(probeBody))
 	return err
