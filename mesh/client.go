@@ -136,8 +136,12 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	n.journal.sent(task.ID, *buf, opts.CBOR)
 	reply, err := n.exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
 	if err != nil && reply == nil {
-		if ctx.Err() != nil && !opts.NoCancel {
+		switch {
+		case opts.NoCancel:
+		case ctx.Err() != nil:
 			n.abandon(task, ctx.Err())
+		case errors.Is(err, errHolderDied):
+			n.abandon(task, err) // it may only have been cut off
 		}
 		return nil, border(sendError(task, err))
 	}
@@ -150,6 +154,8 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 // sendError says what a failure to get an answer means.
 func sendError(task *envelope.Envelope, err error) error {
 	switch {
+	case errors.Is(err, errHolderDied):
+		return holderDied(task.To)
 	case errors.Is(err, nats.ErrNoResponders):
 		return envelope.Errorf(envelope.CodeNoResponders, "no worker serves %s", task.To).WithCause(err)
 	case errors.Is(err, errStray):
@@ -253,13 +259,17 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	if err != nil {
 		return nil, err
 	}
-	defer n.replies.Close(x)
+	var holder string
+	defer func() {
+		n.holders.leave(holder, x)
+		n.replies.Close(x)
+	}()
 	n.replies.Send(x, what)
 	var known vouched
 	var stray error        // what came on the subject for somebody else
 	var nameless *nats.Msg // an answer that does not say to what
 	for seen := 0; ; seen++ {
-		answer, err := x.Wait(ctx)
+		answer, err := n.await(ctx, x, task.ID, &holder)
 		switch {
 		case err == nil:
 		case nameless != nil && errors.Is(err, context.DeadlineExceeded):

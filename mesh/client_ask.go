@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 )
 
 // Ask sends plain text to an entity's aee.ask lane and returns the plain text
@@ -31,19 +32,25 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	msg := &nats.Msg{Subject: to, Data: []byte(text), Header: nats.Header{HeaderFrom: {n.cfg.Entity}}}
+	header := nats.Header{HeaderFrom: {n.cfg.Entity}}
 	if parent := traceparentOf(ctx); parent != "" {
-		msg.Header[traceHeader(ctx)] = []string{parent}
+		header[traceHeader(ctx)] = []string{parent}
 	}
-	if _, has := ctx.Deadline(); !has {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, n.cfg.DefaultTimeout)
-		defer cancel()
+	deadline, has := ctx.Deadline()
+	if !has {
+		deadline = time.Now().Add(n.cfg.DefaultTimeout)
 	}
-	answer, err := n.conn.RequestMsgWithContext(ctx, msg)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	x, err := n.replies.Open(to, false, deadline)
+	if err != nil {
+		return "", border(err)
 	}
+	var holder string
+	defer func() {
+		n.holders.leave(holder, x)
+		n.replies.Close(x)
+	}()
+	n.replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
+	answer, err := n.await(ctx, x, "", &holder)
 	if err != nil {
 		return "", border(sendError(&envelope.Envelope{To: entity}, err))
 	}

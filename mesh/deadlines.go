@@ -9,13 +9,16 @@ import (
 )
 
 // running holds the tasks that were accepted and are not answered, so that they can be
-// cancelled. It calls overdue for those whose deadline passes.
+// cancelled. It calls overdue for those whose deadline passes, and held for those that
+// take long enough for their sender to learn who has them.
 type running struct {
 	overdue func(now time.Time, tasks []*Task)
+	held    func(*Task)
 
-	mu    sync.Mutex
-	first *Task // of a list through Task.next and Task.prev
-	alarm sched.Alarm
+	mu     sync.Mutex
+	first  *Task // of a list through Task.next and Task.prev
+	alarm  sched.Alarm
+	naming sched.Alarm
 }
 
 func (r *running) add(t *Task) {
@@ -27,9 +30,35 @@ func (r *running) add(t *Task) {
 	}
 	r.first = t
 	if r.alarm.F == nil {
-		r.alarm.F = r.expire
+		r.alarm.F, r.naming.F = r.expire, r.name
 	}
 	r.alarm.Set(t.Deadline)
+	if t.unnamed = t.wantsHolder(); t.unnamed {
+		r.naming.Set(t.queued.Add(nameAfter))
+	}
+}
+
+// name passes the tasks to held that are here for nameAfter.
+func (r *running) name() {
+	now := time.Now()
+	var due []*Task
+	r.mu.Lock()
+	r.naming.WentOff()
+	for t := r.first; t != nil; t = t.next {
+		if !t.unnamed {
+			continue
+		}
+		if at := t.queued.Add(nameAfter); at.After(now) {
+			r.naming.Set(at)
+			continue
+		}
+		t.unnamed = false
+		due = append(due, t)
+	}
+	r.mu.Unlock()
+	for _, t := range due {
+		r.held(t)
+	}
 }
 
 // due changes the deadline of a task.
@@ -85,11 +114,12 @@ func (r *running) expire() {
 	}
 }
 
-// stop stops the deadline timer.
+// stop stops the timers.
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.alarm.Stop()
+	r.naming.Stop()
 }
 
 // matching returns the tasks for which match holds; nil matches all.

@@ -87,13 +87,16 @@
 //   - Step: the part of a run between two checkpoints. Turn: one call of a model.
 //   - Settle: state the outcome of a tool call that was lost. Receipt: its recorded outcome.
 //   - Stream: text that is sent while it is made. Replay: the same text after a crash.
+//   - Holder of a live task: the worker that took it and has not answered it. Guardian of a
+//     worker: another one of its agent that watches it while it has runs.
 //   - Lane: live or durable. Hop: a task that an agent sends for its own task.
 //
 // # Guarantees and limits
 //
 // The live lane is core NATS: at most once. A task is run by one worker of its
-// queue group or by none; a worker that is killed takes its tasks with it, and
-// the sender times out. A task that was refused with E_BUSY, E_RATE_LIMITED or
+// queue group or by none; a worker that is killed takes its tasks with it. Its
+// sender watches the worker that has its task (holder.go, holder_watch.go), and
+// gets E_UNAVAILABLE: the task may have begun. A task that was refused with E_BUSY, E_RATE_LIMITED or
 // E_DRAINING was not begun. The deadline is counted from arrival, by this
 // process's clock; the sender is answered when it passes, whether or not the
 // handler has noticed.

@@ -154,7 +154,7 @@ func TestAZombieChangesNothing(t *testing.T) {
 
 // A late acknowledgement of a worker that lost its task takes the message away
 // while the new owner works on it. If that one dies too, nothing is left that
-// the server could hand out: the sweep finds the run.
+// the server could hand out: the next worker finds the run, as it starts or in its sweep.
 func TestALateAckLosesNothing(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
@@ -186,7 +186,9 @@ func TestALateAckLosesNothing(t *testing.T) {
 	if err != nil || string(reply.Payload) != `{"n":7}` {
 		t.Fatalf("result %v, %v", reply, err)
 	}
-	equal(t, "epoch", member(t, r.event(events, intents.TaskStarted).Payload, "epoch"), "3")
+	if epoch := member(t, r.event(events, intents.TaskStarted).Payload, "epoch"); epoch != "3" && epoch != "4" { // swept; abandoned, as its owner is dead
+		t.Errorf("epoch %s", epoch)
+	}
 	r.drainedQueue()
 	line.block(false)
 	equal(t, "replies", len(r.replies(task)), 1)

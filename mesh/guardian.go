@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,20 +20,27 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// A worker that has runs lets another worker of its agent, its guardian, watch it. When
+// A worker that has runs lets two other workers of its agent, its guardians, watch it. When
 // the server says that nobody listens to the worker's own ping subject any more, twice,
-// the guardian abandons the runs that the dead worker owned: in each record, by
+// a guardian abandons the runs that the dead worker owned: in each record, by
 // compare-and-swap, with the next epoch; and queues them. So they go on within half a
 // second, and not when the lease on their messages ends. A worker without runs needs no
 // guardian and costs nothing.
 //
-// The guardian decides about nothing but the owner that a record names. A dead worker that
+// Of two guardians one may die with the worker, or have just connected again itself. A
+// worker watches its guardians in turn, and finds another one when one dies. A worker that
+// starts looks once after the owners of all runs: those of an agent's only worker, or of
+// workers that died at once, have no guardian that lives.
+//
+// A guardian decides about nothing but the owner that a record names. A dead worker that
 // lives after all has lost its runs, as after its lease: its next write fails.
 
-// guardPayload is the request. Without To it asks which worker would do it.
+// guardPayload is the request. Without To it asks which worker would do it, but for Not.
 type guardPayload struct {
 	From string `json:"from"` // the instance that asks
 	To   string `json:"to,omitempty"`
+	Not  string `json:"not,omitempty"`
+	Back int64  `json:"back_ms,omitempty"` // how soon it connects again: see Node.backAfter
 }
 
 const (
@@ -41,17 +49,21 @@ const (
 	// connection connects again at once.
 	probeEvery = 200 * time.Millisecond
 	probeAgain = 300 * time.Millisecond
-	probeWait  = time.Second
-	// steadyFor is how long this worker must be connected before it takes another one
-	// for dead: after an outage not all connect again at the same time.
+	// probeWait bounds a probe: one that was under way when the worker died gets no answer.
+	probeWait = 300 * time.Millisecond
+	// aliveWait is how long an owner may take to say that it lives.
+	aliveWait = time.Second
+	// steadyFor is how long this process must be connected before it takes a worker for
+	// dead: after an outage not all connect again at the same time.
 	steadyFor = 3 * time.Second
 	// A guardian watches for guardFor, and is asked again every guardAgain while there
 	// are runs. maxGuarded bounds the workers that it watches.
-	guardFor   = 30 * time.Second
+	guardFor   = time.Minute
 	guardAgain = guardFor / 3
 	guardSoon  = 2 * time.Second // where no worker answers
 	guardWait  = time.Second
 	maxGuarded = 1024
+	guardians  = 2 // of each worker
 )
 
 // guardian is what a worker does for others, and asks of them.
@@ -61,20 +73,19 @@ type guardian struct {
 	needed chan struct{} // a run was claimed, and no guardian is known
 	known  atomic.Bool   // there is a guardian
 
-	mu         sync.Mutex
-	until      map[string]time.Time // until when the others are watched
-	reconnects uint64               // of this worker, and when it last saw another one
-	since      time.Time
+	mu    sync.Mutex
+	by    []string             // the guardians of this worker
+	until map[string]time.Time // until when the others are watched
 }
 
 func newGuardian(l *lane) *guardian {
 	g := &guardian{lane: l, needed: make(chan struct{}, 1), until: map[string]time.Time{}}
 	g.others = watch.New(watch.Config{
 		Probe: func(ctx context.Context, instance string) bool {
-			return !errors.Is(l.ping(ctx, instance), nats.ErrNoResponders)
+			return !errors.Is(l.ping(ctx, instance, probeWait), nats.ErrNoResponders)
 		},
-		Dead: g.dead, Steady: g.steady,
-		Every: probeEvery, Again: probeAgain, Most: maxGuarded,
+		Dead: g.dead, Steady: l.host.node.steady.look,
+		Every: probeEvery, Rate: probeRate, Most: maxGuarded,
 	})
 	return g
 }
@@ -96,9 +107,11 @@ func (g *guardian) tend() {
 	var watching sync.WaitGroup
 	watching.Go(func() { g.others.Run(l.ctx) })
 	defer watching.Wait()
+	if l.cfg.Sweep > 0 {
+		watching.Go(g.orphans)
+	}
 	again := time.NewTicker(guardAgain)
 	again.Stop() // an idle worker has no timers
-	by := ""
 	for {
 		select {
 		case <-g.needed:
@@ -109,37 +122,114 @@ func (g *guardian) tend() {
 		}
 		g.expire()
 		if len(l.claimed()) == 0 {
-			if by = ""; !g.guards() {
+			g.keep(nil)
+			if !g.guards() {
 				again.Stop()
 			}
 			g.known.Store(false)
 			continue
 		}
-		if by = g.appoint(by); by == "" {
-			again.Reset(guardSoon)
-		} else {
-			again.Reset(guardAgain)
-		}
 		g.known.Store(true) // where there is none, the ticker asks again
+		if g.appoint() {
+			again.Reset(guardAgain)
+		} else {
+			again.Reset(guardSoon)
+		}
 	}
 }
 
-// appoint asks the guardian by to go on, or finds another one; "" where there is none.
-func (g *guardian) appoint(by string) string {
-	if by != "" && g.ask(by) == by {
-		return by
+// appoint asks the guardians to go on, and finds others in the place of those that do not
+// answer. It reports whether there is one.
+func (g *guardian) appoint() bool {
+	g.mu.Lock()
+	before := slices.Clone(g.by)
+	g.mu.Unlock()
+	var by []string
+	for _, to := range before {
+		if g.ask(to, "") == to {
+			by = append(by, to)
+			g.keep(by)
+		}
 	}
-	if by = g.ask(""); by == "" {
-		return ""
+	tried := map[string]bool{}
+	for len(by) < guardians {
+		to := g.candidate(by, tried)
+		if to == "" || tried[to] || slices.Contains(by, to) {
+			break
+		}
+		if tried[to] = true; g.ask(to, "") == to {
+			by = append(by, to)
+			g.keep(by)
+		}
 	}
-	return g.ask(by)
+	return len(by) > 0
 }
 
-// ask asks a worker to be the guardian; "" asks which one would. It returns the worker
-// that answers.
-func (g *guardian) ask(to string) string {
+// candidate returns a worker that may be another guardian: at first one that this worker
+// watches anyway, so that two that watch one another cost as little as possible.
+func (g *guardian) candidate(by []string, tried map[string]bool) string {
+	g.mu.Lock()
+	for id := range g.until {
+		if !tried[id] && !slices.Contains(by, id) {
+			g.mu.Unlock()
+			return id
+		}
+	}
+	g.mu.Unlock()
+	not := ""
+	if len(by) > 0 {
+		not = by[0]
+	}
+	return g.ask("", not)
+}
+
+// keep notes the guardians of this worker, and watches them.
+func (g *guardian) keep(by []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.by = slices.Clone(by)
+	for _, id := range by {
+		g.watch(id, 0)
+	}
+}
+
+// watch watches a worker for a while, which connects again so soon. It reports false where
+// too many are watched. g.mu is held.
+func (g *guardian) watch(id string, back time.Duration) bool {
+	if !g.others.Add(id, probeAgain+back) {
+		return false
+	}
+	g.until[id] = time.Now().Add(guardFor)
+	return true
+}
+
+// orphans finds the runs of workers that died while none was there to miss them.
+func (g *guardian) orphans() {
+	l := g.lane
+	owners := map[string]bool{l.host.id: true, "": true}
+	for rec, err := range l.open(l.ctx) {
+		if err != nil {
+			return // the next sweep reports it
+		}
+		h, err := state.ReadHeader(rec.Data)
+		if err != nil || owners[h.Owner] || !run.Carried(h.Status) {
+			continue
+		}
+		owners[h.Owner] = true
+		if errors.Is(l.ping(l.ctx, h.Owner, aliveWait), nats.ErrNoResponders) {
+			g.mu.Lock()
+			g.watch(h.Owner, 0)
+			g.mu.Unlock()
+			g.need() // so that it looks at the time
+		}
+	}
+}
+
+// ask asks a worker to be the guardian; to "" asks which one would, but for the worker not.
+// It returns the worker that answers.
+func (g *guardian) ask(to, not string) string {
 	h := g.lane.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to}))
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to, Not: not, Back: h.node.backAfter().Milliseconds()}))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return ""
@@ -160,15 +250,18 @@ func (g *guardian) asked(t *Task) {
 	if json.Unmarshal(t.Envelope.Payload, &p) != nil || p.From == "" || p.From == h.id || t.Envelope.From != h.Entity || g.lane.draining.Load() {
 		return
 	}
-	switch p.To {
-	case "":
-	case h.id:
-		if !g.others.Add(p.From) {
+	switch {
+	case p.To == "" && p.Not == h.id:
+		return
+	case p.To == "":
+	case p.To == h.id:
+		h.node.steady.look()
+		g.mu.Lock()
+		watched := g.watch(p.From, time.Duration(min(max(0, p.Back), maxBack.Milliseconds()))*time.Millisecond)
+		g.mu.Unlock()
+		if !watched {
 			return
 		}
-		g.mu.Lock()
-		g.until[p.From] = time.Now().Add(guardFor)
-		g.mu.Unlock()
 		g.need() // so that it looks at the time
 	default:
 		return
@@ -202,7 +295,15 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 	l := g.lane
 	g.mu.Lock()
 	delete(g.until, instance)
+	i := slices.Index(g.by, instance)
+	if i >= 0 {
+		g.by = slices.Delete(g.by, i, i+1)
+	}
 	g.mu.Unlock()
+	if i >= 0 {
+		g.known.Store(false)
+		g.need()
+	}
 	runs := 0
 	for rec, err := range l.open(ctx) {
 		if err != nil {
@@ -253,24 +354,10 @@ func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) erro
 
 // ping asks an instance of the agent for a sign of life. It fails with
 // nats.ErrNoResponders where its process is not connected.
-func (l *lane) ping(ctx context.Context, instance string) error {
+func (l *lane) ping(ctx context.Context, instance string, wait time.Duration) error {
 	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), instance)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	_, err = l.host.node.conn.RequestWithContext(ctx, to, nil)
-	return err
-}
-
-// steady reports whether this worker has been connected for a while.
-func (g *guardian) steady() bool {
-	conn := g.lane.host.node.conn
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := conn.Stats().Reconnects; now != g.reconnects {
-		g.reconnects, g.since = now, time.Now()
-	}
-	return conn.IsConnected() && time.Since(g.since) > steadyFor
+	return l.host.node.ping(ctx, to, wait)
 }

@@ -60,6 +60,7 @@ func (h *host) passOn(t *Task, o *delegation) error {
 		return err
 	}
 	h.node.rememberSent(h.Entity, e, body, t.cbor)
+	h.unnameHolder(t)
 	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
 }
 

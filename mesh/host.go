@@ -249,7 +249,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		h.tracer = a.Tracer.Tracer(scope)
 	}
 	h.queue = sched.NewQueue[*Task](max(0, a.Queue) + a.Concurrency)
-	h.running.overdue = h.overdue
+	h.running.overdue, h.running.held = h.overdue, h.nameHolder
 	if n.cfg.ReplayWindow > 0 {
 		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
 	}

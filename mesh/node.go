@@ -171,6 +171,8 @@ type Node struct {
 	limits   envelope.Limits
 	refuted  refutations
 	replies  *rpc.Exchanger
+	holders  holders
+	steady   steady
 	lanes    laneBook
 	heads    headcount
 	hosts    hosts
@@ -242,6 +244,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		quotas: quota.New(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
+	n.holders.node, n.steady.conn = n, conn
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())

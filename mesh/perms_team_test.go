@@ -34,6 +34,7 @@ func teamWorks(t *testing.T, caller, callee perms.Permissions) error {
 	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: r.m, Entities: []string{lead, helper}}); err != nil {
 		t.Fatal(err)
 	}
+	pings := r.listen("$SRV.PING." + subject.ServiceName(helper) + ".*")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	refused := func(name string) nats.Option {
@@ -73,7 +74,20 @@ func teamWorks(t *testing.T, caller, callee perms.Permissions) error {
 				return nil, err
 			}
 			within, stop := context.WithCancel(ctx)
-			_, err := task.Call(within, mesh.Call{To: helper, Key: fmt.Sprint("two/", live), Live: live, Payload: json.RawMessage(`{"wait":true}`), Begun: func(string, bool) { stop() }})
+			begun := func(string, bool) {
+				if !live {
+					stop()
+					return
+				}
+				go func() {
+					defer stop()
+					select {
+					case <-pings: // the worker that has the call is watched
+					case <-within.Done():
+					}
+				}()
+			}
+			_, err := task.Call(within, mesh.Call{To: helper, Key: fmt.Sprint("two/", live), Live: live, Payload: json.RawMessage(`{"wait":true}`), Begun: begun})
 			stop()
 			if err == nil {
 				return nil, envelope.Errorf(envelope.CodeInternal, "what was broken off has ended")
@@ -140,7 +154,7 @@ func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "to call", calls, perms.Permissions{
-		Publish:   []string{helper, "aee.ctl." + helper, "aee.work.*." + helper, "$JS.API.DIRECT.GET.AEE_REPLY.aee.reply." + helper + ".*", "$JS.API.DIRECT.GET.KV_aee_state.$KV.aee_reply." + helper + ".*"},
+		Publish:   []string{helper, "aee.ctl." + helper, "$SRV.PING." + subject.ServiceName(helper) + ".*", "aee.work.*." + helper, "$JS.API.DIRECT.GET.AEE_REPLY.aee.reply." + helper + ".*", "$JS.API.DIRECT.GET.KV_aee_state.$KV.aee_reply." + helper + ".*"},
 		Subscribe: []string{"aee.reply." + helper + ".*"},
 	})
 	equal(t, "to take over", takes, perms.Permissions{Publish: []string{"aee.reply." + lead + ".*"}})

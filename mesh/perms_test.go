@@ -272,6 +272,7 @@ func clientWorks(t *testing.T, p perms.Permissions) error {
 	violations := make(chan error, 100)
 	nc := natstest.Conn(t, srv, nats.UserInfo("client", "c"), nats.CustomInboxPrefix("_INBOX_ada"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { violations <- err }))
 	client := r.nodeOn(nc, mesh.Config{Entity: ada})
+	pings := r.listen("$SRV.PING.agent-reviewer.*")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	result := make(chan error, 1)
@@ -287,7 +288,14 @@ func clientWorks(t *testing.T, p perms.Permissions) error {
 				return err
 			}
 			ctx, stop := context.WithCancel(ctx)
-			go func() { <-g.entered; stop() }()
+			go func() {
+				<-g.entered
+				select {
+				case <-pings: // the worker that has the task is watched
+				case <-ctx.Done():
+				}
+				stop()
+			}()
 			if _, err := client.Send(ctx, requiring(newTask(reviewer, "code.review", `{"wait":true}`), `{"timeout_ms":60000}`), mesh.SendOptions{}); codeOf(err) != envelope.CodeCancelled {
 				return err
 			}
@@ -315,7 +323,7 @@ func TestClientPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "permissions", p, perms.Permissions{
-		Publish:   []string{"agent.reviewer", "aee.ask.agent.reviewer", "aee.ctl.agent.reviewer"},
+		Publish:   []string{"agent.reviewer", "aee.ask.agent.reviewer", "aee.ctl.agent.reviewer", "$SRV.PING.agent-reviewer.*"},
 		Subscribe: []string{"_INBOX_ada.>"},
 	})
 	if err := clientWorks(t, p); err != nil {

@@ -58,6 +58,10 @@ func (s *endpointStats) count(problem *envelope.Error) {
 	}
 }
 
+// probeBody is the body of a ping whose sender wants to know nothing but that the worker is
+// there. It is answered without a body: that costs a fraction.
+const probeBody = "probe"
+
 // monitor is one subject of the NATS service protocol (ADR-32).
 type monitor struct {
 	subject string
@@ -80,7 +84,11 @@ func (h *host) monitoring() []monitor {
 		{micro.StatsVerb, func() any { return h.serviceStats() }},
 	} {
 		handle := func(msg *nats.Msg) {
-			if msg.Reply != "" {
+			switch {
+			case msg.Reply == "":
+			case verb.verb == micro.PingVerb && string(msg.Data) == probeBody:
+				h.node.publish(msg.Reply, nil, nil)
+			default:
 				h.node.publish(msg.Reply, mustJSON(verb.answer()), nil)
 			}
 		}

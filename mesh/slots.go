@@ -92,6 +92,7 @@ func (s *slots) enter(t *Task, patience time.Duration) error {
 	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
 		s.used[t], s.free = s.free[last], s.free[:last]
 		s.mu.Unlock()
+		s.nudge() // for the next spare slot
 		return nil
 	}
 	w := &waiter{t, make(chan struct{})}

@@ -80,7 +80,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 	if owner == "" || owner == l.host.id {
 		return false // of our own, those that live are known
 	}
-	return l.ping(ctx, owner) == nil
+	return l.ping(ctx, owner, aliveWait) == nil
 }
 
 // requeue gives a run a message, if it should have one and has none, and reports

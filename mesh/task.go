@@ -121,7 +121,8 @@ type Task struct {
 	turns turns
 	bound *team // of a task whose agent leads a team with a bound of its own; under turns.mu
 
-	listed     bool // in the list of running tasks, which owns the three
+	listed     bool // in the list of running tasks, which owns the four
+	unnamed    bool // its sender is to be told who has it
 	prev, next *Task
 
 	ctxMu     sync.Mutex
@@ -132,6 +133,7 @@ type Task struct {
 	mu     sync.Mutex // keeps stream envelopes in order, and before the terminal one
 	seq    int
 	sealed bool
+	named  bool // its sender was told who has it
 	span   taskSpan
 }
 

@@ -155,7 +155,8 @@ func TestTimelineTellsWhoAsked(t *testing.T) {
 	}
 }
 
-// A run that was resumed or settled has no owner until a worker claims it.
+// A run that was taken from a dead worker, or was resumed or settled, has no owner until a
+// worker claims it.
 func TestTimelineOfARunThatWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	k, history := life(t)
@@ -164,7 +165,7 @@ func TestTimelineOfARunThatWaitsForAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	history = history[:6]
-	for _, owner := range []string{"", "host-3"} {
+	for _, owner := range []string{"", "", "host-3"} {
 		c.Mesh.Epoch, c.Mesh.Owner = c.Mesh.Epoch+1, owner
 		data, err := k.Encode(c)
 		if err != nil {
@@ -176,7 +177,7 @@ func TestTimelineOfARunThatWaitsForAWorker(t *testing.T) {
 	for _, m := range state.Timeline(k, history)[6:] {
 		got = append(got, m.Events...)
 	}
-	if want := []string{"waits for a worker (epoch 3)", "claimed by host-3 (epoch 4)"}; !slices.Equal(got, want) {
+	if want := []string{"taken from host-2, which died (epoch 3)", "waits for a worker (epoch 4)", "claimed by host-3 (epoch 5)"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if first := state.Timeline(k, history[6:])[0]; len(first.Events) > 0 && strings.HasPrefix(first.Events[0], "owned by ,") {

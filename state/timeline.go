@@ -86,6 +86,8 @@ func events(before, c *Checkpoint) []string {
 		if b.Owner != "" {
 			say("owned by %s, the %s owner", b.Owner, ordinal(b.Epoch))
 		}
+	case b.Epoch != a.Epoch && b.Owner == "" && a.Owner != "" && before.Doc.Status == c.Doc.Status:
+		say("taken from %s, which died (epoch %d)", a.Owner, b.Epoch)
 	case b.Epoch != a.Epoch && b.Owner == "":
 		say("waits for a worker (epoch %d)", b.Epoch)
 	case b.Epoch != a.Epoch && a.Owner == "" || b.Epoch != a.Epoch && a.Owner == b.Owner:

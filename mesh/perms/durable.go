@@ -101,7 +101,7 @@ func DurableWorker(m subject.Map, entity, inboxPrefix string) (Permissions, erro
 	g.publish(objects)
 	g.read("OBJ_"+g.stream(jetstream.ObjectsState), objects)
 
-	g.publish("$SRV.PING." + subject.ServiceName(entity) + ".*") // whether the owner of a run lives
+	g.publish(alive(entity)) // the owner of a run
 	slices.Sort(g.Publish)
 	return g.done()
 }

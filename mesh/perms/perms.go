@@ -62,6 +62,11 @@ func Worker(m subject.Map, entity string, maxTimeout time.Duration) (Permissions
 	return p, nil
 }
 
+// alive is where a user asks whether a worker of the entity that has its task lives.
+func alive(entity string) string {
+	return micro.APIPrefix + "." + micro.PingVerb.String() + "." + subject.ServiceName(entity) + ".*"
+}
+
 // Client are the least that a sender needs which talks to the
 // given entities, under an inbox prefix of its own.
 func Client(m subject.Map, inboxPrefix string, entities ...string) (Permissions, error) {
@@ -71,7 +76,7 @@ func Client(m subject.Map, inboxPrefix string, entities ...string) (Permissions,
 		if err != nil {
 			return Permissions{}, err
 		}
-		p.Publish = append(p.Publish, live, ask, ctl)
+		p.Publish = append(p.Publish, live, ask, ctl, alive(entity))
 	}
 	return p, nil
 }

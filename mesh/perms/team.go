@@ -21,7 +21,7 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 		if subject.IsPerson(entity) {
 			continue
 		}
-		p.Publish = append(p.Publish, live, ctl)
+		p.Publish = append(p.Publish, live, ctl, alive(entity))
 		if !durable {
 			continue
 		}

@@ -89,14 +89,27 @@ type Exchange struct {
 	request Request
 	sent    atomic.Bool // request was published, or cannot be
 	failed  error       // why it cannot
+	given   error       // see Fail
 }
 
 // What answers holds besides answers. There is always room for one of each: deliver
-// leaves two places.
+// leaves three places.
 var (
 	overdue = &nats.Msg{} // the deadline has passed
 	notSent = &nats.Msg{} // the request could not be sent
+	givenUp = &nats.Msg{} // see Fail
 )
+
+const places = 3
+
+// Mark begins the last token of each reply subject. It says that the sender takes more
+// than answers there: it knows what else may come.
+const Mark = "h-"
+
+// Marked reports whether a reply subject is one of an [Exchanger].
+func Marked(reply string) bool {
+	return strings.HasPrefix(reply[strings.LastIndexByte(reply, '.')+1:], Mark)
+}
 
 // New makes an exchanger. It subscribes with the first exchange.
 func New(conn *nats.Conn) *Exchanger { return &Exchanger{conn: conn, out: outbox{conn: conn}} }
@@ -143,10 +156,10 @@ func (r *Exchanger) Open(to string, stream bool, deadline time.Time) (*Exchange,
 		if stream {
 			room = MaxBuffered
 		}
-		x = &Exchange{to: to, stream: stream, answers: make(chan *nats.Msg, room+2)}
+		x = &Exchange{to: to, stream: stream, answers: make(chan *nats.Msg, room+places)}
 		r.next++
 		var b [96]byte
-		x.id, x.subject = r.next, string(strconv.AppendUint(append(b[:0], r.prefix...), r.next, 36))
+		x.id, x.subject = r.next, string(strconv.AppendUint(append(append(b[:0], r.prefix...), Mark...), r.next, 36))
 	}
 	x.deadline = deadline
 	r.byID[x.id] = x
@@ -237,7 +250,7 @@ func (r *Exchanger) Close(x *Exchange) {
 	}
 	x.answered = false
 	x.sent.Store(false)
-	x.request = Request{}
+	x.request, x.given = Request{}, nil
 	r.lay(x)
 }
 
@@ -251,9 +264,20 @@ func (r *Exchanger) Hasten(x *Exchange, deadline time.Time) {
 	}
 }
 
+// Fail ends the wait of x with an error, behind the answers that have come. It does
+// nothing where x is closed.
+func (r *Exchanger) Fail(x *Exchange, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID[x.id] == x && !x.resting && x.given == nil {
+		x.given = err
+		x.answers <- givenUp
+	}
+}
+
 // deliver runs on the subscription's goroutine and never blocks.
 func (r *Exchanger) deliver(msg *nats.Msg) {
-	id, err := strconv.ParseUint(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:], 36, 64)
+	id, err := strconv.ParseUint(strings.TrimPrefix(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:], Mark), 36, 64)
 	if err != nil {
 		return
 	}
@@ -263,7 +287,7 @@ func (r *Exchanger) deliver(msg *nats.Msg) {
 	case x == nil:
 	case x.resting:
 		r.wake(x) // for good: somebody answers twice
-	case len(x.answers) < cap(x.answers)-2:
+	case len(x.answers) < cap(x.answers)-places:
 		x.answers <- msg
 	default:
 		x.overflow.Store(true)
@@ -278,7 +302,7 @@ func (r *Exchanger) deliver(msg *nats.Msg) {
 func (x *Exchange) displace(msg *nats.Msg) {
 	select {
 	case oldest := <-x.answers:
-		if oldest == overdue || oldest == notSent {
+		if oldest == overdue || oldest == notSent || oldest == givenUp {
 			msg = oldest // nothing is waited for any more
 		}
 	default: // all have just been read
@@ -320,6 +344,8 @@ func (x *Exchange) Wait(ctx context.Context) (msg *nats.Msg, err error) {
 		return nil, context.DeadlineExceeded
 	case msg == notSent:
 		return nil, x.failed
+	case msg == givenUp:
+		return nil, x.given
 	case len(msg.Data) == 0 && len(msg.Header) > 0 && msg.Header.Get("Status") == "503":
 		return nil, nats.ErrNoResponders
 	}

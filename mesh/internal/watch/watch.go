@@ -19,7 +19,7 @@ type Config struct {
 	Steady func() bool
 
 	Every time.Duration // between two probes of a worker
-	Again time.Duration // between the first that finds no responder, and the second
+	Rate  int           // probes a second of all workers together; more workers are probed less often
 	Most  int           // workers that are watched at once
 }
 
@@ -33,6 +33,7 @@ type Watch struct {
 }
 
 type worker struct {
+	again   time.Duration // between the first probe without a responder, and the second
 	next    time.Time
 	missing int  // probes in a row without a responder
 	probing bool // one is under way
@@ -43,22 +44,30 @@ func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, wake: make(chan struct{}, 1), watching: map[string]*worker{}}
 }
 
-// Add watches a worker. It reports false where too many are watched.
-func (w *Watch) Add(id string) bool {
+// Add watches a worker. It is dead if it has no responder in two probes that are again
+// apart: a worker that lost its connection must be back by then. Add reports false where
+// too many workers are watched.
+func (w *Watch) Add(id string, again time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.watching[id] != nil {
+	if one := w.watching[id]; one != nil {
+		one.again = max(one.again, again)
 		return true
 	}
 	if len(w.watching) >= w.cfg.Most {
 		return false
 	}
-	w.watching[id] = &worker{next: time.Now().Add(w.cfg.Every)}
+	w.watching[id] = &worker{again: again, next: time.Now().Add(w.every())}
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 	return true
+}
+
+// every is the time between two probes of a worker. w.mu is held.
+func (w *Watch) every() time.Duration {
+	return max(w.cfg.Every, time.Duration(len(w.watching))*time.Second/time.Duration(w.cfg.Rate))
 }
 
 // Remove watches a worker no more.
@@ -123,9 +132,9 @@ func (w *Watch) probe(ctx context.Context, work *sync.WaitGroup, id string, one 
 	}
 	switch {
 	case there:
-		one.missing, one.next = 0, began.Add(w.cfg.Every)
+		one.missing, one.next = 0, began.Add(w.every())
 	case one.missing == 0:
-		one.missing, one.next = 1, time.Now().Add(w.cfg.Again)
+		one.missing, one.next = 1, time.Now().Add(one.again)
 	default:
 		delete(w.watching, id)
 		work.Go(func() { w.cfg.Dead(ctx, id) })

@@ -2,11 +2,15 @@ package watch
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// again is the pause before the second probe.
+const again = 300 * time.Millisecond
 
 // workers are those of a test: whether each has a responder, and when.
 type workers struct {
@@ -31,7 +35,7 @@ func (s *workers) config() Config {
 			s.dead = append(s.dead, id)
 		},
 		Steady: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.steady },
-		Every:  200 * time.Millisecond, Again: 300 * time.Millisecond, Most: 2,
+		Every:  200 * time.Millisecond, Rate: 1000, Most: 2,
 	}
 }
 
@@ -56,8 +60,8 @@ func watching(t *testing.T, f func(w *Watch, s *workers)) {
 
 func TestADeadWorkerIsFoundOnce(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		w.Add("a")
-		w.Add("b")
+		w.Add("a", again)
+		w.Add("b", again)
 		time.Sleep(time.Second)
 		s.set("a", true)
 		time.Sleep(200*time.Millisecond + 300*time.Millisecond + time.Millisecond)
@@ -74,7 +78,7 @@ func TestADeadWorkerIsFoundOnce(t *testing.T) {
 
 func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		w.Add("a")
+		w.Add("a", again)
 		for range 50 {
 			s.set("a", true)
 			time.Sleep(250 * time.Millisecond) // found missing, and back before the second probe
@@ -89,7 +93,7 @@ func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
 
 func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		w.Add("a")
+		w.Add("a", again)
 		s.set("a", true)
 		s.mu.Lock()
 		s.steady = false
@@ -112,7 +116,7 @@ func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
 
 func TestWatchIsBoundedAndCanBeEnded(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		if !w.Add("a") || !w.Add("b") || w.Add("c") || !w.Add("a") {
+		if !w.Add("a", again) || !w.Add("b", again) || w.Add("c", again) || !w.Add("a", again) {
 			t.Error("two may be watched, each once")
 		}
 		w.Remove("a")
@@ -124,6 +128,31 @@ func TestWatchIsBoundedAndCanBeEnded(t *testing.T) {
 		}
 		if n := s.probes["b"]; n < 290 || n > 310 {
 			t.Errorf("%d probes in a minute", n)
+		}
+	})
+}
+
+func TestManyWorkersAreProbedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &workers{gone: map[string]bool{}, probes: map[string]int{}, steady: true}
+		cfg := s.config()
+		cfg.Rate, cfg.Most = 50, 100
+		w := New(cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() { w.Run(ctx) })
+		for i := range 100 {
+			w.Add(strconv.Itoa(i), again)
+		}
+		time.Sleep(time.Minute)
+		stop()
+		done.Wait()
+		total := 0
+		for _, n := range s.probes {
+			total += n
+		}
+		if total < 45*60 || total > 55*60 {
+			t.Errorf("%d probes of 100 workers in a minute, want some 50 a second", total)
 		}
 	})
 }

@@ -175,7 +175,7 @@ func (d *demo) showRecovery(ctx context.Context, s *session.Session, corr, victi
 		return err
 	}
 	t.Heading("7. What the kill has cost: aeemesh runs show %.8s", cp.Doc.RunID)
-	t.Say("   the run of %s had %d owners; process %d was the first", demoVictim, cp.Mesh.Epoch, d.killed)
+	t.Say("   the run of %s had a second owner; process %d was the first", demoVictim, d.killed)
 	for _, e := range cp.Mesh.Effects {
 		by := "by the second"
 		if e.Epoch == 1 {

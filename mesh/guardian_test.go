@@ -1,0 +1,121 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// unleased is a lane whose leases do not end during a test: what goes on does so because a
+// death was noticed.
+func unleased(r *durableRig, nc *nats.Conn) func(*mesh.Durable) {
+	return func(d *mesh.Durable) {
+		d.Lease, d.Sweep, d.Slots = time.Minute, -1, jetstream.NewSlots(r.js(nc), r.m, time.Hour)
+	}
+}
+
+// claimedRun submits a task that a worker holds at a gate, and returns when its claim is
+// written.
+func claimedRun(t *testing.T, r *durableRig, client *mesh.Node, g *gate) *envelope.Envelope {
+	t.Helper()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	eventually(t, "its claim is written", func() bool {
+		c, err := client.Run(t.Context(), task.To, task.ID)
+		return err == nil && c.Mesh.Epoch == 1
+	})
+	return task
+}
+
+// guardsAsked waits until so many workers were asked by name to be guardians.
+func guardsAsked(t *testing.T, ctl chan *nats.Msg, want int) {
+	t.Helper()
+	asked := map[string]bool{}
+	for len(asked) < want {
+		e, err := envelope.Parse(within(t, "a guardian is asked", ctl).Data)
+		if err != nil || e.Intent != "mesh.task.guard" {
+			continue
+		}
+		var p struct{ To string }
+		if err := json.Unmarshal(e.Payload, &p); err == nil && p.To != "" {
+			asked[p.To] = true
+		}
+	}
+}
+
+// A worker has two guardians: the one that outlives the other does the work.
+func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, unleased(r, nc)), mesh.Agent{Handler: g})
+	client := r.client()
+	task := claimedRun(t, r, client, g)
+	ctl := r.listen("aee.ctl.>")
+	var others []*nats.Conn
+	for range 2 {
+		other := natstest.Conn(t, r.srv)
+		others = append(others, other)
+		r.serve(r.laneOn(other, mesh.Config{Drain: time.Millisecond}, unleased(r, other)), mesh.Agent{Handler: echo})
+	}
+	guardsAsked(t, ctl, 2)
+	settle(t, r.nc)
+	others[0].Close()
+	nc.Close()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	equal(t, "replies", len(r.replies(task)), 1)
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, one guardian, the second claim
+}
+
+// An agent's only worker has no guardian. The one that is started in its place looks for
+// what it has left.
+func TestAWorkerThatStartsGoesOnWithTheRunsOfTheDead(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, unleased(r, nc)), mesh.Agent{Handler: g, MeshConcurrency: 1})
+	client := r.client()
+	task := claimedRun(t, r, client, g)
+	nc.Close()
+	next := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(next, mesh.Config{}, unleased(r, next), func(d *mesh.Durable) { d.Sweep = time.Hour }), mesh.Agent{Handler: echo, MeshConcurrency: 1})
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(3))
+}
+
+// A worker that starts leaves the runs of the living alone.
+func TestAWorkerThatStartsLeavesTheRunsOfTheLiving(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{}, unleased(r, nc)), mesh.Agent{Handler: g})
+	client := r.client()
+	task := claimedRun(t, r, client, g)
+	pings := r.listen("$SRV.PING.agent-reviewer.*")
+	next := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(next, mesh.Config{}, unleased(r, next), func(d *mesh.Durable) { d.Sweep = time.Hour }), mesh.Agent{Handler: echo})
+	for range 10 { // by the new worker at first, then by the guardian that it becomes
+		within(t, "a ping", pings)
+	}
+	g.open()
+	if reply, err := r.result(client, task); err != nil || !strings.Contains(string(reply.Payload), `"n":1`) {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(1))
+}

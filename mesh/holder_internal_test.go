@@ -1,0 +1,51 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// What a reply subject says of a holder makes nothing but a ping subject of one instance.
+func TestHoldersThatAreMalformedAreNone(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]holder{
+		"agent.x abc 20 SRV":                    {"$SRV.PING.agent-x.abc", 20 * time.Millisecond, "SRV"},
+		"agent.x abc 0 ":                        {"$SRV.PING.agent-x.abc", 0, ""},
+		"agent.x abc 999999999 S":               {"$SRV.PING.agent-x.abc", maxBack, "S"},
+		"-":                                     {},
+		"":                                      {},
+		"agent.x":                               {},
+		"agent.x abc 0 S more":                  {},
+		"agent.x  0 S":                          {},
+		"agent.x * 0 S":                         {},
+		"agent.x > 0 S":                         {},
+		"agent.x a.b 0 S":                       {},
+		"agent.> abc 0 S":                       {},
+		" abc 0 S":                              {},
+		"agent.x abc -1 S":                      {},
+		"agent.x abc 99999999999999999999999 S": {},
+	} {
+		got, is := holderOf(&nats.Msg{Header: nats.Header{HeaderHolder: {value}}})
+		if !is || got != want {
+			t.Errorf("%q: %+v, %v", value, got, is)
+		}
+	}
+	for _, msg := range []*nats.Msg{{}, {Header: nats.Header{"Status": {"503"}}}, {Header: nats.Header{HeaderHolder: {"agent.x abc 0 S"}}, Data: []byte("{}")}} {
+		if _, is := holderOf(msg); is {
+			t.Errorf("%v %q is a holder", msg.Header, msg.Data)
+		}
+	}
+}
+
+// HoldersWatched is how many workers a node watches that have its live tasks; -1: nothing
+// runs to watch any.
+func HoldersWatched(n *Node) int {
+	n.holders.mu.Lock()
+	defer n.holders.mu.Unlock()
+	if n.holders.round == nil {
+		return -1
+	}
+	return n.holders.round.watch.Len()
+}
