@@ -106,7 +106,10 @@ func TestCallOverTheDurableLane(t *testing.T) {
 	if !a.Durable || a.TaskID != want || a.TaskID[:10] != task.ID[:10] || a.TaskID == task.ID {
 		t.Errorf("answer %+v, want the id %s", a, want)
 	}
-	hop := parse(t, r.record(&envelope.Envelope{To: helper, ID: want}).Mesh.Task)
+	hop, err := r.record(&envelope.Envelope{To: helper, ID: want}).ReadTask()
+	if err != nil {
+		t.Fatal(err)
+	}
 	equal(t, "hop", []string{hop.From, hop.ReplyTo, hop.Corr}, []string{lead, task.ID, task.Corr})
 }
 
