@@ -135,7 +135,7 @@ func TestNoRollUpInBucketsOfWorkers(t *testing.T) {
 }
 
 // The documentation names this size.
-func TestTheTopologyReserves2120MiB(t *testing.T) {
+func TestTheTopologyReserves2136MiB(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
 	for _, s := range jetstream.Topology() {
@@ -143,7 +143,7 @@ func TestTheTopologyReserves2120MiB(t *testing.T) {
 			sum += s.Config.MaxBytes
 		}
 	}
-	if sum != 2120<<20 {
+	if sum != 2136<<20 {
 		t.Errorf("%d MiB", sum>>20)
 	}
 }

@@ -35,6 +35,7 @@
 //	aee_handoff        KV              30 days   runs that other platforms hand over
 //	AEE_COUNT          aee.count.>     7 days    counters
 //	aee_agents         KV                        definitions of agents, 16 versions of each
+//	aee_lanes          KV                        which entities have a durable lane
 //
 // AEE_WORK is a work queue: a task stays until it is acknowledged, however long that
 // takes. When the stream is full it refuses new tasks, and the submitter gets an error.
