@@ -37,8 +37,9 @@ type LaneOptions struct {
 	Notifier *Notifier
 
 	// Woken, if not nil, is called from Run whenever the lane begins to draw: at the
-	// start of a lane that does not sleep, and after each sleep. It must return soon.
-	Woken func()
+	// start of a lane that does not sleep, and after each sleep. It must return soon. The
+	// context ends when the lane sleeps again, or Run ends.
+	Woken func(context.Context)
 
 	// Changed, if not nil, is called whenever a State in the lane's health changes. Calls
 	// come one at a time, in order, from a goroutine of Run; it must return soon.
@@ -208,10 +209,10 @@ func (r *laneRun) stayAwake(ctx context.Context) error {
 		n.note(r.Lane, true)
 		defer n.note(r.Lane, false)
 	}
-	if r.opts.Woken != nil {
-		r.opts.Woken()
-	}
 	ctx, cancel := context.WithCancel(ctx)
+	if r.opts.Woken != nil {
+		r.opts.Woken(ctx)
+	}
 	var helpers sync.WaitGroup
 	defer func() {
 		r.close(cancel)

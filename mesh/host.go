@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,9 +127,10 @@ type host struct {
 	ctl     string
 	started time.Time
 	queue   *sched.Queue[*Task]
-	verify  chan arrival // what waits for a slow signature check
-	control chan func()  // aee.* intents and control messages
-	lookups chan func()  // the aee.* intents that may have to wait for a store
+	verify  *sched.Crew // makes slow signature checks
+	control *sched.Crew // answers aee.* intents and control messages
+	lookups *sched.Crew // answers the aee.* intents that may have to wait for a store
+	staff   sync.Once   // the workers have started
 
 	stats   [numEndpoints]endpointStats
 	counts  counts
@@ -141,11 +143,9 @@ type host struct {
 
 	lanes, ears []*nats.Subscription // of tasks; of control and monitoring, which last longer
 	stopping    atomic.Bool
-	intake      sync.WaitGroup // verifiers
-	controls    sync.WaitGroup // what answers reserved intents and control messages
-	workers     sync.WaitGroup
-	closing     chan struct{} // closed when intake must end
-	deaf        chan struct{} // closed when controls must end
+	left        bool        // no more heartbeats; see beats
+	workers     sched.Group // started by the first task
+	closing     atomic.Bool // what waits for a signature check is refused
 	taskScope   context.Context
 	stopTasks   context.CancelFunc
 }
@@ -166,23 +166,25 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 	if err != nil {
 		return err
 	}
-	if err := h.start(); err != nil {
+	n.starting <- struct{}{}
+	err = h.start()
+	<-n.starting
+	if err != nil {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	defer n.hosts.add(h)()
+	defer n.beats.add(h)()
 	h.announce(intents.AgentJoined)
 	if h.Ready != nil {
 		h.Ready()
 	}
-	beats := h.heartbeats()
 	<-ctx.Done()
-	beats()
 	return h.stop()
 }
 
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
-	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC(), closing: make(chan struct{}), deaf: make(chan struct{})}
+	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
 	err := subject.ValidateEntity(a.Entity)
 	if err != nil {
 		bad = append(bad, err)
@@ -253,9 +255,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if n.cfg.ReplayWindow > 0 {
 		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
 	}
-	h.verify = make(chan arrival, max(64, a.Queue))
-	h.control = make(chan func(), 256)
-	h.lookups = make(chan func(), 256)
+	h.verify = sched.NewCrew(verifiers(n.cfg.Seen != nil), max(64, a.Queue))
+	h.control = sched.NewCrew(1, 256)
+	h.lookups = sched.NewCrew(lookers, 256)
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	if n.cfg.Durable != nil && !a.LiveOnly {
 		if h.durable, err = h.newLane(); err != nil {
@@ -265,18 +267,8 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	return h, nil
 }
 
-// start subscribes and starts the workers.
+// start subscribes. Goroutines start when they have something to do.
 func (h *host) start() (err error) {
-	for range h.Concurrency {
-		h.workers.Go(h.work)
-	}
-	for range verifiers(h.node.cfg.Seen != nil) {
-		h.intake.Go(h.verifyLoop)
-	}
-	h.controls.Go(func() { h.controlLoop(h.control) })
-	for range lookers {
-		h.controls.Go(func() { h.controlLoop(h.lookups) })
-	}
 	if h.joined() != nil {
 		// Before anybody can find the worker: a durable task whose member can be
 		// reached, but has no durable lane yet, would go over the live one.
@@ -287,20 +279,15 @@ func (h *host) start() (err error) {
 		if err != nil {
 			return
 		}
-		handle = h.fromInboxes(handle)
 		var sub *nats.Subscription
-		hear := func(msg *nats.Msg) {
-			if !jetstream.Published(msg, subject) {
-				h.counts.dropped.Add(1)
-				h.node.tel.refused(h, "stray")
-				return
-			}
-			handle(msg)
-		}
-		if group == "" {
-			sub, err = h.node.conn.Subscribe(subject, hear)
-		} else {
+		hear := h.heedful(subject, handle)
+		switch subject {
+		case h.live: // the busiest one has a goroutine of its own
 			sub, err = h.node.conn.QueueSubscribe(subject, group, hear)
+		case h.ask:
+			sub, err = h.node.asked.subscribe(subject, group, hear)
+		default:
+			sub, err = h.node.told.subscribe(subject, group, hear)
 		}
 		if err == nil {
 			subs = append(subs, sub)
@@ -310,8 +297,10 @@ func (h *host) start() (err error) {
 	subscribe(h.live, QueueGroup, h.onTask)
 	subscribe(h.ask, QueueGroup, h.onAsk)
 	subscribe(h.ctl, "", h.onControl)
-	for _, m := range h.monitoring() {
-		subscribe(m.subject, "", m.handle)
+	h.monitored(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
+	asked, joined := h.node.services.join()
+	if err == nil {
+		err = joined
 	}
 	if err == nil {
 		// A round trip: what the server refuses is refused by now, and who
@@ -319,24 +308,43 @@ func (h *host) start() (err error) {
 		err = roundTrip(h.node.conn, 10*time.Second)
 	}
 	if err == nil {
-		err = refusedSubscription(lastError, h.node.conn.LastError(), subs)
+		err = refusedSubscription(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))
 	}
 	if err != nil {
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
+		h.node.asked.forget(subs)
+		h.node.told.forget(subs)
+		if joined == nil {
+			h.node.services.leave()
+		}
 		h.stopping.Store(true)
 		h.queue.Close()
-		close(h.closing)
-		close(h.deaf)
-		h.intake.Wait()
-		h.controls.Wait()
+		h.closing.Store(true)
+		h.verify.Close()
+		h.control.Close()
+		h.lookups.Close()
 		h.workers.Wait()
 		return err
 	}
 	h.lanes, h.ears = subs[:2], subs[2:]
 	h.unjoin = h.join()
 	return nil
+}
+
+// heedful is a handler of the messages that were published to a subject, and may be
+// answered.
+func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
+	handle = h.fromInboxes(handle)
+	return func(msg *nats.Msg) {
+		if !jetstream.Published(msg, subject) {
+			h.counts.dropped.Add(1)
+			h.node.tel.refused(h, "stray")
+			return
+		}
+		handle(msg)
+	}
 }
 
 // roundTrip waits until the server has seen what was sent. A connection that is
@@ -376,7 +384,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
-		return func() {}
+		return func() { h.forget(subs) }
 	}
 	var all []<-chan nats.SubStatus
 	for _, sub := range subs {
@@ -386,6 +394,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 		}
 	}
 	return func() {
+		defer h.forget(subs)
 		deadline := time.NewTimer(5 * time.Second)
 		defer deadline.Stop()
 		for _, closed := range all {
@@ -396,6 +405,24 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 			}
 		}
 	}
+}
+
+// forget handles what has come over subscriptions that have ended.
+func (h *host) forget(subs []*nats.Subscription) {
+	for _, e := range []*ears{&h.node.asked, &h.node.told} {
+		e.settle()
+		e.forget(subs)
+	}
+}
+
+// put queues a task for the workers. It returns false where the queue is full or closed.
+func (h *host) put(t *Task) bool {
+	h.staff.Do(func() {
+		for range h.Concurrency {
+			h.workers.Go(h.work)
+		}
+	})
+	return h.queue.Put(t, t.Envelope.Priority.Rank())
 }
 
 // stop is the graceful end; see Serve.
@@ -416,8 +443,8 @@ func (h *host) stop() error {
 		h.fail(t, drainingError(h.Entity))
 	}
 	drained()
-	close(h.closing)
-	h.intake.Wait()
+	h.closing.Store(true)
+	h.verify.Close()
 
 	finished := make(chan struct{})
 	go func() {
@@ -448,8 +475,9 @@ func (h *host) stop() error {
 	}
 	// Until here the agent could be asked how it is, and told to cancel.
 	h.drainSubscriptions(h.ears)()
-	close(h.deaf)
-	h.controls.Wait()
+	h.node.services.leave()
+	h.control.Close()
+	h.lookups.Close()
 	h.running.stop()
 	h.stopTasks()
 	h.announce(intents.AgentLeft)
