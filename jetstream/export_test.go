@@ -57,3 +57,19 @@ func DecodeScheduled(msg Message) (Scheduled, error) { return (&Queue{}).readSch
 func SharesNow(ctx context.Context, s *States, entity string) ([]Share, error) {
 	return s.shares(ctx, entity, 0, SweepOptions{Keep: time.Nanosecond, Orphans: time.Nanosecond})
 }
+
+// Paced sets the pause between a notifier's polls, and how long its lanes stay awake without
+// tasks.
+func Paced(n *Notifier, every, linger time.Duration) *Notifier {
+	n.every, n.linger = every, linger
+	return n
+}
+
+// Muted keeps a notifier's lanes from subscribing to the subjects of tasks.
+func Muted(n *Notifier) *Notifier {
+	n.mute.Store(true)
+	return n
+}
+
+// Poll has a notifier poll soon.
+func Poll(n *Notifier) { n.poll() }

@@ -178,7 +178,7 @@ func (l *Lane) Run(ctx context.Context, room func() int, deliver func(*Delivery)
 		n.poll()
 	}
 	for ctx.Err() == nil {
-		if l.asleep() {
+		if l.Asleep() {
 			r.tell()
 			select {
 			case <-ctx.Done():
@@ -244,8 +244,8 @@ func (r *laneRun) stayAwake(ctx context.Context) error {
 	}
 }
 
-// asleep reports whether all sources sleep.
-func (l *Lane) asleep() bool {
+// Asleep reports whether the lane has no tasks, and keeps no request open.
+func (l *Lane) Asleep() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.sources {

@@ -118,7 +118,7 @@ func (r *laneRun) doze() bool {
 		switch {
 		case s.asleep:
 			continue
-		case !r.maySleep(s) || s.state != LaneWorking || now.Sub(s.busy) < linger || !s.emptyAt.After(s.busy):
+		case !r.maySleep(s) || s.state != LaneWorking || now.Sub(s.busy) < r.opts.Notifier.linger || !s.emptyAt.After(s.busy):
 			s.dozing = false
 		case !s.dozing:
 			s.dozing, s.dozeAt = true, time.Time{} // see bells

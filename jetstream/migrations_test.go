@@ -148,7 +148,12 @@ func migrateFrom(t *testing.T, version int) {
 	put(t, jetstream.NewKeys(js, subject.Map{}), "kid", "key")
 	large := state.ID{Entity: "agent.x", Run: "large"}
 	document := bytes.Repeat([]byte("large "), 50<<10)
-	if version >= 2 {
+	switch {
+	case version >= 5:
+		if _, err := jetstream.NewStates(js, subject.Map{}).Put(ctx, large, 0, document); err != nil {
+			t.Fatal(err)
+		}
+	case version >= 2:
 		storeAsBefore5(t, js, large, document)
 	}
 	before := configs(t, js)

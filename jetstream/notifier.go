@@ -24,6 +24,8 @@ type Notifier struct {
 	rings chan *nats.Msg // of the subscriptions of all lanes
 	soon  chan struct{}  // wakes the poll
 
+	every, linger time.Duration // pollEvery, and see lane_sleep.go
+
 	// A user may lack permission to subscribe, or to ask for a stream's subjects. Then
 	// the poll alone wakes, or the lanes do not sleep.
 	mute  atomic.Bool
@@ -74,7 +76,7 @@ const (
 // NewNotifier returns a notifier for lanes of the queue. It does no I/O.
 func (q *Queue) NewNotifier() *Notifier {
 	return &Notifier{
-		q: q, rings: make(chan *nats.Msg, maxRings), soon: make(chan struct{}, 1),
+		q: q, rings: make(chan *nats.Msg, maxRings), soon: make(chan struct{}, 1), every: pollEvery, linger: linger,
 		lanes: map[string]map[*Lane]struct{}{}, awake: map[*Lane]struct{}{},
 	}
 }
@@ -210,7 +212,7 @@ func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
 			}
 		}
 	}
-	timer.Reset(max(pollEvery, pollShare*time.Since(began)))
+	timer.Reset(max(n.every, pollShare*time.Since(began)))
 }
 
 // look asks which subjects of a stream hold messages of the entities.

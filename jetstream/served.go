@@ -34,9 +34,17 @@ func (q *Queue) Served(ctx context.Context, entity string) (bool, error) {
 // register records that an entity has a durable lane, unless that is recorded.
 func (q *Queue) register(ctx context.Context, entity string) error {
 	lanes := q.lanes()
-	_, err := lanes.create(ctx, subject.Escape(entity), []byte(entity))
-	if isWrongSequence(err) {
+	key := subject.Escape(entity)
+	ctx, cancel := oneRequest(ctx)
+	defer cancel()
+	ctx, stop := untilDenied(ctx, q.js.Conn(), kvPrefix(q.js)+lanes.subject(key)+`"`)
+	defer stop()
+	_, err := lanes.create(ctx, key, []byte(entity))
+	switch cause := context.Cause(ctx); {
+	case isWrongSequence(err):
 		return nil
+	case err != nil && errors.Is(cause, ErrDenied):
+		err = cause
 	}
 	return lanes.explain(err, "register %s in %s", entity, lanes.name)
 }
