@@ -71,5 +71,9 @@ func Muted(n *Notifier) *Notifier {
 	return n
 }
 
-// Poll has a notifier poll soon.
-func Poll(n *Notifier) { n.poll() }
+// Poll has a notifier poll now.
+func Poll(ctx context.Context, n *Notifier) {
+	for stream := range watchedStreams {
+		n.learn(stream, n.look(ctx, stream))
+	}
+}

@@ -205,11 +205,16 @@ func (n *Notifier) lost(s nats.Status) {
 // ask polls, and sets the timer of the next poll.
 func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
 	began := time.Now()
-	if n.q.js.Conn().IsConnected() {
-		for stream := range watchedStreams {
-			if p := n.look(ctx, stream); ctx.Err() == nil && !n.blind[stream].Load() {
-				n.learn(stream, p)
-			}
+	nc := n.q.js.Conn()
+	for stream := range watchedStreams {
+		if !nc.IsConnected() {
+			break
+		}
+		p := n.look(ctx, stream)
+		if p.why != nil && !nc.IsConnected() {
+			n.lost(nc.Status())
+		} else if ctx.Err() == nil && !n.blind[stream].Load() {
+			n.learn(stream, p)
 		}
 	}
 	timer.Reset(max(n.every, pollShare*time.Since(began)))
