@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -49,17 +50,38 @@ func (q *Queue) register(ctx context.Context, entity string) error {
 	return lanes.explain(err, "register %s in %s", entity, lanes.name)
 }
 
-// unregister removes the record.
-func (q *Queue) unregister(ctx context.Context, entity string) (was bool, err error) {
+// unregister removes the record, and reports whether there was one.
+func (q *Queue) unregister(ctx context.Context, entity string) (bool, error) {
 	lanes := q.lanes()
-	key := subject.Escape(entity)
-	switch _, err := lanes.get(ctx, key); {
-	case errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
-		return false, nil
-	case err != nil:
-		return false, lanes.explain(err, "look for %s in %s", entity, lanes.name)
+	var answer struct {
+		Purged uint64 `json:"purged"`
 	}
-	return true, lanes.explain(lanes.remove(ctx, key, 0), "remove %s from %s", entity, lanes.name)
+	err := request(ctx, q.js, "STREAM.PURGE."+lanes.stream(), map[string]string{"filter": lanes.subject(subject.Escape(entity))}, &answer)
+	if errors.Is(err, natsjs.ErrStreamNotFound) {
+		return false, nil
+	}
+	return answer.Purged > 0, lanes.explain(err, "remove %s from %s", entity, lanes.name)
+}
+
+// registered returns the entities that have a durable lane, without those for which only a
+// consumer shows it. It returns none to a user who may not ask.
+func (q *Queue) registered(ctx context.Context) ([]string, error) {
+	lanes := q.lanes()
+	keys, err := streamSubjects(ctx, q.js, lanes.stream(), lanes.subject(">"))
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for key := range keys {
+		entity, err := subject.Unescape(strings.TrimPrefix(key, lanes.subject("")))
+		if err == nil && subject.ValidateEntity(entity) == nil {
+			all = append(all, entity)
+		}
+	}
+	return all, nil
 }
 
 func (q *Queue) lanes() *kvBucket { return &kvBucket{js: q.js, name: BucketLanes + q.m.Suffix()} }
