@@ -65,6 +65,21 @@
 // to the next; its comment says how to write one. docs/operations.md is the page for
 // operators.
 //
+// # Consumers, and lanes that sleep
+//
+// With a [Notifier] a lane draws only from the priorities that have tasks. It creates a
+// consumer when the first task of its priority comes, and nothing removes it again, for
+// four reasons. A consumer that is made anew forgets how often it delivered a message, and
+// up to which message all are acknowledged ([Lane.Gone]). It forgets a lease that an
+// operator has set. It is younger than the tasks that wait, so that it cannot prove a first
+// delivery ([Delivery.First]). And each creation costs the server milliseconds. So
+// consumers have no inactive_threshold. An agent that has had no task has none:
+// [BucketLanes] records that it has a durable lane ([Queue.Served]). Where that bucket does
+// not exist, or may not be written, the consumer of normal priority is created at the start.
+//
+// Lanes without a notifier, such as those of releases before, create all five at the start
+// and draw from all; both kinds may serve one entity.
+//
 // [Consumers] lists the work consumers of an agent in the same way. Plan and Apply check
 // them for the entities in [Options.Entities]. Workers create their own with
 // [EnsureConsumer], unless the operator forbids it, as for every fenced user: a user who
