@@ -21,7 +21,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
@@ -333,20 +332,6 @@ func (h *host) start() (err error) {
 	return nil
 }
 
-// heedful is a handler of the messages that were published to a subject, and may be
-// answered.
-func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
-	handle = h.fromInboxes(handle)
-	return func(msg *nats.Msg) {
-		if !jetstream.Published(msg, subject) {
-			h.counts.dropped.Add(1)
-			h.node.tel.refused(h, "stray")
-			return
-		}
-		handle(msg)
-	}
-}
-
 // roundTrip waits until the server has seen what was sent. A connection that is
 // lost meanwhile comes back with its subscriptions, so it is asked again.
 func roundTrip(conn *nats.Conn, timeout time.Duration) error {
@@ -373,46 +358,6 @@ func refusedSubscription(before, after error, subs []*nats.Subscription) error {
 		}
 	}
 	return nil
-}
-
-// drainSubscriptions takes the subscriptions back: the server sends nothing more
-// that it hears of after this. The returned function waits until what it has sent
-// already has been handled.
-func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
-	if !h.node.conn.IsConnected() {
-		// Nothing comes, and nobody is there to wait for.
-		for _, sub := range subs {
-			sub.Unsubscribe()
-		}
-		return func() { h.forget(subs) }
-	}
-	var all []<-chan nats.SubStatus
-	for _, sub := range subs {
-		closed := sub.StatusChanged(nats.SubscriptionClosed)
-		if sub.Drain() == nil {
-			all = append(all, closed)
-		}
-	}
-	return func() {
-		defer h.forget(subs)
-		deadline := time.NewTimer(5 * time.Second)
-		defer deadline.Stop()
-		for _, closed := range all {
-			select {
-			case <-closed:
-			case <-deadline.C:
-				return
-			}
-		}
-	}
-}
-
-// forget handles what has come over subscriptions that have ended.
-func (h *host) forget(subs []*nats.Subscription) {
-	for _, e := range []*ears{&h.node.asked, &h.node.told} {
-		e.settle()
-		e.forget(subs)
-	}
 }
 
 // put queues a task for the workers. It returns false where the queue is full or closed.

@@ -33,7 +33,9 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 		if err != nil {
 			return Permissions{}, err
 		}
-		p.Publish = append(p.Publish, work, jsAPI+"DIRECT.GET."+jetstream.StreamReply+m.Suffix()+"."+replies)
+		lanes := jetstream.BucketLanes + m.Suffix()
+		p.Publish = append(p.Publish, work, jsAPI+"DIRECT.GET."+jetstream.StreamReply+m.Suffix()+"."+replies,
+			jsAPI+"DIRECT.GET.KV_"+lanes+".$KV."+lanes+"."+subject.Escape(entity))
 		p.Subscribe = append(p.Subscribe, replies)
 	}
 	return p, nil
