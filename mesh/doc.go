@@ -44,12 +44,11 @@
 // A handler may delegate its task to another agent ([Task.HandOff]; AAIF calls it a
 // handoff). The receiver answers the sender itself, and proves by a chain of signed
 // links that it may: delegate.go begins a delegation, delegate_chain.go makes and checks
-// the chain, context_state.go has the state that is sent with it, delegate_end.go ends the
-// task here and
-// passes commands on. The receiver replies straight to the sender: a process in the
-// middle would be one more whose crash loses the reply. A task is with one agent or with
-// the next, because the delegation is the last checkpoint of the run, and the receiver's
-// task is queued from it.
+// the chain, context_state.go has the state that is sent with it, delegate_end.go ends
+// the task here and passes commands on. The receiver replies straight to the sender: a
+// process in the middle would be one more whose crash loses the reply. A task is with one
+// agent or with the next, because the delegation is the last checkpoint of the run, and
+// the receiver's task is queued from it.
 //
 // # People, and runs that wait
 //
