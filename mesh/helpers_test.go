@@ -86,7 +86,7 @@ func (r *rig) serve(node *mesh.Node, agent mesh.Agent) *worker {
 		agent.Entity = reviewer
 	}
 	joined := r.listen(dot(node.Subjects().Prefix()) + "bus.mesh.agent")
-	w := begin(r.t, node, agent)
+	w, late := begin(r.t, node, agent), time.After(patience)
 	for {
 		select {
 		case err := <-w.done:
@@ -95,7 +95,7 @@ func (r *rig) serve(node *mesh.Node, agent mesh.Agent) *worker {
 			if e := parse(r.t, msg.Data); e.From == agent.Entity && e.Intent == intents.AgentJoined {
 				return w
 			}
-		case <-time.After(patience):
+		case <-late:
 			r.t.Fatal("the agent did not join")
 		}
 	}
