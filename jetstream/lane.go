@@ -130,11 +130,19 @@ func (q *Queue) Lane(entity string, opts LaneOptions) (*Lane, error) {
 // the same, where that bucket does not exist or may not be written. Run does the rest; a
 // worker calls Open first at its start, to fail at once if an operator has to act.
 func (l *Lane) Open(ctx context.Context) error {
-	if l.opts.Notifier != nil && l.q.register(ctx, l.entity) == nil {
-		l.mu.Lock()
-		l.registered = true
-		l.mu.Unlock()
-		return nil
+	if l.opts.Notifier != nil {
+		err := l.q.register(ctx, l.entity)
+		if err == nil {
+			l.mu.Lock()
+			l.registered = true
+			l.mu.Unlock()
+			return nil
+		}
+		if errors.Is(err, ErrDenied) {
+			// The user's permissions end at its own entity, where an operator makes the
+			// consumers. Nothing else is asked for that such a user may not.
+			l.opts.Notifier = nil
+		}
 	}
 	var missing []error
 	for _, s := range l.sources {

@@ -80,9 +80,7 @@ func DurableWorker(m subject.Map, entity, inboxPrefix string) (Permissions, erro
 	}
 	work, replies, dead := g.stream(jetstream.StreamWork), g.stream(jetstream.StreamReply), g.stream(jetstream.StreamDead)
 	g.publish(g.of(m.WorkOf(entity)), g.of(m.Ctl(entity))) // to queue a run again, and to move one to another worker
-	g.subscribe(g.of(m.WorkOf(entity)))                    // that a task has come for a lane that sleeps
-	g.publish(g.key(jetstream.BucketLanes, subject.Escape(entity)))
-	g.look(work, g.stream(jetstream.StreamSchedule), g.bucket(jetstream.BucketState), g.bucket(jetstream.BucketSlots), "OBJ_"+g.stream(jetstream.ObjectsState))
+	g.look(work, g.bucket(jetstream.BucketState), g.bucket(jetstream.BucketSlots), "OBJ_"+g.stream(jetstream.ObjectsState))
 	g.read(work, g.of(m.Work("urgent", entity)))
 	for stream, pattern := range map[string]string{replies: g.of(m.RepliesTo(entity)), dead: g.of(m.DeadOf(entity))} {
 		g.publish(pattern)
