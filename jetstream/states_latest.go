@@ -52,8 +52,9 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.StreamState, want func(aaif.RunStatus) bool, yield func(state.Record, error) bool) {
 	seen := map[string]bool{}
 	window := uint64(latestWindow)
-	for high := now.LastSeq + 1; high > now.FirstSeq; {
-		low := max(now.FirstSeq, high-min(high-1, window))
+	first := max(now.FirstSeq, 1) // 0 if nothing was ever stored
+	for high := now.LastSeq + 1; high > first; {
+		low := max(first, high-min(high-1, window))
 		var chosen []string
 		if len(seen) == 0 || window <= latestWindow<<latestWindows {
 			found, err := s.between(ctx, filter, low, high)

@@ -73,3 +73,12 @@ func TestLatestRunsFirst(t *testing.T) {
 		t.Errorf("names %v, %v", ids, err)
 	}
 }
+
+// A stream in which nothing was ever stored has the first sequence 0.
+func TestLatestRunsOfANewMesh(t *testing.T) {
+	t.Parallel()
+	_, s := openStates(t)
+	for r, err := range s.Latest(testContext(t), "", nil) {
+		t.Fatal(r, err)
+	}
+}

@@ -16,18 +16,20 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	task.ID = t.CallID(c.Key)
 	a.TaskID = task.ID
 	timeout, until := t.callTimes(ctx, c, a.Began)
-	if err := t.ready(task, timeout, true); err != nil {
-		if t.run.restored { // it may have answered while the run waited
-			if answer, lookErr := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); lookErr == nil && answer != nil {
+	notReady := t.ready(task, timeout, true)
+	var was *envelope.Envelope
+	if t.run.restored {
+		var ended bool
+		was, ended = t.sentBefore(ctx, task)
+		if ended || notReady != nil { // it may have answered while the run waited
+			if answer, err := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
 				t.removeCall(task.ID)
 				return a.take(answer.Envelope)
 			}
 		}
-		return err
 	}
-	var was *envelope.Envelope
-	if t.run.restored {
-		was = t.sentBefore(ctx, task)
+	if notReady != nil {
+		return notReady
 	}
 	again := t.run.callSent(task.ID)
 	if err := t.begin(ctx, c, a, !again && len(t.run.openCalls(c.Key)) == 0); err != nil {
@@ -84,27 +86,31 @@ func (t *Task) callBegun(task *envelope.Envelope) bool {
 	return !errors.Is(err, state.ErrNotFound)
 }
 
-// sentBefore is the task that an earlier owner of the run sent in this one's place,
-// if somebody has begun it and its run can be read here: its answer is this one's,
-// whatever the two say. Otherwise it is sent again, which does no harm where it says
-// the same.
-func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) *envelope.Envelope {
+// sentBefore returns the task that an earlier owner of the run sent in this one's place,
+// if a worker has begun it and its run can be read here: its answer is the answer to this
+// one, even if the two differ. Otherwise this one is sent again, which does no harm if the
+// two are equal. ended says that the run has left nothing but its reply: then the task is
+// not known.
+func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
 	d := t.host.node.cfg.Durable
 	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	if err != nil {
-		return nil
+		return nil, false
+	}
+	if rec.End != nil {
+		return nil, true
 	}
 	codec := d.Codec
 	codec.AcceptClear = true // another agent's, whose workers may have no key
 	c, err := codec.Read(rec)
 	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && t.host.Signer != nil {
-		return nil
+		return nil, false
 	}
-	was, err := envelope.Parse(c.Mesh.Task)
+	was, err = envelope.Parse(c.Mesh.Task)
 	if err != nil || was.ID != task.ID || was.From != task.From || was.To != task.To || was.ReplyTo != task.ReplyTo || was.Corr != task.Corr {
-		return nil
+		return nil, false
 	}
-	return was
+	return was, false
 }
 
 // interruptible is ctx, but ends with [ErrInterrupted] when somebody asks t's run

@@ -18,9 +18,11 @@ import (
 
 // aged makes the reviewer's consumer, and waits until it is older than what is submitted
 // next, so that its task begins before its claim is written.
-func (r *durableRig) aged() {
+func (r *durableRig) aged() { r.agedOf(reviewer) }
+
+func (r *durableRig) agedOf(entity string) {
 	r.t.Helper()
-	spec, err := jetstream.WorkConsumer(r.m, "normal", reviewer, lease)
+	spec, err := jetstream.WorkConsumer(r.m, "normal", entity, lease)
 	if err != nil {
 		r.t.Fatal(err)
 	}
