@@ -225,6 +225,9 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := jetstream.EnsureConsumer(l.ctx(), l.js(l.conn), subject.Map{}, work, true); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "the consumer is older than the task", func() bool {
 		cons, err := l.js(l.conn).Consumer(l.ctx(), jetstream.StreamWork, work.Config.Durable)
 		return err == nil && time.Since(cons.CachedInfo().Created) > 100*time.Millisecond

@@ -27,7 +27,7 @@ func TestApplyOnASmallDisk(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 700 << 20})
 	js := connect(t, srv)
 	report, err := jetstream.Apply(testContext(t), js, jetstream.Options{})
-	if !errors.Is(err, jetstream.ErrNoRoom) || err.Error() != "the server has room for 699 MiB more of storage, and 2120 MiB are needed: nothing was done: the server has not that much storage left" {
+	if !errors.Is(err, jetstream.ErrNoRoom) || err.Error() != "the server has room for 699 MiB more of storage, and 2136 MiB are needed: nothing was done: the server has not that much storage left" {
 		t.Errorf("got %v", err)
 	}
 	if len(report) > 0 || len(configs(t, js)) > 0 {
@@ -81,8 +81,8 @@ func TestApplyAsksTheAccountForRoom(t *testing.T) {
 	}
 	srv := natstest.Run(t, natsd.Config{ConfigFile: conf, Port: natsd.RandomPort, JetStream: true, StoreDir: t.TempDir()})
 	for user, want := range map[string]string{
-		"s": "the account has room for 476 MiB more of storage, and 2120 MiB are needed: nothing was done",
-		"f": "the account may have 3 streams and has 0, and 16 are to be made: nothing was done",
+		"s": "the account has room for 476 MiB more of storage, and 2136 MiB are needed: nothing was done",
+		"f": "the account may have 3 streams and has 0, and 17 are to be made: nothing was done",
 		"n": "create ", // without permission to ask, the error is that of the stream that does not fit
 	} {
 		js, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo(user, user)))

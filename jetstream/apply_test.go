@@ -30,7 +30,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		opts := jetstream.Options{Map: m}
 		suffix := m.Suffix()
 		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted",
-			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff", "AEE_COUNT", "aee_agents"}
+			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff", "AEE_COUNT", "aee_agents", "aee_lanes"}
 		var created, none []string
 		for _, n := range names {
 			created = append(created, "create "+n+suffix)
@@ -94,7 +94,7 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	for s := range js.KeyValueStores(ctx).Status() {
 		names[s.Bucket()] = true
 	}
-	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff", "aee_agents"} {
+	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff", "aee_agents", "aee_lanes"} {
 		if !names[n] {
 			t.Errorf("%s is not listed as a bucket", n)
 		}
@@ -135,7 +135,7 @@ func TestNoRollUpInBucketsOfWorkers(t *testing.T) {
 }
 
 // The documentation names this size.
-func TestTheTopologyReserves2120MiB(t *testing.T) {
+func TestTheTopologyReserves2136MiB(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
 	for _, s := range jetstream.Topology() {
@@ -143,7 +143,7 @@ func TestTheTopologyReserves2120MiB(t *testing.T) {
 			sum += s.Config.MaxBytes
 		}
 	}
-	if sum != 2120<<20 {
+	if sum != 2136<<20 {
 		t.Errorf("%d MiB", sum>>20)
 	}
 }
@@ -427,7 +427,7 @@ func TestOptionsReportAllErrors(t *testing.T) {
 		Replicas: 2, Lease: time.Millisecond, Only: []string{"AEE_BUSS"}, Entities: []string{"x"},
 		Limits: map[string]jetstream.Limits{"aee_nothing": {}, "AEE_WORK": {MaxAge: time.Hour}, "AEE_SCHEDULE": {MaxBytes: 1}},
 	})
-	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT, aee_agents"
+	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT, aee_agents, aee_lanes"
 	want := `"AEE_BUSS" is not a stream or bucket of the mesh: ` + names + `
 entity "x": has no type: it must be <type>.<name>, like "agent.x"
 lease 1ms: must be a second or more

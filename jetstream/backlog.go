@@ -27,8 +27,8 @@ type Backlog struct {
 type PriorityBacklog struct {
 	Priority string
 
-	// Consumer is false if the consumer does not exist: then no worker has drawn from it,
-	// and Pending counts all messages.
+	// Consumer is false if the consumer does not exist: a worker creates it when the first
+	// task comes. Pending counts all messages then.
 	Consumer bool
 	Paused   bool
 
@@ -70,11 +70,11 @@ func (b Backlog) Oldest() time.Time {
 }
 
 // Backlog returns the backlogs of the named entities or, without names, of all that have
-// a consumer, a task or a dead letter, ordered by name. A named entity is in the result
+// a durable lane, a task or a dead letter, ordered by name. A named entity is in the result
 // even if it has no tasks.
 //
 // It needs permission for $JS.API.CONSUMER.LIST.<stream> and $JS.API.STREAM.INFO of the
-// lane's streams, and for $JS.API.DIRECT.GET of [StreamWork] to find the oldest tasks.
+// lane's streams and of [BucketLanes], and for $JS.API.DIRECT.GET of [StreamWork] to find the oldest tasks.
 // Its cost grows with the number of consumers and of scheduled or dead tasks, not with
 // the number of pending tasks.
 func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, error) {
@@ -85,7 +85,15 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 		}
 		b.entity(e)
 	}
-	b.closed = len(entities) > 0
+	if b.closed = len(entities) > 0; !b.closed {
+		idle, err := q.registered(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range idle {
+			b.entity(e)
+		}
+	}
 	if err := b.consumers(ctx); err != nil {
 		return nil, err
 	}

@@ -258,20 +258,3 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 	}
 	return fmt.Errorf("consumer %s draws from %s already: %w", who, spec.Config.FilterSubject, err)
 }
-
-// Served reports whether an entity has a durable lane: whether the consumer of its tasks
-// of normal priority exists. It says nothing about workers, which may all be offline.
-func (q *Queue) Served(ctx context.Context, entity string) (bool, error) {
-	c, err := WorkConsumer(q.m, "normal", entity, 0)
-	if err != nil {
-		return false, err
-	}
-	err = request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, nil)
-	if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, explain(q.js.Conn(), err, "look for the consumer of %s", entity)
-	}
-	return true, nil
-}

@@ -35,6 +35,7 @@
 //	aee_handoff        KV              30 days   runs that other platforms hand over
 //	AEE_COUNT          aee.count.>     7 days    counters
 //	aee_agents         KV                        definitions of agents, 16 versions of each
+//	aee_lanes          KV                        which entities have a durable lane
 //
 // AEE_WORK is a work queue: a task stays until it is acknowledged, however long that
 // takes. When the stream is full it refuses new tasks, and the submitter gets an error.
@@ -63,6 +64,21 @@
 // A released version of the topology never changes. A [Migration] leads from one version
 // to the next; its comment says how to write one. docs/operations.md is the page for
 // operators.
+//
+// # Consumers, and lanes that sleep
+//
+// With a [Notifier] a lane draws only from the priorities that have tasks. It creates a
+// consumer when the first task of its priority comes, and nothing removes it again, for
+// four reasons. A consumer that is made anew forgets how often it delivered a message, and
+// up to which message all are acknowledged ([Lane.Gone]). It forgets a lease that an
+// operator has set. It is younger than the tasks that wait, so that it cannot prove a first
+// delivery ([Delivery.First]). And each creation costs the server milliseconds. So
+// consumers have no inactive_threshold. An agent that has had no task has none:
+// [BucketLanes] records that it has a durable lane ([Queue.Served]). Where that bucket does
+// not exist, or may not be written, the consumer of normal priority is created at the start.
+//
+// Lanes without a notifier, such as those of releases before, create all five at the start
+// and draw from all; both kinds may serve one entity.
 //
 // [Consumers] lists the work consumers of an agent in the same way. Plan and Apply check
 // them for the entities in [Options.Entities]. Workers create their own with

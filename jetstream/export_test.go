@@ -63,3 +63,23 @@ func SharesNow(ctx context.Context, s *States, entity string) ([]Share, error) {
 func LastOn(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
 	return newest(ctx, js, stream, subj)
 }
+
+// Paced sets the pause between a notifier's polls, and how long its lanes stay awake without
+// tasks.
+func Paced(n *Notifier, every, linger time.Duration) *Notifier {
+	n.every, n.linger = every, linger
+	return n
+}
+
+// Muted keeps a notifier's lanes from subscribing to the subjects of tasks.
+func Muted(n *Notifier) *Notifier {
+	n.mute.Store(true)
+	return n
+}
+
+// Poll has a notifier poll now.
+func Poll(ctx context.Context, n *Notifier) {
+	for stream := range watchedStreams {
+		n.learn(stream, n.look(ctx, stream))
+	}
+}

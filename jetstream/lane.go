@@ -31,6 +31,16 @@ type LaneOptions struct {
 	// paused. Default: 5 s.
 	Check time.Duration
 
+	// Notifier lets the lane sleep while it has no tasks: see [Notifier]. It needs Create:
+	// a lane whose consumers an operator creates stays awake, and reports what is wrong
+	// with them. Nil: the lane never sleeps.
+	Notifier *Notifier
+
+	// Woken, if not nil, is called from Run whenever the lane begins to draw: at the
+	// start of a lane that does not sleep, and after each sleep. It must return soon. The
+	// context ends when the lane sleeps again, or Run ends.
+	Woken func(context.Context)
+
 	// Changed, if not nil, is called whenever a State in the lane's health changes. Calls
 	// come one at a time, in order, from a goroutine of Run; it must return soon.
 	Changed func(LaneHealth)
@@ -46,7 +56,9 @@ type LaneOptions struct {
 // the entity. From the priorities that have tasks it draws by weight, 8 urgent : 4 high :
 // 2 normal : 1 low, so that low ones are never starved. On a priority without tasks it
 // keeps one request open, which the server answers as soon as there is a task. It also
-// moves the entity's delayed tasks to [StreamWork] when they fall due.
+// moves the entity's delayed tasks to [StreamWork] when they fall due. With a [Notifier],
+// a priority without tasks sleeps: the lane creates its consumer when the first task
+// comes, and keeps no request open while there are none.
 //
 // A lane that receives no tasks (its consumer was deleted or paused, JetStream or a
 // leader is away, permissions were revoked) keeps trying, recreates the consumer if it
@@ -58,12 +70,16 @@ type Lane struct {
 	wake   chan struct{} // wakes Run: there is room, or a request has ended
 	mend   chan struct{} // wakes the watcher: a source failed, or the connection changed
 
-	mu      sync.Mutex
-	sources []*source // the four priorities in the order of draws, then the delayed tasks
-	inbox   string    // of the current Run
-	stopped bool      // no Run is active
-	snag    error     // why the last delayed task could not be moved
-	told    []LaneState
+	mu         sync.Mutex
+	sources    []*source // the four priorities in the order of draws, then the delayed tasks
+	inbox      string    // of the current Run
+	stopped    bool      // no Run is active
+	registered bool      // the entity is recorded in BucketLanes
+	operated   bool      // this user may not create consumers: an operator does
+	snag       error     // why the last delayed task could not be moved
+	told       []LaneState
+
+	ringing []bell // of the sources that sleep; Run's
 
 	// delivering is held during calls of room and deliver, so that neither is called
 	// after Run.
@@ -84,6 +100,9 @@ func (q *Queue) Lane(entity string, opts LaneOptions) (*Lane, error) {
 	}
 	if opts.Check <= 0 {
 		opts.Check = 5 * time.Second
+	}
+	if !opts.Create {
+		opts.Notifier = nil
 	}
 	specs, err := Consumers(q.m, entity, opts.Lease)
 	if err != nil {
@@ -106,11 +125,30 @@ func (q *Queue) Lane(entity string, opts LaneOptions) (*Lane, error) {
 }
 
 // Open creates or looks up the entity's consumers, and returns what is wrong with them;
-// it names all that are missing. Run does the same; a worker calls Open first at its
-// start, to fail at once if an operator has to act.
+// it names all that are missing. Of a lane that sleeps it records in [BucketLanes] that
+// the entity has a durable lane, or creates the consumer of normal priority, which shows
+// the same, where that bucket does not exist or may not be written. Run does the rest; a
+// worker calls Open first at its start, to fail at once if an operator has to act.
 func (l *Lane) Open(ctx context.Context) error {
+	if l.opts.Notifier != nil {
+		err := l.q.register(ctx, l.entity)
+		if err == nil {
+			l.mu.Lock()
+			l.registered = true
+			l.mu.Unlock()
+			return nil
+		}
+		if errors.Is(err, ErrDenied) {
+			// The user's permissions end at its own entity, where an operator makes the
+			// consumers. Nothing else is asked for that such a user may not.
+			l.opts.Notifier = nil
+		}
+	}
 	var missing []error
 	for _, s := range l.sources {
+		if l.opts.Notifier != nil && s.spec.Priority != "normal" {
+			continue
+		}
 		err := l.ensure(ctx, s)
 		switch {
 		case errors.Is(err, natsjs.ErrConsumerNotFound):
@@ -135,42 +173,95 @@ func (l *Lane) Open(ctx context.Context) error {
 // each priority that has no tasks. A task that arrives when there is no room is requeued at
 // once.
 func (l *Lane) Run(ctx context.Context, room func() int, deliver func(*Delivery)) error {
-	nc := l.q.js.Conn()
-	status := nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
-	defer nc.RemoveStatusListener(status)
+	r := &laneRun{Lane: l, nc: l.q.js.Conn(), room: room, deliver: deliver}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	defer r.tell()
+	defer r.stop()
+	if n := l.opts.Notifier; n != nil {
+		defer l.silence()
+		l.bells()
+		defer n.join(l)()
+		n.poll()
+	}
+	for ctx.Err() == nil {
+		if l.Asleep() {
+			r.tell()
+			select {
+			case <-ctx.Done():
+			case <-l.wake:
+				if r.nc.IsClosed() {
+					return r.closed()
+				}
+			}
+		} else if err := r.stayAwake(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-	r := &laneRun{Lane: l, nc: nc, room: room, deliver: deliver, due: make(chan *Delivery, 2*dueBatch)}
+func (r *laneRun) closed() error {
+	return fmt.Errorf("draw tasks of %s: %w", r.entity, nats.ErrConnectionClosed)
+}
+
+// stayAwake draws tasks until ctx ends or all sources sleep.
+func (r *laneRun) stayAwake(ctx context.Context) error {
+	status := r.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer r.nc.RemoveStatusListener(status)
 	if err := r.open(); err != nil {
 		return err
 	}
+	if n := r.opts.Notifier; n != nil {
+		n.note(r.Lane, true)
+		defer n.note(r.Lane, false)
+	}
 	ctx, cancel := context.WithCancel(ctx)
+	if r.opts.Woken != nil {
+		r.opts.Woken(ctx)
+	}
 	var helpers sync.WaitGroup
 	defer func() {
 		r.close(cancel)
 		helpers.Wait()
-		r.stop()
-		r.tell()
 	}()
 	helpers.Go(func() { r.watch(ctx) })
 	helpers.Go(func() { r.move(ctx) })
 
-	tick := time.NewTicker(l.opts.Heartbeat / 2)
+	tick := time.NewTicker(r.opts.Heartbeat / 2)
 	defer tick.Stop()
+	r.bells()
 	for {
 		r.draw()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.wake:
+		case <-r.wake:
 		case <-tick.C:
 			r.listen()
+			if r.opts.Notifier != nil && r.doze() {
+				return nil
+			}
 		case s := <-status:
 			if s == nats.CLOSED {
-				return fmt.Errorf("draw tasks of %s: %w", l.entity, nats.ErrConnectionClosed)
+				return r.closed()
 			}
 			r.reconnected(s == nats.CONNECTED)
 		}
 	}
+}
+
+// Asleep reports whether the lane has no tasks, and keeps no request open.
+func (l *Lane) Asleep() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sources {
+		if !s.asleep {
+			return false
+		}
+	}
+	return true
 }
 
 // Wake tells the lane that there may be room. It never blocks and is cheap.
@@ -211,31 +302,40 @@ type laneRun struct {
 	due     chan *Delivery // to the goroutine of move
 }
 
+// begin marks the lane as running.
+func (r *laneRun) begin() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		return fmt.Errorf("draw tasks of %s: the lane runs already", r.entity)
+	}
+	r.stopped = false
+	for _, s := range r.sources {
+		r.starts(s)
+	}
+	return nil
+}
+
+// open subscribes to the inbox of the answers to requests.
 func (r *laneRun) open() error {
 	inbox := r.nc.NewInbox()
 	r.mu.Lock()
-	if !r.stopped {
-		r.mu.Unlock()
-		return fmt.Errorf("draw tasks of %s: the lane runs already", r.entity)
-	}
-	r.stopped, r.inbox = false, inbox
-	for _, s := range r.sources {
-		s.begin()
-	}
+	r.inbox = inbox
 	r.mu.Unlock()
 	r.delivering.Lock()
 	r.closing = false
 	r.delivering.Unlock()
 
+	r.due = make(chan *Delivery, 2*dueBatch)
 	sub, err := r.nc.Subscribe(inbox+".*", r.hear)
 	if err != nil {
-		r.stop()
 		return fmt.Errorf("draw tasks of %s: %w", r.entity, err)
 	}
 	// The number of messages is bounded by what was requested.
 	_ = sub.SetPendingLimits(-1, -1)
 	r.sub, r.gone = sub, make(chan struct{})
-	sub.SetClosedHandler(func(string) { close(r.gone) })
+	gone := r.gone
+	sub.SetClosedHandler(func(string) { close(gone) })
 	return nil
 }
 

@@ -19,13 +19,13 @@ func (r *laneRun) draw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := room - max(before, r.outstanding())
-	if due := r.sources[len(draws)]; due.ready && due.asked == 0 {
+	if due := r.sources[len(draws)]; due.ready && due.asked == 0 && !due.asleep {
 		r.ask(due, dueBatch, true)
 	}
 	r.allot(free)
 	for _, s := range r.sources[:len(draws)] {
 		switch {
-		case !s.ready || s.asked > 0:
+		case !s.ready || s.asked > 0 || s.asleep:
 		case s.hot && s.want > 0:
 			n := min(s.want, maxBatch)
 			s.want = 0

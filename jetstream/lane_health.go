@@ -48,6 +48,11 @@ type LanePart struct {
 	Err      error
 	Since    time.Time
 
+	// Asleep: the priority has no tasks, and the lane keeps no request open for them. Its
+	// consumer need not exist, and is not looked at: State says whether the lane learns
+	// when tasks come.
+	Asleep bool
+
 	// Numbers of the consumer, for all workers of the entity, as of Looked. Looked is
 	// zero if the lane has not read them yet.
 	Pending, Unacked, Redelivered int
@@ -57,13 +62,22 @@ type LanePart struct {
 // Health returns the state of the lane. It does no I/O: while the server answers, the
 // numbers are at most [LaneOptions.Check] old.
 func (l *Lane) Health() LaneHealth {
+	var polled [watchedStreams]poll
+	if n := l.opts.Notifier; n != nil {
+		for stream := range polled {
+			polled[stream] = n.last(stream)
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := LaneHealth{Entity: l.entity}
 	states := map[LaneState]int{}
 	var missing []string // missing consumers, except one that is named as the first cause
 	for _, s := range l.sources {
-		why := s.why
+		state, why, began := s.state, s.why, s.since
+		if s.asleep && !l.stopped {
+			state, why, began = polled[s.watched()].sleeping(s.since)
+		}
 		switch {
 		case why != nil:
 		case s.weight == 0 && l.snag != nil:
@@ -72,7 +86,7 @@ func (l *Lane) Health() LaneHealth {
 			why = s.snag
 		}
 		p := LanePart{
-			Priority: s.spec.Priority, Consumer: s.stream + "/" + s.consumer, State: s.state, Err: why, Since: s.since,
+			Priority: s.spec.Priority, Consumer: s.stream + "/" + s.consumer, State: state, Err: why, Since: began, Asleep: s.asleep,
 			Pending: s.pending, Unacked: s.unacked, Redelivered: s.redelivered, Oldest: s.oldest, Looked: s.learnt,
 		}
 		if why != nil {
@@ -83,9 +97,9 @@ func (l *Lane) Health() LaneHealth {
 				missing = append(missing, p.Consumer)
 			}
 		}
-		states[s.state]++
-		if s.state != LaneWorking && (h.Since.IsZero() || s.since.Before(h.Since)) {
-			h.Since = s.since
+		states[state]++
+		if state != LaneWorking && (h.Since.IsZero() || began.Before(h.Since)) {
+			h.Since = began
 		}
 		h.Pending += s.pending
 		h.Unacked += s.unacked

@@ -28,6 +28,12 @@ type source struct {
 	want  int       // places kept for the next request
 	turn  int       // credit in the weighted round robin
 
+	// See lane_sleep.go.
+	asleep, dozing bool
+	busy           time.Time // when the last task came, or the source woke
+	dozeAt         time.Time // since when a source that is about to sleep is subscribed to; zero: it is not yet
+	emptyAt        time.Time // when the last poll was sent that found no messages; zero: it found some
+
 	ready   bool // the consumer exists, as far as is known
 	bounded bool // the consumer has a max_ack_pending
 	lease   time.Duration
@@ -54,11 +60,6 @@ const pollExpires = 30 * time.Second
 // patience is the silence after which a source is deaf.
 func (o LaneOptions) patience() time.Duration { return o.Heartbeat * 5 / 2 }
 
-func (s *source) begin() {
-	s.asked, s.want, s.hot, s.ready, s.doubt, s.tries, s.mendAt = 0, 0, false, false, false, 0, time.Time{}
-	s.become(LaneStarting, nil)
-}
-
 // become sets the state, and since when it holds.
 func (s *source) become(state LaneState, why error) {
 	if s.state != state {
@@ -71,7 +72,8 @@ func (s *source) become(state LaneState, why error) {
 func (s *source) delivered(pending uint64) {
 	s.asked = max(s.asked-1, 0)
 	s.heard = time.Now()
-	s.hot = pending > 0
+	s.wake()
+	s.busy, s.hot = s.heard, pending > 0
 	if s.state == LanePaused {
 		s.become(LaneWorking, nil)
 	}
@@ -198,6 +200,9 @@ func (r *laneRun) reconnected(back bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sources {
+		if s.asleep { // the notifier reports a disconnect
+			continue
+		}
 		s.asked, s.want, s.ready, s.mendAt = 0, 0, false, time.Time{}
 		if back {
 			s.tries = 0

@@ -120,6 +120,11 @@ func startLaneOf(t testing.TB, js natsjs.JetStream, q *jetstream.Queue, entity s
 		t.Fatal(err)
 	}
 	w.Lane = lane
+	if opts.Notifier != nil { // register the entity, as a worker does
+		if err := lane.Open(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

@@ -57,7 +57,10 @@ func (r *laneRun) watch(ctx context.Context) {
 func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.ready {
+	switch {
+	case s.asleep:
+		return time.Now().Add(l.opts.Check), false
+	case s.ready:
 		return s.looked.Add(l.opts.Check), true
 	}
 	return s.mendAt, false
@@ -67,10 +70,12 @@ func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 func (l *Lane) ensure(ctx context.Context, s *source) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
-	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
+	cons, err := l.consumer(ctx, s)
+	operated := false
 	if l.opts.Create && errors.Is(err, ErrDenied) {
 		// A user with the permission may have created it.
 		cons, err = EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, false)
+		operated = true
 	}
 	var cfg natsjs.ConsumerConfig
 	var made time.Time
@@ -80,6 +85,9 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 			err = fmt.Errorf("consumer %s draws from %q with acks %q, not from %q with acks \"explicit\"",
 				s.consumer, cfg.FilterSubject, cfg.AckPolicy, s.spec.Config.FilterSubject)
 		}
+	}
+	if operated {
+		l.operate()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,6 +108,13 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		s.become(LaneDeaf, err)
 	}
 	return err
+}
+
+// consumer returns the consumer of a source, which a lane that sleeps creates when the
+// first task has come. It looks for the consumer first: a user who may not create one must
+// not ask for it where an operator has made it.
+func (l *Lane) consumer(ctx context.Context, s *source) (natsjs.Consumer, error) {
+	return EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 }
 
 // look reads how far the source lags behind.
@@ -143,13 +158,21 @@ func (l *Lane) look(ctx context.Context, s *source) {
 
 // Gone reports whether a message of the entity is known to have left [StreamWork]. It
 // judges by the last look at the entity's consumers: each has acknowledged everything up
-// to the message's sequence, or has no messages left. It is for workers whose permissions
+// to the message's sequence, or has no messages left; or its source sleeps, because its
+// subject holds none. It is for workers whose permissions
 // end at their entity; a user who may read the stream calls [Queue.Has]. since is a time,
 // by the server's clock, at which the message was stored already.
 func (l *Lane) Gone(seq uint64, since time.Time) bool {
+	var polled poll
+	if n := l.opts.Notifier; n != nil {
+		polled = n.last(watchedWork)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.sources[:len(draws)] {
+		if s.asleep && polled.at.After(since) && !polled.held[heldKey{l.entity, s.spec.Priority}] {
+			continue
+		}
 		idle := s.pending == 0 && s.unacked == 0 && s.server.After(since)
 		if !idle && s.floor < seq {
 			return false

@@ -47,12 +47,13 @@ func (q *Queue) Remove(ctx context.Context, seq uint64) error {
 type Retired struct {
 	Consumers []string `json:"consumers"` // <stream>/<name>
 	Slots     uint64   `json:"slots"`
+	Lane      bool     `json:"lane"` // it was recorded that the entity has a durable lane
 }
 
-// Retire deletes what an entity's workers have left on the server: its consumers and its
-// slots. Messages, runs and dead letters stay. A worker of the entity recreates what it
+// Retire deletes what an entity's workers have left on the server: its consumers, its
+// slots, and the record of its durable lane. Messages, runs and dead letters stay. A worker of the entity recreates what it
 // needs. It needs permission for $JS.API.CONSUMER.DELETE of the consumers and
-// $JS.API.STREAM.PURGE of the bucket [BucketSlots].
+// $JS.API.STREAM.PURGE of the buckets [BucketSlots] and [BucketLanes].
 func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity string) (Retired, error) {
 	out := Retired{Consumers: []string{}}
 	specs, err := Consumers(m, entity, 0)
@@ -68,6 +69,9 @@ func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity stri
 			return out, explain(js.Conn(), err, "delete %s", spec.Name(m))
 		}
 		out.Consumers = append(out.Consumers, spec.Name(m))
+	}
+	if out.Lane, err = NewQueue(js, m).unregister(ctx, entity); err != nil {
+		return out, err
 	}
 	bucket := BucketSlots + m.Suffix()
 	var answer struct {

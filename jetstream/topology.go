@@ -32,6 +32,7 @@ const (
 	BucketSlots    = "aee_slots"
 	BucketHandoff  = "aee_handoff"
 	BucketAgents   = "aee_agents"
+	BucketLanes    = "aee_lanes"
 	ObjectsState   = "aee_state_objects"
 )
 
@@ -69,7 +70,7 @@ const (
 // Topology returns all streams and buckets of the mesh, in the order in which they are
 // applied. The caller may modify the slice.
 //
-// Creating them reserves 2,120 MiB of file storage, the sum of their limits. Where the
+// Creating them reserves 2,136 MiB of file storage, the sum of their limits. Where the
 // disk is smaller, set [Options.Limits]. Delayed tasks need storage beyond that: see
 // [StreamSchedule] in the package comment.
 func Topology() []Spec {
@@ -162,6 +163,11 @@ func Topology() []Spec {
 			Name: BucketAgents, Kind: KindBucket,
 			About:  "definitions of agents: who is meant by an agent_id, an entity, an alias, a skill",
 			Config: bucket(0, 64*mib, 16),
+		},
+		{
+			Name: BucketLanes, Kind: KindBucket,
+			About:  "which entities have a durable lane",
+			Config: fenced(0, 16*mib, 1),
 		},
 	}
 }

@@ -140,7 +140,7 @@ func (h *host) announce(intent string) {
 	p := presence{
 		Entity: h.Entity, Instance: h.id, AgentID: h.AgentID, Version: h.Version, Status: health.Status,
 		Running: h.active.Load(), Queued: h.queue.Len(), Concurrency: h.Concurrency,
-		Started: h.started.Format(envelope.TimeLayout), HeartbeatMS: max(0, h.node.cfg.Heartbeat.Milliseconds()),
+		Started: h.started.Format(envelope.TimeLayout), HeartbeatMS: h.node.beats.every().Milliseconds(),
 	}
 	if h.durable != nil {
 		p.Details = map[string]any{"durable": health.Details["durable"]}
@@ -154,32 +154,6 @@ func (h *host) announce(intent string) {
 		header = passing
 	}
 	h.tellFor(header, BusAgent, intent, h.id, mustJSON(p), nil)
-}
-
-// heartbeats announces the agent from time to time until the returned
-// function is called.
-func (h *host) heartbeats() (stop func()) {
-	if h.node.cfg.Heartbeat <= 0 {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		tick := time.NewTicker(h.node.cfg.Heartbeat)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				h.announce(intents.AgentHeartbeat)
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() {
-		close(done)
-		wait.Wait()
-	}
 }
 
 // alertLimiter lets one alert a second through for each kind of trouble and

@@ -54,6 +54,6 @@ func (t *Task) unlessItWaits(ctx context.Context, task *envelope.Envelope) (cont
 // waitsForCallee is the error of a call whose callee waits: the run goes on when that
 // has answered, or when its time is over.
 func (t *Task) waitsForCallee(c *Call, task *envelope.Envelope, a *Answer, until time.Time) error {
-	clock := &t.run.lane.clock
+	clock := t.run.lane.clock
 	return &WaitsError{state.Wait{Entity: task.To, TaskID: task.ID, Key: c.Key, Asked: a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}
 }

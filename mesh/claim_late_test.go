@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// aged waits until the reviewer's consumer is older than what is submitted
+// aged makes the reviewer's consumer, and waits until it is older than what is submitted
 // next, so that its task begins before its claim is written.
 func (r *durableRig) aged() { r.agedOf(reviewer) }
 
@@ -27,6 +27,9 @@ func (r *durableRig) agedOf(entity string) {
 		r.t.Fatal(err)
 	}
 	js := r.js(r.nc)
+	if _, err := jetstream.EnsureConsumer(ctxFor(r.t), js, r.m, spec, true); err != nil {
+		r.t.Fatal(err)
+	}
 	eventually(r.t, "the consumer is there, and not of just now", func() bool {
 		cons, err := js.Consumer(r.t.Context(), jetstream.StreamWork, spec.Config.Durable)
 		return err == nil && time.Since(cons.CachedInfo().Created) > 100*time.Millisecond

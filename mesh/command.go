@@ -261,7 +261,7 @@ func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
 // must learn that it should stop. It looks when it begins, after a reconnect, and
 // while urgent messages wait and all places are taken. Other orders arrive on the
 // control subject.
-func (l *lane) listen() {
+func (l *lane) listen(awake context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var after uint64
@@ -275,6 +275,11 @@ func (l *lane) listen() {
 		}
 		select {
 		case <-tick.C:
+		case <-awake.Done():
+			if !l.draining.Load() {
+				return
+			}
+			awake = l.ctx // runs that go on until the worker stops obey, too
 		case <-l.ctx.Done():
 			return
 		}

@@ -27,9 +27,7 @@ func (h *host) onControl(msg *nats.Msg) {
 	if !a.cbor && !h.decodeControl(&a) {
 		return
 	}
-	select {
-	case h.control <- func() { h.checkControl(a) }:
-	default:
+	if !h.control.Go(func() { h.checkControl(a) }) {
 		h.counts.busy.Add(1)
 	}
 }
@@ -77,9 +75,7 @@ func (h *host) checkControl(a arrival) {
 	}
 	consumed(h.log, a.env)
 	if answer := h.betweenWorkers(a.env); answer != nil {
-		select {
-		case h.lookups <- func() { answer(t) }:
-		default:
+		if !h.lookups.Go(func() { answer(t) }) {
 			h.counts.busy.Add(1)
 		}
 		return
@@ -110,9 +106,7 @@ func (h *host) checkControl(a arrival) {
 		return
 	}
 	// Runs are looked up in a store, which must not hold up a ping.
-	select {
-	case h.lookups <- func() { h.commandRuns(t, identity.Signed, found, answer) }:
-	default:
+	if !h.lookups.Go(func() { h.commandRuns(t, identity.Signed, found, answer) }) {
 		h.counts.busy.Add(1)
 	}
 }
@@ -128,6 +122,7 @@ func (h *host) betweenWorkers(env *envelope.Envelope) func(*Task) {
 	case intents.TaskOffer:
 		return l.offered
 	case intents.TaskGuard:
+		l.guard()
 		return l.guardian.asked
 	}
 	return nil

@@ -43,18 +43,18 @@
 //
 // A handler may delegate its task to another agent ([Task.HandOff]; AAIF calls it a
 // handoff). The receiver answers the sender itself, and proves by a chain of signed
-// links that it may: handoff.go begins a delegation, handoff_chain.go makes and checks
-// the chain, handoff_state.go has what goes along, handoff_end.go ends the task here and
-// passes commands on. The receiver replies straight to the sender: a process in the
-// middle would be one more whose crash loses the reply. A task is with one agent or with
-// the next, because the delegation is the last checkpoint of the run, and the receiver's
-// task is queued from it.
+// links that it may: delegate.go begins a delegation, delegate_chain.go makes and checks
+// the chain, context_state.go has the state that is sent with it, delegate_end.go ends
+// the task here and passes commands on. The receiver replies straight to the sender: a
+// process in the middle would be one more whose crash loses the reply. A task is with one
+// agent or with the next, because the delegation is the last checkpoint of the run, and
+// the receiver's task is queued from it.
 //
 // # People, and runs that wait
 //
-// A task for human.<name> goes into an inbox (ask_person.go, person_inbox.go), and the
+// A task for human.<name> goes into an inbox (call_person.go, inbox_post.go), and the
 // answer is stored like any durable reply; [Node.Asks] and [Node.AnswerAsk] are
-// the person's side (inbox.go). A durable run that has nothing to do but wait is
+// the person's side (inbox_read.go). A durable run that has nothing to do but wait is
 // parked with what it waits for in its checkpoint ([Run.ParkUntil], wake.go).
 // Every worker of the entity that knows of it listens on the reply subjects and
 // keeps the time (waits.go), and the swap lets one of them wake it. Who waits for
@@ -66,7 +66,7 @@
 // over the durable lane where both have one, else live, within bounds that every
 // worker holds ([TreeLimits]). Turns of models are counted for all of a tree, as
 // agents tell of them ([Task.Turn], call_turns.go), and a live task that would wait
-// for itself is refused (call_circle.go). What a durable run has others do is in its
+// for itself is refused (call_deadlock.go). What a durable run has others do is in its
 // checkpoint, so that whoever ends the run stops it.
 //
 // # Words

@@ -143,7 +143,7 @@ func (l *lane) enqueue(r *Run) {
 	r.refusal = t.refusal()
 	l.countWaiting(r, 1)
 	h.running.add(t)
-	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
+	if !h.put(t) {
 		l.counted.add(hold.Seq)
 		l.nakUnbegun(t, 250*time.Millisecond)
 	}

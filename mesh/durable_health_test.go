@@ -38,7 +38,9 @@ func TestADeafLaneShows(t *testing.T) {
 	if err != nil || !strings.Contains(string(msg.Data), `"name":"work"`) || !strings.Contains(string(msg.Data), `"state":"deaf"`) {
 		t.Errorf("stats %s, %v", msg.Data, err)
 	}
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo}) // it may make the consumers
+	if _, err := jetstream.Apply(ctxFor(t), r.js(r.nc), jetstream.Options{Map: r.m, Entities: []string{reviewer}}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "who reads warnings reads that it is over", func() bool {
 		for line := range strings.Lines(log.String()) {
 			if strings.Contains(line, "level=WARN") && strings.Contains(line, `msg="durable lane"`) && strings.Contains(line, "state=working") {

@@ -26,18 +26,14 @@ func (h *host) accept(t *Task, header nats.Header) {
 	}
 	if intents.Reserved(t.Envelope.Intent) {
 		// Answered beside the queue: a busy agent is still alive.
-		select {
-		case h.lane(t.Envelope.Intent) <- func() { h.answerReserved(t) }:
-		default:
+		if !h.lane(t.Envelope.Intent).Go(func() { h.answerReserved(t) }) {
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))
 		}
 		return
 	}
 	if h.later(t) {
-		select {
-		case h.lookups <- func() { h.background(t) }:
-		default:
+		if !h.lookups.Go(func() { h.background(t) }) {
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))
 		}
@@ -49,7 +45,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 		return
 	}
 	h.running.add(t)
-	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
+	if !h.put(t) {
 		h.running.remove(t)
 		if h.stopping.Load() {
 			h.fail(t, drainingError(h.Entity))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // fakeServer speaks just enough of the NATS protocol, over a pipe, to take
@@ -101,6 +102,7 @@ func FuzzIntake(f *testing.F) {
 				header[name] = []string{value}
 			}
 		}
+		h.staff.Do(func() {}) // the test does the work
 		w := h.queue.Taker()
 		lanes := []struct {
 			name   string
@@ -112,14 +114,9 @@ func FuzzIntake(f *testing.F) {
 				msg.Reply = "reply"
 			}
 			lane.handle(msg)
-			for len(h.verify) > 0 {
-				h.check(<-h.verify)
-			}
-			for len(h.control) > 0 {
-				(<-h.control)()
-			}
-			for len(h.lookups) > 0 {
-				(<-h.lookups)()
+			for _, crew := range []**sched.Crew{&h.verify, &h.control, &h.lookups} {
+				(*crew).Close()
+				*crew = sched.NewCrew(1, 64)
 			}
 			for h.queue.Len() > 0 {
 				task, _ := h.queue.Take(w, true)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
@@ -126,9 +126,10 @@ type host struct {
 	ctl     string
 	started time.Time
 	queue   *sched.Queue[*Task]
-	verify  chan arrival // what waits for a slow signature check
-	control chan func()  // aee.* intents and control messages
-	lookups chan func()  // the aee.* intents that may have to wait for a store
+	verify  *sched.Crew // makes slow signature checks
+	control *sched.Crew // answers aee.* intents and control messages
+	lookups *sched.Crew // answers the aee.* intents that may have to wait for a store
+	staff   sync.Once   // the workers have started
 
 	stats   [numEndpoints]endpointStats
 	counts  counts
@@ -141,11 +142,9 @@ type host struct {
 
 	lanes, ears []*nats.Subscription // of tasks; of control and monitoring, which last longer
 	stopping    atomic.Bool
-	intake      sync.WaitGroup // verifiers
-	controls    sync.WaitGroup // what answers reserved intents and control messages
-	workers     sync.WaitGroup
-	closing     chan struct{} // closed when intake must end
-	deaf        chan struct{} // closed when controls must end
+	left        bool        // no more heartbeats; see beats
+	workers     sched.Group // started by the first task
+	closing     atomic.Bool // what waits for a signature check is refused
 	taskScope   context.Context
 	stopTasks   context.CancelFunc
 }
@@ -166,23 +165,25 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 	if err != nil {
 		return err
 	}
-	if err := h.start(); err != nil {
+	n.starting <- struct{}{}
+	err = h.start()
+	<-n.starting
+	if err != nil {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	defer n.hosts.add(h)()
+	defer n.beats.add(h)()
 	h.announce(intents.AgentJoined)
 	if h.Ready != nil {
 		h.Ready()
 	}
-	beats := h.heartbeats()
 	<-ctx.Done()
-	beats()
 	return h.stop()
 }
 
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
-	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC(), closing: make(chan struct{}), deaf: make(chan struct{})}
+	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
 	err := subject.ValidateEntity(a.Entity)
 	if err != nil {
 		bad = append(bad, err)
@@ -253,9 +254,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if n.cfg.ReplayWindow > 0 {
 		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
 	}
-	h.verify = make(chan arrival, max(64, a.Queue))
-	h.control = make(chan func(), 256)
-	h.lookups = make(chan func(), 256)
+	h.verify = sched.NewCrew(verifiers(n.cfg.Seen != nil), max(64, a.Queue))
+	h.control = sched.NewCrew(1, 256)
+	h.lookups = sched.NewCrew(lookers, 256)
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	if n.cfg.Durable != nil && !a.LiveOnly {
 		if h.durable, err = h.newLane(); err != nil {
@@ -265,18 +266,8 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	return h, nil
 }
 
-// start subscribes and starts the workers.
+// start subscribes. Goroutines start when they have something to do.
 func (h *host) start() (err error) {
-	for range h.Concurrency {
-		h.workers.Go(h.work)
-	}
-	for range verifiers(h.node.cfg.Seen != nil) {
-		h.intake.Go(h.verifyLoop)
-	}
-	h.controls.Go(func() { h.controlLoop(h.control) })
-	for range lookers {
-		h.controls.Go(func() { h.controlLoop(h.lookups) })
-	}
 	if h.joined() != nil {
 		// Before anybody can find the worker: a durable task whose member can be
 		// reached, but has no durable lane yet, would go over the live one.
@@ -287,20 +278,15 @@ func (h *host) start() (err error) {
 		if err != nil {
 			return
 		}
-		handle = h.fromInboxes(handle)
 		var sub *nats.Subscription
-		hear := func(msg *nats.Msg) {
-			if !jetstream.Published(msg, subject) {
-				h.counts.dropped.Add(1)
-				h.node.tel.refused(h, "stray")
-				return
-			}
-			handle(msg)
-		}
-		if group == "" {
-			sub, err = h.node.conn.Subscribe(subject, hear)
-		} else {
+		hear := h.heedful(subject, handle)
+		switch subject {
+		case h.live: // the busiest one has a goroutine of its own
 			sub, err = h.node.conn.QueueSubscribe(subject, group, hear)
+		case h.ask:
+			sub, err = h.node.asked.subscribe(subject, group, hear)
+		default:
+			sub, err = h.node.told.subscribe(subject, group, hear)
 		}
 		if err == nil {
 			subs = append(subs, sub)
@@ -310,8 +296,10 @@ func (h *host) start() (err error) {
 	subscribe(h.live, QueueGroup, h.onTask)
 	subscribe(h.ask, QueueGroup, h.onAsk)
 	subscribe(h.ctl, "", h.onControl)
-	for _, m := range h.monitoring() {
-		subscribe(m.subject, "", m.handle)
+	h.monitored(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
+	asked, joined := h.node.services.join()
+	if err == nil {
+		err = joined
 	}
 	if err == nil {
 		// A round trip: what the server refuses is refused by now, and who
@@ -319,18 +307,23 @@ func (h *host) start() (err error) {
 		err = roundTrip(h.node.conn, 10*time.Second)
 	}
 	if err == nil {
-		err = refusedSubscription(lastError, h.node.conn.LastError(), subs)
+		err = refusedSubscription(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))
 	}
 	if err != nil {
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
+		h.node.asked.forget(subs)
+		h.node.told.forget(subs)
+		if joined == nil {
+			h.node.services.leave()
+		}
 		h.stopping.Store(true)
 		h.queue.Close()
-		close(h.closing)
-		close(h.deaf)
-		h.intake.Wait()
-		h.controls.Wait()
+		h.closing.Store(true)
+		h.verify.Close()
+		h.control.Close()
+		h.lookups.Close()
 		h.workers.Wait()
 		return err
 	}
@@ -367,35 +360,14 @@ func refusedSubscription(before, after error, subs []*nats.Subscription) error {
 	return nil
 }
 
-// drainSubscriptions takes the subscriptions back: the server sends nothing more
-// that it hears of after this. The returned function waits until what it has sent
-// already has been handled.
-func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
-	if !h.node.conn.IsConnected() {
-		// Nothing comes, and nobody is there to wait for.
-		for _, sub := range subs {
-			sub.Unsubscribe()
+// put queues a task for the workers. It returns false where the queue is full or closed.
+func (h *host) put(t *Task) bool {
+	h.staff.Do(func() {
+		for range h.Concurrency {
+			h.workers.Go(h.work)
 		}
-		return func() {}
-	}
-	var all []<-chan nats.SubStatus
-	for _, sub := range subs {
-		closed := sub.StatusChanged(nats.SubscriptionClosed)
-		if sub.Drain() == nil {
-			all = append(all, closed)
-		}
-	}
-	return func() {
-		deadline := time.NewTimer(5 * time.Second)
-		defer deadline.Stop()
-		for _, closed := range all {
-			select {
-			case <-closed:
-			case <-deadline.C:
-				return
-			}
-		}
-	}
+	})
+	return h.queue.Put(t, t.Envelope.Priority.Rank())
 }
 
 // stop is the graceful end; see Serve.
@@ -416,8 +388,8 @@ func (h *host) stop() error {
 		h.fail(t, drainingError(h.Entity))
 	}
 	drained()
-	close(h.closing)
-	h.intake.Wait()
+	h.closing.Store(true)
+	h.verify.Close()
 
 	finished := make(chan struct{})
 	go func() {
@@ -448,8 +420,9 @@ func (h *host) stop() error {
 	}
 	// Until here the agent could be asked how it is, and told to cancel.
 	h.drainSubscriptions(h.ears)()
-	close(h.deaf)
-	h.controls.Wait()
+	h.node.services.leave()
+	h.control.Close()
+	h.lookups.Close()
 	h.running.stop()
 	h.stopTasks()
 	h.announce(intents.AgentLeft)

@@ -55,9 +55,7 @@ func (h *host) onTask(msg *nats.Msg) {
 		return
 	}
 	if a.cbor || h.node.asksSeen(a.env, a.env.Sig != nil) || slow(h.node.cfg.Verifier, a.env) {
-		select {
-		case h.verify <- a:
-		default:
+		if !h.verify.Go(func() { h.verified(a) }) {
 			h.counts.busy.Add(1)
 			h.refuse(a, envelope.Errorf(envelope.CodeBusy, "this worker of %s has more envelopes to check than it can", h.Entity).WithBackoff(100*time.Millisecond))
 		}
@@ -80,24 +78,12 @@ func (h *host) decodeTask(a *arrival) bool {
 	return true
 }
 
-// verifyLoop makes the slow checks on a goroutine of its own.
-func (h *host) verifyLoop() {
-	for {
-		select {
-		case a := <-h.verify:
-			h.check(a)
-		case <-h.closing:
-			for {
-				select {
-				case a := <-h.verify:
-					if a.env != nil || h.decodeTask(&a) {
-						h.refuse(a, drainingError(h.Entity))
-					}
-				default:
-					return
-				}
-			}
-		}
+// verified makes the slow checks of an arrival, unless the agent stops.
+func (h *host) verified(a arrival) {
+	if !h.closing.Load() {
+		h.check(a)
+	} else if a.env != nil || h.decodeTask(&a) {
+		h.refuse(a, drainingError(h.Entity))
 	}
 }
 

@@ -39,11 +39,15 @@ type lane struct {
 	unwatch      func()
 	drawn        chan struct{}  // closed when the drawing has ended
 	work         sched.Group    // goroutines beside the agent's places
-	tenders      sync.WaitGroup // lease renewal, sweeps, slots
+	upkeep       sched.Group    // lease renewal and what else an agent with tasks needs
+	tenders      sync.WaitGroup // slots
+	guards       sched.Group    // the guardian, which does not end before the lane
+	guarding     sync.Once      // it has started
 	draining     atomic.Bool    // runs are released at the end of their step
 	drainStarted chan struct{}  // closed when draining is set
 
 	mu       sync.Mutex
+	renewing bool // renew runs
 	holds    map[*hold]struct{}
 	runs     map[string]*Run // by run id: claimed and not ended
 	enlisted map[string]*Run // by run id: drawn and not claimed
@@ -52,7 +56,7 @@ type lane struct {
 	performing    atomic.Int64 // their handler runs
 	finishing     atomic.Int64 // handler returned, message not acked
 	pace          pace
-	clock         serverClock
+	clock         *serverClock
 	slots         *slots // nil: no limit across the mesh
 	waits         *waits // runs that wait for others
 	counted       counted
@@ -80,7 +84,7 @@ const finishingMax = 256
 func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
 	l := &lane{
-		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane,
+		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane, clock: &h.node.clock,
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), drainStarted: make(chan struct{}),
 	}
 	if h.Seal != nil {
@@ -97,7 +101,7 @@ func (h *host) newLane() (*lane, error) {
 		return nil, err
 	}
 	l.subject = subject
-	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.onHealth, Dropped: l.onDropped})
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Notifier: h.node.notifier, Woken: l.woken, Changed: l.onHealth, Dropped: l.onDropped})
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +133,7 @@ func (l *lane) openQueue() {
 func (l *lane) start() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.drawing = cancel
+	l.clock.begin(l.ctx, l.cfg.Clock)
 	l.unwatch = l.tel.watch(l)
 	go func() {
 		defer close(l.drawn)
@@ -137,21 +142,24 @@ func (l *lane) start() {
 			l.down.Store(&err)
 		}
 	}()
-	l.tenders.Go(l.renew)
-	l.tenders.Go(l.clock.tend(l))
-	l.tenders.Go(l.listen)
-	l.tenders.Go(l.waits.tend)
-	l.tenders.Go(l.guardian.tend)
-	if l.share.store != nil {
-		l.tenders.Go(l.share.tend)
-	}
-	if l.cfg.Sweep > 0 {
-		l.tenders.Go(l.sweeps)
-		l.tenders.Go(l.compacts)
-	}
+	l.host.node.tender.add(l)
 	if l.slots != nil {
 		l.tenders.Go(l.slots.tend)
 	}
+}
+
+// woken starts what a lane needs while it draws tasks, until ctx ends: the lane sleeps
+// again, or the worker stops.
+func (l *lane) woken(ctx context.Context) {
+	l.upkeep.Go(func() { l.listen(ctx) })
+	if l.share.store != nil {
+		l.upkeep.Go(func() { l.share.tend(ctx) })
+	}
+}
+
+// guard starts the guardian, which an agent needs from its first task on.
+func (l *lane) guard() {
+	l.guarding.Do(func() { l.guards.Go(l.guardian.tend) })
 }
 
 // stopDrawing stops drawing tasks. The caller closes the agent's queue, which naks the
@@ -238,8 +246,12 @@ func (l *lane) close() {
 	}
 	l.stop(errStopped)
 	<-done
+	l.host.node.tender.remove(l)
+	l.waits.close()
 	l.tenders.Wait()
-	l.work.Wait() // work that the tenders have started meanwhile
+	l.upkeep.Wait()
+	l.guards.Wait()
+	l.work.Wait() // work that these have started meanwhile
 	if l.unwatch != nil {
 		l.unwatch()
 	}
@@ -289,7 +301,9 @@ func (l *lane) hold(d *jetstream.Delivery) *hold {
 	hold := &hold{d, time.Now()}
 	l.mu.Lock()
 	l.holds[hold] = struct{}{}
+	l.renewSoon()
 	l.mu.Unlock()
+	l.guard()
 	return hold
 }
 
@@ -387,47 +401,6 @@ func (l *lane) lost(r *Run) {
 	r.task.claim()
 	l.unlist(r)
 	l.dropHold(r.hold)
-}
-
-// renew renews the leases of all held messages from one timer. It also verifies the
-// ownership of runs after this process was suspended or disconnected for so long that
-// other workers may have claimed them.
-func (l *lane) renew() {
-	lease := l.queue.Lease()
-	tick := time.NewTicker(lease / 3)
-	defer tick.Stop()
-	soon := time.NewTicker(min(lease/3, claimSoon))
-	defer soon.Stop()
-	reconnects := l.host.node.conn.Stats().Reconnects
-	last := time.Now()
-	for {
-		select {
-		case <-soon.C:
-			l.writeClaims()
-			continue
-		case <-tick.C:
-		case <-l.ctx.Done():
-			return
-		}
-		now := time.Now()
-		l.mu.Lock()
-		for h := range l.holds {
-			_ = h.InProgress() // a lost renewal is made up for by the next one
-		}
-		l.mu.Unlock()
-		again := l.host.node.conn.Stats().Reconnects
-		stood := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > lease
-		for _, r := range l.claimed() {
-			if stood || again != reconnects || now.Sub(time.Unix(0, r.seen.Load())) > 10*lease {
-				l.work.Go(func() { r.verify(l.ctx) })
-			}
-		}
-		last, reconnects = now, again
-		if next := l.queue.Lease(); next != lease {
-			lease = next
-			tick.Reset(lease / 3)
-		}
-	}
 }
 
 // onHealth logs health changes of the JetStream lane.

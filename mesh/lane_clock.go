@@ -2,13 +2,16 @@ package mesh
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// serverClock estimates the server's time from occasional readings.
+// serverClock estimates the server's time from occasional readings. The lanes of a node
+// share it.
 type serverClock struct {
-	last atomic.Pointer[reading]
+	last  atomic.Pointer[reading]
+	first sync.Mutex // over the first reading
 }
 
 type reading struct {
@@ -16,30 +19,40 @@ type reading struct {
 	bound         time.Duration // by how much server may be wrong
 }
 
-// tend reads the server's clock now, and returns a function that reads it every ten
-// seconds.
-func (c *serverClock) tend(l *lane) func() {
-	c.read(l)
-	return func() {
-		tick := time.NewTicker(10 * time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				c.read(l)
-			case <-l.ctx.Done():
-				return
-			}
+// A clockSource says by how much the server's clock is ahead of this machine's.
+type clockSource interface {
+	Offset(ctx context.Context) (offset, bound time.Duration, err error)
+}
+
+// tend reads the server's clock every ten seconds.
+func (c *serverClock) tend(ctx context.Context, source clockSource) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.read(ctx, source)
+		case <-ctx.Done():
+			return
 		}
+	}
+}
+
+// begin reads the server's clock, unless it was read of late.
+func (c *serverClock) begin(ctx context.Context, source clockSource) {
+	c.first.Lock()
+	defer c.first.Unlock()
+	if last := c.last.Load(); last == nil || time.Since(last.local) > 20*time.Second {
+		c.read(ctx, source)
 	}
 }
 
 // read takes a new reading, unless the old one is more precise: a slow answer gives a
 // wide bound.
-func (c *serverClock) read(l *lane) {
-	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Second)
+func (c *serverClock) read(ctx context.Context, source clockSource) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	offset, bound, err := l.cfg.Clock.Offset(ctx)
+	offset, bound, err := source.Offset(ctx)
 	if err != nil {
 		return
 	}

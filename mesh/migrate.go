@@ -86,6 +86,7 @@ func (l *lane) startTransfer(old *Run) {
 func (l *lane) transfer(r *Run) {
 	l.mu.Lock()
 	l.runs[r.id.Run] = r
+	l.renewSoon()
 	l.mu.Unlock()
 	l.guardian.need()
 	ctx, cancel := l.ownedContext(r)
@@ -189,10 +190,11 @@ func (l *lane) resume(r *Run) {
 	fresh.claimedEarly = true
 	l.mu.Lock()
 	l.runs[fresh.id.Run] = fresh
+	l.renewSoon()
 	l.mu.Unlock()
 	l.countWaiting(fresh, 1)
 	l.host.running.add(fresh.task)
-	if l.host.queue.Put(fresh.task, fresh.task.Envelope.Priority.Rank()) {
+	if l.host.put(fresh.task) {
 		return
 	}
 	l.countWaiting(fresh, -1)

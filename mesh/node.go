@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -176,9 +175,16 @@ type Node struct {
 	lanes    laneBook
 	heads    headcount
 	hosts    hosts
+	starting chan struct{} // places for agents that start: their requests have time limits
+	services services
+	beats    beats
+	told     ears // what agents are told beside their tasks
+	asked    ears // plain text
+	clock    serverClock
+	tender   tender
+	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
 
 	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
-	compacted       atomic.Int64    // when the store of runs was swept, in Unix nanoseconds
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -245,6 +251,12 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n.heads.counters = n.counters
 	n.holders.node, n.steady.conn = n, conn
+	n.starting = make(chan struct{}, startAtOnce)
+	n.services.node, n.beats.node, n.tender.node = n, n, n
+	n.told.conn, n.asked.conn = conn, conn
+	if d := cfg.Durable; d != nil && d.Create && !d.fenced {
+		n.notifier = d.Queue.NewNotifier()
+	}
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
@@ -254,6 +266,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	return n, nil
 }
+
+// startAtOnce bounds the agents that start at the same time.
+const startAtOnce = 32
 
 // ReplayWindow is the window that a node keeps which is configured with the
 // given window and skew. A window that is set is taken at its word. The default

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // intentRefused is the intent of an answer to a message whose own intent could
@@ -23,31 +24,11 @@ const lookers = 4
 
 // lane is where a reserved intent is answered: what asks stores of the mesh
 // must not keep a ping waiting.
-func (h *host) lane(intent string) chan func() {
+func (h *host) lane(intent string) *sched.Crew {
 	if intent == intents.ContextFetch || intent == intents.ContextRefute {
 		return h.lookups
 	}
 	return h.control
-}
-
-// controlLoop answers reserved intents, one after the other, beside the
-// agent's own tasks.
-func (h *host) controlLoop(lane <-chan func()) {
-	for {
-		select {
-		case f := <-lane:
-			f()
-		case <-h.deaf:
-			for {
-				select {
-				case f := <-lane:
-					f()
-				default:
-					return
-				}
-			}
-		}
-	}
 }
 
 // answerReserved answers a task of the aee.* namespace (AEE, "Reserved

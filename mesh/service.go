@@ -62,43 +62,44 @@ func (s *endpointStats) count(problem *envelope.Error) {
 // there. It is answered without a body: that costs a fraction.
 const probeBody = "probe"
 
-// monitor is one subject of the NATS service protocol (ADR-32).
-type monitor struct {
-	subject string
-	handle  nats.MsgHandler
+// microVerbs are the questions of the NATS service protocol (ADR-32).
+var microVerbs = [...]micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb}
+
+// monitor answers one of microVerbs.
+func (h *host) monitor(verb int) nats.MsgHandler {
+	return func(msg *nats.Msg) {
+		if msg.Reply == "" {
+			return
+		}
+		var answer any
+		switch microVerbs[verb] {
+		case micro.PingVerb:
+			if string(msg.Data) == probeBody {
+				h.node.publish(msg.Reply, nil, nil)
+				return
+			}
+			answer = micro.Ping{ServiceIdentity: h.identity(), Type: micro.PingResponseType}
+		case micro.InfoVerb:
+			answer = h.serviceInfo()
+		default:
+			answer = h.serviceStats()
+		}
+		h.node.publish(msg.Reply, mustJSON(answer), nil)
+	}
 }
 
-// monitoring are the subjects on which "nats micro" asks about the agent: each
-// verb for all services, for those of this name, and for this instance.
-func (h *host) monitoring() []monitor {
-	var out []monitor
+// monitored calls each with the subjects on which "nats micro" asks about the agent: a
+// verb for services of its name, and for this instance. See [services] for questions to
+// all services.
+func (h *host) monitored(each func(subject string, handle nats.MsgHandler)) {
 	name := subject.ServiceName(h.Entity)
-	for _, verb := range []struct {
-		verb   micro.Verb
-		answer func() any
-	}{
-		{micro.PingVerb, func() any {
-			return micro.Ping{ServiceIdentity: h.identity(), Type: micro.PingResponseType}
-		}},
-		{micro.InfoVerb, func() any { return h.serviceInfo() }},
-		{micro.StatsVerb, func() any { return h.serviceStats() }},
-	} {
-		handle := func(msg *nats.Msg) {
-			switch {
-			case msg.Reply == "":
-			case verb.verb == micro.PingVerb && string(msg.Data) == probeBody:
-				h.node.publish(msg.Reply, nil, nil)
-			default:
-				h.node.publish(msg.Reply, mustJSON(verb.answer()), nil)
-			}
-		}
-		for _, to := range [...][2]string{{}, {name, ""}, {name, h.id}} {
-			if s, err := micro.ControlSubject(verb.verb, to[0], to[1]); err == nil {
-				out = append(out, monitor{s, handle})
+	for i, verb := range microVerbs {
+		for _, id := range []string{"", h.id} {
+			if s, err := micro.ControlSubject(verb, name, id); err == nil {
+				each(s, h.monitor(i))
 			}
 		}
 	}
-	return out
 }
 
 func (h *host) identity() micro.ServiceIdentity {

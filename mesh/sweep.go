@@ -13,65 +13,64 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// sweeps looks from time to time for runs that should go on and have no message: the
-// queue was purged or lost, or a worker died between the record of a resumed run and
-// its message. It requeues them.
-func (l *lane) sweeps() {
-	// Replicas that were started together do not sweep together; and however
-	// many runs there are, sweeping takes a small part of the time.
-	pause := l.cfg.Sweep
-	for sleep(l.ctx, pause/2+rand.N(pause)) == nil {
-		began := time.Now()
-		n, err := l.sweep(l.ctx)
-		switch {
-		case err != nil && l.ctx.Err() == nil:
-			l.host.log.Warn("sweep of the runs", "err", err)
-		case n > 0:
-			l.host.log.Warn("runs without a message queued anew", "runs", n)
-			l.tel.swept(l.host, n)
-		}
-		pause = max(l.cfg.Sweep, 20*time.Since(began))
-	}
+// A sweep is one look at the runs of a lane that have not ended.
+type sweep struct {
+	*lane
+	began   time.Time     // by the server's clock
+	settled time.Duration // younger records may be on their way
+	noted   map[string]bool
+	queued  int
 }
 
-// sweep requeues the runs that need it, and returns how many.
-func (l *lane) sweep(ctx context.Context) (queued int, err error) {
-	settled := 2 * l.queue.Lease() // younger ones may be on their way
-	began, noted := l.clock.now(), map[string]bool{}
-	for rec, err := range l.open(ctx) {
-		if err != nil {
-			return queued, err
-		}
-		if l.run(rec.ID.Run) != nil || l.clock.now().Sub(rec.Time) < settled {
-			continue
-		}
-		h, err := rec.Header()
-		if err != nil || state.Terminal(h.Status) {
-			continue
-		}
-		if h.Status == aaif.RunAwaitingApproval {
-			l.waits.check(rec.ID.Run) // the connection may have lost an answer
-		}
-		if h.Work != 0 && run.Carried(h.Status) {
-			if there, err := l.messageQueued(ctx, rec.Time, h.Work); err != nil {
-				return queued, err
-			} else if there != run.No || l.alive(ctx, h.Owner) {
-				continue
-			}
-		}
-		if h.Status == aaif.RunPaused && h.Work == 0 {
-			noted[rec.ID.Run] = true // maybe: see requeue
-		}
-		again, err := l.requeue(ctx, rec)
-		if err != nil {
-			l.host.log.Warn("run not queued anew", "run", rec.ID.Run, "err", err)
-		}
-		if again {
-			queued++
+func (l *lane) sweep() *sweep {
+	return &sweep{lane: l, began: l.clock.now(), settled: 2 * l.queue.Lease()}
+}
+
+// run requeues a run if it needs it.
+func (s *sweep) run(ctx context.Context, rec state.Record) error {
+	l := s.lane
+	if l.ctx.Err() != nil || l.run(rec.ID.Run) != nil || l.clock.now().Sub(rec.Time) < s.settled {
+		return nil
+	}
+	h, err := rec.Header()
+	if err != nil || state.Terminal(h.Status) {
+		return nil
+	}
+	if h.Status == aaif.RunAwaitingApproval {
+		l.waits.check(rec.ID.Run) // the connection may have lost an answer
+	}
+	if h.Work != 0 && run.Carried(h.Status) {
+		if there, err := l.messageQueued(ctx, rec.Time, h.Work); err != nil {
+			return err
+		} else if there != run.No || l.alive(ctx, h.Owner) {
+			return nil
 		}
 	}
-	l.notes.keep(noted, began.Add(-settled))
-	return queued, nil
+	if h.Status == aaif.RunPaused && h.Work == 0 {
+		if s.noted == nil {
+			s.noted = map[string]bool{}
+		}
+		s.noted[rec.ID.Run] = true // maybe: see requeue
+	}
+	again, err := l.requeue(ctx, rec)
+	if err != nil {
+		l.host.log.Warn("run not queued anew", "run", rec.ID.Run, "err", err)
+	}
+	if again {
+		s.queued++
+	}
+	return nil
+}
+
+// done ends a sweep; complete: it has seen all runs.
+func (s *sweep) done(complete bool) {
+	if complete {
+		s.notes.keep(s.noted, s.began.Add(-s.settled))
+	}
+	if s.queued > 0 {
+		s.host.log.Warn("runs without a message queued anew", "runs", s.queued)
+		s.tel.swept(s.host, s.queued)
+	}
 }
 
 // alive reports whether the owner that a record names answers. If it does, it will
@@ -112,36 +111,35 @@ type sweeper interface {
 	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
 }
 
-// compacts keeps the store of runs from getting full. One lane of a node does so for
-// all.
-func (l *lane) compacts() {
-	store, ok := l.cfg.States.(sweeper)
+// compacts keeps the store of runs from getting full.
+func (t *tender) compacts(ctx context.Context, states state.Store, tel *laneTelemetry) {
+	store, ok := states.(sweeper)
 	if !ok {
 		return
 	}
 	const pause = 5 * time.Second
-	for sleep(l.ctx, pause/2+rand.N(pause)) == nil {
-		last, now := l.host.node.compacted.Load(), time.Now().UnixNano()
-		if now-last < int64(pause/2) || !l.host.node.compacted.CompareAndSwap(last, now) {
-			continue
-		}
-		swept, err := store.Sweep(l.ctx, jetstream.SweepOptions{})
+	for sleep(ctx, pause/2+rand.N(pause)) == nil {
+		swept, err := store.Sweep(ctx, jetstream.SweepOptions{})
 		if err != nil {
-			l.host.log.Debug("store of runs not swept", "err", err)
+			t.node.log.Debug("store of runs not swept", "err", err)
 			continue
 		}
-		l.tel.filled(swept.Used)
+		tel.filled(swept.Used)
 		if swept.Runs > 0 {
-			l.host.log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
+			t.node.log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
 		}
 	}
 }
 
+// An opener is a store that can list the runs that have not ended, of one entity or, for
+// "", of all.
+type opener interface {
+	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
+}
+
 // open yields the entity's runs that have not ended.
 func (l *lane) open(ctx context.Context) iter.Seq2[state.Record, error] {
-	if s, ok := l.cfg.States.(interface {
-		Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
-	}); ok {
+	if s, ok := l.cfg.States.(opener); ok {
 		return s.Open(ctx, l.host.Entity)
 	}
 	return func(yield func(state.Record, error) bool) {

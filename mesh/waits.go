@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -21,13 +21,15 @@ import (
 // next check of all runs. Every worker of the entity may watch a run; the
 // compare-and-swap lets one of them wake it.
 type waits struct {
-	l    *lane
-	wake chan string // ids of runs to check
+	l      *lane
+	checks *sched.Crew // of single runs
 
-	mu     sync.Mutex
-	runs   map[string]*dormant // by run id; nil after close
-	missed bool                // a signal did not fit wake, or a check has failed
+	mu   sync.Mutex
+	runs map[string]*dormant // by run id; nil after close
 }
+
+// maxChecks bounds the single checks that wait. Beyond it the tender checks all runs.
+const maxChecks = 256
 
 // dormant is a parked run that is watched.
 type dormant struct {
@@ -54,68 +56,13 @@ const (
 const maxWatched = 4096
 
 func newWaits(l *lane) *waits {
-	return &waits{l: l, wake: make(chan string, 256), runs: map[string]*dormant{}}
+	return &waits{l: l, checks: sched.NewCrew(1, maxChecks), runs: map[string]*dormant{}}
 }
 
-// tend checks all waiting runs when the lane begins and after a reconnect, and single
-// runs when they are signalled over wake.
-func (w *waits) tend() {
-	defer w.close()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	look, pause := time.Now(), 100*time.Millisecond // when to check all; zero: not
-	reconnects := w.l.host.node.conn.Stats().Reconnects
-	for {
-		if !look.IsZero() && !time.Now().Before(look) {
-			if err := w.checkAll(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
-				look, pause = time.Time{}, 100*time.Millisecond
-			} else {
-				w.l.host.log.Debug("waiting runs not listed yet", "err", err)
-				look, pause = time.Now().Add(pause), min(2*pause, 10*time.Second)
-			}
-		}
-		select {
-		case id := <-w.wake:
-			w.check(id)
-		case <-tick.C:
-			again := w.l.host.node.conn.Stats().Reconnects
-			if missed := w.takeMissed(); look.IsZero() && (missed || again != reconnects) {
-				look = time.Now()
-			}
-			reconnects = again
-		case <-w.l.ctx.Done():
-			return
-		}
-	}
-}
-
-func (w *waits) takeMissed() (missed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	missed, w.missed = w.missed, false
-	return missed
-}
-
-// checkAll finds the waiting runs in the store and checks each.
-func (w *waits) checkAll(ctx context.Context) error {
-	for rec, err := range w.l.open(ctx) {
-		if err != nil {
-			return err
-		}
-		if h, err := rec.Header(); err != nil || h.Status != aaif.RunAwaitingApproval || w.l.run(rec.ID.Run) != nil {
-			continue
-		}
-		w.check(rec.ID.Run)
-	}
-	return nil
-}
-
-// checkSoon signals tend to check a run. It does not block.
+// checkSoon has a run checked on another goroutine. It does not block.
 func (w *waits) checkSoon(run string) {
-	select {
-	case w.wake <- run:
-	default:
-		w.checkAllSoon()
+	if !w.checks.Go(func() { w.check(run) }) {
+		w.l.host.node.tender.checkAll(w.l)
 	}
 }
 
@@ -129,15 +76,8 @@ func (w *waits) check(run string) {
 	}
 	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
 	if w.l.passing(err) {
-		w.checkAllSoon()
+		w.l.host.node.tender.checkAll(w.l)
 	}
-}
-
-// checkAllSoon lets tend check all waiting runs at its next tick.
-func (w *waits) checkAllSoon() {
-	w.mu.Lock()
-	w.missed = true
-	w.mu.Unlock()
 }
 
 func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
@@ -252,6 +192,7 @@ func (w *waits) remove(run string) {
 }
 
 func (w *waits) close() {
+	w.checks.Close()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.runs {

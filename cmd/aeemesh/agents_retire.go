@@ -21,9 +21,9 @@ func agentsRetireCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "retire ENTITY",
 		Short: "Delete what a retired agent has left on the server",
-		Long: `Deletes the consumers of an agent's durable tasks, its slots and its
-registration, so that no list has it any more. Its runs, replies and dead
-letters stay until they expire.
+		Long: `Deletes the consumers of an agent's durable tasks, the record that it takes
+such tasks, its slots and its registration, so that no list has it any more.
+Its runs, replies and dead letters stay until they expire.
 
 It refuses while workers of the agent answer, and while tasks wait for it.
 --force withdraws those tasks: their senders get E_CANCELLED. A worker that
@@ -111,7 +111,7 @@ func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, en
 		return a.Term.Object(out)
 	}
 	switch {
-	case len(out.Consumers) == 0 && out.Slots == 0 && !out.Registration && out.Withdrawn == 0:
+	case len(out.Consumers) == 0 && !out.Lane && out.Slots == 0 && !out.Registration && out.Withdrawn == 0:
 		a.Term.Say("%s has left nothing on the server", entity)
 	default:
 		a.Term.Good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, term.Counted(len(out.Consumers), "consumer", "consumers"), term.Counted(int(out.Slots), "slot", "slots"),

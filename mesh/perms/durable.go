@@ -192,6 +192,7 @@ func Look(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 			return Permissions{}, err
 		}
 		g.publish(jsAPI + "CONSUMER.INFO." + c.StreamName(m) + "." + c.Config.Durable)
+		g.read(g.bucket(jetstream.BucketLanes), g.key(jetstream.BucketLanes, subject.Escape(entity)))
 	}
 	return g.done()
 }

@@ -37,6 +37,7 @@ func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) 
 		g.publish(work)
 		g.read(g.stream(jetstream.StreamReply), replies)
 		g.read(g.bucket(jetstream.BucketState), jetstream.ReplySubjects(m, entity))
+		g.read(g.bucket(jetstream.BucketLanes), g.key(jetstream.BucketLanes, subject.Escape(entity)))
 		p.Publish = append(p.Publish, g.Publish...)
 		p.Subscribe = append(p.Subscribe, replies)
 	}

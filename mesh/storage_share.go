@@ -112,30 +112,39 @@ func (s *share) wrote(bytes int) {
 	}
 }
 
-// tend asks the store from time to time. Slow requests are made less often, so that
+// tend asks the store from time to time while the lane is awake. Slow requests are made less often, so that
 // they take a small part of the time.
-func (s *share) tend() {
+func (s *share) tend(awake context.Context) {
+	defer s.forget()
 	for {
 		began := time.Now()
 		s.mu.Lock()
-		s.look(s.lane.ctx, 0)
+		s.look(awake, 0)
 		s.mu.Unlock()
 		pause, took := shareLook, time.Since(began)
 		if s.crowds.Load() != nil {
 			pause = crowdedLook
 		}
-		if sleep(s.lane.ctx, 20*took) != nil {
+		if sleep(awake, 20*took) != nil {
 			return
 		}
 		timer := time.NewTimer(max(0, pause-20*took))
 		select {
 		case <-timer.C:
 		case <-s.wake:
-		case <-s.lane.ctx.Done():
+		case <-awake.Done():
 			timer.Stop()
 			return
 		}
 		timer.Stop()
+	}
+}
+
+// forget is for a lane that falls asleep: the figures are old when it wakes.
+func (s *share) forget() {
+	if !s.lane.draining.Load() {
+		s.known.Store(nil)
+		s.crowds.Store(nil)
 	}
 }
 

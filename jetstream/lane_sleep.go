@@ -1,0 +1,227 @@
+package jetstream
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A source of a lane with a [Notifier] sleeps while its subject holds no messages: it
+// has no open request, and a lane whose sources all sleep has no inbox, no timers and no
+// goroutine but that of Run. The notifier wakes it.
+//
+// A source falls asleep in three steps, so that no task is missed: no task came for
+// linger and a poll found no messages; the lane subscribes to the source's subject; and a
+// poll that was sent after that finds no messages either.
+
+// linger is how long a source stays awake without tasks. To fall asleep and to wake costs
+// a few messages to the server.
+const linger = 10 * time.Second
+
+// starts puts a source to sleep at the start of Run. Unless the entity is registered, the
+// consumer of the normal priority has to exist: it shows that the entity has a durable
+// lane ([Queue.Served]).
+func (l *Lane) starts(s *source) {
+	n := l.opts.Notifier
+	s.asked, s.want, s.hot, s.doubt, s.tries, s.mendAt = 0, 0, false, false, 0, time.Time{}
+	s.dozing, s.busy, s.dozeAt, s.emptyAt = false, time.Now(), time.Time{}, time.Time{}
+	s.ready = s.ready && n != nil
+	s.asleep = n != nil && l.maySleep(s) && (l.registered || s.ready || s.spec.Priority != "normal")
+	if s.asleep {
+		s.become(LaneWorking, nil)
+	} else {
+		s.become(LaneStarting, nil)
+	}
+}
+
+// maySleep reports whether the notifier can find the source's messages, and the lane may
+// create the source's consumer when they come. l.mu is held.
+func (l *Lane) maySleep(s *source) bool {
+	n := l.opts.Notifier
+	return n != nil && !l.operated && !n.blind[s.watched()].Load()
+}
+
+// operate records that this user may not create consumers: then no source sleeps, so that
+// the lane's health says what an operator has to do.
+func (l *Lane) operate() {
+	l.mu.Lock()
+	l.operated = true
+	l.mu.Unlock()
+	l.rouseBlind()
+}
+
+func (s *source) watched() int {
+	if s.weight == 0 {
+		return watchedDue
+	}
+	return watchedWork
+}
+
+// rouse wakes the source of a priority, "" for delayed tasks. It does not block.
+func (l *Lane) rouse(priority string) {
+	l.rouseIf(func(s *source) bool { return s.spec.Priority == priority })
+}
+
+// rouseBlind wakes the sources that may not sleep.
+func (l *Lane) rouseBlind() {
+	l.rouseIf(func(s *source) bool { return !l.maySleep(s) })
+}
+
+func (l *Lane) rouseIf(match func(*source) bool) {
+	woken := false
+	l.mu.Lock()
+	for _, s := range l.sources {
+		if !l.stopped && match(s) {
+			woken = s.wake() || woken
+		}
+	}
+	l.mu.Unlock()
+	if woken {
+		signal(l.mend)
+		l.Wake()
+	}
+}
+
+// wake ends the sleep of a source, and reports whether it slept.
+func (s *source) wake() bool {
+	slept := s.asleep
+	s.asleep, s.dozing = false, false
+	if slept {
+		s.busy, s.emptyAt = time.Now(), time.Time{}
+		s.tries, s.mendAt = 0, time.Time{}
+	}
+	return slept
+}
+
+// polledEmpty records which sources of a stream a poll found without messages.
+func (l *Lane) polledEmpty(stream int, p poll) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sources {
+		switch {
+		case s.watched() != stream:
+		case p.held[heldKey{l.entity, s.spec.Priority}]:
+			s.emptyAt, s.dozing = time.Time{}, false
+		default:
+			s.emptyAt = p.began
+		}
+	}
+}
+
+// doze puts the sources to sleep that have nothing to do, and reports whether all sleep.
+func (r *laneRun) doze() bool {
+	r.mu.Lock()
+	now, all := time.Now(), true
+	for _, s := range r.sources {
+		switch {
+		case s.asleep:
+			continue
+		case !r.maySleep(s) || s.state != LaneWorking || now.Sub(s.busy) < r.opts.Notifier.linger || !s.emptyAt.After(s.busy):
+			s.dozing = false
+		case !s.dozing:
+			s.dozing, s.dozeAt = true, time.Time{} // see bells
+		case !s.dozeAt.IsZero() && s.emptyAt.After(s.dozeAt):
+			s.asleep, s.dozing = true, false
+			s.asked, s.want, s.turn, s.hot = 0, 0, 0, false
+			s.pending, s.unacked, s.redelivered, s.oldest, s.lag, s.snag = 0, 0, 0, time.Time{}, waited{}, nil
+			continue
+		}
+		all = false
+	}
+	r.mu.Unlock()
+	r.bells()
+	return all
+}
+
+// bells subscribes to the subjects of the sources that sleep, or are about to, and to no
+// others: the tasks of a busy source come twice to each worker that subscribes to it.
+func (l *Lane) bells() {
+	n := l.opts.Notifier
+	if n == nil {
+		return
+	}
+	l.mu.Lock()
+	var want []string
+	for _, s := range l.sources[:len(draws)] {
+		if s.asleep || s.dozing {
+			want = append(want, s.spec.Config.FilterSubject)
+		}
+	}
+	l.mu.Unlock()
+	if len(want) == len(draws) {
+		if all, err := l.q.m.WorkOf(l.entity); err == nil {
+			want = []string{all}
+		}
+	}
+	old := l.ringing
+	if slices.EqualFunc(want, old, func(subj string, b bell) bool { return b.subject == subj }) {
+		l.dozed()
+		return
+	}
+	l.ringing = make([]bell, 0, len(want))
+	for _, subj := range want {
+		if i := slices.IndexFunc(old, func(b bell) bool { return b.subject == subj }); i >= 0 {
+			l.ringing = append(l.ringing, old[i])
+			continue
+		}
+		l.ringing = append(l.ringing, bell{subj, n.ring(subj)})
+	}
+	l.dozed()
+	for _, b := range old { // after the new ones, so that there is no gap
+		if !slices.ContainsFunc(l.ringing, func(now bell) bool { return now.subject == b.subject }) {
+			b.unsubscribe()
+		}
+	}
+}
+
+// dozed records when the sources that are about to sleep were subscribed to.
+func (l *Lane) dozed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sources {
+		if s.dozing && s.dozeAt.IsZero() {
+			s.dozeAt = time.Now()
+		}
+	}
+}
+
+// silence ends all subscriptions.
+func (l *Lane) silence() {
+	for _, b := range l.ringing {
+		b.unsubscribe()
+	}
+	l.ringing = nil
+}
+
+// A bell is a subscription to the subject of tasks.
+type bell struct {
+	subject string
+	sub     *nats.Subscription // nil: there is none, and the poll has to do
+}
+
+func (b bell) unsubscribe() {
+	if b.sub != nil {
+		_ = b.sub.Unsubscribe() // the connection may be gone
+	}
+}
+
+// isSubscription reports whether a permissions violation is about subscribing to tasks.
+func isSubscription(violation error) bool {
+	text := strings.ToLower(violation.Error())
+	return strings.Contains(text, "subscription to ") && strings.Contains(text, "aee.work.")
+}
+
+// sleeping returns the state of a sleeping source, since when it holds, and its cause: the
+// source would receive tasks if there were any, as long as the polls are answered. since is
+// when the source began to work.
+func (p poll) sleeping(since time.Time) (state LaneState, why error, began time.Time) {
+	if p.why != nil {
+		return LaneDeaf, p.why, p.since
+	}
+	if p.since.After(since) {
+		since = p.since
+	}
+	return LaneWorking, nil, since
+}

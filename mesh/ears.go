@@ -1,0 +1,107 @@
+package mesh
+
+import (
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ears handle the messages of many subscriptions on one goroutine, in the order in which
+// they come: a subscription of nats.go with a handler has a goroutine of its own, and an
+// agent has nine that are seldom used. Handlers must not block. Beyond maxEars messages
+// that wait the client drops further ones, and reports a slow consumer.
+type ears struct {
+	conn *nats.Conn
+
+	mu       sync.Mutex
+	handlers map[*nats.Subscription]nats.MsgHandler
+	marks    map[*nats.Msg]chan struct{} // see settled
+	msgs     chan *nats.Msg
+	end      func()
+}
+
+const maxEars = 1 << 14
+
+// subscribe hears a subject, in a queue group if group is not "".
+func (e *ears) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.handlers) == 0 {
+		e.begin()
+	}
+	if group == "" {
+		sub, err = e.conn.ChanSubscribe(subject, e.msgs)
+	} else {
+		sub, err = e.conn.ChanQueueSubscribe(subject, group, e.msgs)
+	}
+	if err == nil {
+		e.handlers[sub] = handle
+	} else if len(e.handlers) == 0 {
+		defer e.end() // it has nothing to handle, and does not need mu
+	}
+	return sub, err
+}
+
+// begin starts the goroutine. e.mu is held.
+func (e *ears) begin() {
+	e.handlers, e.marks, e.msgs = map[*nats.Subscription]nats.MsgHandler{}, map[*nats.Msg]chan struct{}{}, make(chan *nats.Msg, maxEars)
+	msgs, over := e.msgs, make(chan struct{})
+	ended := make(chan struct{})
+	e.end = func() { close(over); <-ended }
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case msg := <-msgs:
+				e.handle(msg)
+			case <-over:
+				return
+			}
+		}
+	}()
+}
+
+func (e *ears) handle(msg *nats.Msg) {
+	e.mu.Lock()
+	handle, mark := e.handlers[msg.Sub], e.marks[msg]
+	delete(e.marks, msg)
+	e.mu.Unlock()
+	if mark != nil {
+		close(mark)
+	}
+	if handle != nil {
+		handle(msg)
+	}
+}
+
+// settle returns when the messages that have come so far have been handled.
+func (e *ears) settle() {
+	mark, done := &nats.Msg{}, make(chan struct{})
+	e.mu.Lock()
+	if len(e.handlers) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	e.marks[mark] = done
+	msgs := e.msgs
+	e.mu.Unlock()
+	msgs <- mark
+	<-done
+}
+
+// forget ends the handling of subscriptions that have ended. Their messages must have been
+// handled.
+func (e *ears) forget(subs []*nats.Subscription) {
+	e.mu.Lock()
+	end := func() {}
+	for _, sub := range subs {
+		if _, ok := e.handlers[sub]; !ok {
+			continue
+		}
+		if delete(e.handlers, sub); len(e.handlers) == 0 {
+			end = e.end
+		}
+	}
+	e.mu.Unlock()
+	end()
+}

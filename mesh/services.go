@@ -1,0 +1,77 @@
+package mesh
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+)
+
+// services hears what "nats micro" asks all services, for all agents of a node: with a
+// subscription for each agent, one question would come as many times.
+type services struct {
+	node *Node
+
+	mu   sync.Mutex
+	n    int // agents
+	subs []*nats.Subscription
+	crew *sched.Crew // answers
+}
+
+// maxSurveys bounds the questions that wait; each has an answer of every agent.
+const maxSurveys = 64
+
+// join subscribes for an agent until leave is called. The subscriptions are those of all
+// agents.
+func (s *services) join() (subs []*nats.Subscription, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n > 0 {
+		s.n++
+		return s.subs, nil
+	}
+	s.crew = sched.NewCrew(1, maxSurveys)
+	crew := s.crew
+	for i, verb := range microVerbs {
+		to, err := micro.ControlSubject(verb, "", "")
+		if err != nil {
+			return nil, err
+		}
+		sub, err := s.node.told.subscribe(to, "", func(msg *nats.Msg) {
+			crew.Go(func() {
+				for _, h := range s.node.hosts.all() {
+					h.heedful(to, h.monitor(i))(msg)
+				}
+			})
+		})
+		if err != nil {
+			s.end()
+			return nil, err
+		}
+		s.subs = append(s.subs, sub)
+	}
+	s.n = 1
+	return s.subs, nil
+}
+
+// leave ends the subscriptions with the last agent.
+func (s *services) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n--; s.n == 0 {
+		s.end()
+	}
+}
+
+// end ends the subscriptions. s.mu is held.
+func (s *services) end() {
+	for _, sub := range s.subs {
+		sub.Unsubscribe()
+	}
+	s.node.told.forget(slices.Clone(s.subs))
+	s.subs = nil
+	s.crew.Close()
+}
