@@ -177,7 +177,7 @@ func TestStraysDoNotKeepATaskWaiting(t *testing.T) {
 		}
 	}
 	_, err = client.Send(t.Context(), requiring(newTask(reviewer, "code.review", `{"last":true}`), `{"timeout_ms":20}`), mesh.SendOptions{})
-	if codeOf(err) != envelope.CodeTimeout || !strings.Contains(err.Error(), "an answer came, but to another task") {
+	if codeOf(err) != envelope.CodeTimeout || !strings.Contains(err.Error(), "a reply arrived, but to another task") {
 		t.Errorf("Send: %v", err)
 	}
 }
