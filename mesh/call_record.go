@@ -20,7 +20,7 @@ type calls struct {
 	sent    map[string]struct{} // ids that were sent by this owner of the run
 }
 
-// callBatch are calls that are written together.
+// callBatch has the calls that one write adds.
 type callBatch struct {
 	calls []state.Call
 	done  chan struct{} // closed when the calls are written or the write has failed

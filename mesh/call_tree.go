@@ -55,7 +55,7 @@ func (l TreeLimits) normal() (TreeLimits, error) {
 	return l, nil
 }
 
-// Validate reports what is wrong with the bounds.
+// Validate returns an error if a bound is negative.
 func (l TreeLimits) Validate() error {
 	if l.MaxDepth < 0 || l.MaxTasks < 0 || l.MaxIterations < 0 || l.Tokens < 0 || l.USD < 0 {
 		return errors.New("tree: a bound cannot be negative")
@@ -73,7 +73,7 @@ type tree struct {
 	MaxTasks      int64         `json:"max_tasks,omitempty"`      // of the tree
 	MaxIterations int64         `json:"max_iterations,omitempty"` // of the tree
 	Teams         []team        `json:"teams,omitempty"`          // each bounds the turns of its part of the tree; the outermost first
-	Tokens        int64         `json:"tokens,omitempty"`         // of the tree, and of an agent for the corr
+	Tokens        int64         `json:"tokens,omitempty"`         // of the tree, and of each agent for the corr
 	USD           model.USD     `json:"usd,omitempty"`            // likewise
 	Deadline      time.Time     `json:"deadline,omitzero"`        // by the server's clock
 	Waiting       []waitingTask `json:"waiting,omitempty"`        // the tasks that wait for this one, the outermost first

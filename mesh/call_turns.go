@@ -123,5 +123,5 @@ func (t *turns) keep(c *state.Checkpoint) {
 func (t *turns) restore(c *state.Checkpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counted = max(t.counted, c.Mesh.Turns) // a claim may be made again while its handler runs
+	t.counted = max(t.counted, c.Mesh.Turns) // the run may be claimed again while its handler runs
 }

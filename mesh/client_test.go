@@ -305,7 +305,7 @@ func TestPubAckInsteadOfAnAnswerGivesTheHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = r.node(mesh.Config{}).Send(t.Context(), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{})
-	if err == nil || !strings.Contains(err.Error(), "a JetStream stream captures agent.reviewer") || !strings.Contains(err.Error(), "no_ack") {
+	if err == nil || !strings.Contains(err.Error(), "a JetStream stream captures the subject of agent.reviewer") || !strings.Contains(err.Error(), "no_ack") {
 		t.Errorf("Send: %v", err)
 	}
 }

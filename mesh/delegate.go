@@ -23,7 +23,7 @@ const DefaultMaxHandoffs = 8
 // HandOff names the receiver of a delegated task and the input that the receiver gets
 // (AAIF, Orchestration Topology, "Mid-run handoff").
 type HandOff struct {
-	// To is the entity that answers the task from here on. Required.
+	// To is the receiver: the entity that will answer the task. Required.
 	To string
 	// Intent is the intent of the receiver's task. Default: the task's own intent. If
 	// that is this agent's run intent or aee.ask, the default is the receiver's run intent.
@@ -49,7 +49,7 @@ type delegation struct {
 	HandOff
 	intent string
 	state  *StateRef // nil: none
-	id     string    // of the receiver's task
+	id     string    // the id of the receiver's task
 }
 
 func (o *delegation) Error() string { return "the task is delegated to " + o.To }
@@ -142,9 +142,9 @@ func (t *Task) mayHandOff(o *delegation) error {
 	return nil
 }
 
-// Chain returns the entities that delegated the task, the oldest first. The list includes
-// agents that called the next agent, because that one does not support delegation. It is
-// empty if the sender sent the task to this agent directly.
+// Chain returns the entities that delegated the task, the oldest first. The list includes an
+// agent that called the next agent, because the next agent does not support delegation. The
+// list is empty if the sender sent the task to this agent directly.
 func (t *Task) Chain() []string {
 	chain, _ := t.handedBy() // checkCompany has refused an unreadable list
 	if t.handed != nil {

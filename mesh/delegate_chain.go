@@ -56,7 +56,7 @@ type handed struct {
 	Epoch    uint64    `json:"epoch,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"`
 
-	links chain.Chain // of Chain
+	links chain.Chain // the links of Chain, decoded
 }
 
 // readHanded reads requires.handoff, without verifying signatures. It returns nil if the

@@ -79,8 +79,8 @@ type Durable struct {
 
 	// Platform is this mesh's platform name in transfers. Default [state.Platform].
 	Platform string
-	// Remotes finds the receivers of other platforms, and says to which of them
-	// runs may be transferred; nil: to none.
+	// Remotes finds the receivers of other platforms, and decides to which of them runs
+	// may be transferred; nil: to none.
 	Remotes Remotes
 
 	// Ready, if set, is closed when the streams exist. Until then the node's agents
@@ -119,8 +119,8 @@ type Point string
 const (
 	PointDelivered      Point = "delivered"       // the message has arrived, nothing is written
 	PointClaimed        Point = "claimed"         // this worker may begin the run; the claim of a new task may be stored later
-	PointBeforeCommit   Point = "before-commit"   // of a step
-	PointAfterCommit    Point = "after-commit"    //
+	PointBeforeCommit   Point = "before-commit"   // a step is about to be committed
+	PointAfterCommit    Point = "after-commit"    // the step is committed
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned
 	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, the reply is not
 	PointDead           Point = "dead"            // the dead letter is stored, if there is one
@@ -144,8 +144,8 @@ var (
 	// ErrLost: another worker owns the run, or it has ended. A handler that gets this
 	// returns at once: no later write of it is recorded.
 	ErrLost = errors.New("the run belongs to another worker")
-	// ErrParked: the run stops here: it was paused, is to be transferred, or waits for
-	// an answer. A handler that gets this returns it unchanged.
+	// ErrParked: this worker stops the run, because the run was paused, is to be
+	// transferred, or waits for an answer. A handler that gets this returns it unchanged.
 	ErrParked = errors.New("the run was parked, or is to be transferred")
 )
 
@@ -187,7 +187,7 @@ func (d Durable) normal() (*Durable, error) {
 	return &d, errors.Join(bad...)
 }
 
-// Backoff is how the pauses between the attempts of a task grow.
+// Backoff says how the pauses between the attempts of a task grow.
 type Backoff string
 
 // The backoffs of AAIF (Runtime Configuration, retry_backoff).

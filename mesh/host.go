@@ -88,7 +88,7 @@ type Agent struct {
 	DefaultIntent string
 	RefuseUnknown bool
 
-	// Signer signs what this agent sends; nil: the node's.
+	// Signer signs the envelopes that this agent sends; nil: the node's.
 	Signer *sign.Signer
 	// Health is called for aee.status.health and heartbeats; nil: healthy.
 	// It must return at once.
@@ -115,11 +115,11 @@ type Agent struct {
 
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// host is an agent while it is served.
+// host is an agent that a node serves at the moment.
 type host struct {
 	Agent
 	node    *Node
-	id      string // of this instance, as NATS micro names it
+	id      string // the instance id, as in NATS micro
 	log     *slog.Logger
 	tracer  trace.Tracer // nil: no spans
 	live    string       // subjects
@@ -130,7 +130,7 @@ type host struct {
 	verify  *sched.Crew // makes slow signature checks
 	control *sched.Crew // answers aee.* intents and control messages
 	lookups *sched.Crew // answers the aee.* intents that may wait for a store
-	staff   sync.Once   // the workers have started
+	staff   sync.Once   // starts the workers
 
 	stats   [numEndpoints]endpointStats
 	counts  counts

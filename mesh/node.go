@@ -75,8 +75,9 @@ type Refutations interface {
 // Quotas limit the tasks that one sender may send to one process, per lane.
 type Quotas = quota.Limits
 
-// Config is what all agents and clients of one [Node] share. The zero value
-// works: unsigned, signatures verified where they are present, memory only.
+// Config configures a [Node], for all of its agents and clients. The zero value works: the
+// node sends unsigned envelopes, verifies signatures that are present, and stores nothing
+// beyond its memory.
 type Config struct {
 	// Prefix is put before every subject. Default none.
 	Prefix string
@@ -84,20 +85,20 @@ type Config struct {
 	// agents. Default "service.aeemesh".
 	Entity string
 
-	// Signer signs what this node sends; nil sends unsigned. An [Agent] may
-	// have one of its own. Neither may be the key of the connection's NATS user
+	// Signer signs the envelopes that this node sends; nil: they are unsigned. An [Agent]
+	// may have a signer of its own. Neither may have the key of the connection's NATS user
 	// ([ErrKeyServesTwice]).
 	Signer *sign.Signer
-	// Verifier checks what this node receives. The zero value knows no key,
-	// and so refuses every signed envelope (AEE: a present signature must
-	// be verified before processing).
+	// Verifier verifies the envelopes that this node receives. The zero value knows no
+	// key, and so refuses every signed envelope (AEE: a present signature must be
+	// verified before processing).
 	Verifier sign.Verifier
 
 	// ReplayWindow is how long a repeated task id is refused as a replay; see
 	// [ReplayWindow] for the default. Below 0 turns the check off.
 	ReplayWindow time.Duration
-	// Skew is how far ts may be from this clock. Default 5 minutes; below
-	// 0 turns the check off.
+	// Skew is how far an envelope's ts may differ from the clock of this process. Default 5
+	// minutes; below 0 turns the check off.
 	Skew time.Duration
 	// Seen is the mesh's replay window, used in addition to the process's own: for every
 	// signed task, on both lanes, so that a captured task runs neither on another
@@ -106,7 +107,8 @@ type Config struct {
 	// SeenUnsigned uses Seen for unsigned live tasks, too.
 	SeenUnsigned bool
 
-	// Limits bound what is decoded. Default: the server's max_payload, depth 64.
+	// Limits bound the envelopes that are decoded. Default: the server's max_payload,
+	// depth 64.
 	Limits envelope.Limits
 	// MaxTimeout caps requires.timeout_ms (AEE, Security Considerations).
 	// Default 10 minutes.
@@ -142,8 +144,8 @@ type Config struct {
 	Journal     Journal
 	Refutations Refutations
 
-	// Logger gets warnings and errors, and tasks at debug level. Default
-	// discards.
+	// Logger gets warnings and errors, and one message for each task at debug level.
+	// Default: a logger that discards all.
 	Logger *slog.Logger
 	// TracerProvider makes a span for each task; nil: trace contexts are passed on
 	// unchanged.

@@ -163,7 +163,7 @@ func (s *slots) nudge() {
 }
 
 // hear handles the message of a worker whose tasks wait for slots. The message is not
-// authenticated; a forged one costs no more than this worker's spare slots.
+// authenticated; a forged message costs no more than this worker's spare slots.
 func (s *slots) hear(instance string) {
 	if instance == s.lane.host.id {
 		return
@@ -300,8 +300,8 @@ func (s *slots) drop(slot *heldSlot) {
 	}
 }
 
-// renew renews the leases. A slot that was lost, or not renewed for most of its lease,
-// no longer counts.
+// renew renews the leases of all slots. A slot that was lost, or that could not be renewed for
+// three quarters of its lease, is given to [slots.lost].
 func (s *slots) renew() {
 	l := s.lane
 	s.mu.Lock()

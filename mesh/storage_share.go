@@ -31,7 +31,7 @@ type share struct {
 	mu sync.Mutex // the figures are read by one goroutine at a time
 }
 
-// A sharer is a store that knows how much of it an entity uses.
+// A sharer is a store that can tell how much of its space an entity uses.
 type sharer interface {
 	Shares(ctx context.Context, entity string, soon int64) ([]jetstream.Share, error)
 }
