@@ -144,8 +144,8 @@ type Config struct {
 	Journal     Journal
 	Refutations Refutations
 
-	// Logger gets warnings and errors, and one message for each task at debug level.
-	// Default: a logger that discards all.
+	// Logger gets warnings and errors, one message for each ended task at level info, and
+	// one for each received envelope at level debug. Default: a logger that discards all.
 	Logger *slog.Logger
 	// TracerProvider makes a span for each task; nil: trace contexts are passed on
 	// unchanged.

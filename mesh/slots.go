@@ -22,8 +22,8 @@ import (
 // A worker keeps spare slots, as many as are in use and at least one, so that the next task
 // need not wait. It releases slots that are unused for a while, because each renewal is a
 // write at the server. A worker whose tasks wait announces that on the agent's control
-// subject. Then all workers release their spare slots, and for a short time also the slot of
-// each task that ends, so that any worker can acquire it.
+// subject. Then the other workers release their spare slots, and for a short time also the
+// slot of each task that ends, so that any worker can acquire it.
 type slots struct {
 	lane *lane
 	poke chan struct{} // signals that a place was freed or taken, or that another worker wants a slot
