@@ -19,79 +19,78 @@ import (
 // Call is a task that an agent sends while it works on one of its own: a hop of
 // a tree of tasks.
 type Call struct {
-	// To is the entity that is to do it. Required.
+	// To is the entity that gets the task. Required.
 	To string
-	// Intent is what is asked of it. Default [intents.RunIntent] of To.
+	// Intent is the intent of the task. Default [intents.RunIntent] of To.
 	Intent string
 	// Payload is a JSON object. Default {}.
 	Payload json.RawMessage
 	// Key names the call within the run: the same key is the same call, also
-	// after a crash. A second try of something that failed needs a key of its
-	// own. At most 256 bytes. Required.
+	// after a crash. To retry a failed call, use another key. At most 256 bytes.
+	// Required.
 	Key string
-	// Timeout is how long the call may take at most; what is left of the task's
-	// own time holds in any case. Default: that.
+	// Timeout limits the call. The rest of the task's own time limits it in any
+	// case, and is the default.
 	Timeout time.Duration
-	// Requires are further members of requires, such as format. Those that the
-	// mesh writes itself (timeout_ms, stream, human_approval, tree) are not taken
-	// from here.
+	// Requires are further members of requires, such as format. Members that the
+	// mesh writes itself (timeout_ms, stream, human_approval, tree) are ignored here.
 	Requires map[string]json.RawMessage
 	// References are envelopes that the call builds on, such as the result of an
-	// earlier one ([Answer].Envelope and [envelope.Envelope.Refer]). They stand in
-	// payload.references, behind those that are there.
+	// earlier call ([Answer].Envelope and [envelope.Envelope.Refer]). They are
+	// appended to payload.references.
 	References []envelope.Reference
-	// State goes along as an Agent State document, by reference: what of its
-	// memories the caller passes on ([Task.HandedState]). It is stored once for the
-	// key. Who does not know what that is sees a member of requires that it does not
-	// know, and a person sees nothing of it. nil: nothing goes along.
+	// State is sent with the call as a reference to an Agent State document: the
+	// memories that the caller shares with the receiver ([Task.HandedState]). The
+	// document is stored once for the key. A receiver that does not support it sees an
+	// unknown member of requires; a person does not see it. nil: no document is sent.
 	State *state.Checkpoint
-	// OnStream gets the stream envelopes in order; it makes the call ask for
-	// them. An error from it gives the call up.
+	// OnStream gets the stream envelopes in order. If it is set, the call requests a
+	// stream. An error from it cancels the call.
 	OnStream func(*envelope.Envelope) error
 	// Live never sends over the durable lane.
 	Live bool
-	// Impatient is for a call that somebody else may do as well: where nobody
-	// serves To, a durable task waits no longer for a worker than a live one.
+	// Impatient is for a call that another agent could do instead. If no worker serves
+	// To, the call of a durable task fails as soon as the call of a live task would.
 	Impatient bool
-	// Whole waits for the answer although the run was asked to stop: Call does
-	// not fail with [ErrInterrupted].
+	// Whole makes Call wait for the answer of an agent even if the run is asked to pause
+	// or to move, or its worker drains: Call does not fail with [ErrInterrupted]. It does
+	// not fail with [ErrWaits] either when the called run is parked.
 	Whole bool
-	// Begun, if set, is told the id and the lane of the task just before it is
-	// sent: once for each try.
+	// Begun, if set, is called with the id and the lane of the task just before the
+	// task is sent, also for a retry under a new id.
 	Begun func(taskID string, durable bool)
 }
 
-// Answer is what came of a [Call].
+// Answer is the outcome of a [Call].
 type Answer struct {
-	TaskID   string             // of the task that was sent, the last one where it was tried again
-	Entity   string             // who answered, or was asked
-	Durable  bool               // it went over the durable lane
+	TaskID   string             // of the task that was sent; of the last one if Call retried
+	Entity   string             // the entity that answered; if none did, the receiver
+	Durable  bool               // the task went over the durable lane
 	Envelope *envelope.Envelope // the terminal envelope; nil: there is none
 	Began    time.Time
 	Ended    time.Time
-	Usage    state.Usage // as far as the result tells
+	Usage    state.Usage // as stated in the result
 }
 
-// ErrInterrupted ends a call over the durable lane whose run was asked to pause,
-// to move or, because its worker stops, to go on elsewhere. The task that was sent
-// goes on: whoever commits now parks or hands the run on, or may go on itself, and
-// gets the answer by calling again under the same key.
+// ErrInterrupted: [Task.Call] stopped waiting, because the caller's run was asked to pause
+// or to move, or because its worker drains. The called task goes on. The handler should
+// commit now, which parks or releases the run; if the commit succeeds, the request was
+// withdrawn. Another Call with the same key returns the answer.
 var ErrInterrupted = errors.New("the run was asked to stop while it waited for a call, which goes on")
 
 // maxCallKey bounds the key of a call, in bytes.
 const maxCallKey = 256
 
-// CallID is the id of the task that [Task.Call] sends under a key over the durable
-// lane. It follows from the run, the attempt that it is in and the key, so that a
-// worker that takes the run over finds the same call. A call over the live lane
-// has an id of its own.
+// CallID returns the id of the task that [Task.Call] sends under a key over the durable
+// lane. It is derived from the run, the run's attempt and the key, so that the next owner of
+// the run finds the same call. A call over the live lane has a new id.
 func (t *Task) CallID(key string) string {
 	at, _ := t.Envelope.Time()
 	return envelope.DeriveID(t.Envelope.ID, at, t.callScope(), key)
 }
 
-// callScope tells the calls of one attempt of a run from those of another: what
-// is tried again asks anew.
+// callScope returns a name for the current attempt of the run. Another attempt has another
+// name, so a retried run sends its calls again.
 func (t *Task) callScope() string {
 	entity := t.Envelope.To
 	if t.run == nil {
@@ -106,26 +105,26 @@ func (t *Task) callScope() string {
 
 // Call sends a task to another agent, in the name of this one, and waits for its
 // answer. The task has the corr, the priority, the trace and the human_approval of
-// t, its reply_to is t's id, and its deadline lies within t's: so all tasks that
-// come of one make a tree, whose bounds every worker enforces (docs/nats-binding.md,
-// "Trees").
+// t, its reply_to is t's id, and its deadline lies within t's. So a task and all tasks that
+// are sent for it form a tree, and every worker enforces the tree's bounds
+// (docs/nats-binding.md, "Trees").
 //
-// The call of a durable task goes over the durable lane where the other has one:
-// it is done once, whatever crashes, and calling again under the same key returns
-// the answer of the first. Over the live lane it is done at most once each time
-// that it is called. When nobody answers there, or is busy, it waits a little for
-// somebody; and that of a durable task as long as its time lasts where nobody
-// serves the other at all, on whichever lane its first worker then has.
+// If t is a durable task and the receiver has the durable lane, the call goes over that
+// lane: it is done once even after crashes, and a second Call with the same key returns the
+// same answer. Over the live lane each Call is done at most once. If no worker answers
+// there, or all are busy, Call retries for a few seconds. If no worker serves the receiver at
+// all, the call of a durable task is retried until its timeout (see Impatient), and goes over
+// the durable lane if the first worker that appears has one.
 //
-// A person is asked over the inbox, and may take days: then the call of a durable
-// task fails with [ErrWaits], and so does each under its key until there is an
-// answer. See [Run.ParkUntil]. So does the call of an agent that is found to wait
-// for somebody itself, unless its stream is listened to, or it is Whole.
+// A task for a person goes into the person's inbox, and the answer may take days. Therefore
+// the call of a durable task then fails with [ErrWaits], and so does every call with the same
+// key until the answer is stored. See [Run.ParkUntil]. A call to an agent also fails with
+// ErrWaits if the called run is parked and waits for an answer itself, unless OnStream or
+// Whole is set.
 //
-// When ctx ends, or t does, the other is asked to stop, unless t's run only goes
-// on elsewhere. An error has an [*envelope.Error] in its chain, but for
-// [ErrInterrupted], [ErrWaits], [ErrLost] and [ErrParked]; the answer is there with it as soon
-// as something was sent.
+// When ctx or t ends, Call cancels the called task, except if another worker continues t's
+// run. Every error wraps an [*envelope.Error], except [ErrInterrupted], [ErrWaits], [ErrLost]
+// and [ErrParked]. The Answer is not nil if the task was sent.
 func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	h := t.host
 	switch {
@@ -172,7 +171,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	return a, callError(err)
 }
 
-// callTask is the envelope of a call, unsigned and without its deadline.
+// callTask returns the envelope of a call, unsigned and without the deadline.
 func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	intent := c.Intent
 	if intent == "" {
@@ -210,8 +209,8 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	return e, nil
 }
 
-// callError makes sure that an error can be told, but for those that are about the
-// run itself.
+// callError converts an error to an [*envelope.Error], except the errors of the run:
+// ErrInterrupted, ErrWaits, ErrLost and ErrParked.
 func callError(err error) error {
 	var told *envelope.Error
 	switch {
@@ -221,7 +220,7 @@ func callError(err error) error {
 	return border(err)
 }
 
-// read takes from the terminal envelope what it tells of itself.
+// read sets Entity and Usage from the terminal envelope.
 func (a *Answer) read() {
 	if a.Envelope == nil {
 		return
@@ -240,8 +239,8 @@ func (a *Answer) read() {
 	}
 }
 
-// lastRetry is the command that opened a run again which had ended, "" where none
-// did.
+// lastRetry returns the id of the last command that retried the run after it was
+// dead-lettered, "" if there is none.
 func lastRetry(c *state.Checkpoint) (last string) {
 	for _, id := range c.Mesh.Commands {
 		if strings.HasPrefix(id, "retry.") {

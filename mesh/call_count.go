@@ -16,26 +16,25 @@ import (
 )
 
 // Kinds of counters: the tasks that agents have sent one another, the turns that they
-// have taken for them, and what their models have used, in tokens and in billionths of
-// a dollar. Each is counted by [Task.Counters].
+// have taken for them, and the usage of their models, in tokens and in billionths of a
+// dollar. Each kind is counted at each of [Task.Counters].
 const (
 	CountTasks  = "tasks"
-	CountTurns  = "turns" // with a team's task: of that team alone
+	CountTurns  = "turns" // with the id of a team's task: the turns of that team only
 	CountTokens = "spend.tokens"
 	CountUSD    = "spend.usd"
 )
 
-// Counters count for all who share them: [jetstream.Counters] for a whole mesh.
-// Add adds n to the counter that an owner, a kind and ids name, and returns its total,
-// n included. The owner is an entity, or a tree: see [subject.Map.Count].
+// Counters are shared counters. All workers of a mesh share [jetstream.Counters].
+// Add adds n to the counter that an owner, a kind and ids name, and returns the new total.
+// The owner is an entity, or a tree: see [subject.Map.Count].
 type Counters interface {
 	Add(ctx context.Context, n int64, owner, kind string, ids ...string) (total int64, err error)
 }
 
-// treeKey is the key of the task's tree. Only those who work on the tree know it, so
-// that no other agent of the mesh can add to what the tree has used. The agent that
-// begins a tree makes it of the task's bytes: it is the same for each worker that has
-// the task.
+// treeKey returns the key of the task's tree. Only the agents that work on the tree know the
+// key, so no other agent of the mesh can add to the tree's usage. The agent that begins a
+// tree derives the key from the task, so every worker that has the task gets the same key.
 func (t *Task) treeKey() string {
 	if t.tree != nil && t.tree.Key != "" {
 		return t.tree.Key
@@ -48,31 +47,31 @@ func (t *Task) treeKey() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
 }
 
-// A Counter is where something is counted: at an owner, under an id.
+// A Counter names a counter: by its owner and an id. A kind completes the name.
 type Counter struct{ Owner, ID string }
 
-// Counters are where what is done for the task counts. Each is held against the bounds
-// by itself. One is of its tree, over all agents. The other is of its corr, over all
-// tasks that its own agent does: it holds whatever a task says of its tree.
+// Counters returns the two counters at which the task's work is counted. Each of them must
+// stay within the bounds. The first counts the tree over all agents. The second counts the
+// corr over all tasks of this agent; it also limits senders that state a false tree.
 func (t *Task) Counters() []Counter {
 	if t.host == nil {
-		return nil // no worker has taken it in
+		return nil // no worker has received the task
 	}
 	return []Counter{{subject.TreeOwner + t.treeKey(), "all"}, {t.host.Entity, t.Envelope.Corr}}
 }
 
-// headcount counts the tasks of trees, and their turns. Those of one counter that
-// come while others of it are being counted are counted together with the next.
+// headcount counts the tasks and the turns of trees. Additions to a counter that arrive while
+// a request for that counter is under way are sent together in the next request.
 type headcount struct {
-	counters func() Counters // nil: this process counts for itself
+	counters func() Counters // returns nil: this process counts alone
 
 	mu    sync.Mutex
 	busy  map[string]*counting
 	local map[string]int64
-	down  time.Time // until then nobody is asked who counts for all
+	down  time.Time // until then the shared counters are not used
 }
 
-// counting is there while its counter is asked.
+// counting exists while a request to its counter is under way.
 type counting struct {
 	owner, kind string
 	ids         []string
@@ -85,15 +84,16 @@ type countBatch struct {
 	done  chan struct{}
 }
 
-// Where the mesh's counters do not answer, the process counts for itself for a
-// while before it asks again; maxHeads bounds the counters that it then knows.
+// countPatience is the timeout of a request to the shared counters. After a failed request
+// the process counts alone for countPause. maxHeads bounds the counters that the process
+// then keeps; beyond it all of them start at 0 again.
 const (
 	countPatience = 2 * time.Second
 	countPause    = 10 * time.Second
 	maxHeads      = 1 << 16
 )
 
-// add adds n to a counter, and returns how many there are with these.
+// add adds n to a counter and returns the new total.
 func (c *headcount) add(ctx context.Context, n int64, warn func(error), owner, kind string, ids ...string) (int64, error) {
 	key := owner + "\x00" + kind + "\x00" + strings.Join(ids, "\x00")
 	c.mu.Lock()
@@ -125,7 +125,7 @@ func (c *headcount) add(ctx context.Context, n int64, warn func(error), owner, k
 	}
 }
 
-// count asks for all who wait, until nobody does.
+// count sends the batches of one counter until none is left.
 func (c *headcount) count(key string, cc *counting, warn func(error)) {
 	for {
 		c.mu.Lock()
@@ -153,7 +153,7 @@ func (c *headcount) count(key string, cc *counting, warn func(error)) {
 	}
 }
 
-// here counts in this process. c.mu is held.
+// here adds to a counter of this process. c.mu is held.
 func (c *headcount) here(key string, n int64) int64 {
 	if c.local == nil || len(c.local) >= maxHeads {
 		c.local = map[string]int64{}
@@ -162,15 +162,15 @@ func (c *headcount) here(key string, n int64) int64 {
 	return c.local[key]
 }
 
-// count adds to t's counters, and returns the highest total. Two who count at once may
-// each be second on one of the counters, and so both be refused at a bound that has
-// room for one of them.
+// count adds to t's counters and returns the highest total. Of two concurrent calls each may
+// come second at one of the counters; then both are refused, although the bound has room for
+// one.
 func (n *Node) count(ctx context.Context, t *Task, more int64, kind string, ids ...string) (int64, error) {
 	warn := func(err error) {
-		n.log.Warn("a tree is counted by this process alone for now", "corr", t.Envelope.Corr, "err", err)
+		n.log.Warn("shared counters unreachable, counting the tree in this process only", "corr", t.Envelope.Corr, "err", err)
 	}
 	tree, own := t.Counters()[0], t.Counters()[1]
-	if t.Envelope.ReplyTo == "" && (t.tree == nil || t.tree.Key == "") { // it begins the tree
+	if t.Envelope.ReplyTo == "" && (t.tree == nil || t.tree.Key == "") { // t is the root of the tree
 		return n.heads.add(ctx, more, warn, tree.Owner, kind, append([]string{tree.ID}, ids...)...)
 	}
 	type answer struct {
@@ -187,8 +187,8 @@ func (n *Node) count(ctx context.Context, t *Task, more int64, kind string, ids 
 	return max(total, other.total), cmp.Or(err, other.err)
 }
 
-// countTask counts a task that t's agent is about to send, or t itself, and refuses
-// it where its tree has too many.
+// countTask counts a task that t's agent is about to send, or t itself. It fails with
+// E_TREE_LIMIT if the tree has more tasks than allowed.
 func (n *Node) countTask(ctx context.Context, t *Task) error {
 	most := n.bounds(t.tree).MaxTasks
 	total, err := n.count(ctx, t, 1, CountTasks)
@@ -201,7 +201,7 @@ func (n *Node) countTask(ctx context.Context, t *Task) error {
 	return nil
 }
 
-// solvent refuses a task whose tree has used up what its senders allow it.
+// solvent refuses a task whose tree has used up its token or cost budget.
 func (n *Node) solvent(ctx context.Context, t *Task) error {
 	b := n.bounds(t.tree)
 	counters := n.counters()
@@ -215,7 +215,7 @@ func (n *Node) solvent(ctx context.Context, t *Task) error {
 		for _, c := range t.Counters() {
 			total, err := counters.Add(ctx, 0, c.Owner, kind, c.ID)
 			if err != nil {
-				return 0, envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
+				return 0, envelope.Errorf(envelope.CodeUnavailable, "the usage of this corr cannot be read for now: %w", err).WithBackoff(time.Second)
 			}
 			most = max(most, total)
 		}

@@ -7,24 +7,26 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// A task that comes back to an agent while its own ancestors hold all places of that
-// agent would wait for tasks that wait for it. So a hop says who waits for it, and a
-// worker that sees the circle close on the live lane refuses it.
+// If a call comes back to an agent all of whose places are taken by the call's own
+// ancestors, the tasks wait for each other: a deadlock. So a hop names the tasks that wait
+// for it, and a worker refuses a hop on the live lane that would deadlock.
 
-// waitingTask is a task whose agent has called somebody, and waits.
+// waitingTask is a task that waits for a call.
 type waitingTask struct {
 	Entity string `json:"entity"`
 	Task   string `json:"task"`
 }
 
-// maxAbove bounds how many of them a hop names: the innermost.
+// maxAbove bounds the waiting tasks that a hop names. If there are more, the hop names the
+// innermost ones.
 const maxAbove = 64
 
 func badWaiting(all []waitingTask) bool {
 	return len(all) > maxAbove || slices.ContainsFunc(all, func(w waitingTask) bool { return len(w.Entity) > maxName || len(w.Task) > maxName })
 }
 
-// waitedFor are the tasks that wait for what t calls, t the last of them.
+// waitedFor returns the tasks that wait for a call of t: the tasks that wait for t, then t
+// itself.
 func (t *Task) waitedFor() []waitingTask {
 	var all []waitingTask
 	if t.tree != nil {
@@ -34,8 +36,8 @@ func (t *Task) waitedFor() []waitingTask {
 	return all[max(0, len(all)-maxAbove):]
 }
 
-// circle refuses a task that could only begin when one of those has ended that
-// wait for it. E_BUSY: another worker of the agent may have a place.
+// circle refuses a task that cannot begin before a task that waits for it has ended. It
+// returns E_BUSY if another worker of the agent may have a free place, else E_TREE_LIMIT.
 func (h *host) circle(t *Task) error {
 	if t.tree == nil {
 		return nil
@@ -50,7 +52,7 @@ func (h *host) circle(t *Task) error {
 	case len(above) == 0:
 		return nil
 	case h.MeshConcurrency > 0 && len(above) >= h.MeshConcurrency:
-		return envelope.Errorf(envelope.CodeTreeLimit, "%d tasks of %s wait for this one, and it does no more at once: it comes back to an agent that cannot begin it", len(above), h.Entity)
+		return envelope.Errorf(envelope.CodeTreeLimit, "deadlock: %d tasks of %s wait for this one, and the agent runs no more tasks at once (runtime.concurrency)", len(above), h.Entity)
 	case len(above) < h.Concurrency:
 		return nil
 	}
@@ -58,24 +60,25 @@ func (h *host) circle(t *Task) error {
 	if len(held) < h.Concurrency {
 		return nil
 	}
-	return envelope.Errorf(envelope.CodeBusy, "all places of this worker of %s are taken by tasks that wait for this one: it comes back to an agent that needs a higher concurrency for that", h.Entity).WithBackoff(busyPause)
+	return envelope.Errorf(envelope.CodeBusy, "deadlock: all places of this worker of %s are taken by tasks that wait for this one; raise the agent's concurrency", h.Entity).WithBackoff(busyPause)
 }
 
-// circleLook is after how many leases a call that comes back to an agent further up
-// is looked for: nobody refuses it on the durable lane, where a task is drawn only
-// when there is a place.
+// circleLook is the number of leases after which watchCircle checks whether a durable call
+// has begun. On the durable lane a call that would deadlock is not refused, because a worker
+// draws a task only when a place is free.
 const circleLook = 4
 
-// watchCircle tells the operator of a call over the durable lane that nobody begins,
-// where its agent has called this one, or who called it: it may wait for a place that
-// waits for it, and ends with its time alone. The returned function ends the watch.
+// watchCircle logs a warning if a durable call to an agent that itself waits for the call
+// (t's agent, or an agent above t in the tree) has not begun after circleLook leases. Such a
+// call may be deadlocked, and then only its timeout ends it. The returned function stops the
+// watch.
 func (t *Task) watchCircle(call *envelope.Envelope) func() {
 	if !slices.ContainsFunc(t.waitedFor(), func(w waitingTask) bool { return w.Entity == call.To }) {
 		return func() {}
 	}
 	timer := time.AfterFunc(circleLook*t.run.lane.queue.Lease(), func() {
 		if !t.callBegun(call) {
-			t.host.log.Warn("a call comes back to an agent that waits for it, and is not begun there: if all its places wait, it needs a higher concurrency",
+			t.host.log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
 				"id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", call.To, "task", call.ID)
 		}
 	})

@@ -103,7 +103,7 @@ func TestADurableCircleIsToldTheOperator(t *testing.T) {
 	r.hears(helper, lead)
 	client, task := r.client(), newTask(lead, "lead.work", `{}`)
 	r.submit(client, task)
-	eventually(t, "a word in the log", func() bool { return strings.Contains(log.String(), "comes back to an agent that waits for it") })
+	eventually(t, "a word in the log", func() bool { return strings.Contains(log.String(), "the called agent itself waits for this call") })
 	if _, err := client.Command(ctxFor(t), lead, intents.CancelTask{ID: task.ID}); err != nil {
 		t.Error(err)
 	}

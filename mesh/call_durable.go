@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// callDurable sends a call over the durable lane, or finds the one that was sent
-// under its key.
+// callDurable sends a call over the durable lane, or finds the task that an earlier call with
+// the same key sent.
 func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
 	n := t.host.node
 	task.ID = t.CallID(c.Key)
@@ -21,7 +21,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	if t.run.restored {
 		var ended bool
 		was, ended = t.sentBefore(ctx, task)
-		if ended || notReady != nil { // it may have answered while the run waited
+		if ended || notReady != nil { // the receiver may have answered while the run was parked
 			if answer, err := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
 				t.removeCall(task.ID)
 				return a.take(answer.Envelope)
@@ -42,7 +42,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 		var stop func()
 		wait, stop = t.interruptible(wait)
 		defer stop()
-		if c.OnStream == nil { // whoever streams listens
+		if c.OnStream == nil { // a caller that receives the stream keeps waiting
 			wait, stop = t.unlessItWaits(wait, task)
 			defer stop()
 		}
@@ -72,13 +72,14 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	}
 	err = sendError(task, err)
 	if isCode(err, envelope.CodeTimeout) && !t.callBegun(task) {
-		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task when its time was over: it has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
+		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task by its deadline: the agent has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
 	t.stopCall(state.Call{ID: task.ID, To: task.To})
 	return err
 }
 
-// callBegun reports whether somebody has begun a task, if that can be known.
+// callBegun reports whether a worker has begun a task. It returns true if the store cannot
+// say.
 func (t *Task) callBegun(task *envelope.Envelope) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), grace/2)
 	defer cancel()
@@ -86,11 +87,11 @@ func (t *Task) callBegun(task *envelope.Envelope) bool {
 	return !errors.Is(err, state.ErrNotFound)
 }
 
-// sentBefore returns the task that an earlier owner of the run sent in this one's place,
-// if a worker has begun it and its run can be read here: its answer is the answer to this
-// one, even if the two differ. Otherwise this one is sent again, which does no harm if the
-// two are equal. ended says that the run has left nothing but its reply: then the task is
-// not known.
+// sentBefore returns the task that an earlier owner of the run sent under the same id, if a
+// worker has begun it and its record can be read here. The caller then waits for the answer
+// to that task, even if the new task differs. If sentBefore returns nil, the new task is
+// sent; if it equals the earlier one, it has no second effect. ended: the called run has
+// ended and only its reply is stored, so the earlier task is not known.
 func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
 	d := t.host.node.cfg.Durable
 	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
@@ -101,7 +102,7 @@ func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *en
 		return nil, true
 	}
 	codec := d.Codec
-	codec.AcceptClear = true // another agent's, whose workers may have no key
+	codec.AcceptClear = true // the record is another agent's, whose workers may have no key
 	c, err := codec.Read(rec)
 	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && t.host.Signer != nil {
 		return nil, false
@@ -113,9 +114,10 @@ func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *en
 	return was, false
 }
 
-// interruptible is ctx, but ends with [ErrInterrupted] when somebody asks t's run
-// to stop. A run that is to leave the mesh waits for the answer: the one that is asked
-// stays here, and where the run comes to it would have to be asked again.
+// interruptible returns a context that ends with [ErrInterrupted] when t's run is asked to
+// stop or its worker drains. A run that is to move to another platform is not interrupted:
+// the called agent stays in this mesh, and the new platform would have to send the call
+// again.
 func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})

@@ -9,13 +9,13 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// For how long it is taken for known that an entity has a durable lane, or that
-// this cannot be seen. That an entity has none is not remembered: its first worker
-// may start at any time.
+// laneKnown is how long this node remembers that an entity has a durable lane, or that the
+// node's NATS user may not look. That an entity has no durable lane is not remembered: its
+// first worker may start at any time.
 const laneKnown = time.Minute
 
-// lanePatience is for how long a run waits for a server that does not say whether
-// an entity has a durable lane, before it takes the live one.
+// lanePatience is how long a run tries to find out whether an entity has a durable lane.
+// After that the call goes over the live lane.
 const lanePatience = 30 * time.Second
 
 // laneBook remembers which entities have a durable lane.
@@ -29,7 +29,7 @@ type laneNews struct {
 	until   time.Time
 }
 
-// maxLanes bounds what is remembered.
+// maxLanes bounds the entities that a laneBook remembers.
 const maxLanes = 4096
 
 // hasLane reports whether a call goes over the durable lane.
@@ -39,12 +39,13 @@ func (t *Task) hasLane(ctx context.Context, c *Call) bool {
 	}
 	durable, err := t.lookForLane(ctx, c.To)
 	if err != nil {
-		t.host.log.Warn("lane not known, the live lane is used", "to", c.To, "err", err)
+		t.host.log.Warn("cannot find out whether the agent has a durable lane; using the live lane", "to", c.To, "err", err)
 	}
 	return durable
 }
 
-// lookForLane reports whether an entity takes tasks over the durable lane.
+// lookForLane reports whether an entity has a durable lane. It retries while the server
+// does not answer.
 func (t *Task) lookForLane(ctx context.Context, entity string) (durable bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lanePatience)
 	defer cancel()
@@ -55,7 +56,8 @@ func (t *Task) lookForLane(ctx context.Context, entity string) (durable bool, er
 	return durable, err
 }
 
-// hasLane is lookForLane, once.
+// hasLane reports whether an entity has a durable lane. It asks the server once, without
+// retries.
 func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	d := n.durable()
 	if d == nil {

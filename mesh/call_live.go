@@ -10,23 +10,23 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// callPatience is how long a live call waits for somebody to take it, where
-// nobody is there or all are busy.
+// callPatience is how long a live call is retried while no worker is online or all are busy.
 const callPatience = 5 * time.Second
 
-// callPause is the longest pause between two tries within callPatience. Which worker of
-// an agent gets a try is chance: a few must meet the one that has a place.
+// callPause is the longest pause between two tries within callPatience. The server picks a
+// worker at random for each try, so several tries are needed to reach one with a free place.
 const callPause = callPatience / 10
 
-// warnWaiting is which vain try of a call is told the operator: after some five
-// seconds.
+// warnWaiting is the number of the failed try after which a warning is logged: after about
+// five seconds.
 const warnWaiting = 6
 
-// errLane ends a live call that waited for a worker and found that the other has
-// a durable lane now.
-var errLane = errors.New("the other agent takes tasks over the durable lane")
+// errLane ends a live call that waited for a worker and found that the receiver has a durable
+// lane by now.
+var errLane = errors.New("the called agent takes tasks over the durable lane")
 
-// callLive sends a call over the live lane, again where nothing was done.
+// callLive sends a call over the live lane. It retries after errors that say that the task
+// was not begun.
 func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
 	n := t.host.node
 	if t.run != nil {
@@ -37,13 +37,13 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 	var last error
 	for try := 0; ; try++ {
 		timeout, until := t.callTimes(ctx, c, a.Began)
-		if most := n.cfg.MaxTimeout; timeout > most { // nobody takes longer
+		if most := n.cfg.MaxTimeout; timeout > most { // workers cap the timeout at MaxTimeout
 			timeout, until = most, time.Now().Add(most+grace)
 		}
 		one := *task
 		if err := t.ready(&one, timeout, false); err != nil {
 			if last != nil {
-				return last // it tells more
+				return last // the last reply says more than "no time is left"
 			}
 			return err
 		}
@@ -72,13 +72,13 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 			return err
 		case problem.Code == envelope.CodeNoResponders && t.run != nil && !c.Impatient:
 			if try == warnWaiting {
-				t.host.log.Warn("a durable task waits: the agent that it calls has no worker", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", c.To)
+				t.host.log.Warn("a durable task waits because the agent that it calls has no worker", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", c.To)
 			}
 			switch stop := t.awaitWorker(ctx, c, pause); {
 			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):
 				return stop
 			case stop != nil:
-				return err // it tells more than that ctx has ended
+				return err // says more than "the context has ended"
 			}
 		default:
 			if pause = min(pause, callPause); time.Since(a.Began)+pause > callPatience || sleep(ctx, pause) != nil {
@@ -86,14 +86,14 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 			}
 		}
 		if problem.Code != envelope.CodeNoResponders {
-			task.ID = envelope.NewID() // somebody has seen the other one
+			task.ID = envelope.NewID() // a worker has received the old id and would refuse it as a replay
 		}
 		task.TS, last = envelope.Now(), err
 	}
 }
 
-// awaitWorker is a pause in the waiting of a durable task for an entity that nobody
-// serves. An error ends the waiting.
+// awaitWorker sleeps between two tries of a durable task's call to an entity without
+// workers. An error ends the tries; errLane: the entity has a durable lane now.
 func (t *Task) awaitWorker(ctx context.Context, c *Call, pause time.Duration) error {
 	if !c.Whole {
 		var stop func()
@@ -109,8 +109,8 @@ func (t *Task) awaitWorker(ctx context.Context, c *Call, pause time.Duration) er
 	return nil
 }
 
-// stopEarlier stops what an earlier owner of the run sent over the live lane under
-// the same key: nobody waits for it any more.
+// stopEarlier cancels tasks that an earlier owner of the run sent over the live lane under
+// the same key: no caller waits for them any more.
 func (t *Task) stopEarlier(key string) {
 	for _, call := range t.run.openCalls(key) {
 		if call.Live {
@@ -120,8 +120,8 @@ func (t *Task) stopEarlier(key string) {
 	}
 }
 
-// follow waits for the result of a task that was answered with a job: its agent
-// does it over the durable lane.
+// follow waits for the result of a task that was answered with a job id: the agent does the
+// task over the durable lane. Any other answer is the result itself.
 func (t *Task) follow(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
 	var job struct {
 		ID      string `json:"job_id"`

@@ -8,26 +8,27 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// calls are those of a run, as far as its checkpoint has to tell of them. A call
-// is written before it is sent, and taken out with the next write after it has
-// ended. Calls that begin while a write is under way share the next one, so that a
-// thousand at once cost a few writes.
+// calls tracks the open calls that the run's checkpoint must name. A call is added to the
+// checkpoint before it is sent, and removed with the first write after it has ended. Calls
+// that begin while a write is under way share the next write, so that a thousand concurrent
+// calls cost a few writes.
 type calls struct {
 	mu      sync.Mutex
-	next    *callBatch // what waits to be written
+	next    *callBatch // the calls that the next write adds
 	writing bool
 	ended   map[string]struct{} // ids that the checkpoint may still name
 	sent    map[string]struct{} // ids that were sent by this owner of the run
 }
 
-// callBatch are calls that are written together.
+// callBatch has the calls that one write adds.
 type callBatch struct {
 	calls []state.Call
-	done  chan struct{} // closed when they are, or cannot be
+	done  chan struct{} // closed when the calls are written or the write has failed
 	err   error
 }
 
-// record makes sure that the run's checkpoint tells of a call.
+// record adds a call to the run's checkpoint, if the checkpoint does not name it, and waits
+// for the write.
 func (r *Run) record(ctx context.Context, call state.Call) error {
 	b := &r.calls
 	b.mu.Lock()
@@ -50,12 +51,12 @@ func (r *Run) record(ctx context.Context, call state.Call) error {
 	case <-mine.done:
 		return mine.err
 	case <-ctx.Done():
-		r.callEnded(call.ID) // it will not be sent
+		r.callEnded(call.ID) // the call will not be sent
 		return context.Cause(ctx)
 	}
 }
 
-// writeCalls writes what waits, until nothing does.
+// writeCalls writes the pending batches until none is left.
 func (r *Run) writeCalls() {
 	b := &r.calls
 	for {
@@ -88,8 +89,8 @@ func (r *Run) addCalls(calls []state.Call) error {
 	})
 }
 
-// callSent notes that a call is sent now, and reports whether this owner of the
-// run has done so before.
+// callSent records that a call is sent now, and reports whether this owner of the run has
+// sent it before.
 func (r *Run) callSent(id string) (again bool) {
 	b := &r.calls
 	b.mu.Lock()
@@ -102,7 +103,7 @@ func (r *Run) callSent(id string) (again bool) {
 	return again
 }
 
-// callEnded notes that nothing is left to be stopped of a call.
+// callEnded records that a call has ended and need not be cancelled.
 func (r *Run) callEnded(id string) {
 	b := &r.calls
 	b.mu.Lock()
@@ -113,8 +114,7 @@ func (r *Run) callEnded(id string) {
 	b.ended[id] = struct{}{}
 }
 
-// takeOut takes the calls that have ended out of a checkpoint that is about to be
-// written.
+// takeOut removes ended calls from a checkpoint that is about to be written.
 func (b *calls) takeOut(c *state.Checkpoint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,7 @@ func (b *calls) takeOut(c *state.Checkpoint) {
 	})
 }
 
-// takenOut forgets the calls that the checkpoint, as it is stored, names no more.
+// takenOut forgets the ids of ended calls that the stored checkpoint no longer names.
 func (b *calls) takenOut(c *state.Checkpoint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *calls) takenOut(c *state.Checkpoint) {
 	b.ended = left
 }
 
-// openCall is the call of a key that the run's checkpoint tells of.
+// openCalls returns the calls with a key that the run's checkpoint names.
 func (r *Run) openCalls(key string) (open []state.Call) {
 	for _, c := range r.cp.Load().Mesh.Calls {
 		if c.Key == key {

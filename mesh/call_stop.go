@@ -14,9 +14,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// callTimes says how long the other may take, and until when its answer is waited
-// for: a little longer, because its own E_TIMEOUT tells more, and a little less
-// than t has, so that t can still say so.
+// callTimes returns the timeout of the called task, and the time until which the caller waits.
+// The caller waits a little longer than the timeout, to get the receiver's own E_TIMEOUT, and
+// a little less than the rest of t's time, so that t can still answer.
 func (t *Task) callTimes(ctx context.Context, c *Call, began time.Time) (timeout time.Duration, until time.Time) {
 	now := time.Now()
 	left := t.Deadline.Sub(now)
@@ -32,7 +32,7 @@ func (t *Task) callTimes(ctx context.Context, c *Call, began time.Time) (timeout
 	return timeout, now.Add(timeout + margin/2)
 }
 
-// ready writes a call's deadline and signs it.
+// ready writes the timeout into the task of a call and signs the task.
 func (t *Task) ready(task *envelope.Envelope, timeout time.Duration, durable bool) error {
 	if timeout <= 0 {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
@@ -41,7 +41,7 @@ func (t *Task) ready(task *envelope.Envelope, timeout time.Duration, durable boo
 	return t.host.node.sign(task, t.host.Signer, durable)
 }
 
-// withMember is an object of our own making with one more member.
+// withMember returns a copy of a JSON object with one member set. The object must be valid.
 func withMember(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
 	members := map[string]json.RawMessage{}
 	if object != nil {
@@ -51,8 +51,8 @@ func withMember(object json.RawMessage, name string, value json.RawMessage) json
 	return mustJSON(members)
 }
 
-// begin is what comes before a call is sent: it is counted, if it is the first
-// time, and the run's checkpoint tells of it.
+// begin prepares the sending of a call. It counts the call, the first time only, and records
+// the call in the run's checkpoint.
 func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error {
 	var err error
 	count := func() error {
@@ -90,9 +90,9 @@ func (t *Task) removeCall(id string) {
 	}
 }
 
-// stopCall cancels a call whose answer is not needed any more. When a durable run
-// ends, [lane.stopCalls] cancels its calls; a run that goes on elsewhere makes the
-// same calls again.
+// stopCall cancels a call whose answer is not needed any more. It does nothing if the task of
+// a durable run is being stopped: when the run ends, [lane.stopCalls] cancels its calls; when
+// another worker continues the run, its handler sends the same calls again.
 func (t *Task) stopCall(call state.Call) {
 	if t.run != nil && t.stopped() {
 		return
@@ -159,7 +159,7 @@ func (h *host) stopDurable(call state.Call) bool {
 
 // sendStop sends the cancel to the workers, and stores it in the queue if none
 // answers. Then it sends it again: a worker that has claimed the run meanwhile
-// receives it sooner than it reads a queue for which it has no place.
+// receives the second message sooner than it reads a queue while all its places are taken.
 func (h *host) sendStop(call state.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -172,7 +172,8 @@ func (h *host) sendStop(call state.Call) error {
 		reply, err := h.node.askWorkers(ctx, e, ctlWait)
 		switch {
 		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
-			// Over its quota of commands, or no room for a note: the order waits in the queue.
+			// This agent is over its quota of commands, or no more commands can be noted for the
+			// task: the command waits in the queue.
 			if stored {
 				return nil
 			}
@@ -193,7 +194,7 @@ func (h *host) sendStop(call state.Call) error {
 
 // cancelOf returns the command to cancel a task that this agent sent.
 func cancelOf(call state.Call) intents.CancelTask {
-	return intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live}
+	return intents.CancelTask{ID: call.ID, Reason: "the caller has ended or no longer needs the answer", Durable: !call.Live}
 }
 
 func isCode(err error, code envelope.Code) bool {

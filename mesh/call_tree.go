@@ -15,16 +15,15 @@ import (
 const (
 	DefaultMaxDepth = 16
 	DefaultMaxTasks = 10_000
-	// DefaultMaxIterations is as many turns as 1,000 agents take that all take 10.
+	// DefaultMaxIterations allows 10 turns for each of 1,000 agents.
 	DefaultMaxIterations = 10_000
 )
 
-// TreeLimits bound a tree of tasks: one that somebody sent, and all that came of
-// it because agents called one another. A sender may set lower bounds for his own
-// tree (requires.tree), never higher ones.
+// TreeLimits bound a tree of tasks: a root task and all tasks that agents sent for it. A
+// sender may set lower bounds for its own tree (requires.tree), never higher ones.
 type TreeLimits struct {
-	// MaxDepth is how many hops a task may be away from the one that somebody
-	// sent. Default 16.
+	// MaxDepth is the largest number of hops between the root task and any task of
+	// the tree. Default 16.
 	MaxDepth int `json:"max_depth"`
 	// MaxTasks is how many tasks agents may send one another in one tree.
 	// Workers that share [Config].Counters count together. Default 10,000.
@@ -33,9 +32,9 @@ type TreeLimits struct {
 	// of one tree; see [Task.Turn]. Default 10,000.
 	MaxIterations int64 `json:"max_iterations"`
 
-	// Tokens and USD are what the models of a tree may use, written into the tasks
-	// that agents send on, so that it holds at every worker. Default no bound. A
-	// worker's own budget is for its agents to keep.
+	// Tokens and USD bound the model usage of a tree. They are written into every hop, so
+	// every worker enforces them. Default: no bound. The budget of a single worker is not
+	// enforced here but by its agents.
 	Tokens int64     `json:"-"`
 	USD    model.USD `json:"-"`
 }
@@ -56,7 +55,7 @@ func (l TreeLimits) normal() (TreeLimits, error) {
 	return l, nil
 }
 
-// Validate reports what is wrong with the bounds.
+// Validate returns an error if a bound is negative.
 func (l TreeLimits) Validate() error {
 	if l.MaxDepth < 0 || l.MaxTasks < 0 || l.MaxIterations < 0 || l.Tokens < 0 || l.USD < 0 {
 		return errors.New("tree: a bound cannot be negative")
@@ -64,24 +63,24 @@ func (l TreeLimits) Validate() error {
 	return nil
 }
 
-// tree is what requires.tree says: where in its tree a task is, and how far the
-// tree may grow. A sender's own task has bounds only; 0 is the operator's.
+// tree is requires.tree: the position of a task in its tree, and the bounds of the tree. A
+// root task has bounds only. A bound of 0 means: the operator's bound.
 type tree struct {
-	Root          string        `json:"root,omitempty"`           // the id of the task that somebody sent
-	Key           string        `json:"key,omitempty"`            // of the tree's counters: unknown to those who do not work on it
-	Depth         int           `json:"depth,omitempty"`          // hops from there
+	Root          string        `json:"root,omitempty"`           // the id of the root task
+	Key           string        `json:"key,omitempty"`            // of the tree's counters: only agents that work on the tree know it
+	Depth         int           `json:"depth,omitempty"`          // hops from the root task
 	MaxDepth      int           `json:"max_depth,omitempty"`      //
 	MaxTasks      int64         `json:"max_tasks,omitempty"`      // of the tree
 	MaxIterations int64         `json:"max_iterations,omitempty"` // of the tree
-	Teams         []team        `json:"teams,omitempty"`          // whose document bounds its part of the tree, the outermost first
-	Tokens        int64         `json:"tokens,omitempty"`         // of the tree, and of an agent for the corr
+	Teams         []team        `json:"teams,omitempty"`          // each bounds the turns of its part of the tree; the outermost first
+	Tokens        int64         `json:"tokens,omitempty"`         // of the tree, and of each agent for the corr
 	USD           model.USD     `json:"usd,omitempty"`            // likewise
 	Deadline      time.Time     `json:"deadline,omitzero"`        // by the server's clock
-	Waiting       []waitingTask `json:"waiting,omitempty"`        // the tasks above that wait for this one, the outermost first
+	Waiting       []waitingTask `json:"waiting,omitempty"`        // the tasks that wait for this one, the outermost first
 }
 
-// readTree reads requires.tree; nil where there is none. A bound that is written is
-// positive: in a [tree], 0 is one that is absent.
+// readTree reads requires.tree. It returns nil if there is none. A bound in the JSON must be
+// positive; in a [tree], 0 means that the bound is absent.
 func readTree(raw json.RawMessage) (*tree, error) {
 	if raw == nil {
 		return nil, nil
@@ -96,10 +95,10 @@ func readTree(raw json.RawMessage) (*tree, error) {
 	}
 	err := errors.Join(json.Unmarshal(raw, &t), json.Unmarshal(raw, &w))
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound is more than 0; one that is absent does not bound")
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound must be greater than 0; leave it out for no bound")
 	}
 	if err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
 	}
 	return t, nil
 }
@@ -113,7 +112,7 @@ func badTeams(teams []team) bool {
 
 func isZero[N int | int64 | model.USD](n *N) bool { return n != nil && *n == 0 }
 
-// lower is what holds of two bounds of which 0 is none.
+// lower returns the lower of two bounds; 0 means no bound.
 func lower[N int | int64 | model.USD](a, b N) N {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -121,8 +120,8 @@ func lower[N int | int64 | model.USD](a, b N) N {
 	return a
 }
 
-// bounds are what holds for a tree here: what its tasks say can only lower what the
-// operator says. t may be nil.
+// bounds returns the bounds of a tree at this node: the operator's, lowered by those in
+// requires.tree. t may be nil.
 func (n *Node) bounds(t *tree) tree {
 	own := n.cfg.Tree
 	out := tree{MaxDepth: own.MaxDepth, MaxTasks: own.MaxTasks, MaxIterations: own.MaxIterations, Tokens: own.Tokens, USD: own.USD}
@@ -135,8 +134,8 @@ func (n *Node) bounds(t *tree) tree {
 	return out
 }
 
-// inTree reads what a task says of its tree, and refuses one that is beyond its
-// bounds.
+// inTree reads requires.tree. It refuses a task that is deeper in its tree than allowed, or
+// whose tree's deadline has passed.
 func (n *Node) inTree(t *Task) (err error) {
 	if t.tree, err = readTree(t.required(requireTree)); err != nil || t.tree == nil {
 		return err
@@ -144,21 +143,21 @@ func (n *Node) inTree(t *Task) (err error) {
 	if most := n.bounds(t.tree).MaxDepth; t.tree.Depth > most {
 		return tooDeep(t.tree.Depth, most)
 	}
-	if t.tree.Deadline.IsZero() || t.run != nil && t.run.retryID() != "" { // a dead letter has a deadline of its own
+	if t.tree.Deadline.IsZero() || t.run != nil && t.run.retryID() != "" { // a retried dead letter has a deadline of its own
 		return nil
 	}
 	return t.within(t.tree.Deadline)
 }
 
-// within lets a task end by the deadline of its tree. A worker that does not know
-// the server's clock allows for as much as clocks may differ.
+// within limits the task's deadline to the deadline of its tree. A worker without the server's
+// clock adds Config.Skew to the tree's deadline; if Skew is off, it ignores that deadline.
 func (t *Task) within(deadline time.Time) error {
 	n, l := t.host.node, t.host.joined()
 	switch {
 	case t.run != nil:
 		t.run.deadline = earlier(t.run.deadline, deadline)
 		t.Deadline = earlier(t.Deadline, l.clock.local(deadline))
-		return nil // who claims the run looks at the clock
+		return nil // the claim of the run checks the deadline
 	case l != nil:
 		deadline = l.clock.local(deadline)
 	case n.cfg.Skew > 0:
@@ -174,12 +173,12 @@ func (t *Task) within(deadline time.Time) error {
 }
 
 func tooDeep(depth, most int) *envelope.Error {
-	return envelope.Errorf(envelope.CodeTreeLimit, "the task would be %d hops away from the one that began its tree, and %d are allowed", depth, most)
+	return envelope.Errorf(envelope.CodeTreeLimit, "the task would be %d hops away from the root task of its tree, and %d are allowed", depth, most)
 }
 
-// inherit writes into the members of requires what a task that t sends on has
-// from it: human_approval, and its place in the tree, one hop further, below t if
-// that waits for it. It fails where there is no room for that.
+// inherit sets the members of requires that a hop gets from t: human_approval and tree, with
+// the hop's position in the tree. If waits is true, tree names t as a task that waits for the
+// hop. inherit fails with E_TREE_LIMIT if the hop is too deep, or is in too many teams.
 func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	next := t.host.node.bounds(t.tree)
 	if next.Root == "" {
@@ -190,7 +189,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 		next.Waiting = t.waitedFor()
 	}
 	if next.Teams = t.teams(); len(next.Teams) > maxTeams {
-		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d teams within one another bound their turns", maxTeams)
+		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d nested teams", maxTeams)
 	}
 	next.Depth++
 	if next.Depth > next.MaxDepth {
@@ -210,19 +209,19 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	return nil
 }
 
-// TreeBudget is what the models of the task's tree may use, as far as its senders
-// and this node's operator say; 0: no bound. An agent that pays for models holds
-// the counters [CountTokens] and [CountUSD] of [Task.Counters] against it.
+// TreeBudget returns the bounds on the model usage of the task's tree, as its senders and this
+// node's operator set them; 0: no bound. An agent that pays for models compares the counters
+// [CountTokens] and [CountUSD] of [Task.Counters] with them.
 func (t *Task) TreeBudget() (tokens int64, usd model.USD) {
 	if t.host == nil {
-		return 0, 0 // no worker has taken it in
+		return 0, 0 // no worker has received the task
 	}
 	b := t.host.node.bounds(t.tree)
 	return b.Tokens, b.USD
 }
 
-// MaxMessage is how many bytes a message takes here, headers included: the server's
-// max_payload. 0: it is not known.
+// MaxMessage returns the server's max_payload: the largest message in bytes, headers
+// included. 0: unknown.
 func (t *Task) MaxMessage() int {
 	if t.host == nil {
 		return 0
@@ -230,12 +229,12 @@ func (t *Task) MaxMessage() int {
 	return int(t.host.node.conn.MaxPayload())
 }
 
-// hop reports whether the task says that it belongs to a tree.
+// hop reports whether the task is part of a tree, by what its sender states.
 func (t *Task) hop() bool { return t.Envelope.ReplyTo != "" || t.tree != nil }
 
-// admitHop is what an arriving task is held against that a look into it does not
-// tell. A hop without requires.tree was sent on by somebody who does not count, so
-// it is counted here. It asks the mesh's counters, but only about tasks of trees.
+// admitHop makes the checks of an arriving task that need the shared counters. A hop without
+// requires.tree comes from an agent that does not count its tasks, so the hop is counted
+// here. Then the tree's budget is checked.
 func (h *host) admitHop(ctx context.Context, t *Task) error {
 	if t.Envelope.ReplyTo != "" && t.tree == nil {
 		if err := h.node.countTask(ctx, t); err != nil {

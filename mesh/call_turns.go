@@ -9,38 +9,38 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A turn is one step of an agent's own loop: a model that is asked once more (AAIF,
-// orchestration.max_iterations). An agent's document bounds those of each of its
-// tasks; the turns of all tasks of a tree together are counted here, by whoever runs
-// the agent.
+// A turn is one step of an agent's own loop: one call of a model (AAIF,
+// orchestration.max_iterations). An agent's document bounds the turns of each of its tasks.
+// This file counts the turns of all tasks of a tree together; the agent reports them with
+// [Task.Turn].
 
-// turns are those that a task's agent has taken.
+// turns counts the turns that a task's agent has taken.
 type turns struct {
 	mu      sync.Mutex
-	taken   int  // the number of the last one
-	counted int  // as many of them are in the tree's counter
-	called  bool // the agent has called somebody: what was a task alone is a tree
+	taken   int  // the number of the last turn
+	counted int  // how many turns were added to the tree's counter
+	called  bool // the agent has sent a call, so the task is in a tree
 }
 
-// team is a bound on the turns of a part of a tree: of a task, and of all that came
-// of it.
+// team is a bound on the turns of a part of a tree: of one task and all tasks that were sent
+// for it.
 type team struct {
-	Task          string `json:"task"` // its id
+	Task          string `json:"task"` // the id of that task
 	MaxIterations int64  `json:"max_iterations"`
 }
 
-// maxTeams is how many of them may be around a task.
+// maxTeams is the maximum number of nested teams.
 const maxTeams = 16
 
-// Turn tells the mesh that the task's agent is about to take its n-th turn for it,
-// counted from 1 and over all workers that the run has had. It fails with
-// E_TREE_LIMIT where the tree has no turn left: then the agent must not take it.
-// The same n again is the same turn.
+// Turn tells the mesh that the agent is about to take the n-th turn of the task, counted from
+// 1 and over all workers that the run has had. It fails with E_TREE_LIMIT if the tree has no
+// turn left: then the agent must not take the turn. A second call with the same n counts
+// nothing.
 //
-// A task that belongs to no tree is not counted before its agent calls somebody.
+// The turns of a task that belongs to no tree are counted when its agent sends its first call.
 func (t *Task) Turn(ctx context.Context, n int) error {
 	if t.host == nil {
-		return nil // no worker has taken it in
+		return nil // no worker has received the task
 	}
 	t.turns.mu.Lock()
 	t.turns.taken = max(t.turns.taken, n)
@@ -48,16 +48,16 @@ func (t *Task) Turn(ctx context.Context, n int) error {
 	return t.countTurns(ctx, t.hop())
 }
 
-// BoundTurns bounds the turns of this task and of all that comes of it together, on
-// top of what bounds the tree. It is for a team, and is said before anybody is
-// called, each time that the task's handler begins.
+// BoundTurns bounds the turns of this task and of all tasks that are sent for it, together, in
+// addition to the bounds of the tree. A team's handler calls it each time it starts, before
+// its first Call.
 func (t *Task) BoundTurns(most int64) {
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()
 	t.bound = &team{t.Envelope.ID, most}
 }
 
-// grows notes that the task's agent is about to call somebody.
+// grows records that the task's agent is about to send a call, and counts the turns so far.
 func (t *Task) grows(ctx context.Context) error {
 	t.turns.mu.Lock()
 	t.turns.called = true
@@ -97,7 +97,8 @@ func (t *Task) countTurns(ctx context.Context, tree bool) error {
 	return nil
 }
 
-// teams are the bounds on the parts of the tree that the task is in, its own last.
+// teams returns the turn bounds of the nested teams that the task belongs to, the outermost
+// first, the task's own last.
 func (t *Task) teams() []team {
 	var all []team
 	if t.tree != nil {
@@ -111,8 +112,8 @@ func (t *Task) teams() []team {
 	return all
 }
 
-// keep writes into a checkpoint how many turns are counted, and restore reads it:
-// who goes on with a run counts none of them again, but for one that was under way.
+// keep writes into a checkpoint how many turns are counted, and restore reads that number. So
+// the next owner of the run does not count them again, except a turn that was under way.
 func (t *turns) keep(c *state.Checkpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,5 +123,5 @@ func (t *turns) keep(c *state.Checkpoint) {
 func (t *turns) restore(c *state.Checkpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.counted = max(t.counted, c.Mesh.Turns) // a claim may be made again while its handler runs
+	t.counted = max(t.counted, c.Mesh.Turns) // the run may be claimed again while its handler runs
 }

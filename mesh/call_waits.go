@@ -10,20 +10,19 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// errCalleeWaits ends the waiting for a call whose callee itself waits for
-// somebody, maybe for days.
-var errCalleeWaits = errors.New("the run of the call waits for an answer")
+// errCalleeWaits: the called run is parked until an answer comes, perhaps for days, so the
+// caller need not wait in a place.
+var errCalleeWaits = errors.New("the called run is parked until an answer comes")
 
-// calleeLooks are the pauses between two looks at the run of a call, in leases:
-// the first, and the longest.
+// The pause between two checks of the called run, in leases: calleeFirstLook is the first,
+// calleeLastLook the longest.
 const (
 	calleeFirstLook = 2
 	calleeLastLook  = 20
 )
 
-// unlessItWaits is ctx, but ends with errCalleeWaits when the run of the task
-// that was sent is found to wait for somebody: then the caller's need not keep
-// its place either.
+// unlessItWaits returns a context that ends with errCalleeWaits when the called run is found
+// parked waiting for an answer. Then the caller's run can be parked, too.
 func (t *Task) unlessItWaits(ctx context.Context, task *envelope.Envelope) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := t.run.lane
@@ -51,8 +50,8 @@ func (t *Task) unlessItWaits(ctx context.Context, task *envelope.Envelope) (cont
 	}
 }
 
-// waitsForCallee is the error of a call whose callee waits: the run goes on when that
-// has answered, or when its time is over.
+// waitsForCallee returns the [WaitsError] for a parked called run. The caller's run wakes when
+// the called run has answered or the call's timeout is over.
 func (t *Task) waitsForCallee(c *Call, task *envelope.Envelope, a *Answer, until time.Time) error {
 	clock := t.run.lane.clock
 	return &WaitsError{state.Wait{Entity: task.To, TaskID: task.ID, Key: c.Key, Asked: a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}

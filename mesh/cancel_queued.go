@@ -16,19 +16,18 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// ErrBegun: a task cannot be withdrawn, for a worker has begun it, or may have.
+// ErrBegun: the task cannot be withdrawn, because a worker has or may have begun it.
 var ErrBegun = errors.New("a worker has begun the task")
 
-// Withdraw ends a durable task that no worker has begun, and that waits in the
-// queue or for its time: its message is taken away, and its sender gets
-// E_CANCELLED, from this node's entity. It is for operators, where an agent has no
-// worker that could be asked: package canceltree uses it. It fails with
-// [jetstream.ErrNotFound] where no such task waits, and with [ErrBegun] where it is
-// too late.
+// Withdraw cancels a durable task that is queued or scheduled and that no worker has begun. It
+// deletes the message and stores E_CANCELLED for the sender, from this node's entity. It is for
+// operators, when the agent has no worker online that could apply a cancel. Package canceltree
+// uses it. It fails with [jetstream.ErrNotFound] if no such task is queued or scheduled, and
+// with [ErrBegun] if a worker has or may have begun the task.
 //
-// A worker that starts at this moment may take the message first. That it has a
-// record of the run by then is looked for once more; in the worst case the sender
-// gets E_CANCELLED and later the result of a task that was done all the same.
+// A worker that starts now may draw the message first. Therefore Withdraw looks for a record
+// of the run again after it has deleted the message. In the worst case the sender gets
+// E_CANCELLED and later a result.
 func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) error {
 	d := n.cfg.Durable
 	if d == nil {
@@ -40,7 +39,7 @@ func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) erro
 	}
 	problem := run.Cancelled(n.cfg.Entity, reason)
 	if !n.withdrawnBy(&envelope.Envelope{Type: envelope.TypeError, From: n.cfg.Entity, Payload: problem.Payload()}) {
-		return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and senders would not believe it that a task was withdrawn", n.cfg.Entity)
+		return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", n.cfg.Entity)
 	}
 	id := state.ID{Entity: entity, Run: state.RunID(entity, taskID)}
 	if err := n.unbegun(ctx, id); err != nil {
@@ -49,7 +48,7 @@ func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) erro
 	if inHand, err := d.Queue.InHand(ctx, entity); err != nil {
 		return err
 	} else if inHand > 0 {
-		return fmt.Errorf("%w, or another one, and has not been heard of since", ErrBegun)
+		return fmt.Errorf("%w, or another task of this agent: the queue has an unacknowledged message", ErrBegun)
 	}
 	if err := take(); err != nil {
 		return err
@@ -60,9 +59,9 @@ func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) erro
 	return n.answerWithdrawn(ctx, task, cbor, problem)
 }
 
-// WithdrawAll withdraws all tasks that wait for an entity, in the queue and for
-// their time, and returns how many. What a worker has begun stays, and so does what
-// is no task. It goes on after a task that cannot be withdrawn; the error has all.
+// WithdrawAll withdraws all queued and scheduled tasks of an entity and returns their number. It
+// skips messages that are not tasks. It continues after a task that cannot be withdrawn, for
+// example because a worker has begun it; the error joins all failures.
 func (n *Node) WithdrawAll(ctx context.Context, entity, reason string) (int, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -99,7 +98,7 @@ func (n *Node) WithdrawAll(ctx context.Context, entity, reason string) (int, err
 	return done, errors.Join(failed...)
 }
 
-// unbegun fails where there is a record of a run.
+// unbegun returns ErrBegun if the run has a record.
 func (n *Node) unbegun(ctx context.Context, id state.ID) error {
 	_, err := n.cfg.Durable.States.Get(ctx, id)
 	switch {
@@ -111,8 +110,8 @@ func (n *Node) unbegun(ctx context.Context, id state.ID) error {
 	return err
 }
 
-// findWaiting looks for a task among those that wait, and returns it with what
-// takes it away.
+// findWaiting looks for a task in the queue and among the scheduled tasks. It returns the task
+// and a function that removes its messages.
 func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *envelope.Envelope, cbor bool, take func() error, err error) {
 	d := n.cfg.Durable
 	var seqs []uint64 // the same task may have been submitted again
@@ -123,7 +122,7 @@ func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *en
 			}
 			env, inCBOR, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
 			if err != nil || env.ID != taskID {
-				continue // junk is a worker's to bury
+				continue // also a message that is not a task: a worker rejects it
 			}
 			task, cbor = env, inCBOR
 			seqs = append(seqs, msg.Seq)
@@ -149,7 +148,7 @@ func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *en
 	return task, cbor, func() error { return d.Queue.Unschedule(ctx, entity, taskID) }, nil
 }
 
-// answerWithdrawn stores the answer to a task that was taken away.
+// answerWithdrawn stores E_CANCELLED as the reply to a withdrawn task.
 func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	reply := task.Reply(envelope.TypeError, problem.Payload())
 	reply.From = n.cfg.Entity
@@ -164,14 +163,14 @@ func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbo
 	}
 	_, err = n.cfg.Durable.Replies.PublishAfter(ctx, msg, 0)
 	if errors.Is(err, jetstream.ErrExists) {
-		return nil // it has an answer
+		return nil // the task has a reply already
 	}
 	return err
 }
 
-// withdrawnBy reports whether a reply says that somebody whom the node takes for
-// an operator has withdrawn the task: the one reply that does not come from
-// whoever the task went to.
+// withdrawnBy reports whether a reply is an E_CANCELLED from an operator. It is the only reply
+// that may come from an entity other than the task's addressee or an agent to which the task
+// was delegated.
 func (n *Node) withdrawnBy(reply *envelope.Envelope) bool {
 	if reply.Type != envelope.TypeError || envelope.ErrorOf(reply).Code != envelope.CodeCancelled {
 		return false

@@ -22,30 +22,30 @@ import (
 )
 
 // SendOptions say how [Node.Send] sends. The zero value waits for the result
-// in JSON and does not try again.
+// in JSON and does not retry.
 type SendOptions struct {
-	// OnStream gets the stream envelopes in order; it makes Send set
-	// requires.stream. An error from it gives the task up.
+	// OnStream gets the stream envelopes in order. If it is set, Send sets
+	// requires.stream. If OnStream returns an error, Send cancels the task and returns
+	// the error.
 	OnStream func(*envelope.Envelope) error
 	// CBOR sends, and so receives, CBOR.
 	CBOR bool
-	// Retries is how often to try again, under a new id and the same corr,
-	// when the answer says that nothing was done and that it may help
-	// (E_BUSY, E_RATE_LIMITED, E_DRAINING, E_NO_RESPONDERS). Default 0.
+	// Retries is the maximum number of retries, each with a new id and the same corr,
+	// after an error that says that the task was not begun (E_BUSY, E_RATE_LIMITED,
+	// E_DRAINING, E_NO_RESPONDERS). Default 0.
 	Retries int
-	// OnRetry is told of each one.
+	// OnRetry, if set, is called before each retry.
 	OnRetry func(attempt int, wait time.Duration, why *envelope.Error)
 	// NoCancel leaves the task running when ctx is cancelled. By default
-	// Send then asks the agent to stop.
+	// Send then cancels the task.
 	NoCancel bool
 }
 
-// Send sends a task to the live lane of its to and waits for the terminal
-// envelope, which it returns if it is a result. An error envelope is returned
-// as an *[envelope.Error] with FromPeer true, together with the envelope. The
-// task is signed if the node has a signer. ctx needs no deadline: without one
-// the node's default timeout holds; with one, the agent learns of it through
-// requires.timeout_ms, unless that is set.
+// Send sends a task to the live lane of its addressee (field to) and waits for the terminal
+// envelope. It returns a result envelope with a nil error. It returns an error envelope
+// together with an *[envelope.Error] that has FromPeer true. The task is signed if the node
+// has a signer. ctx needs no deadline: without one, the node's default timeout applies; with
+// one, Send writes it into requires.timeout_ms, unless that is set.
 func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
 	if task.Type != envelope.TypeTask {
 		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
@@ -60,7 +60,7 @@ func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptio
 }
 
 func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
-	attempted := *task // the caller's stays as it is
+	attempted := *task // the caller's task is not changed
 	var reply *envelope.Envelope
 	err := retrying(ctx, opts.Retries, opts.OnRetry, func(attempt int) (err error) {
 		if attempt > 0 {
@@ -73,8 +73,8 @@ func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts S
 	return reply, err
 }
 
-// retrying calls send until it succeeds, at most retries times more, as long as
-// nothing was done and it may help.
+// retrying calls send, and again up to retries times while its error says that the task was
+// not begun. told, if not nil, is called before each retry.
 func retrying(ctx context.Context, retries int, told func(attempt int, wait time.Duration, why *envelope.Error), send func(attempt int) error) error {
 	for attempt := 0; ; attempt++ {
 		err := send(attempt)
@@ -98,8 +98,9 @@ func retrying(ctx context.Context, retries int, told func(attempt int, wait time
 	}
 }
 
-// worthRetrying tells whether nothing was done and a later try may do better,
-// and how long to wait: the agent's advice, or an exponential one, with jitter.
+// worthRetrying returns the error if it says that the task was not begun and a retry may
+// succeed, else nil. It also returns how long to wait: the agent's backoff_ms, or an
+// exponential backoff if that is longer, with jitter.
 func worthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
 	var e *envelope.Error
 	if !errors.As(err, &e) {
@@ -109,7 +110,7 @@ func worthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
 	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining:
 	case envelope.CodeNoResponders:
 		if e.FromPeer() {
-			return nil, 0 // somebody answered, so it is about somebody else
+			return nil, 0 // an agent answered, so the error is about another service that the agent called
 		}
 	default:
 		return nil, 0
@@ -141,7 +142,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		case ctx.Err() != nil:
 			n.abandon(task, ctx.Err())
 		case errors.Is(err, errHolderDied):
-			n.abandon(task, err) // it may only have been cut off
+			n.abandon(task, err) // the worker may only have lost its connection
 		}
 		return nil, border(sendError(task, err))
 	}
@@ -151,7 +152,8 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	return reply, err
 }
 
-// sendError says what a failure to get an answer means.
+// sendError converts the error of an exchange without an answer to an [*envelope.Error] with
+// a code, if the cause is known.
 func sendError(task *envelope.Envelope, err error) error {
 	switch {
 	case errors.Is(err, errHolderDied):
@@ -159,17 +161,16 @@ func sendError(task *envelope.Envelope, err error) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return envelope.Errorf(envelope.CodeNoResponders, "no worker serves %s", task.To).WithCause(err)
 	case errors.Is(err, errStray):
-		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time: an answer came, but to another task", task.To).WithCause(err)
+		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time: a reply arrived, but to another task", task.To).WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", task.To).WithCause(err)
 	}
 	return err
 }
 
-// require writes into requires what the sender needs to say, that it wants a
-// stream and how long it waits, and returns until when to wait, a little
-// longer than it says, because the agent's own E_TIMEOUT tells more, and whether a
-// stream will come.
+// require sets stream and timeout_ms in requires, unless the task is signed already. It
+// returns the time until which to wait: a little longer than the timeout, to get the agent's
+// own E_TIMEOUT. It also returns whether stream envelopes will come.
 func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, stream bool, err error) {
 	have, err := task.Requirements()
 	if err != nil {
@@ -177,7 +178,7 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	}
 	now := time.Now()
 	deadline, limited := ctx.Deadline()
-	var timeout time.Duration // to be written; 0: none
+	var timeout time.Duration // the timeout_ms to write; 0: none
 	switch {
 	case limited && have.Timeout == 0:
 		left := deadline.Sub(now)
@@ -191,7 +192,7 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	stream = have.Stream || opts.OnStream != nil
 	ask := stream && !have.Stream
 	if task.Sig != nil {
-		return deadline, stream, nil // requires is signed; what it does not say stays unsaid
+		return deadline, stream, nil // requires is signed and cannot be changed
 	}
 	switch {
 	case !ask && timeout == 0:
@@ -252,8 +253,8 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbo
 	return header, nil
 }
 
-// exchange sends a task and waits for its terminal envelope. Before it, stream
-// envelopes may come where what says so; onStream takes them, nil drops them.
+// exchange sends a task and waits for its terminal envelope. If what.Stream is set, stream
+// envelopes may come before it; onStream gets them, nil drops them.
 func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
 	x, err := n.replies.Open(what.To, what.Stream, deadline)
 	if err != nil {
@@ -266,14 +267,14 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	}()
 	n.replies.Send(x, what)
 	var known vouched
-	var stray error        // what came on the subject for somebody else
-	var nameless *nats.Msg // an answer that does not say to what
+	var stray error        // error of the last reply to another task on this reply subject
+	var nameless *nats.Msg // a reply without a usable reply_to
 	for seen := 0; ; seen++ {
 		answer, err := n.await(ctx, x, task.ID, &holder)
 		switch {
 		case err == nil:
 		case nameless != nil && errors.Is(err, context.DeadlineExceeded):
-			answer = nameless // nothing better came
+			answer = nameless // no better reply arrived
 		case stray != nil && errors.Is(err, context.DeadlineExceeded):
 			return nil, errors.Join(errStray, err, stray)
 		default:
@@ -288,7 +289,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 				nameless = answer
 				n.replies.Hasten(x, time.Now().Add(doubt))
 			}
-			n.log.Debug("stray answer ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
+			n.log.Debug("reply to another task ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
 			seen--
 			continue
 		}
@@ -312,7 +313,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		}
 		if onStream == nil {
 			seen--
-			continue // nobody asked for it
+			continue // the caller did not request a stream
 		}
 		if err := onStream(reply); err != nil {
 			n.abandon(task, err)
@@ -325,20 +326,19 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	}
 }
 
-// doubt is how long an exchange whose subject served before waits on, once an
-// answer has come that does not say to what: it may be to an earlier task, or all
-// that ever comes to this one, from somebody who could not read it.
+// doubt is how long exchange waits for a better reply after a reply without a usable reply_to
+// on a reused reply subject. Such a reply may belong to an earlier task, or it may be the only
+// answer to this task, from a worker that could not decode it.
 const doubt = time.Second
 
-// errOverflow ends an exchange whose reader fell behind.
+// errOverflow ends an exchange whose OnStream is too slow for the stream.
 var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", rpc.MaxBuffered)
 
-// errStray is why an exchange ended that had nothing but answers to other tasks.
-var errStray = errors.New("only answers to other tasks came")
+// errStray: only replies to other tasks arrived before the deadline.
+var errStray = errors.New("only replies to other tasks arrived")
 
-// concerns reports whether an answer names the task, or else the conversation: a
-// stream needs not say what it answers, and an error for what could not be read
-// cannot.
+// concerns reports whether a reply belongs to the task, by reply_to or else by corr. A stream
+// envelope may lack reply_to, and an error about an unreadable message has no usable one.
 func concerns(reply, task *envelope.Envelope) bool {
 	switch {
 	case reply.ReplyTo == task.ID:
@@ -353,27 +353,27 @@ func otherTask(reply, task *envelope.Envelope) error {
 	return unusable("reply from %s: it answers %s, not %s", task.To, clip.Text(reply.ReplyTo, 128), task.ID)
 }
 
-// notReply says what came in place of a reply.
+// notReply returns the error for a message that is not a valid reply.
 func notReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
 	if isPubAck(msg.Data) {
-		return unusable("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
+		return unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
 	}
 	return fmt.Errorf("reply from %s: %w", task.To, err)
 }
 
-// vetReply checks that a reply is an answer to task, from somebody who may
-// give it: the one that was asked, or whoever it has handed the task on to.
+// vetReply verifies that a reply answers the task and that its author may answer: the entity
+// that the task was sent to, or an agent to which the task was delegated.
 func (n *Node) vetReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.Envelope, known *vouched) error {
 	var now time.Time
 	if reply.Sig != nil {
-		now = time.Now() // only a key is old or new
+		now = time.Now() // the time matters only for the validity of a key
 	}
 	if _, err := n.cfg.Verifier.Verify(reply, now); err != nil {
 		return fmt.Errorf("reply from %s: %w", task.To, err)
 	}
 	switch {
 	case reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
-		// The peer could not even read whom it answers.
+		// The peer could not read the task's id.
 	case reply.ReplyTo != task.ID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
 		return otherTask(reply, task)
 	case reply.Corr != task.Corr:
@@ -392,7 +392,7 @@ func (n *Node) vetReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.
 	return unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
 }
 
-// unusable says that what came back is no answer to the task.
+// unusable returns the error for a reply that is not a valid answer to the task.
 func unusable(format string, args ...any) *envelope.Error {
 	return envelope.Errorf(envelope.CodeInvalidEnvelope, format, args...)
 }
@@ -406,10 +406,10 @@ func isPubAck(data []byte) bool {
 	return json.Unmarshal(data, &ack) == nil && ack.Stream != "" && ack.Seq > 0 && ack.V == ""
 }
 
-// abandon asks the agent to stop a task that nobody waits for any more. It is
-// a courtesy: if it is lost, the deadline ends the task.
+// abandon sends a cancel for a task whose answer is no longer needed. It is best effort: if
+// the cancel is lost, the deadline ends the task.
 func (n *Node) abandon(task *envelope.Envelope, why error) {
-	reason := "the sender gave up"
+	reason := "the sender no longer needs the answer"
 	if errors.Is(why, context.DeadlineExceeded) {
 		return // the agent knows the deadline
 	}
@@ -418,9 +418,8 @@ func (n *Node) abandon(task *envelope.Envelope, why error) {
 	}
 }
 
-// Cancel asks every worker of an entity to end tasks that this node, as its
-// own entity, has sent. It does not wait: each task that is ended answers its
-// sender with E_CANCELLED.
+// Cancel sends a cancel to all workers of an entity, for tasks that were sent with this node's
+// entity as from. It does not wait; the sender of each cancelled task gets E_CANCELLED.
 func (n *Node) Cancel(entity string, what intents.CancelTask) error {
 	if err := n.tellWorkers(NewCommand(n.cfg.Entity, entity, what)); err != nil {
 		return err
@@ -428,8 +427,8 @@ func (n *Node) Cancel(entity string, what intents.CancelTask) error {
 	return n.conn.FlushTimeout(2 * time.Second)
 }
 
-// Post publishes an envelope to its to without waiting for anything: an event
-// to a person's inbox or a channel, or a task whose result nobody awaits.
+// Post publishes an envelope to its addressee (field to) and does not wait for a reply: an
+// event to a person's inbox or a channel, or a task whose result is not needed.
 func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	if err := withoutSecrets(e); err != nil {
 		return err
@@ -468,8 +467,8 @@ func (tel *telemetry) startSend(ctx context.Context, task *envelope.Envelope) (c
 	))
 }
 
-// remoteUnlessLocal continues the trace of ctx, or the one that the task
-// itself carries.
+// remoteUnlessLocal continues the trace of ctx. If ctx has none, it continues the trace that
+// the task carries.
 func remoteUnlessLocal(ctx context.Context, task *envelope.Envelope) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx

@@ -12,13 +12,13 @@ import (
 )
 
 // Ask sends plain text to an entity's aee.ask lane and returns the plain text
-// of its answer. An error of the agent's is an *[envelope.Error].
+// of its answer. If the agent answers with an error, Ask returns an *[envelope.Error].
 func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
 	return n.AskRetrying(ctx, entity, text, 0, nil)
 }
 
-// AskRetrying is Ask, and asks again as often as retries says where nothing was done,
-// as [SendOptions].Retries has it; told, if not nil, hears of each time.
+// AskRetrying is Ask with retries as in [SendOptions].Retries. told, if not nil, is called
+// before each retry.
 func (n *Node) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
 	err = retrying(ctx, retries, told, func(int) (err error) {
 		answer, err = n.askOnce(ctx, entity, text)

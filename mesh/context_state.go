@@ -16,27 +16,28 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// What goes along with a task that is handed on, or with a call, is an Agent State
-// document in the mesh's store of runs, and the task has a reference to it: by whom, which,
-// and the SHA-256 of its bytes (AEE, referencing: by id and hash, never nested).
-// Each has a record of its own, which never changes. A mesh without JetStream has
-// no such store: there the document itself goes along, up to a limit.
+// A delegation or a call can carry an Agent State document. The document is stored in the
+// mesh's store of runs, in a record of its own that never changes. The task has a reference
+// to it: the entity that stored it, its ids, and the SHA-256 of its bytes (AEE, referencing:
+// by id and hash, never nested). A mesh without JetStream has no such store: there the task
+// contains the document itself, up to a limit.
 
-// StateRef refers to an Agent State document that came with a task.
+// StateRef refers to the Agent State document that is sent with a task.
 type StateRef struct {
 	Entity  string `json:"entity"`
 	Run     string `json:"run"` // the document's run_id
 	StateID string `json:"state_id"`
 	Hash    string `json:"hash"` // "sha256:" and hex, of the bytes as they are stored
-	// User is whose its memories of scope user are, as the task's from says, where
-	// that is not the task's caller.
+	// User is the user to whom the document's memories of scope user belong, as the
+	// task's from states it. Empty: they belong to the task's caller.
 	User string `json:"user,omitempty"`
-	// Document is the document itself, on a mesh that has no store for it.
+	// Document is the document itself, if the receiver may be unable to read it from a
+	// store.
 	Document string `json:"document,omitempty"`
 }
 
-// inlineShare is the part of a message that a document may take which goes along
-// itself.
+// inlineShare limits a document that the task itself contains: it may have at most
+// 1/inlineShare of the server's max_payload.
 const inlineShare = 2
 
 func (h *host) stateCodec() state.Codec {
@@ -50,7 +51,7 @@ func (h *host) stateCodec() state.Codec {
 	return c
 }
 
-// storeHanded stores what goes along with a task that is handed on.
+// storeHanded stores the state document of a delegation.
 func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*StateRef, error) {
 	ref, err := h.storeAlong(ctx, t, c, state.RunID(h.Entity, "handoff "+envelope.NewID()))
 	if ref != nil && t.User() != t.Caller() {
@@ -59,8 +60,8 @@ func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*
 	return ref, err
 }
 
-// storeCalled stores what goes along with a call. It is stored once for each key:
-// whoever makes the call again, after a crash, sends along what is there.
+// storeCalled stores the state document of a call, once for each key. A worker that repeats
+// the call after a crash sends the stored document.
 func (h *host) storeCalled(ctx context.Context, t *Task, key string, c *state.Checkpoint) (*StateRef, error) {
 	ref, err := h.storeAlong(ctx, t, c, state.RunID(h.Entity, "call "+t.CallID(key)))
 	if ref != nil {
@@ -69,8 +70,8 @@ func (h *host) storeCalled(ctx context.Context, t *Task, key string, c *state.Ch
 	return ref, err
 }
 
-// storeAlong stores a document under a run of its own, or finds the one that is
-// stored there.
+// storeAlong stores a state document in a record of its own. If the record exists, it reads
+// the document there and returns the reference to that one.
 func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run string) (*StateRef, error) {
 	c = c.Clone()
 	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, run
@@ -88,7 +89,7 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 	codec := h.stateCodec()
 	data, err := codec.Over(0).Encode(c)
 	if err != nil {
-		return nil, fmt.Errorf("what goes along with a task: %w", err)
+		return nil, fmt.Errorf("the state document of a task: %w", err)
 	}
 	ref := &StateRef{Entity: h.Entity, Run: c.Doc.RunID, StateID: c.Doc.StateID, Hash: hashOf(data)}
 	limit := int(h.node.conn.MaxPayload()) / inlineShare
@@ -105,15 +106,15 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 			}
 		}
 		if err != nil {
-			return nil, envelope.Errorf(envelope.CodeUnavailable, "what goes along with a task cannot be stored for now: %w", err)
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the state document of a task cannot be stored for now: %w", err)
 		}
-		if d.fenced && fits() { // the other agent may be fenced, too
+		if d.fenced && fits() { // the receiver's NATS user may not read this agent's records either
 			ref.Document = string(data)
 		}
 		return ref, nil
 	}
 	if !fits() {
-		return nil, envelope.Errorf(envelope.CodeTooLarge, "what goes along with a task has %d bytes; without JetStream it may have %d", len(data), limit)
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "the state document of a task has %d bytes; without JetStream it may have at most %d", len(data), limit)
 	}
 	ref.Document = string(data)
 	return ref, nil
@@ -124,9 +125,10 @@ func hashOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// stateRef is what came along, and who may have stored it; nil: nothing did. A task
-// that is no hand-over has it in requires.context: the agent that sent it could not hand
-// its own task on, and asks instead, or it leads a team and has its members know something.
+// stateRef returns the reference to the task's state document, nil if there is none, and the
+// entities that may have stored the document. A delegated task has the reference in
+// requires.handoff. A call has it in requires.context: HandOff called the receiver instead
+// of delegating to it, or the caller set [Call].State.
 func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if t.handed != nil {
 		return checkRef(t.handed.State, t.handed.links.Entities())
@@ -144,16 +146,16 @@ func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 
 func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
 	if ref != nil && len(ref.User) > maxName {
-		return nil, nil, envelope.Errorf(envelope.CodeRequires, "the state that came along is of a user whose name has more than %d bytes", maxName)
+		return nil, nil, envelope.Errorf(envelope.CodeRequires, "the name of the user of the task's state document has more than %d bytes", maxName)
 	}
 	return ref, from, nil
 }
 
-// User is whose memories of scope user the task may have: its Caller's. Where
-// another agent has sent memories along in a call it is the user that it names, as
-// far as that agent says so; and of a run that another platform has handed over, by
-// whose word alone its sender is known, that platform's: nobody can pass for somebody
-// else's user.
+// User returns the user whose memories of scope user the task may read. Normally that is
+// the task's Caller. If the sender sent a state document and named a user in the reference,
+// it is "<user> of <sender>". If the run came from another platform, it is "<caller> of
+// <platform>", because only that platform knows who sent the task. The suffix prevents that
+// an agent or a platform poses as a user of another one.
 func (t *Task) User() string {
 	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
 		return ref.User + " of " + t.Envelope.From
@@ -164,8 +166,8 @@ func (t *Task) User() string {
 	return t.Caller()
 }
 
-// vouchedBy is the platform by whose word it is known who sent the task; see
-// [state.Mesh.Vouched].
+// vouchedBy returns the platform that states who sent the task, "" if this mesh has verified
+// the sender itself; see [state.Mesh.Vouched].
 func (t *Task) vouchedBy() string {
 	if t.run == nil {
 		return ""
@@ -180,37 +182,37 @@ func (t *Task) vouchedBy() string {
 	return c.Mesh.Vouched()
 }
 
-// HandedState is the Agent State document that came along with a task that was
-// handed on, or with a call, nil where none did. It is read from the mesh's store,
-// and refused unless it is the very document that the agent which handed the task
-// on, or called, has stored: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED (its seal, or whose it is) or
-// E_UNAVAILABLE.
+// HandedState returns the Agent State document of a delegation or a call, nil if there is
+// none. It reads the document from the mesh's store, and verifies that it is the one that
+// the delegating or calling agent stored. It fails with E_NOT_FOUND, with E_HASH_MISMATCH,
+// with E_DENIED (sealed with another key, or stored by another agent), or with E_UNAVAILABLE
+// if the document cannot be read.
 func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
 	ref, from, err := t.stateRef()
 	if err != nil || ref == nil {
 		return nil, err
 	}
 	if !slices.Contains(from, ref.Entity) {
-		return nil, envelope.Errorf(envelope.CodeDenied, "the state that came along is of %s, which has not had the task", clip.Text(ref.Entity, 128))
+		return nil, envelope.Errorf(envelope.CodeDenied, "the task's state document was stored by %s, which neither sent nor delegated the task", clip.Text(ref.Entity, 128))
 	}
 	data, err := t.handedBytes(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	if got := hashOf(data); subtle.ConstantTimeCompare([]byte(got), []byte(ref.Hash)) != 1 {
-		return nil, envelope.Errorf(envelope.CodeHashMismatch, "the state that came along has another hash")
+		return nil, envelope.Errorf(envelope.CodeHashMismatch, "the task's state document has another hash")
 	}
 	codec := t.host.stateCodec()
-	codec.AcceptClear = true // its hash, in the task, vouches for it
+	codec.AcceptClear = true // the hash in the task authenticates the document
 	c, err := codec.Decode(data)
 	switch {
 	case errors.Is(err, state.ErrSealed), errors.Is(err, state.ErrForged):
-		return nil, envelope.Errorf(envelope.CodeDenied, "%s cannot read the state that came along: it is sealed with a key that this worker does not have: %w", t.host.Entity, err)
+		return nil, envelope.Errorf(envelope.CodeDenied, "%s cannot read the task's state document, which is sealed with a key that this worker does not have: %w", t.host.Entity, err)
 	case err != nil:
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along cannot be read: %w", err)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the task's state document cannot be read: %w", err)
 	}
 	if c.Mesh.Entity != ref.Entity || c.Doc.RunID != ref.Run || c.Mesh.Step.Kind != state.StepHandoff {
-		return nil, envelope.Errorf(envelope.CodeDenied, "the state that came along is not what its reference says")
+		return nil, envelope.Errorf(envelope.CodeDenied, "the task's state document is not the one that its reference names")
 	}
 	return c, nil
 }
@@ -221,7 +223,7 @@ func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
 	}
 	d := t.host.node.durable()
 	if d == nil {
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along is in the store of runs, which this worker of %s does not have", t.host.Entity)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the task's state document is in the store of runs, to which this worker of %s has no access", t.host.Entity)
 	}
 	id := state.ID{Entity: ref.Entity, Run: ref.Run}
 	if err := id.Validate(); err != nil {
@@ -232,9 +234,9 @@ func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
 	rec, err := d.States.Get(ctx, id)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return nil, envelope.Errorf(envelope.CodeNotFound, "the state that came along is not in the store any more")
+		return nil, envelope.Errorf(envelope.CodeNotFound, "the task's state document is no longer in the store")
 	case err != nil:
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along cannot be read for now: %w", err)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the task's state document cannot be read for now: %w", err)
 	}
 	return rec.Data, nil
 }

@@ -17,69 +17,66 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// DefaultMaxHandoffs is how often a task may be handed on, from one agent to the
-// next.
+// DefaultMaxHandoffs is how often a task may be delegated.
 const DefaultMaxHandoffs = 8
 
-// HandOff says to whom a task is handed on in the middle of its run, and with
-// what (AAIF, Orchestration Topology, "Mid-run handoff").
+// HandOff names the receiver of a delegated task and the input that the receiver gets
+// (AAIF, Orchestration Topology, "Mid-run handoff").
 type HandOff struct {
-	// To is the entity that answers the task from here on. Required.
+	// To is the receiver: the entity that will answer the task. Required.
 	To string
-	// Intent is what the receiver is asked for. Default: the task's own, or the
-	// receiver's run intent where the task's is this agent's run intent.
+	// Intent is the intent of the receiver's task. Default: the task's own intent. If
+	// that is this agent's run intent or aee.ask, the default is the receiver's run intent.
 	Intent string
 	// Payload is the receiver's input. Default: the task's own payload.
 	Payload json.RawMessage
-	// State goes along as an Agent State document: what of the conversation and
-	// of the memory the receiver is to have. The mesh gives it a run id of its
-	// own. nil: nothing goes along.
+	// State is sent with the task as an Agent State document: the part of the
+	// conversation and the memories that the receiver gets. The mesh gives the document
+	// a run id of its own. nil: no document is sent.
 	State *state.Checkpoint
-	// Reason is a few words for people: the timeline of the run has them.
+	// Reason is a short text for people. The timeline of the run shows it.
 	Reason string
 }
 
-// errHandedOff is in the chain of what [Task.HandOff] returns when the task ends
-// here and somebody else answers it.
+// errHandedOff is wrapped by the error that [Task.HandOff] returns when another agent will
+// answer the task.
 var errHandedOff = errors.New("the task is delegated")
 
-// delegation is a hand-over that was prepared: it happens when the handler returns it.
+// delegation is the error that [Task.HandOff] returns. The task is delegated when the
+// handler returns this error.
 type delegation struct {
 	task *Task
 	HandOff
 	intent string
 	state  *StateRef // nil: none
-	id     string    // of the receiver's task
+	id     string    // the id of the receiver's task
 }
 
 func (o *delegation) Error() string { return "the task is delegated to " + o.To }
 func (o *delegation) Unwrap() error { return errHandedOff }
 
-// IsHandedOff reports whether an error is that of a task that ends here because
-// somebody else answers it: a handler that gets it from [Task.HandOff] returns it
-// as it is.
+// IsHandedOff reports whether an error comes from [Task.HandOff] and says that another
+// agent will answer the task. The handler must return such an error.
 func IsHandedOff(err error) bool { return errors.Is(err, errHandedOff) }
 
-// HandOff hands the task on to another agent, which answers the task's own
-// sender, on the reply subject that the sender waits on. It is a handler's last
-// word:
+// HandOff delegates the task to another agent. That agent answers the original sender, on
+// the sender's reply subject. HandOff is the last call of a handler:
 //
 //	return task.HandOff(ctx, mesh.HandOff{To: "agent.billing"})
 //
-// What it returns the handler returns as it is. The hand-over takes place after
-// that: on the durable lane it is committed as the end of this run, and the
-// receiver's task is queued from the record, so that a crash repeats and loses
-// nothing. The receiver has what is left of the time.
+// The handler returns both results unchanged. The task is delegated after the handler has
+// returned. On the durable lane the last checkpoint of this run holds the receiver's task,
+// and the task is queued from there, so a crash neither loses nor duplicates it. The
+// receiver gets the rest of the sender's timeout.
 //
-// A receiver that cannot answer for others (an agent in another language, a
-// person) is called instead, and what it says is returned, to be this agent's own
-// answer; so it is with tasks that came as plain text, and those whose sender
-// forbids it (requires.handoff: false). A durable run that waits for a person is
-// parked meanwhile: its handler begins anew, and hands the task on again.
+// In three cases HandOff calls the receiver instead, and returns the receiver's answer as
+// this agent's own: the receiver does not support delegation (a person, or an agent that
+// does not speak the extension), the task came as plain text, or the sender forbids
+// delegation (requires.handoff: false). A durable run that waits for a person is parked.
+// When the answer is stored, the run's handler starts again and calls HandOff again.
 //
-// A task that comes back to an agent that had it before, or was handed on
-// Config.MaxHandoffs times, is refused with E_TREE_LIMIT; the handler may still
-// answer itself.
+// HandOff fails with E_TREE_LIMIT if the receiver had the task before, or if the task was
+// delegated Config.MaxHandoffs times already. The handler may then answer the task itself.
 func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) {
 	o := &delegation{task: t, HandOff: h}
 	if err := t.mayHandOff(o); err != nil {
@@ -112,7 +109,9 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 	return nil, o
 }
 
-// mayHandOff refuses what leads nowhere, or in a circle.
+// mayHandOff fills in the payload and the intent of a delegation. It fails if no worker
+// can answer at the receiver, if the receiver had the task before, or if the task was
+// delegated too often.
 func (t *Task) mayHandOff(o *delegation) error {
 	if err := subject.ValidateEntity(o.To); err != nil {
 		return envelope.Errorf(envelope.CodeInternal, "delegation: %w", err)
@@ -143,19 +142,19 @@ func (t *Task) mayHandOff(o *delegation) error {
 	return nil
 }
 
-// Chain are the entities that have handed the task on, the first one at first;
-// empty where the task came from its sender. Those that called the next one,
-// because it could not answer for them, are among them.
+// Chain returns the entities that delegated the task, the oldest first. The list includes an
+// agent that called the next agent, because the next agent does not support delegation. The
+// list is empty if the sender sent the task to this agent directly.
 func (t *Task) Chain() []string {
-	chain, _ := t.handedBy() // what cannot be read was refused
+	chain, _ := t.handedBy() // checkCompany has refused an unreadable list
 	if t.handed != nil {
 		chain = append(chain, t.handed.links.Entities()...)
 	}
 	return chain
 }
 
-// Caller is who gets the answer: the task's from, or who sent the task to the
-// first agent of the chain.
+// Caller returns the entity that gets the answer: the task's from, or, for a delegated
+// task, the sender of the original task.
 func (t *Task) Caller() string {
 	if t.handed == nil {
 		return t.Envelope.From
@@ -163,9 +162,9 @@ func (t *Task) Caller() string {
 	return t.handed.Caller
 }
 
-// handsDirectly reports whether the receiver can answer the task's sender, on
-// the lane that the task came by, and whether it knows what to do with a state that
-// comes along.
+// handsDirectly looks up what the receiver supports. direct: the receiver can answer the
+// task's sender on the task's lane. knows: the receiver can read a state document that is
+// sent with the task.
 func (t *Task) handsDirectly(ctx context.Context, o *delegation) (direct, knows bool, err error) {
 	if PublishesTo(o.To) {
 		return false, false, nil
@@ -182,8 +181,8 @@ func (t *Task) handsDirectly(ctx context.Context, o *delegation) (direct, knows 
 	case t.run == nil || there && !silent && !speaks || slices.Contains(says, intents.ExtDurable):
 		return speaks, speaks, nil
 	}
-	// Who serves the durable lane must be able to take a task over, so that one
-	// may be handed on while none of its workers is there.
+	// Every agent with a durable lane must support delegation (docs/nats-binding.md). So a
+	// task can be delegated to such an agent while none of its workers is online.
 	durable, err := t.lookForLane(ctx, o.To)
 	if err == nil && !durable && !there {
 		err = envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
@@ -191,11 +190,11 @@ func (t *Task) handsDirectly(ctx context.Context, o *delegation) (direct, knows 
 	return durable, durable || speaks, err
 }
 
-// askPatience is how long a receiver may take to say what it is able to do.
+// askPatience is how long extensionsOf waits for the answer to aee.spec.query.
 const askPatience = 2 * time.Second
 
-// extensionsOf asks a worker of an entity which extensions it speaks
-// (aee.spec.query), and so whether there is one. One that is silent may be busy.
+// extensionsOf asks a worker of an entity for its extensions (aee.spec.query). there: a
+// worker is online. silent: that worker did not answer in time; it may be busy.
 func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent bool, names []string, err error) {
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -208,25 +207,26 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 	switch {
 	case err == nil:
 		var says intents.SpecQueryResult
-		_ = json.Unmarshal(reply.Payload, &says) // what cannot be read names none
+		_ = json.Unmarshal(reply.Payload, &says) // an unreadable answer names no extensions
 		return true, false, says.Extensions, nil
 	case ctx.Err() != nil:
 		return false, false, nil, context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders):
 		return false, false, nil, nil
 	case errors.As(err, &problem) && problem.FromPeer():
-		return true, false, nil, nil // it is there, and does not know the question
+		return true, false, nil, nil // a worker answered with an error: it does not know aee.spec.query
 	case errors.As(err, &problem) && problem.Code == envelope.CodeTimeout:
 		return true, true, nil, nil
 	}
 	return false, false, nil, err
 }
 
-// sign signs what does not go to the work queue.
+// sign signs an envelope that is not put into the work queue.
 func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer, false) }
 
-// relay calls the receiver, and returns its answer as this agent's own. A durable
-// run that waits for a person is parked meanwhile, and begins anew with the answer.
+// relay calls the receiver and returns the receiver's answer as this agent's own. A
+// durable run that waits for a person is parked; its handler starts again when the answer
+// is stored.
 func (t *Task) relay(ctx context.Context, o *delegation) (json.RawMessage, error) {
 	if subject.EntityType(o.To) == subject.TypeHuman {
 		o.intent, o.Payload = o.Intent, o.forPerson()
@@ -240,14 +240,14 @@ func (t *Task) relay(ctx context.Context, o *delegation) (json.RawMessage, error
 		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
 	}
 	for {
-		if t.run != nil { // with what the handler has staged: whoever goes on waits for the same call
+		if t.run != nil { // Commit stores what the handler has staged; the next owner of the run waits for the same call
 			if err := t.run.Commit(ctx, state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip.Text(o.Reason, 128)}, nil); err != nil {
 				return nil, err
 			}
 		}
 		answer, err := t.Call(ctx, call)
 		if errors.Is(err, ErrInterrupted) {
-			continue // the commit parks, or the wish was taken back
+			continue // the next Commit parks or releases the run, unless the pending request was withdrawn
 		}
 		return t.relayedAnswer(ctx, answer, err)
 	}
@@ -264,14 +264,15 @@ func (t *Task) relayedAnswer(ctx context.Context, answer *Answer, err error) (js
 	return answer.Envelope.Payload, nil
 }
 
-// What a person is shown at most of a conversation that is handed over.
+// Limits of the conversation that forPerson adds to a person's task.
 const (
 	personMessages = 20
-	personText     = 2 << 10 // bytes of each
+	personText     = 2 << 10 // bytes of each message
 )
 
-// forPerson is the payload with what a person should know besides, who has no
-// Agent State to load: member handed_over.
+// forPerson returns the payload with one more member, handed_over: the delegating agent,
+// the reason, and the last messages of the conversation. A person cannot load the Agent
+// State document.
 func (o *delegation) forPerson() json.RawMessage {
 	type said struct {
 		Role    string `json:"role"`
@@ -296,14 +297,15 @@ func (o *delegation) forPerson() json.RawMessage {
 	return mustJSON(members)
 }
 
-// isHanded reports whether a task says that it was handed on, true or not.
+// isHanded reports whether requires.handoff is an object, so that the task claims to be
+// delegated. It does not verify the claim.
 func (t *Task) isHanded() bool {
 	raw := t.required(requireHandoff)
 	return len(raw) > 0 && raw[0] == '{'
 }
 
-// relayed are the sender's constraints that hold for whoever answers in its
-// place: all but those that the mesh writes anew for each hop.
+// relayed returns the members of requires that relay passes to the receiver: all except
+// those that the mesh writes for each hop.
 func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
 	if requires == nil || json.Unmarshal(requires, &members) != nil {
@@ -315,8 +317,8 @@ func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// envelope is the receiver's task. Stream is how many stream envelopes this agent
-// has sent, and epoch that of the run, 0 on the live lane.
+// envelope makes the receiver's task. stream is the number of stream envelopes that this
+// agent has sent; epoch is the epoch of the run, 0 on the live lane.
 func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, error) {
 	t := o.task
 	e := envelope.New(envelope.TypeTask, t.host.Entity, o.To, o.intent, o.Payload)
@@ -341,14 +343,15 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	}
 	delete(members, requireNotBefore)
 	delete(members, requireContext)
-	delete(members, requireMesh) // a run that came from another platform may name that one's
+	delete(members, requireMesh) // a run that came from another platform may name that platform's mesh
 	delete(members, requireLane)
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
 		if h.Digest == "" {
 			h.Digest = taskDigest(t.Envelope)
 		}
-		// It may be queued later than it was made: after a crash.
+		// After a crash the task may be queued long after this envelope was made.
+		// requires.not_before keeps its ts from being refused as stale.
 		members[requireNotBefore] = mustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
 	}
 	members[requireHandoff] = mustJSON(h)
@@ -368,7 +371,7 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	return e, nil
 }
 
-// left is what is left of the sender's time, whatever this agent's own limit is.
+// left returns the rest of the sender's timeout. The agent's own Timeout does not count.
 func (t *Task) left() time.Duration {
 	if t.run != nil {
 		return t.run.deadline.Sub(t.run.lane.clock.now())
@@ -382,8 +385,8 @@ func (t *Task) left() time.Duration {
 	return time.Until(t.queued.Add(min(timeout, cfg.MaxTimeout)))
 }
 
-// encodeFor is an envelope in the encoding that the task's sender speaks, with
-// the header that says so.
+// encodeFor encodes an envelope in the encoding of the task (JSON or CBOR), and returns
+// the headers to send with it.
 func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header, err error) {
 	header = nats.Header{}
 	if parent := t.span.traceparent(); parent != "" {
@@ -399,7 +402,7 @@ func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header,
 		return nil, nil, outputError(err)
 	}
 	if limit := int(t.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(body) > limit {
-		return nil, nil, envelope.Errorf(envelope.CodeTooLarge, "delegation: the task has %d bytes, a message takes %d", len(body), limit)
+		return nil, nil, envelope.Errorf(envelope.CodeTooLarge, "delegation: the task has %d bytes, a message can have at most %d", len(body), limit)
 	}
 	return body, header, nil
 }

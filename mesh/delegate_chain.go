@@ -13,17 +13,17 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// A delegated task is a task of its own, from the agent that delegates it. Its
-// requires.handoff, signed with the rest, names the task that is to be answered; the
-// answer carries the proof that its author may answer that task (package chain).
+// A delegated task is a task of its own. Its sender is the agent that delegates. Its
+// requires.handoff, signed with the rest, names the original task; the answer carries the
+// proof that its author may answer the original task (package chain).
 
-// HeaderHandoff, on a reply, is the chain of links that lets its author answer,
-// separated by spaces. See docs/nats-binding.md, "Delegated tasks".
+// HeaderHandoff, on a reply, is the chain of links, separated by spaces. The chain proves
+// that the author of the reply may answer. See docs/nats-binding.md, "Delegated tasks".
 const HeaderHandoff = "Aee-Handoff"
 
-// handedBy reads requires.handed_by, a list of the agents that delegated the task before.
-// A call has it where its receiver cannot answer for them, so that there is no chain. It
-// proves nothing; it only keeps a task from going in a circle.
+// handedBy reads requires.handed_by, the list of the agents that delegated the task before.
+// A call carries this list when its receiver does not support delegation and so gets no
+// chain. The list is not proven; it only prevents that a task goes in a circle.
 func (t *Task) handedBy() ([]string, error) {
 	raw := t.required(requireHandedBy)
 	if raw == nil {
@@ -38,29 +38,30 @@ func (t *Task) handedBy() ([]string, error) {
 
 // handed is requires.handoff.
 type handed struct {
-	Task   string   `json:"task"`   // the id of the task that is to be answered
-	Caller string   `json:"caller"` // who sent it
-	Intent string   `json:"intent"` // its intent
+	Task   string   `json:"task"`   // the id of the original task
+	Caller string   `json:"caller"` // the sender of the original task
+	Intent string   `json:"intent"` // the intent of the original task
 	Chain  []string `json:"chain"`  // links, see package chain
 
-	State *StateRef `json:"state,omitempty"` // what comes along
+	State *StateRef `json:"state,omitempty"` // the state document that is sent with the task
 
-	// Where the task was streamed: how many stream envelopes have been sent. The
-	// next has the next number.
+	// Stream is the number of stream envelopes that earlier agents have sent. The
+	// receiver goes on with the next number.
 	Stream int `json:"stream,omitempty"`
 
-	// Of durable tasks: [HeaderTaskDigest] of the task that is to be answered,
-	// the epochs of all runs before together, so that HeaderEpoch grows, and when
-	// the task has to be answered.
+	// For durable tasks only. Digest is the [HeaderTaskDigest] of the original task.
+	// Epoch is the sum of the epochs of the earlier runs, so that HeaderEpoch only grows.
+	// Deadline is the deadline of the original task.
 	Digest   string    `json:"digest,omitempty"`
 	Epoch    uint64    `json:"epoch,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"`
 
-	links chain.Chain // of Chain
+	links chain.Chain // the links of Chain, decoded
 }
 
-// readHanded reads requires.handoff, without verifying signatures. It returns nil if
-// there is none. forbidden: the sender accepts no answer of another agent.
+// readHanded reads requires.handoff, without verifying signatures. It returns nil if the
+// task has no requires.handoff object. forbidden is true for requires.handoff: false: the
+// sender accepts only the answer of the entity that it addressed.
 func (t *Task) readHanded() (h *handed, forbidden bool, err error) {
 	raw, e := t.required(requireHandoff), t.Envelope
 	switch string(raw) {
@@ -71,7 +72,7 @@ func (t *Task) readHanded() (h *handed, forbidden bool, err error) {
 	}
 	h = &handed{}
 	if err := json.Unmarshal(raw, h); err != nil {
-		return nil, false, badHanded("must be false, or an object as docs/nats-binding.md has it")
+		return nil, false, badHanded("must be true, false, or an object as docs/nats-binding.md describes it")
 	}
 	switch {
 	case len(h.Task) < 8 || len(h.Task) > maxName, h.Caller == "" || len(h.Caller) > maxName, len(h.Intent) < 3 || len(h.Intent) > maxName:
@@ -112,8 +113,8 @@ func (o *delegation) link() (string, error) {
 
 func (h *handed) about() chain.About { return chain.About{Task: h.Task, Caller: h.Caller} }
 
-// checkHanded reads and verifies requires.handoff of a task. A chain that it returns
-// together with an error is verified, too.
+// checkHanded reads and verifies requires.handoff of a task. If it returns a chain together
+// with an error, the chain is verified, too.
 func (n *Node) checkHanded(t *Task) (h *handed, forbidden bool, err error) {
 	if h, forbidden, err = t.readHanded(); h == nil {
 		return nil, forbidden, err
@@ -130,10 +131,11 @@ func (n *Node) checkHanded(t *Task) (h *handed, forbidden bool, err error) {
 	return h, false, nil
 }
 
-// takeOver records that a task was delegated to this agent, or refuses it. On the live
-// lane the answer, and a refusal, goes to the reply subject of the message, so the chain is
-// recorded before it is verified: the caller verifies it. On the durable lane an answer
-// goes to the first agent's subject only with a verified chain.
+// takeOver records that the task was delegated to this agent. It fails if requires.handoff
+// is not valid. On the live lane the answer, also a refusal, goes to the reply subject of
+// the message. So takeOver records the chain before it verifies it; the caller verifies the
+// chain of the answer. On the durable lane an answer goes to the first agent's reply subject
+// only with a verified chain.
 func (t *Task) takeOver() (err error) {
 	if t.run == nil {
 		if t.handed, _, err = t.readHanded(); err != nil {
@@ -152,8 +154,9 @@ func (t *Task) takeOver() (err error) {
 	return err
 }
 
-// checkCompany refuses a task whose requires.handed_by or state reference cannot be
-// read: without them it could go in a circle, or lack what its sender added.
+// checkCompany refuses a task whose requires.handed_by or state reference is malformed.
+// Without the first, the task could go in a circle; without the second, the handler would
+// lack the sender's state document.
 func (t *Task) checkCompany() error {
 	if _, err := t.handedBy(); err != nil {
 		return err
@@ -180,8 +183,8 @@ func chainText(chain []string) string {
 	return strings.Join(chain, " → ")
 }
 
-// vouched remembers the last chain that was verified, for the next reply of the same
-// stream.
+// vouched is the last chain that was verified. The next reply of the same stream has the
+// same chain, which need not be verified again.
 type vouched struct {
 	header, from, to string
 }
@@ -191,27 +194,27 @@ type vouched struct {
 // author. An empty caller or corr is unknown and not compared.
 func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *vouched) error {
 	if header == "" {
-		return unusable("reply from %s: it comes from %s", entity, clip.Text(reply.From, 128))
+		return unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))
 	}
 	if known != nil && known.header == header && known.from == reply.From && known.to == reply.To {
 		return nil
 	}
 	if strings.Count(header, " ") >= chain.Max {
-		return unusable("reply from %s: it comes from %s, by a chain of more than %d links", entity, clip.Text(reply.From, 128), chain.Max)
+		return unusable("a reply to the task for %s comes from %s, and its chain has more than %d links", entity, clip.Text(reply.From, 128), chain.Max)
 	}
 	links, err := chain.Parse(strings.Split(header, " "))
 	if err != nil {
-		return unusable("reply from %s: it comes from %s, by a chain that proves nothing: %s", entity, clip.Text(reply.From, 128), border(err).Message)
+		return unusable("a reply to the task for %s comes from %s, and its chain is malformed: %s", entity, clip.Text(reply.From, 128), border(err).Message)
 	}
 	about, first, last := links.About, links.First(), links.Last()
 	switch {
 	case first.From != entity || last.To != reply.From:
-		return unusable("reply from %s: it comes from %s, and its chain leads from %s to %s", entity, clip.Text(reply.From, 128), clip.Text(first.From, 128), clip.Text(last.To, 128))
+		return unusable("a reply to the task for %s comes from %s, and its chain leads from %s to %s", entity, clip.Text(reply.From, 128), clip.Text(first.From, 128), clip.Text(last.To, 128))
 	case about.Task != taskID, corr != "" && first.Corr != corr, caller != "" && about.Caller != caller, about.Caller != reply.To:
-		return unusable("reply from %s: it comes from %s, whose chain is about another task", entity, clip.Text(reply.From, 128))
+		return unusable("a reply to the task for %s comes from %s, and its chain is about another task", entity, clip.Text(reply.From, 128))
 	}
 	if err := links.Verify(n.cfg.Verifier, time.Now()); err != nil {
-		return fmt.Errorf("reply from %s, which comes from %s: %w", entity, clip.Text(reply.From, 128), err)
+		return fmt.Errorf("a reply to the task for %s comes from %s: %w", entity, clip.Text(reply.From, 128), err)
 	}
 	if known != nil {
 		known.header, known.from, known.to = header, reply.From, reply.To
@@ -220,22 +223,23 @@ func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *env
 }
 
 // answer returns an envelope that answers the task. The answer to a delegated task
-// answers the task that its caller sent.
+// names the original task.
 func (t *Task) answer(kind envelope.Type, payload json.RawMessage) *envelope.Envelope {
 	e := t.Envelope.Reply(kind, payload)
 	t.addressCaller(e)
 	return e
 }
 
-// addressCaller addresses a reply to the caller. It is apart from answer so that a reply
-// can stay on the stack.
+// addressCaller addresses a reply to the caller. It is a function of its own so that the
+// reply can stay on the stack.
 func (t *Task) addressCaller(e *envelope.Envelope) {
 	if h := t.handed; h != nil {
 		e.To, e.ReplyTo, e.Intent = h.Caller, h.Task, h.Intent
 	}
 }
 
-// answered returns the entity and the id of the task that the caller sent.
+// answered returns the entity and the id of the original task. The answer goes to the
+// reply subject of that task.
 func (t *Task) answered() (entity, id string) {
 	if h := t.handed; h != nil {
 		return h.links.First().From, h.Task
@@ -243,8 +247,8 @@ func (t *Task) answered() (entity, id string) {
 	return t.host.Entity, t.Envelope.ID
 }
 
-// toCaller returns the error that the caller gets. For a delegated task no code may say
-// that nothing was done, because the agents before have begun.
+// toCaller returns the error that the caller gets. For a delegated task it replaces codes
+// that say "not begun", because an earlier agent has begun the task.
 func (t *Task) toCaller(problem *envelope.Error) *envelope.Error {
 	if t.handed == nil {
 		return problem

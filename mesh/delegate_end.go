@@ -18,7 +18,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// delegate ends a task here whose handler has handed it on.
+// delegate ends a task whose handler returned a delegation. It sends the receiver's task
+// (live lane), or ends the run with it (durable lane).
 func (h *host) delegate(t *Task, o *delegation) {
 	if !t.claim() {
 		return // cancelled meanwhile, or overdue
@@ -37,15 +38,14 @@ func (h *host) delegate(t *Task, o *delegation) {
 	h.tellHanded(t, o)
 }
 
-// tellHanded writes the books on a task that was handed on.
+// tellHanded publishes the handed_off event and records the end of a delegated task.
 func (h *host) tellHanded(t *Task, o *delegation) {
 	t.over = o
 	t.TellRun(intents.RunHandedOff, intents.StepEvent{To: o.To, Child: o.id, Durable: t.run != nil, Detail: o.Reason})
 	h.recordEnd(t, nil)
 }
 
-// passOn sends the receiver its task, with the reply subject on which the sender
-// of ours waits.
+// passOn sends the receiver its task, with the reply subject of this task's sender.
 func (h *host) passOn(t *Task, o *delegation) error {
 	to, err := h.node.subjects.Live(o.To)
 	if err != nil {
@@ -64,8 +64,8 @@ func (h *host) passOn(t *Task, o *delegation) error {
 	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
 }
 
-// setDelegated makes c the last checkpoint of a run that somebody else
-// answers: with the task for the receiver, as it will be queued, however often.
+// setDelegated makes c the last checkpoint of a delegated run. The checkpoint holds the
+// bytes of the receiver's task, so that the task is the same however often it is queued.
 func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 	m := &c.Mesh
 	e, err := o.envelope(m.Stream, m.Epoch)
@@ -83,8 +83,8 @@ func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 	return nil
 }
 
-// queueDelegated puts the task of a run that was handed on into the receiver's
-// queue. If it is there already, or done, nothing happens.
+// queueDelegated submits the task in the last checkpoint of a delegated run to the
+// receiver's queue. A task that was submitted before has no second effect.
 func (l *lane) queueDelegated(r *Run) error {
 	c := r.cp.Load()
 	e, err := envelope.Parse(c.Mesh.Handed.Task)
@@ -111,7 +111,7 @@ func (l *lane) queueDelegated(r *Run) error {
 	return nil
 }
 
-// appendEvent writes what events tell of a task that was handed on.
+// appendEvent appends the members handed_to and child of the event of a delegated task.
 func (o *delegation) appendEvent(b []byte) []byte {
 	b = append(b, `,"handed_to":`...)
 	b = envelope.AppendString(b, o.To)
@@ -119,11 +119,11 @@ func (o *delegation) appendEvent(b []byte) []byte {
 	return envelope.AppendString(b, o.id)
 }
 
-// passed are the live tasks that this worker has handed on and that may still be
-// running: a cancel finds the way to them.
+// passed holds the live tasks that this worker has delegated and whose deadline has not
+// passed. So a cancel of such a task can be forwarded.
 type passed struct {
 	mu    sync.Mutex
-	tasks map[string]*passedTask // by the id of the task that came
+	tasks map[string]*passedTask // by the id of the task that this worker received
 }
 
 type passedTask struct {
@@ -132,8 +132,8 @@ type passedTask struct {
 	deadline          time.Time
 }
 
-// maxPassed bounds what is remembered. Beyond it a cancel of the oldest is lost,
-// and their deadline ends them.
+// maxPassed bounds the tasks in passed. Beyond it any one of them is forgotten: a cancel no
+// longer reaches its receiver, and the deadline ends it.
 const maxPassed = 4096
 
 func (p *passed) add(o *delegation) {
@@ -155,7 +155,8 @@ func (p *passed) add(o *delegation) {
 	p.tasks[e.ID] = &passedTask{from: e.From, corr: e.Corr, keyID: t.KeyID, to: o.To, id: o.id, deadline: time.Now().Add(t.left())}
 }
 
-// matching returns the tasks for which match holds, and forgets those that are over.
+// matching returns the tasks for which match is true. It forgets tasks whose deadline has
+// passed.
 func (p *passed) matching(match func(id string, t *passedTask) bool) (out []*passedTask) {
 	now := time.Now()
 	p.mu.Lock()
@@ -171,14 +172,14 @@ func (p *passed) matching(match func(id string, t *passedTask) bool) (out []*pas
 	return out
 }
 
-// cancelPassed sends a cancel on to those that have the tasks now.
+// cancelPassed forwards a cancel to the receivers of the delegated tasks that it names.
 func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
 	for _, one := range h.passed.matching(func(id string, t *passedTask) bool {
 		return (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) &&
 			(t.from == env.From || env.From == h.Entity) && (signed || t.keyID == "")
 	}) {
 		if err := h.tellCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
-			h.log.Warn("cancel not passed on", "to", one.to, "id", one.id, "err", err)
+			h.log.Warn("cancel not forwarded", "to", one.to, "id", one.id, "err", err)
 			continue
 		}
 		found = true
@@ -186,9 +187,9 @@ func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, sig
 	return found
 }
 
-// follow sends an order on to where a run was handed to. All workers of the
-// entity hear the order; the one that ended the run follows it, or any where that
-// one is gone.
+// follow forwards a command to the receiver of a delegated run. All workers of the entity
+// get the command. The worker that ended the run forwards it, or any worker if that one is
+// dead.
 func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := &c.Mesh
@@ -222,7 +223,7 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 			out.refused = problem
 		} else if ctx.Err() == nil {
 			out.refused = border(err)
-		} else { // it is queued: whoever comes obeys it
+		} else { // the command is queued; the receiver's next worker applies it
 			out.did("", "noted")
 		}
 		return out

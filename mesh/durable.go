@@ -20,90 +20,88 @@ const (
 	DefaultRunTimeout = 30 * 24 * time.Hour
 )
 
-// Durable is what a node needs for the durable lane: tasks that are stored
-// before they are worked on, by workers that leave a checkpoint behind after
-// every step (docs/nats-binding.md, "The durable lane"). The package's example
-// "Durable" puts one together.
+// Durable configures the durable lane of a node. On this lane tasks are stored before they
+// begin, and workers write a checkpoint after every step (docs/nats-binding.md, "The durable
+// lane"). The package's example "Durable" shows how to make one.
 type Durable struct {
-	// Queue, Replies and Dead are the lane's streams, States where its runs
-	// are kept, Clock the time of the server. Required.
+	// Queue, Replies and Dead are the lane's streams. States is the store of runs. Clock
+	// reads the server's time. All are required.
 	Queue   *jetstream.Queue
 	Replies *jetstream.Replies
 	Dead    *jetstream.Dead
 	States  state.Store
 	Clock   *jetstream.Clock
-	// Inbox keeps what people are sent, so that agents may ask them; nil: agents
-	// of this node cannot.
+	// Inbox stores the tasks for people; nil: agents of this node cannot send tasks to
+	// people.
 	Inbox *jetstream.Inbox
-	// Slots hold agents to [Agent].MeshConcurrency; required for those that
-	// have one.
+	// Slots enforce [Agent].MeshConcurrency; required for agents that set it.
 	Slots *jetstream.Slots
 
 	// Codec writes checkpoints; an [Agent] may have one of its own. The zero
 	// value writes clear JSON.
 	Codec state.Codec
 
-	// KeepTasks keeps the document of every run, with its task. Without it a task of one
-	// short step that succeeds leaves its reply alone: that halves what it costs, and what
-	// was asked is known as long as the journal has it.
+	// KeepTasks keeps the document of every run, with its task. Without it, a task of one
+	// short step that succeeds leaves only its reply in the store. That halves the cost of
+	// such a task, and the task itself can be read only as long as the journal has it.
 	KeepTasks bool
 
-	// Lease is for how long a task belongs to a worker that gives no sign of
-	// life. Default 3 seconds. It holds where this worker makes the consumers
-	// of its agent; those that are there have a lease of their own.
+	// Lease is how long a silent worker keeps a message before the server redelivers it.
+	// Default 3 seconds. It applies only to consumers that this worker creates; existing
+	// consumers keep their own lease.
 	Lease time.Duration
-	// Create lets a worker make the consumers of its agent where they are
-	// missing. Without it an operator makes them ("aeemesh apply").
+	// Create lets a worker create the missing consumers of its agent. Without it an
+	// operator creates them ("aeemesh apply").
 	Create bool
 
-	// MaxTimeout caps requires.timeout_ms, which counts from the time at which
-	// the server stored the task, and DefaultTimeout is for tasks that ask for
-	// none. Default 30 days, which is for how long runs are kept.
+	// MaxTimeout caps requires.timeout_ms, counted from the time at which the server
+	// stored the task. DefaultTimeout applies to tasks without timeout_ms. Default of
+	// both: 30 days, the retention of runs.
 	MaxTimeout     time.Duration
 	DefaultTimeout time.Duration
 
-	// MaxClaims is how often a run may be claimed without completing a step,
-	// before it is taken for the one that kills its workers. A first try that
-	// ended within a quarter of a second does not count: its claim may not have
-	// been written yet. Default 5.
+	// MaxClaims is how many claims without a completed step a run may have. After that
+	// it is dead-lettered, because it probably crashes its workers. A first claim that
+	// ended within a quarter of a second may not be counted, because it is written later
+	// (claim_late.go). Default 5.
 	MaxClaims int
-	// Sweep is the time between two looks for runs whose message is gone.
-	// Default 30 seconds; below 0: never.
+	// Sweep is the interval of the sweep, which requeues runs whose message is gone.
+	// Default 30 seconds; below 0: no sweep.
 	Sweep time.Duration
-	// MaxLag is how long the oldest task may wait before the agent calls itself
-	// degraded. Default 1 minute; below 0: it does not.
+	// MaxLag is how long the oldest task may wait before the agent reports that it is
+	// degraded. Default 1 minute; below 0: no limit.
 	MaxLag time.Duration
-	// Operators are patterns of the entities that may cancel, pause, resume,
-	// steer and settle the runs of others; see [sign.MatchFrom]. What came
-	// with a signature obeys only them who sign. Default "human.>"; an empty
-	// list that is not nil: no operators.
+	// Operators are patterns of the entities that may cancel, pause, resume, steer and
+	// settle the runs of others; see [sign.MatchFrom]. A task whose signature was
+	// verified accepts signed commands only. Default "human.>"; an empty list that is not
+	// nil: no operators.
 	Operators []string
 
-	// Platform is this mesh's name where runs go to another one. Default
-	// [state.Platform].
+	// Platform is this mesh's platform name in transfers. Default [state.Platform].
 	Platform string
-	// Remotes finds the receivers of other platforms, and says to which of them
-	// runs may go; nil: to none.
+	// Remotes finds the receivers of other platforms, and decides to which of them runs
+	// may be transferred; nil: to none.
 	Remotes Remotes
 
-	// Ready, if set, says that the streams are not there yet: until it is closed
-	// the node's agents take live tasks alone, as on a node without a durable lane
-	// (a limit across the mesh and Async wait for it, too), and then join the lane.
-	// Lacks says why, for health; it must return at once. Default: they are there.
+	// Ready, if set, is closed when the streams exist. Until then the node's agents
+	// serve live tasks only, and Async and [Agent].MeshConcurrency have no effect. nil:
+	// the streams exist.
 	Ready <-chan struct{}
+	// Lacks returns why the streams do not exist yet, for health reports. It must return
+	// at once.
 	Lacks func() error
 
-	// Observe, if set, is called at each point of the commit order, from the
-	// goroutine that is about to go on: for tests, which stop or kill the
-	// process there, and for tracing. It may be called for many runs at once.
+	// Observe, if set, is called at each point of the commit order, from the goroutine
+	// that writes the next point: for tests, which stop or kill the process there, and
+	// for tracing. It may be called for many runs at once.
 	Observe func(point Point, run state.ID)
 
 	fenced bool // see Fence
 }
 
-// Fence says that the node's NATS user has permissions for its own entities alone, as
-// [DurableWorkerPermissions] lists them. Without Fence the node finds that out by
-// requests that the server refuses, and logs.
+// Fence states that the node's NATS user has permissions for its own entities only, as
+// [DurableWorkerPermissions] lists them. Without Fence the node finds that out by requests
+// that the server refuses and logs.
 func (d *Durable) Fence() {
 	d.fenced = true
 	if s, ok := d.States.(interface{ Fence() }); ok {
@@ -117,28 +115,28 @@ func (d *Durable) Fence() {
 type Point string
 
 // The points at which [Durable].Observe is called, in the order in which a run
-// passes them. Those of a commit are passed for each one.
+// passes them. It passes the two points of a commit for each commit.
 const (
-	PointDelivered      Point = "delivered"       // the message is here, nothing is written
-	PointClaimed        Point = "claimed"         // the run is ours to begin; of a new task the claim may be stored later
-	PointBeforeCommit   Point = "before-commit"   // of a step
-	PointAfterCommit    Point = "after-commit"    //
+	PointDelivered      Point = "delivered"       // the message has arrived, nothing is written
+	PointClaimed        Point = "claimed"         // this worker may begin the run; the claim of a new task may be stored later
+	PointBeforeCommit   Point = "before-commit"   // a step is about to be committed
+	PointAfterCommit    Point = "after-commit"    // the step is committed
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned
 	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, the reply is not
-	PointDead           Point = "dead"            // the dead letter is stored, where there is one
-	PointReplied        Point = "replied"         // the reply is stored, the message still there
-	PointAcked          Point = "acked"           // the message is taken off the queue
+	PointDead           Point = "dead"            // the dead letter is stored, if there is one
+	PointReplied        Point = "replied"         // the reply is stored, the message is still in the queue
+	PointAcked          Point = "acked"           // the message is removed from the queue
 )
 
-// The points of a move; behind the first two stands the phase that is written,
-// such as "before-move:committed".
+// The points of a transfer. The first two are prefixes: the phase that is written is
+// appended, such as "before-move:committed".
 const (
 	PointBeforeMove Point = "before-move:"
 	PointAfterMove  Point = "after-move:"
-	PointOffer      Point = "move-offer"    // the run stands still; the target is about to be asked
-	PointVerified   Point = "move-verified" // at a worker that is asked: the offer is good, nothing is written
-	PointMoved      Point = "move-moved"    // at that worker: it has claimed the run
-	PointStaged     Point = "move-staged"   // the other platform has all of it, and waits
+	PointOffer      Point = "move-offer"    // the run is stopped; the offer is about to be sent to the target
+	PointVerified   Point = "move-verified" // at the target worker: the offer is verified, nothing is written
+	PointMoved      Point = "move-moved"    // at the target worker: it has claimed the run
+	PointStaged     Point = "move-staged"   // the other platform has received the whole run, and waits for the decision
 )
 
 // Errors of a [Run], for errors.Is.
@@ -146,9 +144,9 @@ var (
 	// ErrLost: another worker owns the run, or it has ended. A handler that gets this
 	// returns at once: no later write of it is recorded.
 	ErrLost = errors.New("the run belongs to another worker")
-	// ErrParked: the run stops here: it was paused, is to be transferred, or waits for
-	// an answer. A handler that gets this returns it unchanged.
-	ErrParked = errors.New("the run stops here for now")
+	// ErrParked: this worker stops the run, because the run was paused, is to be
+	// transferred, or waits for an answer. A handler that gets this returns it unchanged.
+	ErrParked = errors.New("the run was parked, or is to be transferred")
 )
 
 // normal returns a copy with the defaults filled in.
@@ -189,10 +187,10 @@ func (d Durable) normal() (*Durable, error) {
 	return &d, errors.Join(bad...)
 }
 
-// Backoff is how the pauses between the attempts of a task grow.
+// Backoff says how the pauses between the attempts of a task grow.
 type Backoff string
 
-// The three of AAIF (Runtime Configuration, retry_backoff).
+// The backoffs of AAIF (Runtime Configuration, retry_backoff).
 const (
 	BackoffExponential Backoff = "exponential" // doubled each time; the default
 	BackoffLinear      Backoff = "linear"      // longer by the first pause each time
@@ -233,7 +231,7 @@ func (p RetryPolicy) check() error {
 	switch p.Backoff {
 	case "", BackoffExponential, BackoffLinear, BackoffFixed:
 	default:
-		return fmt.Errorf("retry: backoff %q is none of fixed, linear, exponential", p.Backoff)
+		return fmt.Errorf("retry: backoff %q is not fixed, linear or exponential", p.Backoff)
 	}
 	if p.Max < 0 || p.Base < 0 || p.Cap < 0 {
 		return errors.New("retry: Max, Base and Cap cannot be negative")

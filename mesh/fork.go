@@ -11,14 +11,14 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Fork begins a new run that goes on from a checkpoint of another; see
-// [state.Checkpoint.Fork]. Of names the new run's task, or leaves that to Fork,
-// and who asks is this node's entity. The run waits for a worker, as any other.
-// A checkpoint of another platform, which was no task of a mesh, becomes a run of
-// the agent with its agent_id, which must be served here (transfer.ErrUnknownAgent).
+// Fork starts a new run from a checkpoint of another run; see [state.Checkpoint.Fork].
+// of.TaskID is the id of the new task (default: a new id), of.From is its sender (default:
+// this node's entity). The new run waits in the queue for a worker. A checkpoint of another
+// platform has no task of this mesh: its run is given to the agent with its agent_id, and
+// Fork fails with transfer.ErrUnknownAgent if no such agent is served here.
 //
-// The checkpoint is stored before the run is queued: where the second fails the
-// run is there, and a worker's sweep queues it.
+// The checkpoint is stored before the run is queued. If queueing fails, the run is stored, and
+// a worker's sweep queues it.
 func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (Receipt, error) {
 	d := n.cfg.Durable
 	if d == nil {

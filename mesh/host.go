@@ -38,71 +38,72 @@ const (
 
 // Agent is one entity that a node serves.
 type Agent struct {
-	// Entity is its id, <type>.<name>, and so its subject. Required.
+	// Entity is the agent's id, <type>.<name>. Its subjects are derived from it.
+	// Required.
 	Entity string
-	// Handler does its work. Required.
+	// Handler does the agent's tasks. Required.
 	Handler Handler
 
 	// Concurrency is how many tasks run at once in this process. Default 1.
 	Concurrency int
-	// Queue is how many more may wait; beyond it senders get E_BUSY.
+	// Queue is how many more tasks may wait; beyond it senders get E_BUSY.
 	// Default 256; below 0: none.
 	Queue int
 	// Timeout is the agent's own limit for one task (AAIF
-	// runtime.timeout_seconds), on top of the node's. Default none.
+	// runtime.timeout_seconds), in addition to the node's. Default none.
 	Timeout time.Duration
 
 	// LiveOnly keeps the agent off the durable lane of a node that has one.
 	LiveOnly bool
-	// MeshConcurrency is how many of its tasks, live and durable, may run at once
-	// in the whole mesh (AAIF runtime.concurrency). Default 0: as many as the
-	// workers have places for. A task that finds no slot waits in its place; where
-	// JetStream is away for longer than a lease, none begins, and those that run
-	// are given up.
+	// MeshConcurrency is how many of the agent's tasks, live and durable, may run at
+	// once in the whole mesh (AAIF runtime.concurrency). Default 0: as many as the
+	// workers have places for. A task that gets no slot keeps its worker's place and
+	// waits. If JetStream is unreachable for longer than a lease, no task begins, and
+	// tasks that run fail (live) or are released (durable).
 	MeshConcurrency int
-	// Retry says how often a durable task is tried again. Default: not at all.
+	// Retry says how often a failed durable task is retried. Default: not at all.
 	Retry RetryPolicy
-	// Async answers a task of the live lane at once with a job id, and does it
-	// on the durable lane (AAIF runtime.async_execution).
+	// Async answers a live task at once with a job id, and does the task on the
+	// durable lane (AAIF runtime.async_execution).
 	Async bool
-	// NoStream gives senders no stream, whatever they ask for and the handler
-	// emits (AAIF io.streaming false).
+	// NoStream gives senders no stream, even if they request one and the handler
+	// emits one (AAIF io.streaming false).
 	NoStream bool
-	// Formats are what a task may ask for in requires.format, such as [FormatJSON];
-	// the handler finds it in [Task].Requires, and gives it. Any other is refused with
-	// E_REQUIRES, and so is a result of another form than the mesh can tell apart
-	// (E_OUTPUT_SCHEMA). Default text and json.
+	// Formats are the values of requires.format that the agent accepts, such as
+	// [FormatJSON]. The handler reads the format in [Task].Requires and must return a
+	// result of that format. A task that requires another format is refused with
+	// E_REQUIRES. A result that is visibly not in the required format fails with
+	// E_OUTPUT_SCHEMA. Default text and json.
 	Formats []string
-	// Leave leaves the agent's durable tasks to its other workers: this one hands
-	// tasks in (Async), and draws none.
+	// Leave makes this worker draw no durable tasks: it only submits them (Async). Other
+	// workers of the agent run them.
 	Leave bool
-	// Seal encrypts the checkpoints of the agent's runs; nil: as the node's
-	// codec does.
+	// Seal encrypts the checkpoints of the agent's runs; nil: the node's codec decides.
 	Seal *state.Keyring
 
-	// Intents validates payloads; nil: the reserved intents only. Intents
-	// that it does not know pass unless RefuseUnknown is set, and are
-	// validated as DefaultIntent if that is set.
+	// Intents validates payloads; nil: the reserved intents only. Tasks of an unknown
+	// intent are accepted unless RefuseUnknown is set, and are validated as
+	// DefaultIntent if that is set.
 	Intents       *intents.Registry
 	DefaultIntent string
 	RefuseUnknown bool
 
-	// Signer signs what this agent sends; nil: the node's.
+	// Signer signs the envelopes that this agent sends; nil: the node's.
 	Signer *sign.Signer
-	// Health is asked for aee.status.health and heartbeats; nil: healthy.
+	// Health is called for aee.status.health and heartbeats; nil: healthy.
 	// It must return at once.
 	Health func() Health
 
-	// Ready, if set, is called once the agent hears its subjects, from
-	// Serve's goroutine. Whoever sends from then on reaches it.
+	// Ready, if set, is called from Serve's goroutine when the agent has subscribed to
+	// its subjects. Messages that are sent after that reach the agent.
 	Ready func()
 
-	// Tracer makes the spans of its tasks; nil: the node's.
+	// Tracer makes the spans of the agent's tasks; nil: the node's.
 	Tracer trace.TracerProvider
-	// TraceHeader is the header that a trace travels in, to the agent and from
-	// it (AAIF telemetry.trace_context_header). Default "traceparent".
+	// TraceHeader is the message header with the trace context, in messages to the agent
+	// and from it (AAIF telemetry.trace_context_header). Default "traceparent".
 	TraceHeader string
-	// Logger gets what is logged about the agent; nil: the node's.
+	// Logger gets the log messages about the agent; nil: the node's.
 	Logger *slog.Logger
 
 	// For discovery: version is a semantic version, default "0.0.0".
@@ -114,11 +115,11 @@ type Agent struct {
 
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// host is an agent while it is served.
+// host is an agent that a node serves at the moment.
 type host struct {
 	Agent
 	node    *Node
-	id      string // of this instance, as NATS micro names it
+	id      string // the instance id, as in NATS micro
 	log     *slog.Logger
 	tracer  trace.Tracer // nil: no spans
 	live    string       // subjects
@@ -128,38 +129,39 @@ type host struct {
 	queue   *sched.Queue[*Task]
 	verify  *sched.Crew // makes slow signature checks
 	control *sched.Crew // answers aee.* intents and control messages
-	lookups *sched.Crew // answers the aee.* intents that may have to wait for a store
-	staff   sync.Once   // the workers have started
+	lookups *sched.Crew // answers the aee.* intents that may wait for a store
+	staff   sync.Once   // starts the workers
 
 	stats   [numEndpoints]endpointStats
 	counts  counts
 	running running
 	passed  passed
 	durable *lane        // nil: live only; see joined
-	unjoin  func()       // ends the waiting for the lane's streams
-	heard   *sign.Replay // control messages; nil: the check is off
+	unjoin  func()       // ends the wait for the streams of the durable lane
+	heard   *sign.Replay // replay window of control messages; nil: off
 	active  atomic.Int64
 
-	lanes, ears []*nats.Subscription // of tasks; of control and monitoring, which last longer
+	lanes, ears []*nats.Subscription // subscriptions of tasks; of control and monitoring, which end later
 	stopping    atomic.Bool
 	left        bool        // no more heartbeats; see beats
 	workers     sched.Group // started by the first task
-	closing     atomic.Bool // what waits for a signature check is refused
+	closing     atomic.Bool // messages that wait for a signature check are refused
 	taskScope   context.Context
 	stopTasks   context.CancelFunc
 }
 
-// counts are what becomes of messages that never become tasks. They are told
-// in the service's stats and as metrics.
+// counts counts the messages that did not become tasks, by reason. The service's stats and the
+// metrics show them.
 type counts struct {
 	malformed, refused, busy, replayed, dropped, unexpected, replyFailed, panics atomic.Int64
 
-	noInbox sync.Once // the first reply subject that was none was logged
+	noInbox sync.Once // logs the first message whose reply subject is not an inbox
 }
 
-// Serve answers for the agent until ctx ends, then takes no more tasks, hands
-// back what it has not begun (E_DRAINING, retryable), finishes what it has, for
-// at most Config.Drain, and returns. It owns every goroutine that it starts.
+// Serve serves the agent until ctx ends. Then it drains: it accepts no more tasks, refuses
+// live tasks that have not begun (E_DRAINING, retryable) and returns durable ones to the
+// queue, waits up to Config.Drain for the tasks that have begun, and returns. It owns every
+// goroutine that it starts.
 func (n *Node) Serve(ctx context.Context, agent Agent) error {
 	h, err := n.newHost(agent)
 	if err != nil {
@@ -220,12 +222,12 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		a.TraceHeader = headerTraceParent
 	}
 	if !validHeader(a.TraceHeader) {
-		bad = append(bad, fmt.Errorf("trace header %q is no name of a header", a.TraceHeader))
+		bad = append(bad, fmt.Errorf("trace header %q is not a valid header name, or is reserved", a.TraceHeader))
 	}
 	if a.Version == "" {
 		a.Version = noVersion
 	} else if !semver.MatchString(a.Version) {
-		bad = append(bad, fmt.Errorf("version %q is no semantic version such as 1.0.0", a.Version))
+		bad = append(bad, fmt.Errorf("version %q is not a semantic version (example: 1.0.0)", a.Version))
 	}
 	if err := a.Retry.check(); err != nil {
 		bad = append(bad, err)
@@ -266,11 +268,12 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	return h, nil
 }
 
-// start subscribes. Goroutines start when they have something to do.
+// start subscribes. The goroutines of the workers start with the first task.
 func (h *host) start() (err error) {
 	if h.joined() != nil {
-		// Before anybody can find the worker: a durable task whose member can be
-		// reached, but has no durable lane yet, would go over the live one.
+		// Open the queue before the worker can be discovered. Otherwise a durable task
+		// that calls this agent could find it online without a durable lane, and call it
+		// over the live lane.
 		h.durable.openQueue()
 	}
 	var subs []*nats.Subscription
@@ -281,7 +284,7 @@ func (h *host) start() (err error) {
 		var sub *nats.Subscription
 		hear := h.heedful(subject, handle)
 		switch subject {
-		case h.live: // the busiest one has a goroutine of its own
+		case h.live: // the busiest subscription has a goroutine of its own
 			sub, err = h.node.conn.QueueSubscribe(subject, group, hear)
 		case h.ask:
 			sub, err = h.node.asked.subscribe(subject, group, hear)
@@ -302,8 +305,8 @@ func (h *host) start() (err error) {
 		err = joined
 	}
 	if err == nil {
-		// A round trip: what the server refuses is refused by now, and who
-		// sends next reaches us.
+		// After a round trip the server has processed the subscriptions: a refused one is
+		// known, and later messages reach this worker.
 		err = roundTrip(h.node.conn, 10*time.Second)
 	}
 	if err == nil {
@@ -332,22 +335,22 @@ func (h *host) start() (err error) {
 	return nil
 }
 
-// roundTrip waits until the server has seen what was sent. A connection that is
-// lost meanwhile comes back with its subscriptions, so it is asked again.
+// roundTrip waits until the server has processed everything that was sent. If the connection
+// is lost meanwhile, nats.go subscribes again after the reconnect, so roundTrip tries again.
 func roundTrip(conn *nats.Conn, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
 		err := conn.FlushTimeout(time.Until(deadline))
-		// What waits for an answer over a connection that breaks gets this, too.
+		// A flush that is under way when the connection breaks also fails with
+		// ErrConnectionClosed.
 		if !errors.Is(err, nats.ErrConnectionClosed) || conn.IsClosed() || !time.Now().Before(deadline) {
 			return err
 		}
 	}
 }
 
-// refusedSubscription looks for the one sign that the server gives of a
-// subscription it does not permit: the connection's last error has changed,
-// and names it.
+// refusedSubscription returns an error if the server has refused a subscription. The only sign
+// of that is a new last error of the connection that names the subscription.
 func refusedSubscription(before, after error, subs []*nats.Subscription) error {
 	if after == before || !errors.Is(after, nats.ErrPermissionViolation) {
 		return nil
@@ -360,7 +363,7 @@ func refusedSubscription(before, after error, subs []*nats.Subscription) error {
 	return nil
 }
 
-// put queues a task for the workers. It returns false where the queue is full or closed.
+// put queues a task for the workers. It returns false if the queue is full or closed.
 func (h *host) put(t *Task) bool {
 	h.staff.Do(func() {
 		for range h.Concurrency {
@@ -370,9 +373,10 @@ func (h *host) put(t *Task) bool {
 	return h.queue.Put(t, t.Envelope.Priority.Rank())
 }
 
-// stop is the graceful end; see Serve.
+// stop drains the agent; see Serve.
 func (h *host) stop() error {
-	// Before anything is handed back: who sends it again gets another worker.
+	// Unsubscribe before tasks are refused, so that a sender that retries reaches another
+	// worker.
 	drained := h.drainSubscriptions(h.lanes)
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.Len() > 0
@@ -403,8 +407,8 @@ func (h *host) stop() error {
 	case <-finished:
 	case <-deadline.C:
 		left := h.running.matching(nil)
-		if len(left) > 0 { // else handlers go on whose tasks have been answered
-			err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, len(left), h.node.cfg.Drain)
+		if len(left) > 0 { // else only handlers of already answered tasks still run
+			err = fmt.Errorf("drain %s: %d tasks did not end within %v; live ones failed, durable ones were released", h.Entity, len(left), h.node.cfg.Drain)
 		}
 		for _, t := range left {
 			cause := envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done")
@@ -418,7 +422,7 @@ func (h *host) stop() error {
 	if h.durable != nil {
 		h.durable.close()
 	}
-	// Until here the agent could be asked how it is, and told to cancel.
+	// Health requests and cancels were answered until here.
 	h.drainSubscriptions(h.ears)()
 	h.node.services.leave()
 	h.control.Close()
@@ -432,7 +436,7 @@ func (h *host) stop() error {
 	return err
 }
 
-// flush waits until the server has what was sent.
+// flush waits until the server has received everything that was sent.
 func (h *host) flush() error {
 	if !h.node.conn.IsConnected() {
 		return nats.ErrDisconnected
@@ -444,7 +448,7 @@ func drainingError(entity string) *envelope.Error {
 	return envelope.Errorf(envelope.CodeDraining, "this worker of %s is shutting down and had not begun the task", entity).WithBackoff(100 * time.Millisecond)
 }
 
-// mustJSON encodes values of our own making.
+// mustJSON encodes values that cannot fail to encode.
 func mustJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {

@@ -1,12 +1,13 @@
 package mesh
 
-// Health is an agent's own opinion of itself.
+// Health is an agent's health, as the agent itself reports it.
 type Health struct {
 	Status  string         // "healthy", "degraded" or "unhealthy" (AEE, aee.status.health)
 	Details map[string]any // shown with it
 }
 
-// health is the agent's own opinion, made worse by what the mesh sees.
+// health returns the agent's own health, degraded or unhealthy if the mesh sees a problem: the
+// worker drains, its queue is full, or its durable lane has a problem.
 func (h *host) health() Health {
 	out := Health{Status: "healthy"}
 	if h.Health != nil {
@@ -29,7 +30,7 @@ func (h *host) health() Health {
 		details["reason"] = "the queue is full"
 	}
 	if h.durable != nil && h.joined() == nil {
-		details["durable"] = h.durable.awaited() // which live tasks do not suffer from
+		details["durable"] = h.durable.awaited() // live tasks are not affected
 	} else if h.durable != nil {
 		lane := h.durable.status()
 		details["durable"] = lane
@@ -41,7 +42,7 @@ func (h *host) health() Health {
 	return out
 }
 
-// ownHealth asks the agent. One that panics when asked is not well.
+// ownHealth calls Agent.Health. A panic counts as unhealthy.
 func (h *host) ownHealth() (out Health) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// heedful is a handler of the messages that were published to a subject, and may be
-// answered.
+// heedful returns a handler that calls handle for messages that were published to the subject
+// and whose reply subject, if they have one, is an inbox. It drops all others.
 func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
 	handle = h.fromInboxes(handle)
 	return func(msg *nats.Msg) {
@@ -22,12 +22,12 @@ func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
 	}
 }
 
-// drainSubscriptions takes the subscriptions back: the server sends nothing more
-// that it hears of after this. The returned function waits until what it has sent
-// already has been handled.
+// drainSubscriptions unsubscribes: the server delivers no message that it receives after this.
+// The returned function waits until the messages that the server has already delivered are
+// handled, five seconds at most.
 func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 	if !h.node.conn.IsConnected() {
-		// Nothing comes, and nobody is there to wait for.
+		// Without a connection no more messages come.
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
@@ -54,7 +54,8 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 	}
 }
 
-// forget handles what has come over subscriptions that have ended.
+// forget waits until the messages that have come over ended subscriptions are handled, and
+// then forgets the subscriptions.
 func (h *host) forget(subs []*nats.Subscription) {
 	for _, e := range []*ears{&h.node.asked, &h.node.told} {
 		e.settle()

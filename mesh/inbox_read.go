@@ -18,35 +18,35 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// AskState is how far something has come that a person was asked.
+// AskState is the state of a task for a person.
 type AskState string
 
 // The states of an [Ask].
 const (
 	AskOpen      AskState = "open"
 	AskAnswered  AskState = "answered"
-	AskOverdue   AskState = "overdue"   // its time is over, and no answer counts any more
-	AskWithdrawn AskState = "withdrawn" // whoever asked wants no answer any more
+	AskOverdue   AskState = "overdue"   // the time for an answer is over; a later answer does not count
+	AskWithdrawn AskState = "withdrawn" // the sender needs no answer any more
 )
 
-// Ask is a task that a person was sent (docs/nats-binding.md, "People").
+// Ask is a task for a person (docs/nats-binding.md, "People").
 type Ask struct {
 	Task   *envelope.Envelope
-	Stored time.Time // when the server stored it
-	Until  time.Time // an answer that is stored later does not count; zero: none is too late
+	Stored time.Time // when the server stored the task
+	Until  time.Time // an answer that is stored later does not count; zero: no deadline
 	State  AskState
 
-	// Answer is the first one that counts, nil where there is none, and Late the
-	// first that came when none counted any more. Misfit is the last result before
-	// the one that counts that does not, since it does not fit Schema.
+	// Answer is the valid answer that was stored first, nil if there is none. Late is
+	// the first answer after the deadline. Misfit is the last result before Answer that
+	// does not fit Schema.
 	Answer, Late, Misfit *envelope.Envelope
 	AnsweredAt           time.Time
-	// Reason is why it was withdrawn.
+	// Reason is why the task was withdrawn.
 	Reason string
 	// Schema is the JSON Schema that the answer must fit (requires.result_schema),
-	// nil where there is none.
+	// nil if there is none.
 	Schema json.RawMessage
-	// EscalateTo gets it when there is no answer in time; "" where nobody does.
+	// EscalateTo is the entity that gets the task if there is no answer in time; "": none.
 	EscalateTo string
 
 	last uint64 // sequence of the last message on its reply subject
@@ -54,15 +54,15 @@ type Ask struct {
 
 // Errors of [Node.AnswerAsk].
 var (
-	// ErrAnswered: somebody was faster.
-	ErrAnswered = errors.New("it was answered already")
-	// ErrTooLate: no answer counts any more.
-	ErrTooLate = errors.New("no answer counts any more")
-	// ErrMisfit: the result does not fit the schema that was asked for.
+	// ErrAnswered: the task has a valid answer already.
+	ErrAnswered = errors.New("the task was answered already")
+	// ErrTooLate: the time for an answer is over, or the task was withdrawn.
+	ErrTooLate = errors.New("the time for an answer is over, or the task was withdrawn")
+	// ErrMisfit: the result does not fit the schema in the task.
 	ErrMisfit = errors.New("the answer does not fit requires.result_schema")
 )
 
-// inbox is the inboxes, where there are any.
+// inbox returns the store of people's inboxes, or errNoInbox.
 func (n *Node) inbox() (*jetstream.Inbox, error) {
 	if d := n.durable(); d != nil && d.Inbox != nil {
 		return d.Inbox, nil
@@ -70,9 +70,8 @@ func (n *Node) inbox() (*jetstream.Inbox, error) {
 	return nil, errNoInbox
 }
 
-// Asks are the tasks that a person was sent, of all people with "", the oldest
-// first, as far as the inbox keeps them. A task that was sent twice is there
-// once. What else is in the inbox, and what nobody vouches for, is left out.
+// Asks returns the tasks in a person's inbox ("": in all inboxes), the oldest first, each
+// once. It skips envelopes that are not tasks, and envelopes that fail verification.
 func (n *Node) Asks(ctx context.Context, person string) ([]*Ask, error) {
 	inbox, err := n.inbox()
 	if err != nil {
@@ -100,9 +99,9 @@ func (n *Node) Asks(ctx context.Context, person string) ([]*Ask, error) {
 	return asks, nil
 }
 
-// FindAsk is the task with this id, or whose id alone begins so, that a person was
-// sent; with person "" that anybody was. It fails with [jetstream.ErrNotFound]
-// where there is none.
+// FindAsk returns the task in a person's inbox ("": in any inbox) whose id is taskID, or the
+// only task whose id begins with taskID. It fails with [jetstream.ErrNotFound] if there is
+// none.
 func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error) {
 	inbox, err := n.inbox()
 	if err != nil {
@@ -139,8 +138,8 @@ func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error)
 	return found[0], n.judgeAsk(ctx, found[0], now)
 }
 
-// FollowInbox calls f with each ask as it stands now and, until ctx ends, when it
-// comes, is sent again or is withdrawn.
+// FollowInbox calls f for each task that is in the inbox now and then, until ctx ends, for
+// each task that arrives or is withdrawn. It does not call f when a known task is sent again.
 func (n *Node) FollowInbox(ctx context.Context, person string, f func(*Ask) error) error {
 	inbox, err := n.inbox()
 	if err != nil {
@@ -174,8 +173,8 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*Ask) erro
 	return ctx.Err()
 }
 
-// readInbox takes one message of an inbox. It returns what somebody is asked for
-// the first time.
+// readInbox reads one message of an inbox into known. It returns the task if this is the first
+// message with the task's id, else nil.
 func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
 	e, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
 	if err != nil || bounded(e) != nil || !subject.IsPerson(e.To) {
@@ -218,7 +217,7 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
 
 func askKey(person, id string) string { return person + " " + id }
 
-// withdrawnTask is the task that an event takes back, "" where it is no such event.
+// withdrawnTask returns the id of the task that an event withdraws, "" for any other envelope.
 func withdrawnTask(e *envelope.Envelope) string {
 	if e.Type != envelope.TypeEvent || e.Intent != intents.TaskWithdrawn {
 		return ""
@@ -230,14 +229,14 @@ func withdrawnReason(e *envelope.Envelope) string {
 	var p struct {
 		Reason string `json:"reason"`
 	}
-	_ = json.Unmarshal(e.Payload, &p) // then there is none
+	_ = json.Unmarshal(e.Payload, &p) // without a readable payload there is no reason
 	return clip.Text(p.Reason, 128)
 }
 
-// read takes from a task what it says of its answer.
+// read sets Until, EscalateTo and Schema from the task's requires.
 func (a *Ask) read(stored time.Time) {
 	have, members, err := a.Task.ReadRequires()
-	var to string // each by itself: what cannot be read is as good as absent
+	var to string // each member is read on its own: an unreadable one is ignored
 	if json.Unmarshal(canonical(members.Get(requireAnswerBy)), &a.Until) != nil {
 		a.Until = time.Time{}
 	}
@@ -250,7 +249,7 @@ func (a *Ask) read(stored time.Time) {
 	}
 }
 
-// judgeAsk looks whether there is an answer.
+// judgeAsk reads the stored replies to the task, and sets the task's answers and state.
 func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
 	a.Answer, a.Late, a.Misfit, a.last = nil, nil, nil, 0
 	for {
@@ -287,13 +286,13 @@ func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
 	return nil
 }
 
-// AnswerAsk stores an answer to what a person was asked, a result or an error
-// envelope from that person ([envelope.Envelope.Reply]), signed if the node has a
-// signer. Of several who answer at once one succeeds. It fails with [ErrAnswered],
-// [ErrTooLate] or [ErrMisfit] where the answer would not count.
+// AnswerAsk stores a person's answer to a task: a result or an error envelope from that person
+// ([envelope.Envelope.Reply]). It signs the answer if the node has a signer. Of concurrent
+// answers one succeeds. AnswerAsk fails with [ErrAnswered], [ErrTooLate] or [ErrMisfit] if the
+// answer would not count.
 func (n *Node) AnswerAsk(ctx context.Context, a *Ask, reply *envelope.Envelope) error {
 	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
-		return errors.New("answer: the envelope is no answer to the task")
+		return errors.New("answer: the envelope does not answer the task")
 	}
 	if err := fits(a.Schema, reply); err != nil {
 		return fmt.Errorf("%w: %w", ErrMisfit, err)
@@ -324,15 +323,15 @@ func (n *Node) AnswerAsk(ctx context.Context, a *Ask, reply *envelope.Envelope) 
 		}
 		_, err = d.Replies.PublishAfter(ctx, msg, a.last)
 		if errors.Is(err, jetstream.ErrExists) {
-			continue // something came meanwhile
+			continue // another reply was stored meanwhile
 		}
 		if err != nil {
 			return err
 		}
 		if err := n.judgeAsk(ctx, a, now); err == nil && a.Answer == nil {
-			return ErrTooLate // it was stored when the time was over
+			return ErrTooLate // the answer was stored after the deadline
 		}
 		return nil
 	}
-	return fmt.Errorf("answer: too much comes on the task's reply subject: %w", state.ErrChanged)
+	return fmt.Errorf("answer: other replies to the task were stored at the same time, 20 tries failed: %w", state.ErrChanged)
 }

@@ -102,7 +102,7 @@ func TestDrainGivesUpAfterItsTime(t *testing.T) {
 	w.stop()
 	equal(t, "the answer", errorOf(t, parse(t, within(t, "an answer", answers).Data)).Code, envelope.CodeUnavailable)
 	err := within(t, "Serve", w.done)
-	if err == nil || !strings.Contains(err.Error(), "drain agent.reviewer: 1 tasks were not finished within 20ms") {
+	if err == nil || !strings.Contains(err.Error(), "drain agent.reviewer: 1 tasks did not end within 20ms") {
 		t.Errorf("Serve: %v", err)
 	}
 	equal(t, "what the handler hears", codeOf(within(t, "the handler", stopped)), envelope.CodeUnavailable)
@@ -275,7 +275,7 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 	r := newRig(t)
 	node := r.node(mesh.Config{})
 	for want, agent := range map[string]mesh.Agent{
-		`agent: entity "reviewer": has no type: it must be <type>.<name>, like "agent.reviewer"` + "\na handler is needed\nconcurrency -1: must be at least 1\nversion \"v1.0.0\" is no semantic version such as 1.0.0": {Entity: "reviewer", Concurrency: -1, Version: "v1.0.0"},
+		`agent: entity "reviewer": has no type: it must be <type>.<name>, like "agent.reviewer"` + "\na handler is needed\nconcurrency -1: must be at least 1\nversion \"v1.0.0\" is not a semantic version (example: 1.0.0)": {Entity: "reviewer", Concurrency: -1, Version: "v1.0.0"},
 		"agent: entity bus.x: a bus has no worker":                            {Entity: "bus.x", Handler: echo},
 		"agent: entity human.ada: a human has no worker":                      {Entity: ada, Handler: echo},
 		`agent: entity "aee.ask": first token "aee" is reserved for the mesh`: {Entity: "aee.ask", Handler: echo},

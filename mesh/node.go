@@ -23,14 +23,14 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// The stores of package jetstream are what these interfaces are for.
+// The stores of package jetstream implement these interfaces.
 var (
 	_ Journal     = (*jetstream.Journal)(nil)
 	_ Seen        = (*jetstream.Seen)(nil)
 	_ Refutations = (*jetstream.Refutations)(nil)
 )
 
-// Defaults of [Config]. Each is also the --help text's number.
+// Defaults of [Config]. The command's --help text states the same values.
 const (
 	DefaultReplayWindow = 2 * time.Minute
 	DefaultSkew         = 5 * time.Minute
@@ -40,84 +40,86 @@ const (
 	DefaultHeartbeat    = 10 * time.Second
 )
 
-// TaskEvents says which events about tasks go to bus.mesh.task, and which about
-// steps to bus.mesh.run.
+// TaskEvents says which events about tasks are published to bus.mesh.task, and which events
+// about steps to bus.mesh.run.
 type TaskEvents int
 
-// The levels of task events. Failures are always told.
+// The levels of task events. Failures are always published.
 const (
 	EventsAll      TaskEvents = iota // all
 	EventsFailures                   // failures only
 )
 
-// Seen is a replay window that all workers of an entity share. Claim records that
-// the entity has seen an id, and by whom, unless that is recorded within the window;
-// it returns who has the id, and of two concurrent callers the same to both. An error
-// means that it cannot be known.
+// Seen is a replay window that all workers of an entity share. Claim records by as the holder
+// of an id, unless a holder was recorded within the window, and returns the recorded holder.
+// Concurrent callers get the same holder. After an error the holder is unknown.
 type Seen interface {
 	Claim(ctx context.Context, entity, id, by string) (holder string, err error)
 }
 
-// Journal keeps envelopes beyond the memory of one process. Post must return
-// at once, whether or not the envelope gets stored; Get fails with
-// [jetstream.ErrNotFound] where there is none.
+// Journal stores envelopes beyond the memory of one process. Post must return at once,
+// whether or not the envelope gets stored. Get fails with [jetstream.ErrNotFound] if the
+// journal does not have the envelope.
 type Journal interface {
 	Post(entity, id string, raw []byte) error
 	Get(ctx context.Context, entity, id string) ([]byte, error)
 }
 
-// Refutations remembers which contexts were refuted to an entity, beyond one process.
+// Refutations stores which contexts were refuted to an entity, beyond the memory of one
+// process.
 type Refutations interface {
 	Add(ctx context.Context, entity, id string, record []byte) error
 	List(ctx context.Context, entity, id string) ([][]byte, error)
 }
 
-// Quotas are the limits for what one sender may ask of one process, on each lane.
+// Quotas limit the tasks that one sender may send to one process, per lane.
 type Quotas = quota.Limits
 
-// Config is what all agents and clients of one [Node] share. The zero value
-// works: unsigned, signatures verified where they are present, memory only.
+// Config configures a [Node], for all of its agents and clients. The zero value works: the
+// node sends unsigned envelopes, verifies signatures that are present, and stores nothing
+// beyond its memory.
 type Config struct {
-	// Prefix stands in front of every subject. Default none.
+	// Prefix is put before every subject. Default none.
 	Prefix string
-	// Entity is who the node speaks as where no agent of its own does: the
-	// from of its requests. Default "service.aeemesh".
+	// Entity is the from of envelopes that the node itself sends, not one of its
+	// agents. Default "service.aeemesh".
 	Entity string
 
-	// Signer signs what this node sends; nil sends unsigned. An [Agent] may
-	// have one of its own. Neither may be the key of the connection's NATS user
+	// Signer signs the envelopes that this node sends; nil: they are unsigned. An [Agent]
+	// may have a signer of its own. Neither may have the key of the connection's NATS user
 	// ([ErrKeyServesTwice]).
 	Signer *sign.Signer
-	// Verifier checks what this node receives. The zero value knows no key,
-	// and so refuses every signed envelope (AEE: a present signature must
-	// be verified before processing).
+	// Verifier verifies the envelopes that this node receives. The zero value knows no
+	// key, and so refuses every signed envelope (AEE: a present signature must be
+	// verified before processing).
 	Verifier sign.Verifier
 
-	// ReplayWindow is for how long a task's id may not come again; see
+	// ReplayWindow is how long a repeated task id is refused as a replay; see
 	// [ReplayWindow] for the default. Below 0 turns the check off.
 	ReplayWindow time.Duration
-	// Skew is how far ts may be from this clock. Default 5 minutes; below
-	// 0 turns the check off.
+	// Skew is how far an envelope's ts may differ from the clock of this process. Default 5
+	// minutes; below 0 turns the check off.
 	Skew time.Duration
-	// Seen is the mesh's replay window, asked beside the process's own: about every
-	// task that comes signed, on both lanes, so that a captured one runs neither on
-	// another replica nor on the other lane. Nil: each process remembers for itself.
+	// Seen is the mesh's replay window, used in addition to the process's own: for every
+	// signed task, on both lanes, so that a captured task runs neither on another
+	// replica nor on the other lane. nil: each process has its own window only.
 	Seen Seen
-	// SeenUnsigned asks Seen about unsigned live tasks, too.
+	// SeenUnsigned uses Seen for unsigned live tasks, too.
 	SeenUnsigned bool
 
-	// Limits bound what is decoded. Default: the server's max_payload, depth 64.
+	// Limits bound the envelopes that are decoded. Default: the server's max_payload,
+	// depth 64.
 	Limits envelope.Limits
 	// MaxTimeout caps requires.timeout_ms (AEE, Security Considerations).
 	// Default 10 minutes.
 	MaxTimeout time.Duration
-	// DefaultTimeout is for tasks that ask for none. Default 5 minutes.
+	// DefaultTimeout applies to tasks without requires.timeout_ms. Default 5 minutes.
 	DefaultTimeout time.Duration
-	// MaxHandoffs is how often a task may be handed on ([Task.HandOff]); at most
+	// MaxHandoffs is how often a task may be delegated ([Task.HandOff]); at most
 	// 64. Default 8.
 	MaxHandoffs int
-	// Drain is how long a stopping agent may take to finish what it has
-	// begun. Default 30 seconds.
+	// Drain is how long a stopping agent waits for the tasks that have begun. Default
+	// 30 seconds.
 	Drain time.Duration
 	// Heartbeat is the time between two heartbeats of an agent. Default 10
 	// seconds; below 0 turns them off.
@@ -125,38 +127,38 @@ type Config struct {
 	// Quotas limit senders. The zero value has generous limits for unknown
 	// senders and none for known ones; see [Quotas].
 	Quotas Quotas
-	// TaskEvents says which task events go to the bus. Default all.
+	// TaskEvents says which task events are published. Default all.
 	TaskEvents TaskEvents
 
-	// Tree bounds the trees of tasks that agents make when they call one another,
-	// and Counters count for them; nil: this process counts for itself, and what
-	// models have used is not looked at when tasks come and go.
+	// Tree bounds the trees of tasks that agents make when they call one another.
+	// Counters count the work of these trees for all workers; nil: this process counts
+	// alone, and the token and cost budgets of trees are not checked.
 	Tree     TreeLimits
 	Counters Counters
 
-	// Durable lets the node take and send tasks that are stored before they
-	// are worked on; nil: live tasks only.
+	// Durable lets the node receive and send durable tasks, which are stored before
+	// they begin; nil: live tasks only.
 	Durable *Durable
 
-	// Journal and Refutations back the memory's journal; nil: memory only.
+	// Journal and Refutations store what the node's memory forgets; nil: memory only.
 	Journal     Journal
 	Refutations Refutations
 
-	// Logger gets warnings and errors, and tasks at debug level. Default
-	// discards.
+	// Logger gets warnings and errors, one message for each ended task at level info, and
+	// one for each received envelope at level debug. Default: a logger that discards all.
 	Logger *slog.Logger
-	// TracerProvider gives each hop a span; nil: trace contexts pass
-	// through unchanged.
+	// TracerProvider makes a span for each task; nil: trace contexts are passed on
+	// unchanged.
 	TracerProvider trace.TracerProvider
 	// MeterProvider gets the metrics; nil: none.
 	MeterProvider metric.MeterProvider
-	// Version is the program's, told by aee.spec.query and on the bus.
+	// Version is the version of the program, as aee.spec.query and the bus state it.
 	Version string
 }
 
-// Node is this process's place in the mesh: a NATS connection, an identity,
-// the rules for what may come in. It serves agents and sends tasks. Its
-// methods may be called from many goroutines.
+// Node connects this process to the mesh. It has a NATS connection, an identity and the
+// rules for incoming messages. It serves agents and sends tasks. Its methods may be called
+// from many goroutines.
 type Node struct {
 	conn     *nats.Conn
 	cfg      Config
@@ -175,16 +177,16 @@ type Node struct {
 	lanes    laneBook
 	heads    headcount
 	hosts    hosts
-	starting chan struct{} // places for agents that start: their requests have time limits
+	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
 	services services
 	beats    beats
-	told     ears // what agents are told beside their tasks
+	told     ears // control and monitoring messages
 	asked    ears // plain text
 	clock    serverClock
 	tender   tender
 	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
 
-	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
+	defaultRequires json.RawMessage // requires with DefaultTimeout only: the most common value, encoded once
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -195,7 +197,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		bad = append(bad, errors.New("a NATS connection is needed"))
 	}
 	if conn != nil && !IsInbox(conn.NewInbox()) {
-		bad = append(bad, fmt.Errorf("the connection's prefix of reply subjects makes %s: begin it with \"_\", such as _INBOX_ada, for workers answer on inboxes only", clip.Text(conn.NewInbox(), 128)))
+		bad = append(bad, fmt.Errorf("the connection's reply subjects look like %s: set an inbox prefix that begins with \"_\", such as _INBOX_ada, because workers answer only on inbox subjects", clip.Text(conn.NewInbox(), 128)))
 	}
 	if err := natsconn.CheckSigner(conn, cfg.Signer); err != nil {
 		bad = append(bad, err)
@@ -270,10 +272,10 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 // startAtOnce bounds the agents that start at the same time.
 const startAtOnce = 32
 
-// ReplayWindow is the window that a node keeps which is configured with the
-// given window and skew. A window that is set is taken at its word. The default
-// is 2 minutes, or as long as an envelope's ts can stay within the skew bound,
-// if that is longer: an envelope that is not stale yet must not be forgotten.
+// ReplayWindow returns the effective replay window for a configured window and skew. A window
+// other than 0 is used unchanged. The default is 2 minutes, or the time for which an
+// envelope's ts can stay within the skew bound, if that is longer: an envelope that is not
+// stale yet must not be forgotten.
 func ReplayWindow(window, skew time.Duration) time.Duration {
 	if window != 0 {
 		return window
@@ -288,15 +290,15 @@ func orDefault(d, def time.Duration) time.Duration {
 	return d
 }
 
-// Conn is the node's NATS connection.
+// Conn returns the node's NATS connection.
 func (n *Node) Conn() *nats.Conn { return n.conn }
 
-// Subjects maps entities to this mesh's subjects.
+// Subjects returns the map from entities to the subjects of this mesh.
 func (n *Node) Subjects() subject.Map { return n.subjects }
 
-// Durable is the node's durable lane with its defaults filled in, nil where it has
-// none. Its streams may not be there yet: see [Durable].Ready.
+// Durable returns the configuration of the node's durable lane with its defaults filled in,
+// nil if the node has no durable lane. The streams may not exist yet: see [Durable].Ready.
 func (n *Node) Durable() *Durable { return n.cfg.Durable }
 
-// Entity is who the node speaks as.
+// Entity returns Config.Entity.
 func (n *Node) Entity() string { return n.cfg.Entity }

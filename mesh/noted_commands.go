@@ -14,27 +14,29 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A command for a task that has not begun is noted: stored in a record that the task
-// finds when it is begun. The sender may name an id that never comes, so notes are short,
-// few, and gone in minutes.
+// A command for a task that has not begun is noted: stored in a record that the worker reads
+// when it begins the task. A sender may name the id of a task that never arrives, so noted
+// commands are short and few, and expire in minutes.
 const (
-	// noteText bounds the text of a command that is noted, maxNoted how many are noted
-	// for one task, for the store keeps a revision for each, and maxNotedOf how many of
-	// them are one sender's: others must not keep out the cancel of the task's own.
+	// noteText bounds the text of a noted command, in bytes. maxNoted bounds the noted
+	// commands of one task, because the store keeps a revision for each. maxNotedOf bounds
+	// those of one sender, so that others cannot prevent the cancel of the task's own
+	// sender.
 	noteText   = 4 << 10
 	maxNoted   = 16
 	maxNotedOf = 8
-	// maxNotes bounds what is noted for all tasks of an entity, as one worker knows it.
+	// maxNotes bounds the noted commands of all tasks of an entity, as one worker counts
+	// them.
 	maxNotes = 1024
-	// noteTTL is how long a record of notes is kept: of a task that is scheduled, from
-	// the time when it is due. While the queue may hold the task, a worker writes the
-	// record again, but no longer than noteMost after the command came.
+	// noteTTL is the time to live of a record of noted commands. For a scheduled task it
+	// counts from the task's due time. While the queue may hold the task, a worker renews
+	// the record, until noteMost after the first command.
 	noteTTL  = 15 * time.Minute
 	noteMost = 7 * 24 * time.Hour
 )
 
-// notes counts the commands that are noted for an entity. Notes of other workers are
-// counted at the next sweep.
+// notes counts the commands that are noted for an entity. Commands that other workers have
+// noted are counted at the next sweep.
 type notes struct {
 	mu   sync.Mutex
 	runs map[string]noteCount
@@ -42,7 +44,7 @@ type notes struct {
 
 type noteCount struct {
 	commands  int
-	at, until time.Time // when they were counted, and when the record is gone
+	at, until time.Time // when the commands were counted, and when the record expires
 }
 
 // room reports whether one more command may be noted.
@@ -68,7 +70,8 @@ func (n *notes) count(run string, commands int, now, until time.Time) {
 	n.runs[run] = noteCount{commands, now, until}
 }
 
-// keep removes what was counted before a time and is no longer stored.
+// keep removes the counts of records that were counted before a time and no longer exist.
+// there has the runs whose records exist.
 func (n *notes) keep(there map[string]bool, before time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,7 +116,7 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	return l.putNotes(ctx, id, prev, c, life)
 }
 
-// notePause is the retry advice to a sender whose command found no room.
+// notePause is the backoff for a sender whose command was refused because of maxNotes.
 const notePause = 15 * time.Second
 
 var noteKind = map[string]state.StepKind{
@@ -138,9 +141,9 @@ func (l *lane) scheduled(ctx context.Context, taskID string) (due time.Time, ok 
 	return s.Due, err == nil
 }
 
-// renewNotes rewrites a record of notes that is about to expire, while the queue may
-// hold its task: it holds a message that is older than the last note, or one that a
-// worker has nakked.
+// renewNotes rewrites a record of noted commands that is about to expire, while the queue may
+// hold its task. That is so while the queue has a message that is older than the last noted
+// command, or one that is not acknowledged.
 func (l *lane) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
 	now, noted, until := l.clock.now(), c.Mesh.Noted, rec.Time.Add(noteTTL)
 	old := now.Sub(rec.Time) >= noteTTL/2

@@ -14,20 +14,19 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// slots hold an agent to its limit across the mesh (AAIF runtime.concurrency):
-// each of its tasks, live or durable, runs in a slot. A worker that dies loses its
-// slots with their lease; one that cannot renew a slot gives the task up that is
-// in it.
+// slots enforces an agent's concurrency limit across the mesh (AAIF runtime.concurrency):
+// each of its tasks, live or durable, runs in a slot. The slots of a dead worker expire with
+// their lease. A worker that cannot renew a slot fails (live) or releases (durable) the
+// slot's task.
 //
-// A worker keeps slots to spare, as many as its tasks have and at least one, so
-// that the next task need not wait for one; those that are unused for a while it
-// gives back, for each costs the server a write with each renewal. A worker whose
-// tasks do wait says so on the agent's control subject, which all its workers
-// hear; those that have a slot to spare give it back, and what ends meanwhile
-// makes room for anybody.
+// A worker keeps spare slots, as many as are in use and at least one, so that the next task
+// need not wait. It releases slots that are unused for a while, because each renewal is a
+// write at the server. A worker whose tasks wait announces that on the agent's control
+// subject. Then the other workers release their spare slots, and for a short time also the
+// slot of each task that ends, so that any worker can acquire it.
 type slots struct {
 	lane *lane
-	poke chan struct{} // a place was freed or taken, or another worker wants a slot
+	poke chan struct{} // signals that a place was freed or taken, or that another worker wants a slot
 	got  chan *jetstream.Slot
 	over chan struct{} // closed when no more tasks begin
 
@@ -36,13 +35,13 @@ type slots struct {
 	used    map[*Task]*heldSlot
 	waiters []*waiter
 	back    []*heldSlot // to be released
-	wanted  time.Time   // when another worker last wanted one
+	wanted  time.Time   // when another worker last announced that its tasks wait
 }
 
 type heldSlot struct {
 	*jetstream.Slot
 	renewed time.Time
-	idle    time.Time // when it became spare
+	idle    time.Time // when the slot became spare
 }
 
 // waiter is a task that has a worker's place and waits for a slot.
@@ -52,30 +51,31 @@ type waiter struct {
 }
 
 const (
-	// wantEvery is how often a worker says that its tasks wait for slots, and
-	// wantSoon how soon again it does when another one begins to wait.
+	// wantEvery is the pause between two announcements of a worker that its tasks wait
+	// for slots. wantSoon is the shortest pause, used when another task begins to wait.
 	wantEvery = 100 * time.Millisecond
 	wantSoon  = wantEvery / 10
-	// wantLasts is for how long a worker that has heard so keeps none to spare.
+	// wantLasts is how long a worker keeps no spare slots after another worker's
+	// announcement.
 	wantLasts = 3 * wantEvery
-	// spareLeases is for how many leases a slot is kept that is one too many to
-	// spare.
+	// spareLeases is the number of leases after which an unused surplus slot is released.
 	spareLeases = 2
-	// slotPatience is how long a durable task that was drawn waits in a place
-	// before another worker may have it.
+	// slotPatience is how long a drawn durable task waits for a slot before it is nakked,
+	// so that another worker can take it.
 	slotPatience = 2 * time.Second
 )
 
-// headerSlots is on the message that says that tasks of a worker, whose instance
-// it names, wait for slots. The message has no body.
+// headerSlots marks the announcement that tasks wait for slots. Its value is the instance id
+// of the announcing worker. The message has no body.
 const headerSlots = "Aee-Slots-Wanted"
 
 func newSlots(l *lane) *slots {
 	return &slots{lane: l, poke: make(chan struct{}, 1), got: make(chan *jetstream.Slot), over: make(chan struct{}), used: map[*Task]*heldSlot{}}
 }
 
-// room returns how many durable tasks to draw: as many as there are spare slots, and
-// one where live tasks wait for slots, so that it waits with them.
+// room returns how many durable tasks may be drawn: the number of free slots that no waiting
+// task needs. If tasks wait and there is no such slot, it returns 1, so that a durable task
+// waits for a slot in line with the live ones.
 func (s *slots) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,14 +85,14 @@ func (s *slots) room() int {
 	return 1
 }
 
-// enter gives a slot to a task that has a worker's place. It waits for one for at most
+// enter gives a slot to a task that has a worker's place. It waits for a slot for at most
 // patience; 0: until the task ends.
 func (s *slots) enter(t *Task, patience time.Duration) error {
 	s.mu.Lock()
 	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
 		s.used[t], s.free = s.free[last], s.free[:last]
 		s.mu.Unlock()
-		s.nudge() // for the next spare slot
+		s.nudge() // tend acquires the next spare slot
 		return nil
 	}
 	w := &waiter{t, make(chan struct{})}
@@ -122,7 +122,7 @@ func (s *slots) enter(t *Task, patience time.Duration) error {
 		s.waiters = slices.Delete(s.waiters, i, i+1)
 	}
 	s.mu.Unlock()
-	s.leave(t) // it may have got one meanwhile
+	s.leave(t) // the task may have got a slot meanwhile
 	return err
 }
 
@@ -132,7 +132,7 @@ func (s *slots) leave(t *Task) {
 	if slot := s.used[t]; slot != nil {
 		delete(s.used, t)
 		if time.Since(s.wanted) < wantLasts {
-			s.back = append(s.back, slot) // for the next waiting task, here or elsewhere
+			s.back = append(s.back, slot) // for the next waiting task, at this or another worker
 		} else {
 			s.give(slot)
 		}
@@ -163,7 +163,7 @@ func (s *slots) nudge() {
 }
 
 // hear handles the message of a worker whose tasks wait for slots. The message is not
-// authenticated; a forged one costs no more than this worker's spare slots.
+// authenticated; a forged message costs no more than this worker's spare slots.
 func (s *slots) hear(instance string) {
 	if instance == s.lane.host.id {
 		return
@@ -174,7 +174,8 @@ func (s *slots) hear(instance string) {
 	s.nudge()
 }
 
-// say tells the agent's other workers that tasks wait for slots here.
+// say announces to the agent's other workers that tasks wait for slots at this worker. It
+// reports whether any task waits.
 func (s *slots) say() bool {
 	h := s.lane.host
 	s.mu.Lock()
@@ -184,21 +185,21 @@ func (s *slots) say() bool {
 		return false
 	}
 	if err := h.node.publish(h.ctl, nil, nats.Header{headerSlots: {h.id}}); err != nil {
-		h.log.Debug("tasks that wait for slots not announced", "err", err)
+		h.log.Debug("cannot announce that tasks wait for slots", "err", err)
 	}
 	return true
 }
 
-// tend acquires slots for the tasks and some to spare, and renews their leases.
+// tend acquires slots for the tasks and spare slots, and renews their leases.
 func (s *slots) tend() {
 	l := s.lane
 	tick := time.NewTicker(l.cfg.Slots.Lease() / 4)
 	defer tick.Stop()
-	again := time.NewTimer(wantEvery) // while tasks wait, here or elsewhere
+	again := time.NewTimer(wantEvery) // fires while tasks wait for slots at this or another worker
 	defer again.Stop()
-	set := true // again will go off
+	set := true // again will fire
 	var said time.Time
-	var seeking context.CancelFunc // nil: no slot is waited for
+	var seeking context.CancelFunc // cancels a running Acquire; nil: none runs
 	var seekers sync.WaitGroup
 	for {
 		want, contended := s.balance()
@@ -209,7 +210,7 @@ func (s *slots) tend() {
 			seekers.Go(func() {
 				slot, err := l.cfg.Slots.Acquire(ctx, l.host.Entity, l.host.MeshConcurrency, l.host.id)
 				if err != nil && ctx.Err() == nil {
-					l.host.log.Warn("no slot", "err", err)
+					l.host.log.Warn("slot not acquired", "err", err)
 					_ = sleep(ctx, time.Second)
 				}
 				s.got <- slot
@@ -249,7 +250,7 @@ func (s *slots) tend() {
 	}
 }
 
-// keep adds a slot that was just acquired; nil: none was.
+// keep adds a slot that was just acquired. It ignores nil.
 func (s *slots) keep(slot *jetstream.Slot) {
 	if slot == nil {
 		return
@@ -259,8 +260,8 @@ func (s *slots) keep(slot *jetstream.Slot) {
 	s.give(&heldSlot{Slot: slot, renewed: time.Now()})
 }
 
-// balance releases slots that have no use, and reports whether another slot is wanted,
-// and whether tasks wait for slots, here or elsewhere.
+// balance releases slots that are not needed. It reports whether another slot is wanted, and
+// whether tasks wait for slots at this or another worker.
 func (s *slots) balance() (want, contended bool) {
 	l := s.lane
 	s.mu.Lock()
@@ -278,7 +279,8 @@ func (s *slots) balance() (want, contended bool) {
 	goal, most = min(goal, l.host.MeshConcurrency), min(most, l.host.MeshConcurrency)
 	surplus := s.back
 	s.back = nil
-	// The last one to become spare is the first to be used: the others grow old.
+	// The most recently freed slot is used first, so the slots at the front have been idle
+	// longest.
 	for n := used + len(s.free); len(s.free) > int(l.waiting.Load()) && (n > most || n > goal && time.Since(s.free[0].idle) > spareLeases*l.cfg.Slots.Lease()); n-- {
 		surplus, s.free = append(surplus, s.free[0]), s.free[1:]
 	}
@@ -294,12 +296,12 @@ func (s *slots) drop(slot *heldSlot) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := slot.Release(ctx); err != nil {
-		s.lane.host.log.Debug("slot not released, its lease ends it", "err", err)
+		s.lane.host.log.Debug("slot not released; it ends with its lease", "err", err)
 	}
 }
 
-// renew renews the leases. A slot that was lost, or not renewed for most of its lease,
-// no longer counts.
+// renew renews the leases of all slots. A slot that was lost, or that could not be renewed for
+// three quarters of its lease, is given to [slots.lost].
 func (s *slots) renew() {
 	l := s.lane
 	s.mu.Lock()
@@ -329,7 +331,7 @@ func (s *slots) lost(slot *heldSlot, why error) {
 	lease := s.lane.cfg.Slots.Lease()
 	gone := envelope.Errorf(envelope.CodeUnavailable, "JetStream was unreachable for too long: the task's slot (runtime.concurrency) could not be renewed within its lease of %v", lease).WithCause(why)
 	if errors.Is(why, jetstream.ErrChanged) {
-		gone = envelope.Errorf(envelope.CodeUnavailable, "the task's slot (runtime.concurrency) has ended: its lease of %v was over before it could be renewed", lease).WithCause(why)
+		gone = envelope.Errorf(envelope.CodeUnavailable, "the lease (%v) of the task's slot (runtime.concurrency) expired before it was renewed", lease).WithCause(why)
 	}
 	s.lane.host.log.Warn("slot lost", "err", why)
 	var task *Task

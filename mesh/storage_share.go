@@ -12,36 +12,38 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// A share watches how much of the stores of runs the agent holds. While that is more than
-// its share, its new tasks wait in the queue, and others find room. Runs that have begun go
-// on. The stores are looked at now and then; between two looks what this worker writes, and
-// the runs that it begins, are added up.
+// A share tracks how much of the stores of runs this agent's runs use. While a store is
+// crowded and the agent uses more than its share, the agent's new tasks wait in the queue, so
+// that other agents have space. Runs that have begun go on. The share reads the figures of the
+// stores periodically. In between it adds up the bytes that this worker writes and the runs
+// that it begins.
 type share struct {
 	lane  *lane
 	store sharer // nil: the store has no shares
 
 	wake    chan struct{}
-	known   atomic.Pointer[[]jetstream.Share] // at the last look
+	known   atomic.Pointer[[]jetstream.Share] // the figures, as read last
 	crowds  atomic.Pointer[jetstream.Share]   // nil: new tasks may begin
-	written atomic.Int64                      // bytes since the last look
+	written atomic.Int64                      // bytes written since then
 	soon    atomic.Int64                      // bytes of runs that have begun and are not stored yet
-	step    atomic.Int64                      // after so many bytes it looks again
+	step    atomic.Int64                      // number of written bytes after which the figures are read again
 
-	mu sync.Mutex // one look at a time
+	mu sync.Mutex // the figures are read by one goroutine at a time
 }
 
-// A sharer is a store that knows how much of it an entity uses.
+// A sharer is a store that can tell how much of its space an entity uses.
 type sharer interface {
 	Shares(ctx context.Context, entity string, soon int64) ([]jetstream.Share, error)
 }
 
 const (
-	// shareLook is the time between two looks, and crowdedLook that while new tasks wait;
-	// beside that a worker looks after it has written 1/shareSteps of a store.
+	// shareLook is the pause between two readings of the figures, crowdedLook the pause
+	// while new tasks wait. A worker also reads them after it has written 1/shareSteps of
+	// a store.
 	shareLook   = time.Minute
 	crowdedLook = 5 * time.Second
 	shareSteps  = 32
-	// crowdedPause is how long a task waits before it is handed out again.
+	// crowdedPause is the nak delay of a task that may not begin.
 	crowdedPause = 10 * time.Second
 )
 
@@ -52,8 +54,8 @@ func newShare(l *lane) *share {
 	return s
 }
 
-// admit reports whether a new run may begin. Where the last figures leave doubt it
-// asks the store, for one run at a time.
+// admit reports whether a new run may begin. If the last figures leave doubt, it reads new ones
+// from the store, for one run at a time.
 func (s *share) admit(ctx context.Context, r *Run) bool {
 	size := int64(len(r.hold.Data))
 	switch {
@@ -76,10 +78,12 @@ func (s *share) admit(ctx context.Context, r *Run) bool {
 	return true
 }
 
-// stored returns the bytes reserved for a run that is now stored, or unlisted.
+// stored ends the reservation of bytes for a run that is now stored, or that this worker no
+// longer has.
 func (s *share) stored(r *Run) { s.soon.Add(-r.reserved.Swap(0)) }
 
-// near reports whether the agent may exceed its share with so many bytes more.
+// near reports whether the agent could exceed its share if it stored that many more bytes. It
+// returns true if the figures are not known.
 func (s *share) near(bytes int64) bool {
 	known := s.known.Load()
 	if known == nil {
@@ -90,7 +94,7 @@ func (s *share) near(bytes int64) bool {
 			continue
 		}
 		if one.Used <= jetstream.CrowdedFrom {
-			one.Own = one.Used // at most
+			one.Own = one.Used // upper bound: Own is not known below CrowdedFrom
 		}
 		more := float64(bytes+s.soon.Load()) / float64(one.MaxBytes)
 		one.Used, one.Own = one.Used+more, one.Own+more
@@ -112,8 +116,8 @@ func (s *share) wrote(bytes int) {
 	}
 }
 
-// tend asks the store from time to time while the lane is awake. Slow requests are made less often, so that
-// they take a small part of the time.
+// tend reads the figures from the store periodically while the lane is awake. It makes slow
+// requests less often, so that they take a small part of the time.
 func (s *share) tend(awake context.Context) {
 	defer s.forget()
 	for {
@@ -140,7 +144,7 @@ func (s *share) tend(awake context.Context) {
 	}
 }
 
-// forget is for a lane that falls asleep: the figures are old when it wakes.
+// forget drops the figures when the lane falls asleep: they are old when it wakes.
 func (s *share) forget() {
 	if !s.lane.draining.Load() {
 		s.known.Store(nil)
@@ -148,7 +152,7 @@ func (s *share) forget() {
 	}
 }
 
-// look asks the store for its figures, for a run that is about to take some bytes.
+// look reads the figures from the store. bytes is the size of a run that is about to begin.
 // s.mu is held.
 func (s *share) look(ctx context.Context, bytes int64) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -181,7 +185,7 @@ func (s *share) look(ctx context.Context, bytes int64) {
 	}
 }
 
-// trouble returns why no new run may begin, nil if one may.
+// trouble returns why no new run may begin, nil if new runs may begin.
 func (s *share) trouble() *envelope.Error {
 	c := s.crowds.Load()
 	if c == nil {
@@ -199,7 +203,7 @@ func crowdedBy(c *jetstream.Share) string {
 func (l *lane) delayCrowded(r *Run) {
 	problem := l.share.trouble()
 	if problem == nil {
-		l.nak(r.hold, 0) // it may by now
+		l.nak(r.hold, 0) // the task may begin by now
 		return
 	}
 	wait := max(0, min(problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now())))
