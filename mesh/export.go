@@ -352,9 +352,9 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 	return n.cfg.Durable.Replies.Publish(ctx, msg)
 }
 
-// Recall resumes an exported run here without the other platform's verdict. The caller
-// must be sure that the file was not and will not be imported; otherwise two platforms
-// run it.
+// Recall gives an exported run the status back that it had before the export, without the
+// other platform's verdict, and resumes it here if it was running. The caller must be sure
+// that the file was not and will not be imported; otherwise two platforms run it.
 func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
