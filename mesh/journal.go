@@ -21,7 +21,7 @@ const (
 
 // journal keeps the encoded bytes of the last journalSize envelopes that this process
 // sent and received. Each task adds envelopes, so adding keeps no decoded envelope alive
-// and avoids allocation; find is a linear search.
+// and avoids allocations; find is a linear search.
 type journal struct {
 	next atomic.Uint64
 	seed maphash.Seed

@@ -129,9 +129,8 @@ func (t *Task) mayKnow(e *envelope.Envelope, ref envelope.Reference) error {
 	return nil
 }
 
-// reference returns a reference to this task for the receiver of a delegation or a hop.
-// It has no hash, because this worker may have changed the task's priority, and with it
-// the hash.
+// reference returns a reference to this task for the receiver of a delegation. It has no
+// hash, because this worker may have changed the task's priority, and with it the hash.
 func (t *Task) reference() envelope.Reference {
 	return envelope.Reference{ID: t.Envelope.ID, Corr: t.Envelope.Corr, Type: envelope.ReferenceType, Locator: t.host.Entity}
 }

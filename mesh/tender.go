@@ -10,25 +10,25 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// tender does what the lanes of a node need from time to time while they have no tasks:
-// it reads the server's clock, looks for runs that wait or have lost their message, and
-// keeps the store of runs from getting full. It reads the runs of all agents together, so
-// an idle agent costs nothing. Its goroutines run while there is a lane.
+// tender does the periodic work of a node's lanes that does not depend on tasks: it reads
+// the server's clock, looks for runs that wait or have lost their message, and removes
+// ended runs before the store of runs is full. It reads the runs of all agents together,
+// so an idle agent costs nothing. Its goroutines run while the node has a lane.
 type tender struct {
 	node *Node
 
 	mu     sync.Mutex
 	lanes  map[*lane]struct{}
 	unseen map[*lane]struct{} // lanes whose waiting runs have to be looked for
-	soon   chan struct{}      // unseen has got a lane
+	soon   chan struct{}      // signals survey: a lane was added to unseen
 	end    func()
 }
 
-// surveyEach is up to how many lanes have their runs read one by one: a process with few
-// agents does not read those of a large mesh.
+// For up to surveyEach entities the runs are read entity by entity, so that a process with
+// few agents does not read all runs of a large mesh.
 const surveyEach = 4
 
-// add tends a lane until remove.
+// add adds a lane; remove removes it.
 func (t *tender) add(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *tender) remove(l *lane) {
 	end()
 }
 
-// checkAll has the waiting runs of a lane looked for soon.
+// checkAll requests a check of all waiting runs of a lane. It does not block.
 func (t *tender) checkAll(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *tender) checkAll(l *lane) {
 	}
 }
 
-// look is checkAll. t.mu is held.
+// look is checkAll for a lane that is known. t.mu is held.
 func (t *tender) look(l *lane) {
 	t.unseen[l] = struct{}{}
 	select {
@@ -86,7 +86,7 @@ func (t *tender) look(l *lane) {
 	}
 }
 
-// take returns the lanes that have to be looked at, and forgets that they have.
+// take returns the lanes in unseen, and clears unseen.
 func (t *tender) take() []*lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +108,8 @@ func (t *tender) all() []*lane {
 	return all
 }
 
-// survey looks for the waiting runs of lanes that begin or have missed something, and of
-// all lanes after a reconnect.
+// survey checks the waiting runs of the lanes in unseen: lanes that begin, or that may have
+// missed an answer. After a reconnect it checks those of all lanes.
 func (t *tender) survey(ctx context.Context) {
 	const first, last = 100 * time.Millisecond, 10 * time.Second
 	tick := time.NewTicker(time.Second)
@@ -121,7 +121,7 @@ func (t *tender) survey(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.soon:
-			if sleep(ctx, surveySoon) != nil { // more lanes begin at the same time
+			if sleep(ctx, surveySoon) != nil { // further lanes may begin at the same time
 				return
 			}
 		case <-tick.C:
@@ -162,7 +162,7 @@ func (t *tender) survey(ctx context.Context) {
 // surveySoon is how long a survey waits for further lanes.
 const surveySoon = 20 * time.Millisecond
 
-// checkWaiting checks runs, those of several lanes at once.
+// checkWaiting checks runs, and serves several lanes at the same time.
 func checkWaiting(runs map[*lane][]string) {
 	const atOnce = 16
 	places := make(chan struct{}, atOnce)
@@ -218,12 +218,13 @@ func (t *tender) open(ctx context.Context, lanes []*lane, each func(*lane, state
 	return nil
 }
 
-// sweeps looks from time to time for runs that should go on and have no message: the
-// queue was purged or lost, or a worker died between the record of a resumed run and
-// its message. It requeues them.
+// sweeps periodically requeues runs that should have a message and have none: the queue
+// was purged or lost, or a worker died after it wrote the record of a resumed run and
+// before it queued the message.
 func (t *tender) sweeps(ctx context.Context, every time.Duration) {
-	// Replicas that were started together do not sweep together; and however
-	// many runs there are, sweeping takes a small part of the time.
+	// The pause is random, so that workers that started together do not sweep together.
+	// It grows with the duration of a sweep, so that sweeping takes a small part of the
+	// time.
 	pause := every
 	for sleep(ctx, pause/2+rand.N(pause)) == nil {
 		began := time.Now()
