@@ -12,14 +12,14 @@ import (
 // lanes go through them: a live task when it arrives, a durable task when it is drawn.
 // The first check that fails says why.
 
-// A check refuses a task with an error, or lets it pass.
+// A check refuses a task with an error, or accepts it.
 type check struct {
 	refuses func(*Task) *envelope.Error
-	alert   bool // operators are told on bus.mesh.alert
+	alert   bool // the refusal is published on bus.mesh.alert
 }
 
-// admission are the checks of an envelope: who sent it, to whom, where and when. The last
-// ones remember it, so that it counts once.
+// admission are the checks of an envelope: its sender, addressee, lane and time. The last
+// ones record it, so that it counts once.
 var admission = []check{
 	{refuses: (*Task).verified, alert: true},
 	{refuses: (*Task).addressed},
@@ -30,8 +30,8 @@ var admission = []check{
 	{refuses: (*Task).firstInMesh, alert: true},
 }
 
-// admit makes the checks of admission. alert says that operators are told of the
-// refusal.
+// admit makes the checks of admission. alert says that the refusal is to be published
+// on bus.mesh.alert.
 func (t *Task) admit() (problem *envelope.Error, alert bool) {
 	for _, check := range admission {
 		if problem := check.refuses(t); problem != nil {
@@ -42,8 +42,8 @@ func (t *Task) admit() (problem *envelope.Error, alert bool) {
 	return nil, false
 }
 
-// stored returns when the task came: now, and on the durable lane when the server stored
-// it.
+// stored returns when the task arrived: on the live lane when this worker received it,
+// on the durable lane when the server stored it.
 func (t *Task) stored() time.Time {
 	if t.run != nil {
 		return t.run.hold.Stored
@@ -67,8 +67,7 @@ func (t *Task) addressed() *envelope.Error {
 	return nil
 }
 
-// expected lets tasks pass, and events on the live lane, which an agent may be sent as
-// any other entity.
+// expected refuses all envelopes except tasks and, on the live lane, events.
 func (t *Task) expected() *envelope.Error {
 	if kind := t.Envelope.Type; kind != envelope.TypeTask && (kind != envelope.TypeEvent || t.run != nil) {
 		return unexpectedType(kind)
@@ -128,16 +127,16 @@ func (t *Task) firstInMesh() *envelope.Error {
 type constraint func(*Task) error
 
 var (
-	// constraints are what every task must meet, also one whose run goes on.
+	// constraints are checked for every task, also for one whose run has begun before.
 	constraints = []constraint{(*Task).readRequires, (*Task).delegated, (*Task).inTree, (*Task).unapproved, (*Task).onItsLane}
-	// atBegin are what a task must meet that begins.
+	// atBegin are checked for a task whose run has not begun.
 	atBegin = []constraint{(*Task).mayBegin, (*Task).checkCompany, (*Task).demandable, (*Task).checkReferences, (*Task).checkPayload}
 )
 
 // prepare reads what the task requires, sets its deadline, and returns why the agent
 // cannot do it, nil if it can.
 func (t *Task) prepare() error {
-	_ = t.readRequires() // a refusal is sent as the sender requires it, and by a deadline
+	_ = t.readRequires() // a refusal, too, needs the stream, the encoding and the deadline that the sender requires
 	t.limit()
 	for _, meets := range constraints {
 		if err := meets(t); err != nil {
@@ -223,14 +222,15 @@ func (t *Task) onItsLane() error {
 	return nil
 }
 
-// mayBegin refuses a live task that is to begin later.
+// mayBegin refuses a live task with a requires.not_before in the future, unless the
+// agent moves the task to its durable lane (see host.later).
 func (t *Task) mayBegin() error {
 	at, err := readNotBefore(t.required(requireNotBefore))
 	if err != nil {
 		return err
 	}
 	if t.run == nil && at.After(t.queued) && !t.host.later(t) {
-		return envelope.Errorf(envelope.CodeRequires, "requires.not_before: a live task begins at once; the durable lane keeps tasks until their time")
+		return envelope.Errorf(envelope.CodeRequires, "requires.not_before: a live task cannot be scheduled; send it over the durable lane")
 	}
 	return nil
 }

@@ -13,35 +13,36 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// served knows which entity serves an agent.
+// served finds the entity that serves an agent_id.
 type served struct {
 	node       *Node
 	known      map[string]string
 	registered func(ctx context.Context, agentID string) (entity string, err error)
 	codec      func(entity string) state.Codec
 
-	looking sync.Mutex // over a look, which takes up to two seconds
+	looking sync.Mutex // held during a discovery, which takes up to two seconds
 	mu      sync.Mutex
 	seen    map[string][]string // entities by agent_id
-	sealed  map[string]bool     // entities
-	version map[string][]string // of the agent, by entity: as its workers say
-	at      time.Time           // of the last look, when it ended
+	sealed  map[string]bool     // entities whose workers encrypt their records
+	version map[string][]string // versions of the agent that its workers state, by entity
+	at      time.Time           // when the last discovery ended
 }
 
-// servedFor is for how long a look at the mesh counts. An agent that is not found is
-// looked for again after lookAgain: each look is a question to all workers.
+// servedFor is how long the result of a discovery is used. An agent that was not found is
+// looked up again after lookAgain at the earliest, because each discovery is a request to
+// all workers.
 const (
 	servedFor = 10 * time.Second
 	lookAgain = time.Second
 )
 
-// entity finds the entity of an agent. One whose workers encrypt what they store is
-// not found by who could not: a run of it would lie about in the clear until its
-// worker writes (AAIF, Security Considerations).
+// entity finds the entity of an agent. It refuses an agent whose workers encrypt their
+// records if this process has no key: the imported run would be stored unencrypted until
+// a worker writes it (AAIF, Security Considerations).
 //
-// What workers say of themselves proves nothing: any of them may claim any agent_id.
-// So it only counts where the operator's configuration and the registry say nothing,
-// and takes no agent_id away from another entity that claims it, too.
+// The workers' own statements prove nothing: any worker can state any agent_id. They are
+// used only if neither the configuration nor the registry names the agent, and choose
+// decides if several entities state the same agent_id.
 func (s *served) entity(ctx context.Context, agentID, issuer string) (string, error) {
 	if entity := s.known[agentID]; entity != "" {
 		return entity, nil
@@ -62,7 +63,9 @@ func (s *served) entity(ctx context.Context, agentID, issuer string) (string, er
 	return entity, s.maySee(entity)
 }
 
-// choose is who is meant of those that claim an agent_id.
+// choose returns the entity of an agent_id, from those whose workers state it: the
+// registered entity; else the one whose default agent_id it is; else the issuer of the
+// token; else the only one.
 func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []string) (string, error) {
 	if s.registered != nil {
 		entity, err := s.registered(ctx, agentID)
@@ -76,7 +79,7 @@ func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []s
 		}
 	}
 	for _, entity := range claimed {
-		if state.AgentID(entity) == agentID { // which follows from its name
+		if state.AgentID(entity) == agentID { // the default agent_id, derived from the entity's name
 			return entity, nil
 		}
 	}
@@ -88,10 +91,10 @@ func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []s
 	case len(claimed) == 1:
 		return claimed[0], nil
 	}
-	return "", fmt.Errorf("%w: workers of %d entities say that they serve it, %s and %s among them", transfer.ErrUnknownAgent, len(claimed), clip.Text(claimed[0], 128), clip.Text(claimed[1], 128))
+	return "", fmt.Errorf("%w: workers of %d entities state that they serve it, %s and %s among them", transfer.ErrUnknownAgent, len(claimed), clip.Text(claimed[0], 128), clip.Text(claimed[1], 128))
 }
 
-// claimed are the entities whose workers say that they serve an agent.
+// claimed returns the entities whose workers state that they serve an agent.
 func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) {
 	asked := time.Now()
 	if claimed := s.remembered(agentID, asked.Add(-servedFor)); len(claimed) > 0 {
@@ -99,7 +102,7 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	}
 	s.looking.Lock()
 	defer s.looking.Unlock()
-	if since := asked.Add(-lookAgain); s.looked().After(since) { // by another handoff
+	if since := asked.Add(-lookAgain); s.looked().After(since) { // another transfer has just made a discovery
 		return s.remembered(agentID, since), nil
 	}
 	found, err := s.node.Discover(ctx, "", 2*time.Second)
@@ -124,8 +127,8 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	return seen[agentID], nil
 }
 
-// remembered are the entities that the last look found for an agent, if that ended
-// after since.
+// remembered returns the entities that the last discovery found for an agent, if the
+// discovery ended after since.
 func (s *served) remembered(agentID string, since time.Time) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,6 +144,8 @@ func (s *served) looked() time.Time {
 	return s.at
 }
 
+// maySee returns an error if the entity's records are encrypted and this process has no
+// key.
 func (s *served) maySee(entity string) error {
 	s.mu.Lock()
 	sealed := s.sealed[entity]
@@ -151,9 +156,9 @@ func (s *served) maySee(entity string) error {
 	return nil
 }
 
-// fits reports that an entity serves its agent in another major version than the one
-// that a run was begun under, as far as both say: what a document means may have
-// changed then. A worker's word only ever lets a run in.
+// fits returns an error if all workers of an entity state another major version of the
+// agent than the run's: the meaning of the run's document may have changed. One worker
+// with the same version, or without one, is enough to admit the run.
 func (s *served) fits(_ context.Context, entity, version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,11 +169,11 @@ func (s *served) fits(_ context.Context, entity, version string) error {
 	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
 }
 
-// noVersion is what an agent has whose document does not say its version.
+// noVersion is the version of an agent whose document states none.
 const noVersion = "0.0.0"
 
-// sameMajor reports whether two versions of an agent agree in what stands before the
-// first dot, or one of them says nothing.
+// sameMajor reports whether two versions of an agent are the same before the first dot,
+// or one of them is unknown.
 func sameMajor(a, b string) bool {
 	if a == "" || b == "" || a == noVersion || b == noVersion {
 		return true

@@ -18,14 +18,14 @@ type job struct {
 	Subject string `json:"replies"` // where stream envelopes and the result come
 }
 
-// later reports whether a task of the live lane is to be done in the background.
+// later reports whether a live task is to be moved to the durable lane (see background).
 func (h *host) later(t *Task) bool {
 	return h.Async && h.joined() != nil && t.run == nil && !t.ask && t.handed == nil && !intents.Reserved(t.Envelope.Intent)
 }
 
-// background moves a task of the live lane to the durable one, and answers with
-// its job id once it is stored there. It waits for the store, so it runs beside
-// the subscription.
+// background moves a live task to the durable lane, and answers it with the job id once
+// the task is stored. It blocks on the store, so it must not run on the subscription's
+// goroutine.
 func (h *host) background(t *Task) {
 	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
 	defer cancel()

@@ -2,17 +2,16 @@ package mesh
 
 import "github.com/aeemesh/aeemesh/jetstream"
 
-// A worker may be there before the streams of the durable lane are: JetStream is
-// away, nobody has made them, its NATS user may not see them. Until
-// [Durable].Ready is closed it serves live tasks as a node without a durable lane
-// does, and then joins the lane.
+// A worker may start before the streams of the durable lane exist: JetStream is down,
+// the streams were not created, or the worker's NATS user has no permission to see them.
+// Until [Durable].Ready is closed the worker serves live tasks like a node without a
+// durable lane. Then it joins the lane.
 
-// LaneWaiting is the state of a lane whose streams are not there yet, in health
-// and heartbeats, beside those of [jetstream.LaneState].
+// LaneWaiting is the state, in health and heartbeats, of a lane whose streams do not
+// exist yet. It adds to the states of [jetstream.LaneState].
 const LaneWaiting jetstream.LaneState = "waiting"
 
-// There reports whether the streams are there: whether Ready is closed, or was
-// never set.
+// There reports whether the streams exist: Ready is closed or nil.
 func (d *Durable) There() bool {
 	if d.Ready == nil {
 		return true
@@ -25,7 +24,8 @@ func (d *Durable) There() bool {
 	}
 }
 
-// durable is the node's durable lane, nil where it has none, or none yet.
+// durable returns the node's durable lane, nil if it has none or the streams do not
+// exist yet.
 func (n *Node) durable() *Durable {
 	if d := n.cfg.Durable; d != nil && d.There() {
 		return d
@@ -33,8 +33,8 @@ func (n *Node) durable() *Durable {
 	return nil
 }
 
-// counters are the mesh's, nil where this process counts for itself: they are
-// streams, too.
+// counters returns the mesh's shared counters, nil if there are none. They are kept in a
+// stream, so there are none before the streams exist; then this process counts alone.
 func (n *Node) counters() Counters {
 	if d := n.cfg.Durable; d != nil && !d.There() {
 		return nil
@@ -42,7 +42,8 @@ func (n *Node) counters() Counters {
 	return n.cfg.Counters
 }
 
-// joined is the agent's durable lane, nil where it has none, or none yet.
+// joined returns the agent's durable lane, nil if it has none or the streams do not
+// exist yet.
 func (h *host) joined() *lane {
 	if h.durable != nil && h.durable.cfg.There() {
 		return h.durable
@@ -50,8 +51,8 @@ func (h *host) joined() *lane {
 	return nil
 }
 
-// join starts the durable lane, now or when it is there. The returned function
-// ends the waiting, and returns when the lane has started or never will.
+// join starts the durable lane, now or when its streams exist. The returned function
+// ends the wait, and returns when the lane has started or will not start any more.
 func (h *host) join() (end func()) {
 	l := h.durable
 	if l == nil {
@@ -74,7 +75,7 @@ func (h *host) join() (end func()) {
 	return func() { close(over); <-done }
 }
 
-// awaited is what is told of a lane that is not there yet.
+// awaited returns the status of a lane whose streams do not exist yet.
 func (l *lane) awaited() laneStatus {
 	s := laneStatus{State: string(LaneWaiting), Reason: "its streams do not exist yet"}
 	if l.cfg.Lacks != nil {
@@ -88,9 +89,9 @@ func (l *lane) awaited() laneStatus {
 // Values of [MetaDurable].
 const (
 	DurableOn      = "on"      // this worker takes durable tasks
-	DurableOff     = "off"     // it takes live tasks alone
-	DurableWaiting = "waiting" // it will, as soon as JetStream has the streams
-	DurableLeft    = "left"    // it leaves them to others; see [Agent].Leave
+	DurableOff     = "off"     // it takes live tasks only
+	DurableWaiting = "waiting" // it will take them as soon as the streams exist
+	DurableLeft    = "left"    // it submits durable tasks and draws none; see [Agent].Leave
 )
 
 func (h *host) takesDurable() string {

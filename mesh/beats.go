@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// beats announces the agents of a node from time to time, one after the other, evenly
-// spread.
+// beats sends the heartbeats of a node's agents, one agent after the other, evenly spread
+// over the interval.
 type beats struct {
 	node *Node
 
@@ -18,18 +18,20 @@ type beats struct {
 	next   int // index of the one that is announced next
 	end    func()
 
-	sending sync.Mutex // over an announcement, and over host.left
+	sending sync.Mutex // held during an announcement; guards host.left
 }
 
 const (
-	// beatGap is the least time between two heartbeats of a process. So a process with
-	// many agents sends those of each less often: 10,000 agents every 100 seconds.
+	// beatGap is the least average time between two heartbeats of a process. So a process
+	// with many agents sends the heartbeats of each agent less often: with 10,000 agents
+	// every 100 seconds.
 	beatGap = 10 * time.Millisecond
-	// beatPause is the least time between two wakings; several agents are announced then.
+	// beatPause is the least time between two wakings of the goroutine; it may announce
+	// several agents at once.
 	beatPause = 50 * time.Millisecond
 )
 
-// every is the time between two heartbeats of an agent; 0 where there are none.
+// every returns the time between two heartbeats of an agent; 0: there are no heartbeats.
 func (b *beats) every() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,8 +46,8 @@ func (b *beats) interval() time.Duration {
 	return max(b.node.cfg.Heartbeat, time.Duration(len(b.agents))*beatGap)
 }
 
-// add announces an agent until the returned function is called. That returns when no
-// heartbeat of it is being sent.
+// add sends the heartbeats of an agent until the returned function is called. When that
+// function returns, no heartbeat of the agent is being sent.
 func (b *beats) add(h *host) (remove func()) {
 	if b.node.cfg.Heartbeat <= 0 {
 		return func() {}

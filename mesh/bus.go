@@ -23,9 +23,9 @@ const (
 	BusAlert = "mesh.alert"
 )
 
-// Broadcast sends an event to bus.<topic>. Payload is a JSON object; corr may
-// be empty. Whoever subscribes gets it, at most once; stream AEE_BUS keeps it
-// where there is one.
+// Broadcast sends an event to bus.<topic>. Payload is a JSON object; corr may be empty.
+// Each subscriber gets the event at most once. Stream AEE_BUS stores it if the mesh has
+// that stream.
 func (n *Node) Broadcast(topic, intent, corr string, payload json.RawMessage) error {
 	return n.broadcast(n.cfg.Entity, n.cfg.Signer, topic, intent, corr, payload, nil, nil)
 }
@@ -53,16 +53,15 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 	return n.publish(to, *buf, header)
 }
 
-// tell broadcasts an event of the agent's, and logs where it cannot.
+// tell broadcasts an event of the agent, and logs a failure.
 func (h *host) tell(topic, intent, corr string, payload, trace json.RawMessage) {
 	h.tellFor(nil, topic, intent, corr, payload, trace)
 }
 
-// passing is on what is of no interest to those who come later: the stream of
-// broadcasts keeps it for a minute. Heartbeats would fill it: some 6 MB a day for
-// each agent and worker, and with a few hundred of these hardly an hour of what
-// people look for were left. They stay on their subject, so that who watches the bus
-// sees them.
+// passing is the header of heartbeats: the stream of broadcasts deletes them after a
+// minute. Heartbeats would fill that stream, with some 6 MB a day for each agent and
+// worker: with a few hundred workers it would hold hardly an hour of the other events.
+// Heartbeats still go to bus.mesh.agent, so that subscribers of the bus get them.
 var passing = nats.Header{natsjs.MsgTTLHeader: {"60s"}}
 
 func (h *host) tellFor(header nats.Header, topic, intent, corr string, payload, trace json.RawMessage) {
@@ -71,8 +70,8 @@ func (h *host) tellFor(header nats.Header, topic, intent, corr string, payload, 
 	}
 }
 
-// taskEvent tells bus.mesh.task what happens to a task. It carries no payload
-// of the task's: what peers said to one another is not for everybody.
+// taskEvent publishes on bus.mesh.task what happens to a task. The event never contains
+// the task's payload, which is confidential between sender and receiver.
 func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	if h.node.cfg.TaskEvents == EventsFailures && problem == nil {
 		return
@@ -110,8 +109,8 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	h.tell(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
 }
 
-// publicError is what everybody may know of an error. What the sender is told
-// beyond this is between the two.
+// publicError returns the part of an error that may be published. Details and evidence
+// are left out: only the sender gets them.
 func publicError(e *envelope.Error) *envelope.Error {
 	return &envelope.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, BackoffMS: e.BackoffMS}
 }
@@ -129,12 +128,12 @@ type presence struct {
 	Requests    int64          `json:"requests"`
 	Errors      int64          `json:"errors"`
 	Started     string         `json:"started"`
-	HeartbeatMS int64          `json:"heartbeat_ms"` // 0: none will come
+	HeartbeatMS int64          `json:"heartbeat_ms"` // 0: no heartbeats
 	Details     map[string]any `json:"details,omitempty"`
 }
 
-// announce tells bus.mesh.agent of the agent. All announcements of one
-// instance share a corr.
+// announce publishes an event about the agent on bus.mesh.agent. All announcements of
+// one instance share a corr.
 func (h *host) announce(intent string) {
 	health := h.health()
 	p := presence{
@@ -156,8 +155,8 @@ func (h *host) announce(intent string) {
 	h.tellFor(header, BusAgent, intent, h.id, mustJSON(p), nil)
 }
 
-// alertLimiter lets one alert a second through for each kind of trouble and
-// counts the rest, so that whoever floods a worker does not flood the bus.
+// alertLimiter allows one alert a second for each agent and error code and counts the
+// rest, so that a flood of bad messages does not flood the bus.
 type alertLimiter struct {
 	mu   sync.Mutex
 	seen map[string]*alertCount
@@ -189,8 +188,8 @@ func (l *alertLimiter) allow(kind string, now time.Time) (suppressed int, ok boo
 	return suppressed, true
 }
 
-// alert tells bus.mesh.alert that an envelope was refused for a reason that
-// an attack, or a broken key set-up, looks like.
+// alert publishes on bus.mesh.alert that an envelope was refused for a reason that may
+// be an attack or a wrong configuration of keys.
 func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
 	suppressed, ok := h.node.alerts.allow(h.Entity+" "+string(problem.Code), time.Now())
 	if !ok {

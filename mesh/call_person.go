@@ -20,9 +20,8 @@ import (
 // answer is what the person stores on the task's reply subject
 // (docs/nats-binding.md, "People").
 //
-// The call of a durable task does not wait for it: it fails with a [WaitsError]
-// until there is an answer, or it is too late for one. Over the live lane it
-// waits.
+// In a durable task the call does not block: it fails with a [WaitsError] until the
+// answer is stored or the time for it is over. In a live task it blocks.
 func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 	if _, err := t.host.node.inbox(); err != nil {
 		return nil, err
@@ -59,7 +58,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	r, l := t.run, t.run.lane
 	w, asked := r.sentTask(task.ID)
 	if !asked {
-		// It may have been sent by a worker that could not note it any more.
+		// An earlier owner may have sent it and died before it recorded that.
 		w = state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task))}
 	}
 	a.Began = w.Asked
@@ -90,11 +89,11 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	return &WaitsError{w}
 }
 
-// inquire puts a task into a person's inbox, and says until when the answer counts.
-// Now is the server's time.
+// inquire puts a task into a person's inbox. It returns the wait for the answer, with
+// the time until which an answer counts. now is the server's time.
 func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, now time.Time) (state.Wait, error) {
 	timeout, _ := t.callTimes(ctx, c, time.Now())
-	if t.run != nil { // how long the handler may run has nothing to do with it
+	if t.run != nil { // the answer may come until the run's deadline, later than the handler's
 		left := t.run.deadline.Sub(now)
 		timeout = left - min(left/20, grace)
 		if c.Timeout > 0 {
@@ -109,7 +108,7 @@ func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, no
 	if c.Begun != nil {
 		c.Begun(task.ID, true)
 	}
-	err := t.persist(ctx, func() (err error) { // whoever is asked twice is shown one task
+	err := t.persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
 		w.Asked, err = t.host.post(ctx, task)
 		return err
 	})
@@ -120,7 +119,7 @@ func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, no
 	return w, nil
 }
 
-// take makes an answer of what a person has stored.
+// take sets the envelope that answers the call, and returns its error if it is one.
 func (a *Answer) take(reply *envelope.Envelope) error {
 	a.Envelope = reply
 	if reply.Type == envelope.TypeError {
@@ -129,15 +128,16 @@ func (a *Answer) take(reply *envelope.Envelope) error {
 	return nil
 }
 
-// noAnswer is what becomes of a call that a person did not answer in time. Doing
-// the whole task again would ask everybody anew.
+// noAnswer returns the error of a call that a person did not answer in time. It is not
+// retryable, because a retry of the task would ask all people again.
 func noAnswer(person string) *envelope.Error {
 	e := envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", clip.Text(person, 128))
 	e.Retryable = false
 	return e
 }
 
-// outOfTime says to a person why a task is no longer theirs.
+// outOfTime returns the reason that a person is shown when a task is withdrawn because
+// its time is over.
 func outOfTime(c *Call) string {
 	var to string
 	if raw := c.Requires[requireEscalateTo]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
@@ -171,7 +171,7 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 		}
 		reply, err := h.node.readDurableReply(c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
-			continue // somebody else's word
+			continue // not a valid reply of this person
 		}
 		if !h.node.counts(w.Schema, reply) {
 			continue

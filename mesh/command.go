@@ -27,7 +27,7 @@ type order struct {
 	// another platform.
 	unbound bool
 
-	problem *envelope.Error // with which a cancel ends the run; nil: run.Cancelled
+	problem *envelope.Error // the error that a cancel ends the run with; nil: run.Cancelled
 }
 
 func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error) {
@@ -101,8 +101,8 @@ func (o *outcome) did(run, status string) {
 	}
 }
 
-// result returns the payload that answers an order. It sets the one member of the five
-// that fits the order's intent.
+// result returns the payload that answers an order. Of the members cancelled, paused and
+// so on it sets the one that belongs to the order's intent.
 func (o *order) result(out outcome) json.RawMessage {
 	word := map[string]string{
 		intents.TaskCancel: "cancelled", intents.TaskPause: "paused", intents.TaskResume: "resumed",
@@ -132,7 +132,7 @@ func (l *lane) applyRunning(o *order) (out outcome) {
 			continue
 		}
 		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
-			continue // not begun: applied to its record, as a worker that has not got it would
+			continue // not claimed yet: applyStored applies the command to the run's record
 		}
 		done, err := t.run.applyCommand(l.ctx, o)
 		var problem *envelope.Error
@@ -279,7 +279,7 @@ func (l *lane) listen(awake context.Context) {
 			if !l.draining.Load() {
 				return
 			}
-			awake = l.ctx // runs that go on until the worker stops obey, too
+			awake = l.ctx // the runs that a draining worker still has obey commands, too
 		case <-l.ctx.Done():
 			return
 		}
@@ -287,8 +287,8 @@ func (l *lane) listen(awake context.Context) {
 }
 
 // urgent reports whether urgent messages wait. That includes messages that a worker
-// drew and gave a nak for want of a place, or whose worker died: the server counts them as
-// unacknowledged, like those that are being worked on.
+// drew and nakked because no place was free, and messages whose worker died: the server
+// counts both as unacknowledged, like messages whose runs are in work.
 func (l *lane) urgent() bool {
 	for _, p := range l.queue.Health().Parts {
 		if p.Priority == string(envelope.PriorityUrgent) {
@@ -299,8 +299,8 @@ func (l *lane) urgent() bool {
 }
 
 // overhear applies the orders after a sequence of the urgent queue without drawing
-// them, and returns the last sequence that it read. The worker that draws one later
-// finds it answered.
+// them, and returns the last sequence that it read. A worker that draws such an order
+// later finds its stored answer and applies it no second time.
 func (l *lane) overhear(after uint64) uint64 {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()

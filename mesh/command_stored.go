@@ -17,7 +17,7 @@ import (
 )
 
 // applyStored applies an order to the records of runs that no worker owns, or whose
-// worker does not answer; the compare-and-swap decides between replicas. alone is set
+// owner does not answer; the compare-and-swap decides between workers. alone is set
 // for an order from the work queue: no reachable worker owns the run, so the order
 // also applies to runs of silent owners.
 func (l *lane) applyStored(ctx context.Context, o *order, alone bool) (out outcome) {
@@ -92,7 +92,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 	return out
 }
 
-// answered returns how a task ended that was refused and so has no run.
+// answered returns the status of a task that was refused and therefore has no run.
 func (l *lane) answered(ctx context.Context, o *order) (status string, ended bool) {
 	if o.ID == "" {
 		return "", false
@@ -218,9 +218,9 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o, false); err != nil || again {
 		return out, false, again
 	}
-	// When it falls due all the same, its run has ended: a worker with permissions for
-	// its own entity alone may not purge. Who asked has his answer by now, and may have
-	// gone.
+	// A worker with permissions for its own entity only may not delete the scheduled
+	// message. The message is then delivered when it is due, and acked, because its run
+	// has ended. The reply to the task is stored by now, so this goes on after ctx ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := l.cfg.Queue.Unschedule(ctx, l.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrDenied) {
@@ -259,14 +259,14 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 		return out, false, err
 	}
 	// If this process dies between the record and the reply, the worker that draws the
-	// run's message publishes the reply: there must be one, and none that its worker is
-	// about to ack.
+	// run's message publishes the reply. So the run needs a message, and not one that
+	// another worker is about to ack.
 	there := run.No
 	if !requeue {
 		there, err = l.messageQueued(ctx, rec.Time, c.Mesh.Work)
 	}
 	if err == nil && there != run.Yes {
-		_, err = l.requeueWaiting(ctx, c, 0) // the record that names it is not written yet
+		_, err = l.requeueWaiting(ctx, c, 0) // revision 0: the record that names the message is written below
 	}
 	if err != nil {
 		return out, false, err
@@ -297,7 +297,7 @@ func (l *lane) requeueWaiting(ctx context.Context, c *state.Checkpoint, rev uint
 	}
 	next := c.Clone()
 	next.Mesh.Work = stored.Seq
-	// After a claim meanwhile the sequence is no longer needed.
+	// If a worker has claimed the run meanwhile, the sequence is no longer needed.
 	if _, _, err := l.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
 		l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// onControl takes a message from aee.ctl.<entity>, which every replica hears.
-// Only the replica that has the task answers.
+// onControl receives a message on aee.ctl.<entity>, to which every worker of the entity
+// subscribes. Only the worker that has the task answers.
 func (h *host) onControl(msg *nats.Msg) {
 	if instance := msg.Header.Get(headerSlots); instance != "" && len(msg.Data) == 0 {
 		if l := h.joined(); l != nil && l.slots != nil {
@@ -32,8 +32,8 @@ func (h *host) onControl(msg *nats.Msg) {
 	}
 }
 
-// decodeControl reads the envelope of a control message. One that has none is counted,
-// and not answered: every replica would.
+// decodeControl reads the envelope of a control message. A message without a valid
+// envelope is counted but not answered, because every worker would answer it.
 func (h *host) decodeControl(a *arrival) bool {
 	env, _, err := h.node.decode(a.msg)
 	if err == nil {
@@ -48,8 +48,8 @@ func (h *host) decodeControl(a *arrival) bool {
 	return true
 }
 
-// checkControl verifies a control message as strictly as a task. Refusals are
-// counted and raise an alert, but are not answered: every replica would.
+// checkControl verifies a control message as strictly as a task. Refusals are counted
+// and raise an alert, but are not answered, because every worker would answer.
 func (h *host) checkControl(a arrival) {
 	if a.env == nil && !h.decodeControl(&a) {
 		return
@@ -111,8 +111,8 @@ func (h *host) checkControl(a arrival) {
 	}
 }
 
-// betweenWorkers returns what answers a task that workers of the agent send one another, nil
-// for any other envelope.
+// betweenWorkers returns the function that answers a task which one worker of the agent
+// sends to another, nil for any other envelope.
 func (h *host) betweenWorkers(env *envelope.Envelope) func(*Task) {
 	l := h.joined()
 	if l == nil || env.Type != envelope.TypeTask || env.To != h.Entity {
@@ -128,10 +128,10 @@ func (h *host) betweenWorkers(env *envelope.Envelope) func(*Task) {
 	return nil
 }
 
-// ofOneRun reports whether a command names no mesh, and by the agent's own word one
-// run and nothing else. So does what another platform says of a run that it has handed
-// over: it knows this mesh by its URL only. An order of that kind reaches no other run
-// (see [order.mayReach]).
+// ofOneRun reports whether a command has the agent itself as from, names no mesh, and
+// names exactly one run, by its run id. The platform that transferred a run here sends
+// such commands, because it knows this mesh by URL only. They apply only to runs that
+// came from a platform (see [order.mayReach]).
 func (h *host) ofOneRun(t *Task) bool {
 	if h.durable == nil || t.Envelope.From != h.Entity || !intents.IsCommand(t.Envelope.Intent) || t.required(requireMesh) != nil {
 		return false
@@ -140,8 +140,9 @@ func (h *host) ofOneRun(t *Task) bool {
 	return err == nil && o.Run != "" && o.ID == "" && o.Corr == ""
 }
 
-// commandRuns applies a command to durable tasks: to those that this worker
-// has, or to those that nobody has. Only who had something to do answers.
+// commandRuns applies a command to the runs that this worker owns, else to stored runs
+// that no worker owns. A worker answers if it found a run; a worker that found none
+// answers only a command that names a durable task, with E_NOT_FOUND.
 func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMessage)) {
 	o, err := newOrder(t.Envelope, t.KeyID, signed)
 	if err != nil {
@@ -167,9 +168,9 @@ func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMess
 	}
 }
 
-// freshControl refuses what is stale, and what this instance has heard before.
-// Every replica hears a control message, so the windows of the process and of
-// the mesh would let only one of them act on it.
+// freshControl refuses stale control messages, and those that this agent's worker has
+// received before. Every worker receives each control message, so with the replay
+// windows of the process and of the mesh only one worker could act on it.
 func (h *host) freshControl(env *envelope.Envelope, now time.Time) *envelope.Error {
 	if err := h.node.timely(env, now); err != nil {
 		return err
@@ -183,10 +184,10 @@ func (h *host) freshControl(env *envelope.Envelope, now time.Time) *envelope.Err
 	return nil
 }
 
-// cancelTasks ends the tasks that the payload names, if their own sender, or
-// this agent itself, asks for it; hops of a tree also if an operator does, because
-// the worker that would stop them may be gone. What came signed ends by a signed word only:
-// ids are told on the bus, and an unsigned from is no more than a claim.
+// cancelTasks ends the live tasks that the payload names, if the command comes from their
+// sender or from this agent itself. Hops may be cancelled by an operator, too, because
+// the worker that would stop them may be dead. A task whose signature was verified
+// accepts signed commands only: task ids are public, and an unsigned from proves nothing.
 func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	var what intents.CancelTask
 	if json.Unmarshal(env.Payload, &what) != nil {
@@ -218,7 +219,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 // durable lane.
 var defaultOperators = []string{"human.>"}
 
-// operator reports whether somebody may command the tasks of others.
+// operator reports whether an entity may command the tasks of other senders.
 func (h *host) operator(from string) bool {
 	patterns := defaultOperators
 	if h.durable != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 )
 
-// Commands on the control subject, which all workers of an entity hear: their envelopes,
-// and the one attempt to send them. send_command.go queues a command that nobody answers.
+// Commands on the control subject, to which all workers of an entity subscribe: their
+// envelopes, and one attempt to send them. send_command.go queues a command that no
+// worker answers.
 
 // NewCommand returns the envelope of a command, unsigned. Commands are urgent.
 func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
@@ -25,8 +26,8 @@ func (h *host) newCommand(to string, cmd intents.Command) (*envelope.Envelope, e
 	return e, h.sign(e)
 }
 
-// tellCancel sends a cancel, in the agent's name, to all workers of an entity, and waits
-// for none of them.
+// tellCancel sends a cancel, in the agent's name, to all workers of an entity, and does
+// not wait for an answer.
 func (h *host) tellCancel(to string, what intents.CancelTask) error {
 	e, err := h.newCommand(to, what)
 	if err != nil {
@@ -35,7 +36,8 @@ func (h *host) tellCancel(to string, what intents.CancelTask) error {
 	return h.node.tellWorkers(e)
 }
 
-// tellWorkers sends a command to all workers of its to, and waits for none of them.
+// tellWorkers sends a command to all workers of its addressee, and does not wait for an
+// answer.
 func (n *Node) tellWorkers(e *envelope.Envelope) error {
 	to, err := n.subjects.Ctl(e.To)
 	if err != nil {
@@ -50,8 +52,8 @@ func (n *Node) tellWorkers(e *envelope.Envelope) error {
 	return n.publish(to, *buf, header)
 }
 
-// askWorkers sends a command to all workers of its to, and waits for the one that answers:
-// the one that has something to do.
+// askWorkers sends a command to all workers of its addressee, and waits for the first
+// answer. Of the workers only the one that applies the command answers.
 func (n *Node) askWorkers(ctx context.Context, e *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error) {
 	to, err := n.subjects.Ctl(e.To)
 	if err != nil {

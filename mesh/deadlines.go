@@ -9,8 +9,8 @@ import (
 )
 
 // running holds the tasks that were accepted and are not answered, so that they can be
-// cancelled. It calls overdue for those whose deadline passes, and held for those that
-// take long enough for their sender to learn who has them.
+// cancelled. It calls overdue for tasks whose deadline passes, and held for tasks that
+// take so long that their sender is told which worker has them.
 type running struct {
 	overdue func(now time.Time, tasks []*Task)
 	held    func(*Task)
@@ -38,7 +38,7 @@ func (r *running) add(t *Task) {
 	}
 }
 
-// name passes the tasks to held that are here for nameAfter.
+// name passes the tasks to held that were accepted nameAfter ago.
 func (r *running) name() {
 	now := time.Now()
 	var due []*Task

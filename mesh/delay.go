@@ -16,8 +16,8 @@ import (
 //
 // Unlike on the live lane the task is not refused: the sender may have gone since the
 // server acknowledged the task, and a refusal would end its run. Each worker counts a
-// task once, so that a task that comes back after its delay is done. Commands have a
-// quota of their own: one of them may cancel the excess.
+// task against the quota once, so that a task is not delayed again when it is
+// redelivered. Commands have a quota of their own: one of them may cancel the excess.
 func (l *lane) delayOverQuota(r *Run) bool {
 	t := r.task
 	priority, problem := l.host.node.quotas.Pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
@@ -55,8 +55,8 @@ func (l *lane) delayOverQuota(r *Run) bool {
 }
 
 // admitOverheard reports whether a command that was overheard in the queue is within
-// its sender's quota. It counts once: the worker that draws it finds it counted. A
-// command over the quota waits until it is drawn.
+// its sender's quota. The command is counted once: when this worker draws it later, it
+// does not count it again. A command over the quota waits until it is drawn.
 func (l *lane) admitOverheard(r *Run) bool {
 	if !l.counted.has(r.hold.Seq) {
 		if _, problem := l.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
@@ -67,7 +67,7 @@ func (l *lane) admitOverheard(r *Run) bool {
 	return true
 }
 
-// nakDelayed naks a task with the delay of problem, and publishes that.
+// nakDelayed naks a task with the delay of problem, and publishes mesh.task.retrying.
 func (l *lane) nakDelayed(r *Run, problem *envelope.Error) {
 	e := r.task.Envelope
 	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,

@@ -48,8 +48,8 @@ func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) 
 }
 
 // Workers lists the workers of one entity that answer within wait, without their
-// stats. It asks the services of the entity's name alone: it takes leave to publish to
-// $SRV.INFO.<name> and no more, which [LookPermissions] give.
+// stats. It asks only the services with the entity's name, so it needs only the
+// permission to publish to $SRV.INFO.<name>, which [LookPermissions] grant.
 func (n *Node) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
 	infos, err := n.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
 	if err != nil {
@@ -58,8 +58,8 @@ func (n *Node) Workers(ctx context.Context, entity string, wait time.Duration) (
 	return n.instances(infos, nil, entity), nil
 }
 
-// instances are the workers of this mesh among services that have answered, of one
-// entity if entity is not empty.
+// instances returns the workers of this mesh among the services that have answered; if
+// entity is not empty, only the workers of that entity.
 func (n *Node) instances(infos [][]byte, stats map[string]*micro.Stats, entity string) []Instance {
 	var out []Instance
 	for _, raw := range infos {
@@ -79,7 +79,8 @@ func (n *Node) instances(infos [][]byte, stats map[string]*micro.Stats, entity s
 	return out
 }
 
-// survey asks all services, or those of a name, one question and collects the answers.
+// survey sends one micro request to all services, or to those with a name, and collects
+// the answers.
 func (n *Node) survey(ctx context.Context, verb micro.Verb, name string, wait time.Duration) ([][]byte, error) {
 	to, err := micro.ControlSubject(verb, name, "")
 	if err != nil {
@@ -113,17 +114,17 @@ func (n *Node) survey(ctx context.Context, verb micro.Verb, name string, wait ti
 	}
 }
 
-// Ping asks one worker of an entity for a sign of life and says how long it
-// took (aee.status.ping).
+// Ping sends aee.status.ping to one worker of an entity and returns the time until its
+// answer came.
 func (n *Node) Ping(ctx context.Context, entity string) (time.Duration, error) {
 	started := time.Now()
 	_, err := n.Query(ctx, entity, intents.StatusPing, struct{}{}, nil)
 	return time.Since(started), err
 }
 
-// PingInstance asks one worker of an entity, which [Instance] names, for a sign of
-// life over NATS micro, and returns what it says of itself. The answer is not
-// signed.
+// PingInstance pings one worker of an entity over NATS micro; id is its instance id (see
+// [Instance]). It returns the worker's answer and the time until it came. The answer is
+// not signed.
 func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping, time.Duration, error) {
 	var pong micro.Ping
 	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(entity), id)
@@ -140,7 +141,7 @@ func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping,
 		return pong, took, err
 	}
 	if err := json.Unmarshal(msg.Data, &pong); err != nil || pong.Metadata[MetaEntity] != entity || pong.ID != id {
-		return pong, took, envelope.Errorf(envelope.CodeInvalidEnvelope, "another process answers than instance %s of %s", id, entity)
+		return pong, took, envelope.Errorf(envelope.CodeInvalidEnvelope, "the answer does not come from instance %s of %s", id, entity)
 	}
 	return pong, took, nil
 }

@@ -15,13 +15,13 @@ import (
 
 // Headers of the durable lane.
 const (
-	// HeaderRun, on a message of the work queue, says that it is no new task:
-	// the run with this id goes on.
+	// HeaderRun, on a message of the work queue, says that the message is not a new
+	// task: it resumes the run with this id.
 	HeaderRun = "Aee-Run"
 	// HeaderEpoch, on a reply, is the epoch of the run's owner that made it.
 	HeaderEpoch = "Aee-Epoch"
-	// HeaderTaskDigest, on the terminal reply to a durable task, tells which
-	// task of that id was done; see docs/nats-binding.md.
+	// HeaderTaskDigest, on the terminal reply to a durable task, is the digest of the
+	// task, because several tasks may have the same id; see docs/nats-binding.md.
 	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
@@ -77,9 +77,9 @@ func (l *lane) countWaiting(r *Run, n int64) {
 	}
 }
 
-// check decides about a valid envelope by the rules of the live lane, with the time at
-// which the server stored it in place of now. A task that passes waits in the agent's
-// queue, beside the live tasks.
+// check admits or refuses a valid envelope by the rules of the live lane, but with the
+// time at which the server stored it in place of now. An admitted task waits in the
+// agent's queue, together with the live tasks.
 func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	h := l.host
 	t := &Task{Envelope: env, host: h, cbor: cbor}

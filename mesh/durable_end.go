@@ -11,10 +11,10 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// A run's reply is stored beside its record, by the same compare-and-swap: so there is
-// one, and it is the last that is written of the run. A run that has a document ends with
-// a document that holds the reply, and then stores the reply. A run that has none, because
-// its task took one short step, stores the reply alone: that ends it.
+// A run's reply is stored next to its record, under the same compare-and-swap. So a run
+// has one reply, and no write to the run follows it. A run that has a document ends with a
+// document that holds the reply, and the reply is stored after that. A run without a
+// document, because its task took one short step, ends when its reply is stored.
 
 // A replier is a store that keeps the replies of runs beside their records.
 type replier interface {
@@ -22,13 +22,14 @@ type replier interface {
 	Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error)
 }
 
-// repliesBeside reports whether the reply of an ended run is stored beside its record: not
-// that of a delegated task, which goes where its first sender waits.
+// repliesBeside reports whether the reply of an ended run is stored next to its record.
+// The reply to a task that was delegated to this agent is not: it is stored on the reply
+// subject of the original task.
 func (l *lane) repliesBeside(r *Run) bool {
 	return r.replied || l.replier != nil && r.task.handed == nil && l.replier.Replies(l.ctx)
 }
 
-// storeReply stores the reply of a run that has a document, unless it is stored.
+// storeReply stores the reply of a run that has a document, unless that was done before.
 func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
 	if r.replied {
 		return nil
@@ -39,22 +40,23 @@ func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
 		return l.replier.Reply(l.ctx, r.id, r.rev, msg, note, nil)
 	}, func(state.Record) (uint64, error) { return 0, nil })
 	if errors.Is(err, state.ErrChanged) && rec != nil {
-		return nil // another worker has stored it, or the task is tried again, as a dead letter
+		return nil // another worker has stored it, or an operator has retried the dead letter
 	}
 	return err
 }
 
-// mayEndBare reports whether the run may end without a document: it has none, and nothing
-// that one would hold but the task. r.mu is held.
+// mayEndBare reports whether the run may end without a document: none was written, and a
+// document would hold nothing that is kept but the task. r.mu is held.
 func (r *Run) mayEndBare() bool {
 	l, c := r.lane, r.cp.Load()
 	return r.rev == 0 && !l.cfg.KeepTasks && l.codec.Seal == nil && !r.task.cbor && r.delegation == nil && len(r.staged) == 0 &&
 		r.task.handed == nil && run.Bare(c) && l.replier != nil && l.replier.Replies(l.ctx)
 }
 
-// endBare ends the run with its reply alone, and reports whether it did. If another writer
-// was first and this worker owns the run all the same, the run has a document now, and
-// ends as such. r.mu is held.
+// endBare ends the run by storing its reply without a document, and reports whether it
+// did. If another writer wrote the record first and this worker still owns the run, the
+// run has a document now: endBare returns false, and the run ends with a document. r.mu is
+// held.
 func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	l, ctx := r.lane, r.lane.ctx
 	c := r.cp.Load().Clone()
@@ -68,7 +70,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 		return false, err
 	}
 	if c.Doc.Error != nil {
-		return false, nil // the result cannot be sent: the record says more
+		return false, nil // the result cannot be sent: a document with the error is written
 	}
 	stored, err := endReply(c, r.task.Envelope)
 	if err != nil {

@@ -99,7 +99,8 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // end ends a task with a payload or an error, after its handler has returned or from
-// outside of it (cancel, deadline). The caller has won t.claim.
+// outside of it (cancel, deadline). Only the caller for which t.claim returned true may
+// call it.
 func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 	l.finishing.Add(1)
 	l.countWaiting(t.run, -1)
@@ -308,5 +309,6 @@ func (r *Run) overdue() *envelope.Error {
 	return notDone(limit).WithCause(errOverdue)
 }
 
-// laterPause is the delay of a nak for a message whose run another message may carry.
+// laterPause is the delay of a nak for a message when another message may belong to the
+// same run.
 const laterPause = 5 * time.Second

@@ -20,7 +20,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	t := r.task
 	if o := r.delegation; o != nil && problem == nil {
 		if err := r.setDelegated(c, o); err != nil {
-			return r.setEnd(c, nil, border(err)) // the sender must hear of it
+			return r.setEnd(c, nil, border(err)) // the sender gets the error
 		}
 		return nil
 	}
@@ -40,7 +40,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 		}
 	}
 	if err != nil {
-		// The result cannot be sent as it is; the sender must hear of it.
+		// The result cannot be sent; the sender gets the error instead.
 		return r.setEnd(c, nil, border(err))
 	}
 	ending := run.Ending{Reply: raw}

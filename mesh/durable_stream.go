@@ -20,14 +20,14 @@ import (
 )
 
 // durableStream sends the stream envelopes of a durable task and records what was
-// sent. They go to the task's reply subject, numbered on from the checkpoint, so that
-// a reader who comes later or in the middle gets each of them once.
+// sent. The envelopes go to the task's reply subject. Their numbers continue those of the
+// checkpoint, so that a reader that begins later gets each envelope once.
 //
-// After a crash, text of an unfinished turn may have been sent that no checkpoint has:
-// it is read from the reply subject. A handler that calls [Run.Told] continues from
-// there. For other handlers the mesh compares: replayed text is not sent again, and
-// where the new text differs, an envelope with "restart": true says that the text of
-// the turn begins anew.
+// After a crash, text of an unfinished turn may have been sent that is in no checkpoint:
+// it is read from the reply subject. A handler that calls [Run.Told] continues after that
+// text. For other handlers the mesh compares: replayed text is not sent again, and if the
+// new text differs, an envelope with "restart": true says that the text of the turn
+// begins anew.
 type durableStream struct {
 	r *Run
 
@@ -39,7 +39,7 @@ type durableStream struct {
 
 	unconfirmed []chunk // sent, not confirmed; in order
 	foreign     bool    // a worker that had lost the run sent text in between
-	gap         bool    // this worker may not read all text of the turn
+	gap         bool    // text of the turn is missing: this worker has no permission to read all replies
 	sealed      bool
 }
 
@@ -86,8 +86,8 @@ func (d *durableStream) emit(payload json.RawMessage) error {
 	return d.send(payload)
 }
 
-// append sends more text, unless it replays text that was sent before. payload is sent
-// as it is where there is nothing to compare; nil: append makes one.
+// append sends more text, unless it replays text that was sent before. If there is no
+// text to compare, append sends payload unchanged, or makes a payload if it is nil.
 func (d *durableStream) append(text string, payload json.RawMessage) error {
 	if d.foreign || d.gap {
 		d.foreign, d.gap = false, false
@@ -210,7 +210,7 @@ func (d *durableStream) confirm(ctx context.Context, n int) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unconfirmed), context.Cause(ctx))
 		case first:
-			continue // now again
+			continue // send it again in the next pass
 		case !l.passing(err):
 			return fmt.Errorf("stream of run %s: %w", d.r.id.Run, err)
 		}

@@ -6,10 +6,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ears handle the messages of many subscriptions on one goroutine, in the order in which
-// they come: a subscription of nats.go with a handler has a goroutine of its own, and an
-// agent has nine that are seldom used. Handlers must not block. Beyond maxEars messages
-// that wait the client drops further ones, and reports a slow consumer.
+// ears handles the messages of many subscriptions on one goroutine, in the order of their
+// arrival. A subscription of nats.go with a handler would have a goroutine of its own, and
+// an agent has nine subscriptions that are seldom used. Handlers must not block. If
+// maxEars messages wait, the NATS client drops further ones and reports a slow consumer.
 type ears struct {
 	conn *nats.Conn
 
@@ -22,7 +22,7 @@ type ears struct {
 
 const maxEars = 1 << 14
 
-// subscribe hears a subject, in a queue group if group is not "".
+// subscribe subscribes to a subject, in a queue group if group is not "".
 func (e *ears) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,7 +37,7 @@ func (e *ears) subscribe(subject, group string, handle nats.MsgHandler) (sub *na
 	if err == nil {
 		e.handlers[sub] = handle
 	} else if len(e.handlers) == 0 {
-		defer e.end() // it has nothing to handle, and does not need mu
+		defer e.end() // the goroutine has no subscription; it ends without mu
 	}
 	return sub, err
 }
@@ -74,7 +74,7 @@ func (e *ears) handle(msg *nats.Msg) {
 	}
 }
 
-// settle returns when the messages that have come so far have been handled.
+// settle returns when the messages that have arrived so far have been handled.
 func (e *ears) settle() {
 	mark, done := &nats.Msg{}, make(chan struct{})
 	e.mu.Lock()
@@ -89,8 +89,8 @@ func (e *ears) settle() {
 	<-done
 }
 
-// forget ends the handling of subscriptions that have ended. Their messages must have been
-// handled.
+// forget removes the handlers of subscriptions that have ended, after their messages were
+// handled. With the last handler it ends the goroutine.
 func (e *ears) forget(subs []*nats.Subscription) {
 	e.mu.Lock()
 	end := func() {}

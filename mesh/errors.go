@@ -12,9 +12,9 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// begun converts an error of a handler that its sender would misread. Some codes
-// promise that the task was not begun; in an error from a peer that the handler had
-// called, they are about that call, and this task has begun.
+// begun converts an error of a handler that the task's sender would misread. Some codes
+// promise that the task was not begun. In an error from a peer that the handler called,
+// they are about that call, but this task has begun.
 func begun(err error) error {
 	var e *envelope.Error
 	switch {
@@ -33,9 +33,9 @@ func begun(err error) error {
 	return out
 }
 
-// border is the one place that decides what a peer may read of an error. The order is
-// fixed: an explicit envelope.Error first, then known errors, then E_INTERNAL without
-// any detail.
+// border converts an error to the *envelope.Error that a peer may read. No other function
+// decides what a peer may read of an error. The order is fixed: an explicit
+// envelope.Error first, then known errors, then E_INTERNAL without any detail.
 func border(err error) *envelope.Error {
 	var said *envelope.Error
 	var bad *envelope.InvalidError
@@ -57,15 +57,15 @@ func border(err error) *envelope.Error {
 	case errors.Is(err, intents.ErrUnknownIntent):
 		return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know the intent; aee.capability.list lists those that it knows").WithCause(err)
 	case errors.Is(err, jetstream.ErrTooLarge):
-		return envelope.Errorf(envelope.CodeTooLarge, "what is to be stored is larger than a message may be").WithCause(err)
-	case away(err): // before the timeouts and missing responders that may be in it
+		return envelope.Errorf(envelope.CodeTooLarge, "the data to store is larger than a message may be").WithCause(err)
+	case away(err): // before the next cases, because it may wrap a timeout or missing responders
 		return envelope.Errorf(envelope.CodeUnavailable, "JetStream does not answer for now, or is full").WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return envelope.Errorf(envelope.CodeTimeout, "not done by the deadline").WithCause(err)
 	case errors.Is(err, context.Canceled):
 		return envelope.Errorf(envelope.CodeCancelled, "cancelled").WithCause(err)
 	case errors.Is(err, nats.ErrNoResponders):
-		return envelope.Errorf(envelope.CodeNoResponders, "nobody answers").WithCause(err)
+		return envelope.Errorf(envelope.CodeNoResponders, "no worker answers").WithCause(err)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return envelope.Errorf(envelope.CodeTooLarge, "the message is larger than the server's max_payload").WithCause(err)
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining),

@@ -16,8 +16,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
-// accept queues a task that has passed admission. It answers reserved intents beside
-// the queue and refuses tasks whose requirements cannot be met.
+// accept queues a task that has passed admission. It answers reserved intents without
+// the queue, and refuses tasks whose requirements cannot be met.
 func (h *host) accept(t *Task, header nats.Header) {
 	t.span = h.node.tel.startTask(t, header)
 	if err := t.prepare(); err != nil {
@@ -25,7 +25,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 		return
 	}
 	if intents.Reserved(t.Envelope.Intent) {
-		// Answered beside the queue: a busy agent is still alive.
+		// Not queued: a busy agent answers a ping, too.
 		if !h.lane(t.Envelope.Intent).Go(func() { h.answerReserved(t) }) {
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))
@@ -63,8 +63,8 @@ func busy(entity string) *envelope.Error {
 // busyPause is how long a sender should wait before it asks a busy agent again.
 const busyPause = 250 * time.Millisecond
 
-// validate checks a payload against the schema of its intent, or of the agent's
-// default intent where the intent is unknown.
+// validate checks a payload against the schema of its intent, or of the agent's default
+// intent if the intent is unknown.
 func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
 	if !h.Intents.Has(intent) {
 		switch {
@@ -90,8 +90,8 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 	return err
 }
 
-// work is one worker: it runs tasks until the queue closes. A handler that
-// ends its goroutine ([runtime.Goexit]) ends this one, and another takes over.
+// work runs tasks until the queue closes. If a handler ends the goroutine
+// ([runtime.Goexit]), a new goroutine takes its place.
 func (h *host) work() { h.workAs(h.queue.Taker(), false) }
 
 func (h *host) workAs(w *sched.Taker, finished bool) {
@@ -244,7 +244,7 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	reply := t.Envelope.Reply(envelope.TypeResult, payload)
 	t.addressCaller(reply)
 	if err := h.sendReply(t, reply, nil); err != nil {
-		// The result cannot be sent as it is; the sender must hear of it.
+		// The result cannot be sent; the sender gets the error instead.
 		h.recordEnd(t, border(err))
 		h.answer(t, border(err))
 		return
@@ -259,7 +259,7 @@ func (h *host) fail(t *Task, err error) {
 	}
 }
 
-// failed is fail for a caller that has already won t.claim.
+// failed is fail for a caller for which t.claim has returned true.
 func (h *host) failed(t *Task, err error) {
 	problem := border(err)
 	level := h.log.Debug
@@ -279,14 +279,14 @@ func (h *host) failed(t *Task, err error) {
 // overdue fails the tasks whose deadline has passed, queued or running. The sender is
 // answered now, whether or not the handler notices.
 func (h *host) overdue(now time.Time, late []*Task) {
-	waiting := map[*Task]bool{} // a hop may wait for its own callers to make room
+	waiting := map[*Task]bool{} // a hop that never began may be deadlocked with tasks that wait for it
 	for _, t := range h.queue.Remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
 		waiting[t] = true
 	}
 	for _, t := range late {
 		err := deadlineError(t)
 		if waiting[t] && t.hop() {
-			err.Message += ": it was not begun, all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
+			err.Message += "; it did not begin: all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
 		}
 		h.end(t, err)
 	}
@@ -298,7 +298,7 @@ func (h *host) end(t *Task, cause *envelope.Error) {
 	t.stop(cause)
 }
 
-// claim wins the right to send the terminal envelope; one caller succeeds.
+// claim returns true to the one caller that may send the terminal envelope.
 func (t *Task) claim() bool {
 	if t.done.Swap(true) {
 		return false

@@ -17,46 +17,47 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// ExportOptions say how [Node.Export] writes a run down for another platform.
+// ExportOptions configure [Node.Export], which writes a run to a file for another
+// platform.
 type ExportOptions struct {
-	Platform string       // whom it is for. Required
+	Platform string       // the platform that may import the file. Required
 	Signer   *sign.Signer // an Ed25519 key that speaks for Issuer. Required
 	Issuer   string       // default: the run's entity
-	// Codec writes the document: sealed with a key that the other platform has,
-	// or, as the zero value, clear.
+	// Codec writes the document: encrypted with a key that the other platform has, or,
+	// with the zero value, unencrypted.
 	Codec state.Codec
 	// Life is how long the file may be imported; default and at most 15 minutes.
 	Life time.Duration
 }
 
-// What keeps a run from being exported, confirmed or taken back.
+// Errors of [Node.Export], [Node.Confirm] and [Node.Recall].
 var (
 	// ErrEnded: the run has ended.
 	ErrEnded = errors.New("the run has ended")
-	// ErrNotMoving: the run is not on its way to another platform by file.
-	ErrNotMoving = errors.New("the run is not on its way to another platform as a file")
-	// ErrMoving: the run is being moved elsewhere already.
-	ErrMoving = errors.New("the run is being moved elsewhere already")
-	// ErrStopping: the run is asked to stop, and its step has not ended. It will
-	// stand still then, until it is exported or the move is taken back.
+	// ErrNotMoving: the run is not being transferred to another platform by file.
+	ErrNotMoving = errors.New("the run is not being transferred to another platform as a file")
+	// ErrMoving: the run is already being transferred to another target.
+	ErrMoving = errors.New("the run is already being transferred to another target")
+	// ErrStopping: the run was asked to stop, but its step has not ended. When the step
+	// has ended, the run is parked until it is exported or the transfer is aborted.
 	ErrStopping = errors.New("the run has not stopped yet")
 )
 
-// Export writes a run down for another platform, as a document with a migration
-// token. The run stands still from then on: its status is migrating until the
-// other platform's word on it comes back ([Node.Confirm]), or somebody takes it
-// back who knows that the file is gone ([Node.Recall]).
+// Export returns a run as a document with a migration token, for another platform. From
+// then on the run is parked with status migrating, until [Node.Confirm] is called with
+// the other platform's signed verdict, or [Node.Recall] by an operator who knows that the
+// file will not be imported.
 //
-// Its worker stops it as for a pause; Export waits for that until ctx ends. It
-// may be called again, for the same platform, when the file was lost: of all such
-// files one can be imported.
+// The run's owner stops it as for a pause; Export waits for that until ctx ends. If the
+// file was lost, call Export again for the same platform: only one of the files can be
+// imported.
 func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte, error) {
 	d := n.cfg.Durable
 	switch {
 	case d == nil:
 		return nil, errLiveOnly
 	case o.Platform == "":
-		return nil, errors.New("export: which platform is it for?")
+		return nil, errors.New("export: Platform is required")
 	case o.Signer == nil:
 		return nil, errors.New("export: a migration token must be signed")
 	}
@@ -72,8 +73,8 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 	}
 	m := c.Mesh.Migration
 	if m.Phase == state.PhaseCaptured {
-		// From here on a file may be about: only the other platform's word, or
-		// somebody who knows better, brings the run back.
+		// From here on a file may exist: only the other platform's verdict or Recall may
+		// resume the run here.
 		m.Phase, m.Target, m.Issuer, m.Since = state.PhaseCommitted, o.Platform, o.Issuer, n.serverTime(ctx)
 		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCommitted), Detail: "to " + clip.Text(o.Platform, 128) + ", as a file"}
 		if _, err = n.store(ctx, id, rev, c); err != nil {
@@ -85,7 +86,8 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 	return n.pack(ctx, c, o)
 }
 
-// halt brings the run to a stop, to be exported, and returns it.
+// halt requests the stop of the run for the export, waits for it, and returns the run's
+// checkpoint and its revision.
 func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state.Checkpoint, rev uint64, err error) {
 	ready := func(rec state.Record) (bool, error) {
 		if c, err = n.cfg.Durable.Codec.Read(rec); err != nil {
@@ -110,7 +112,7 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 		return c, rev, err
 	}
 	if _, err := n.Command(ctx, id.Entity, intents.MigrateTask{Target: intents.Target{Run: id.Run}, To: intents.MigrateFile, Platform: o.Platform}); err != nil {
-		// It may have come to a stop meanwhile that was asked for before.
+		// The run may have stopped meanwhile because of an earlier request.
 		if rec, bad := n.cfg.Durable.States.Get(ctx, id); bad == nil {
 			if ok, why := ready(rec); ok || why != nil {
 				return c, rev, why
@@ -143,7 +145,7 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 	return nil, 0, cause
 }
 
-// pack makes the file.
+// pack encodes the run's document and adds a signed migration token.
 func (n *Node) pack(ctx context.Context, c *state.Checkpoint, o ExportOptions) ([]byte, error) {
 	d := n.cfg.Durable
 	out := c.Outbound(d.Platform, o.Platform, n.cfg.Version)
@@ -163,21 +165,22 @@ func (n *Node) pack(ctx context.Context, c *state.Checkpoint, o ExportOptions) (
 	return transfer.PutToken(doc, token)
 }
 
-// ConfirmOptions say whose word [Node.Confirm] takes.
+// ConfirmOptions say whose verdicts [Node.Confirm] accepts.
 type ConfirmOptions struct {
-	// Issuers are patterns of entities that may speak for the other platform,
+	// Issuers are patterns of entities that may sign verdicts for the other platform,
 	// besides the run's own entity.
 	Issuers []string
-	// Signer signs a reply anew whose own key nobody here knows; nil leaves it
-	// unsigned. It must speak for the run's entity.
+	// Signer signs the reply in the receipt if the reply's own signature is by a key that
+	// is not trusted here; nil: such a reply is stored unsigned. The key must be one that
+	// may sign for the run's entity.
 	Signer *sign.Signer
 }
 
-// Confirm brings another platform's word on an exported run back: that it has
-// accepted it, that it has refused it, and so the run goes on here, or how it has
-// ended there, and so it ends here. It may be called again with the same word.
+// Confirm applies another platform's signed verdict to an exported run. Accepted: the run
+// here waits for its end there. Refused: the run resumes here. Ended: the run ends here
+// with the reply in the receipt. Calling Confirm again with the same verdict is safe.
 //
-// The word must be signed with a key that is trusted here.
+// The verdict must be signed with a key that is trusted here.
 func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOptions) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -217,11 +220,12 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 	}
 }
 
-// confirms reports whether a verdict is about the run's move.
+// confirms returns an error if a verdict is about another transfer than the run's, or if
+// its issuer may not sign for the other platform.
 func confirms(v transfer.Verdict, c *state.Checkpoint, issuers []string) error {
 	m := c.Mesh.Migration
 	if m == nil || m.ID != v.Handoff || m.Target != v.Target {
-		return fmt.Errorf("%w: the verdict is about another move than this run's", transfer.ErrTokenState)
+		return fmt.Errorf("%w: the verdict is about another transfer than this run's", transfer.ErrTokenState)
 	}
 	if v.Issuer == c.Mesh.Entity {
 		return nil
@@ -234,15 +238,15 @@ func confirms(v transfer.Verdict, c *state.Checkpoint, issuers []string) error {
 	return fmt.Errorf("%w: %s may not speak for %s here", transfer.ErrTokenKey, clip.Text(v.Issuer, 128), m.Target)
 }
 
-// A confirmation is what follows from a verdict.
+// A confirmation lists the effects of a verdict.
 type confirmation struct {
 	write bool // the record has changed
-	kick  bool // the run goes on
-	tell  bool // the run has ended
+	kick  bool // the run resumes here: requeue it
+	tell  bool // the run has ended: publish its reply
 	err   error
 }
 
-// confirmed makes of a run what the verdict says.
+// confirmed changes the run's checkpoint as the verdict demands, and returns the effects.
 func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v transfer.Verdict, receipt handoff.Receipt, signer *sign.Signer) (out confirmation) {
 	m := c.Mesh.Migration
 	step := func(phase state.Phase) {
@@ -292,7 +296,8 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v transfer.Ve
 	return out
 }
 
-// endedWith is the terminal envelope that a receipt brings.
+// endedWith returns the terminal envelope in a receipt, after comparing its hash with the
+// verdict's.
 func endedWith(c *state.Checkpoint, v transfer.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
 	reply, err := envelope.Parse(receipt.Reply)
 	if err != nil {
@@ -305,7 +310,7 @@ func endedWith(c *state.Checkpoint, v transfer.Verdict, receipt handoff.Receipt)
 	return reply, nil
 }
 
-// fromReceipt is the terminal envelope that is told here for the one in a receipt,
+// fromReceipt converts the terminal envelope of a receipt to the one that is stored here,
 // see [Node.fromPeer].
 func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
 	if !reply.Type.Terminal() {
@@ -322,8 +327,8 @@ func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer
 	return out, nil
 }
 
-// afterwards does what follows from a record that is written. It does no harm
-// when it is done again.
+// afterwards requeues the run or publishes its reply, after the record was written. It is
+// safe to repeat.
 func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirmation) error {
 	if what.kick {
 		_, err := requeueRun(ctx, n.cfg.Durable.Queue, c)
@@ -347,9 +352,9 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 	return n.cfg.Durable.Replies.Publish(ctx, msg)
 }
 
-// Recall takes an exported run back without the other platform's word. Whoever
-// calls it knows that the file has not been imported, and will not be: else the
-// run has two owners. It goes on here with what it was doing.
+// Recall gives an exported run the status back that it had before the export, without the
+// other platform's verdict, and resumes it here if it was running. The caller must be sure
+// that the file was not and will not be imported; otherwise two platforms run it.
 func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -384,7 +389,7 @@ func (n *Node) store(ctx context.Context, id state.ID, prev uint64, c *state.Che
 	return n.cfg.Durable.States.Put(ctx, id, prev, data)
 }
 
-// serverTime is the server's time, or this machine's where it does not tell.
+// serverTime returns the server's time, or this machine's if the server's cannot be read.
 func (n *Node) serverTime(ctx context.Context) time.Time {
 	if now, err := n.cfg.Durable.Clock.Now(ctx); err == nil {
 		return now.UTC()

@@ -21,21 +21,22 @@ import (
 )
 
 // A worker that has runs lets two other workers of its agent, its guardians, watch it. When
-// the server says that nobody listens to the worker's own ping subject any more, twice,
-// a guardian abandons the runs that the dead worker owned: in each record, by
-// compare-and-swap, with the next epoch; and queues them. So they go on within half a
-// second, and not when the lease on their messages ends. A worker without runs needs no
+// the server says twice that the worker's own ping subject has no subscriber, a guardian
+// takes the dead worker's runs from it and requeues them: it removes the owner from each
+// record by compare-and-swap, with the next epoch. So the runs resume within half a
+// second, and not when the lease on their messages ends. A worker without runs has no
 // guardian and costs nothing.
 //
-// Of two guardians one may die with the worker, or have just connected again itself. A
-// worker watches its guardians in turn, and finds another one when one dies. A worker that
-// starts looks once after the owners of all runs: those of an agent's only worker, or of
-// workers that died at once, have no guardian that lives.
+// There are two guardians because one may die with the worker, or may itself have
+// reconnected just now. A worker also watches its guardians, and finds another one when
+// one dies. A worker that starts checks the owners of all runs once: the owner may have
+// been the agent's only worker, or its guardians may have died at the same time.
 //
-// A guardian decides about nothing but the owner that a record names. A dead worker that
-// lives after all has lost its runs, as after its lease: its next write fails.
+// A guardian changes only the owner in a run's record. If the worker was not dead, it has
+// lost its runs, as after the end of its lease: its next write fails.
 
-// guardPayload is the request. Without To it asks which worker would do it, but for Not.
+// guardPayload asks the worker To to be a guardian. Without To it asks which worker would
+// be one; the worker Not does not answer that.
 type guardPayload struct {
 	From string `json:"from"` // the instance that asks
 	To   string `json:"to,omitempty"`
@@ -45,33 +46,33 @@ type guardPayload struct {
 
 const (
 	// probeEvery is the time between two probes of a worker. probeAgain is the pause
-	// before the second probe of one that has no responder: a worker that lost its
-	// connection connects again at once.
+	// before the second probe of a worker whose first probe found no responder: a worker
+	// that lost its connection reconnects at once.
 	probeEvery = 200 * time.Millisecond
 	probeAgain = 300 * time.Millisecond
 	// probeWait bounds a probe: one that was under way when the worker died gets no answer.
 	probeWait = 300 * time.Millisecond
-	// aliveWait is how long an owner may take to say that it lives.
+	// aliveWait is how long an owner may take to answer a ping.
 	aliveWait = time.Second
-	// steadyFor is how long this process must be connected before it takes a worker for
-	// dead: after an outage not all connect again at the same time.
+	// steadyFor is how long this process must be connected before it may declare a worker
+	// dead: after an outage not all workers reconnect at the same time.
 	steadyFor = 3 * time.Second
-	// A guardian watches for guardFor, and is asked again every guardAgain while there
-	// are runs. maxGuarded bounds the workers that it watches.
+	// A guardian watches a worker for guardFor. The worker renews that every guardAgain
+	// while it has runs. maxGuarded bounds the workers that one guardian watches.
 	guardFor   = time.Minute
 	guardAgain = guardFor / 3
-	guardSoon  = 2 * time.Second // where no worker answers
+	guardSoon  = 2 * time.Second // instead of guardAgain while no worker answers
 	guardWait  = time.Second
 	maxGuarded = 1024
 	guardians  = 2 // of each worker
 )
 
-// guardian is what a worker does for others, and asks of them.
+// guardian watches other workers, and finds guardians for this worker.
 type guardian struct {
 	lane   *lane
 	others *watch.Watch
-	needed chan struct{} // a run was claimed, and no guardian is known
-	known  atomic.Bool   // there is a guardian
+	needed chan struct{} // signals tend: a run was claimed and no guardian is known, or a watch has begun
+	known  atomic.Bool   // there is a guardian, or tend will ask for one at its next tick
 
 	mu    sync.Mutex
 	by    []string             // the guardians of this worker
@@ -101,7 +102,8 @@ func (g *guardian) need() {
 	}
 }
 
-// tend finds a guardian when there are runs, and another one when that does not answer.
+// tend finds guardians while this worker has runs, and others in the place of guardians
+// that stop answering.
 func (g *guardian) tend() {
 	l := g.lane
 	var watching sync.WaitGroup
@@ -126,7 +128,7 @@ func (g *guardian) tend() {
 			g.known.Store(false)
 			continue
 		}
-		g.known.Store(true) // where there is none, the ticker asks again
+		g.known.Store(true) // also if none is found: the ticker asks again
 		if g.appoint() {
 			again.Reset(guardAgain)
 		} else {
@@ -135,8 +137,8 @@ func (g *guardian) tend() {
 	}
 }
 
-// appoint asks the guardians to go on, and finds others in the place of those that do not
-// answer. It reports whether there is one.
+// appoint renews the watch of the guardians, and finds others in the place of those that
+// do not answer. It reports whether this worker has a guardian.
 func (g *guardian) appoint() bool {
 	g.mu.Lock()
 	before := slices.Clone(g.by)
@@ -162,8 +164,8 @@ func (g *guardian) appoint() bool {
 	return len(by) > 0
 }
 
-// candidate returns a worker that may be another guardian: at first one that this worker
-// watches anyway, so that two that watch one another cost as little as possible.
+// candidate returns a worker that may be another guardian: first one that this worker
+// watches already, because two workers that watch each other cost the fewest probes.
 func (g *guardian) candidate(by []string, tried map[string]bool) string {
 	g.mu.Lock()
 	for id := range g.until {
@@ -180,7 +182,7 @@ func (g *guardian) candidate(by []string, tried map[string]bool) string {
 	return g.ask("", not)
 }
 
-// keep notes the guardians of this worker, and watches them.
+// keep stores the guardians of this worker, and watches them.
 func (g *guardian) keep(by []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,8 +192,8 @@ func (g *guardian) keep(by []string) {
 	}
 }
 
-// watch watches a worker for a while, which connects again so soon. It reports false where
-// too many are watched. g.mu is held.
+// watch watches a worker for guardFor. back is how long the worker may take to reconnect.
+// It returns false if too many workers are watched. g.mu is held.
 func (g *guardian) watch(id string, back time.Duration) bool {
 	if !g.others.Add(id, probeAgain+back) {
 		return false
@@ -211,11 +213,11 @@ func (g *guardian) lookAfter(owner string) {
 	g.watch(owner, 0)
 	g.mu.Unlock()
 	l.guard()
-	g.need() // so that it looks at the time
+	g.need() // starts the ticker, which ends the watches
 }
 
-// ask asks a worker to be the guardian; to "" asks which one would, but for the worker not.
-// It returns the worker that answers.
+// ask asks a worker to be the guardian. With to "" it asks which worker would be one,
+// except the worker not. It returns the worker that answers.
 func (g *guardian) ask(to, not string) string {
 	h := g.lane.host
 	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to, Not: not, Back: h.node.backAfter().Milliseconds()}))
@@ -225,14 +227,14 @@ func (g *guardian) ask(to, not string) string {
 	}
 	reply, err := h.node.askWorkers(g.lane.ctx, e, guardWait)
 	if err != nil || reply.Type != envelope.TypeResult {
-		return "" // a worker that is alone: the lease on its messages ends
+		return "" // no other worker: if this one dies, its runs resume when the lease of their messages ends
 	}
 	var answer offerAnswer
 	_ = json.Unmarshal(reply.Payload, &answer)
 	return answer.Instance
 }
 
-// asked answers a worker that asks for a guardian.
+// asked answers a worker that looks for a guardian.
 func (g *guardian) asked(t *Task) {
 	h := g.lane.host
 	var p guardPayload
@@ -251,14 +253,14 @@ func (g *guardian) asked(t *Task) {
 		if !watched {
 			return
 		}
-		g.need() // so that it looks at the time
+		g.need() // starts the ticker, which ends the watches
 	default:
 		return
 	}
 	h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
 }
 
-// expire watches those no more that have not asked again.
+// expire stops watching workers that have not renewed their request.
 func (g *guardian) expire() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -277,9 +279,10 @@ func (g *guardian) guards() bool {
 	return len(g.until) > 0
 }
 
-// dead abandons the runs of a dead worker. For each it frees one of the worker's slots: should
-// that one live after all, the limit holds for all but this one run, which may be in two
-// places until the worker finds out. The other slots end with their lease.
+// dead takes the runs from a dead worker and requeues them, and frees one of its slots
+// for each run. The other slots end with their lease. If the worker is alive after all, a
+// run may be executed twice until the worker notices; only for that time may the agent
+// exceed its limit.
 func (g *guardian) dead(ctx context.Context, instance string) {
 	l := g.lane
 	g.mu.Lock()
@@ -296,7 +299,7 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 	runs := 0
 	for rec, err := range l.open(ctx) {
 		if err != nil {
-			l.host.log.Warn("runs of a dead worker not listed: they go on when its lease ends", "worker", instance, "err", err)
+			l.host.log.Warn("runs of a dead worker not listed: they resume when its lease ends", "worker", instance, "err", err)
 			break
 		}
 		if h, err := rec.Header(); err != nil || h.Owner != instance || !run.Carried(h.Status) {
@@ -307,7 +310,7 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 			runs++
 			l.tel.recovered(l.host)
 		case !errors.Is(err, state.ErrChanged): // it has ended, or another worker was faster
-			l.host.log.Warn("run of a dead worker not queued: it goes on when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
+			l.host.log.Warn("run of a dead worker not queued: it resumes when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
 		}
 	}
 	if runs == 0 {
@@ -321,8 +324,8 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 	}
 }
 
-// abandon takes a run from a dead owner and queues it. It fails with state.ErrChanged
-// where that one does not own it any more.
+// abandon removes a dead owner from a run's record and requeues the run. It fails with
+// state.ErrChanged if that worker no longer owns the run.
 func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) error {
 	c, err := l.codec.Read(rec)
 	if err != nil {
@@ -341,8 +344,8 @@ func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) erro
 	})
 }
 
-// ping asks an instance of the agent for a sign of life. It fails with
-// nats.ErrNoResponders where its process is not connected.
+// ping pings an instance of the agent. It fails with nats.ErrNoResponders if the
+// instance's process is not connected.
 func (l *lane) ping(ctx context.Context, instance string, wait time.Duration) error {
 	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), instance)
 	if err != nil {

@@ -15,29 +15,29 @@ import (
 )
 
 // The holder of a live task is the worker that took it and has not answered it. A sender
-// does not know it: the server chooses a worker of the queue group. A holder that has a
-// task for nameAfter names itself on the reply subject, if the sender marked that subject
-// as one where it expects more than answers. So the sender can watch its holder
+// does not know the holder: the server chooses a worker of the queue group. A holder that
+// has a task for nameAfter sends its name to the reply subject, if the sender marked that
+// subject as one on which it expects more than answers. So the sender can watch the holder
 // (holder_watch.go), and need not wait for the deadline when the holder dies.
 
 const (
-	// HeaderHolder is on a message without a body to the reply subject of a live task: it
-	// names the worker that has the task. [HeaderTask] is beside it.
+	// HeaderHolder, on a message without a body to the reply subject of a live task, names
+	// the worker that has the task. The message has [HeaderTask], too.
 	HeaderHolder = "Aee-Holder"
 	// HeaderTask is the id of the task that a message without an envelope is about.
 	HeaderTask = "Aee-Task"
 
-	// nobodyHolds in place of a holder: the worker that named itself has handed the task
-	// on, and its receiver may name itself.
+	// nobodyHolds in place of a holder: the worker that named itself has delegated the
+	// task, and the receiver may name itself.
 	nobodyHolds = "-"
 )
 
-// nameAfter is how long a worker has a task before it names itself: most tasks are
-// answered before, and cost no second message.
+// nameAfter is how long a worker has a task before it names itself. Most tasks are
+// answered earlier, and so cost no second message.
 const nameAfter = 100 * time.Millisecond
 
-// nameHolder tells the task's sender who has the task. Nothing comes after the terminal
-// envelope.
+// nameHolder sends the name of this worker to the task's sender, unless the terminal
+// envelope has been sent.
 func (h *host) nameHolder(t *Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,8 +49,8 @@ func (h *host) nameHolder(t *Task) {
 	h.tellHolder(t, fmt.Sprintf("%s %s %d %s", h.Entity, h.id, back, h.node.conn.ConnectedServerId()))
 }
 
-// unnameHolder takes the name back before another agent gets the task: this worker may
-// stop, and the sender must not take that for the end of its task.
+// unnameHolder withdraws the name before another agent gets the task. After that this
+// worker may stop, and the sender must not conclude that its task is lost.
 func (h *host) unnameHolder(t *Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,11 +62,11 @@ func (h *host) unnameHolder(t *Task) {
 func (h *host) tellHolder(t *Task, holder string) {
 	_, id := t.answered()
 	if err := h.node.publish(t.reply, nil, nats.Header{HeaderHolder: {holder}, HeaderTask: {id}}); err != nil {
-		h.log.Debug("sender not told who has its task", "id", t.Envelope.ID, "err", err)
+		h.log.Debug("holder not sent to the task's sender", "id", t.Envelope.ID, "err", err)
 	}
 }
 
-// backAfter is how long after its connection was lost this process tries to connect again.
+// backAfter returns how long after the loss of its connection this process reconnects.
 func (n *Node) backAfter() time.Duration {
 	o := &n.conn.Opts
 	if o.CustomReconnectDelayCB != nil {
@@ -77,18 +77,18 @@ func (n *Node) backAfter() time.Duration {
 
 // holder is a worker that has named itself.
 type holder struct {
-	ping   string        // the subject that it alone answers; "": there is none
+	ping   string        // the ping subject that only this worker answers; "": unknown
 	back   time.Duration // see Node.backAfter
-	server string        // that it is connected to, as the server calls itself
+	server string        // the id of the server that it is connected to
 }
 
-// maxBack bounds what a worker may say of itself.
+// maxBack bounds the reconnect time that a worker may state.
 const maxBack = 10 * time.Second
 
 var instanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
-// holderOf reads the message of a holder. It reports false for any other message. What is
-// malformed names no holder.
+// holderOf reads the message of a holder. It returns false for any other message, and the
+// zero holder for a malformed one.
 func holderOf(msg *nats.Msg) (h holder, is bool) {
 	if len(msg.Data) > 0 || len(msg.Header) == 0 || len(msg.Header[HeaderHolder]) == 0 {
 		return holder{}, false
@@ -106,5 +106,6 @@ func holderOf(msg *nats.Msg) (h holder, is bool) {
 	return h, true
 }
 
-// wantsHolder reports whether a task's sender is to learn who has the task.
+// wantsHolder reports whether the task's sender wants the name of the worker that has the
+// task.
 func (t *Task) wantsHolder() bool { return t.run == nil && rpc.Marked(t.reply) }

@@ -14,19 +14,19 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
 )
 
-// A node watches the holders of the live tasks that it waits for: it requests each one's
-// own ping subject, as a guardian does (guardian.go), and ends the wait when the holder is
-// dead. One probe serves all tasks with that holder, and nothing runs while no task that
-// takes longer is waited for.
+// A node watches the holders of the live tasks that it waits for. It pings the own subject
+// of each holder, as a guardian does (guardian.go), and ends the wait when the holder is
+// dead. One probe serves all tasks with that holder. No goroutine runs while the node
+// waits for no task whose holder has named itself.
 
 const (
 	// holderAgain is the pause before the second probe of a holder that has no responder.
-	// It is longer than a guardian's, which can be wrong without harm: a sender that is
-	// told of a death sends its task again.
+	// It is longer than a guardian's pause. A guardian that is wrong does no harm, but a
+	// sender that believes its holder dead may send the task again.
 	holderAgain = 500 * time.Millisecond
-	// holderFar is that of one on another server: servers that lost the connection to one
-	// another connect again after a second, and know nothing of each other's clients until
-	// then.
+	// holderFar is that pause for a holder on another server. Servers that lost the
+	// connection to each other reconnect after a second; until then they do not know each
+	// other's clients.
 	holderFar = 2 * time.Second
 	// maxHolders bounds the workers that a node watches. Tasks with others wait for their
 	// deadline.
@@ -44,7 +44,7 @@ type holders struct {
 
 	mu      sync.Mutex
 	waiting map[string]map[*rpc.Exchange]struct{} // by the holder's ping subject
-	round   *holderRound                          // nil: nothing is waited for
+	round   *holderRound                          // nil: no holder is watched
 	denied  map[string]bool                       // services that this user may not ping
 }
 
@@ -56,8 +56,8 @@ type holderRound struct {
 }
 
 // await returns the next message to an exchange that is not a holder's. task is the id of
-// the task that the exchange is about, "" where the sender does not know it. with is the
-// holder that is watched for the exchange.
+// the task that the exchange is about, "" if the sender does not know it. with is the
+// ping subject of the holder that is watched for the exchange.
 func (n *Node) await(ctx context.Context, x *rpc.Exchange, task string, with *string) (*nats.Msg, error) {
 	for {
 		msg, err := x.Wait(ctx)
@@ -69,15 +69,15 @@ func (n *Node) await(ctx context.Context, x *rpc.Exchange, task string, with *st
 			return msg, nil
 		}
 		if x.Reused() && msg.Header.Get(HeaderTask) != task {
-			continue // an earlier task's
+			continue // the holder of an earlier task
 		}
 		n.holders.leave(*with, x)
 		*with = n.holders.join(h, x)
 	}
 }
 
-// join watches a holder for an exchange, and returns its name for leave; "" where it is not
-// watched.
+// join watches a holder for an exchange, and returns the holder's ping subject for leave;
+// "" if the holder is not watched.
 func (hs *holders) join(h holder, x *rpc.Exchange) string {
 	if h.ping == "" {
 		return ""
@@ -108,7 +108,7 @@ func (hs *holders) join(h holder, x *rpc.Exchange) string {
 	return h.ping
 }
 
-// service is a ping subject without the instance.
+// service returns a ping subject without the instance.
 func service(ping string) string { return ping[:strings.LastIndexByte(ping, '.')+1] }
 
 // begin begins to watch. hs.mu is held.
@@ -126,8 +126,8 @@ func (hs *holders) begin() {
 	hs.round = round
 }
 
-// leave ends the watch over a holder for an exchange; "" is none. The last one to leave
-// waits until nothing runs any more.
+// leave ends the watch of a holder for an exchange; with ping "" it does nothing. The last
+// leave ends the goroutine, and returns when it has ended.
 func (hs *holders) leave(ping string, x *rpc.Exchange) {
 	if ping == "" {
 		return
@@ -150,8 +150,8 @@ func (hs *holders) leave(ping string, x *rpc.Exchange) {
 	}
 }
 
-// probe reports whether a holder is there. One that this user may not ask counts as there,
-// and is not asked again: each question would be a line in the server's log.
+// probe reports whether a holder is alive. A holder that this NATS user has no permission
+// to ping counts as alive and is not pinged again, because the server logs each attempt.
 func (hs *holders) probe(ctx context.Context, ping string) bool {
 	conn := hs.node.conn
 	before := conn.LastError()
@@ -177,8 +177,8 @@ func (hs *holders) dead(_ context.Context, ping string) {
 	}
 }
 
-// ping asks for a sign of life on a subject that one instance listens to. It fails with
-// nats.ErrNoResponders where its process is not connected.
+// ping pings an instance on the subject that only this instance subscribes to. It fails
+// with nats.ErrNoResponders if the instance's process is not connected.
 func (n *Node) ping(ctx context.Context, subject string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -186,7 +186,7 @@ func (n *Node) ping(ctx context.Context, subject string, wait time.Duration) err
 	return err
 }
 
-// steady tells for how long this process has been connected.
+// steady knows since when this process has been connected without a reconnect.
 type steady struct {
 	conn *nats.Conn
 
@@ -195,7 +195,7 @@ type steady struct {
 	since      time.Time // when a reconnect was noticed
 }
 
-// look reports whether this process has been connected for a while.
+// look reports whether this process has been connected for more than steadyFor.
 func (s *steady) look() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +205,7 @@ func (s *steady) look() bool {
 	return s.conn.IsConnected() && time.Since(s.since) > steadyFor
 }
 
-// holderDied is what the sender of a task gets whose holder is dead.
+// holderDied returns the error for the sender of a task whose holder is dead.
 func holderDied(entity string) *envelope.Error {
 	return envelope.Errorf(envelope.CodeUnavailable, "the worker of %s that had the task is gone; it may have begun", entity).WithCause(errHolderDied)
 }

@@ -12,12 +12,12 @@ type Served struct {
 	Entity   string
 	Instance string // the id of this worker of the agent, as NATS micro and the bus name it
 	Started  time.Time
-	Stopping bool // it drains: it takes no more tasks
+	Stopping bool // it drains: it accepts no more tasks
 	Health   Health
 }
 
-// Serving tells which agents this node serves now, in the order of their
-// entities: for the process's own health checks and its log.
+// Serving returns the agents that this node serves now, sorted by entity. It is for the
+// process's own health checks and its log.
 func (n *Node) Serving() []Served {
 	var out []Served
 	for _, h := range n.hosts.all() {
@@ -33,7 +33,7 @@ type hosts struct {
 	now map[*host]struct{}
 }
 
-// add takes h in until the returned function is called.
+// add adds h; the returned function removes it.
 func (s *hosts) add(h *host) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,8 +51,8 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 }
 
 // withdraw tells a person that a task of the run needs no answer any more, unless it
-// was answered. It is best effort: if the event is lost, the person's answer comes too
-// late.
+// was answered. It is best effort: if the event is lost, the person still sees the task,
+// and an answer to it is ignored.
 func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wait, why string) {
 	if w.Void || !subject.IsPerson(w.Entity) {
 		return

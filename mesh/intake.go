@@ -23,20 +23,20 @@ const (
 	headerTraceParent = "traceparent"
 	// HeaderFrom names the sender of plain text on aee.ask.*.
 	HeaderFrom = "Aee-From"
-	// HeaderStreamCount tells, on a terminal envelope, how many stream
-	// envelopes came before it.
+	// HeaderStreamCount, on a terminal envelope, is the number of stream envelopes
+	// before it.
 	HeaderStreamCount = "Aee-Stream-Count"
 )
 
 // arrival is a message whose signature is not verified yet.
 type arrival struct {
 	msg  *nats.Msg
-	env  *envelope.Envelope // valid; nil: it is CBOR, and still to be decoded
+	env  *envelope.Envelope // valid; nil: the message is CBOR and not decoded yet
 	cbor bool
 }
 
-// verifiers returns how many envelopes are verified concurrently: one a processor, and
-// more where the checks wait for a store.
+// verifiers returns how many envelopes are verified concurrently: one for each processor,
+// and more if the checks wait for a store.
 func verifiers(waits bool) int {
 	if waits {
 		return seenAtOnce
@@ -129,8 +129,8 @@ func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 	}
 }
 
-// maxName bounds, in bytes, the fields that name things: they are remembered,
-// repeated in replies and told on the bus.
+// maxName bounds, in bytes, the fields id, from, intent and corr: they are remembered,
+// repeated in replies and published on the bus.
 const maxName = 1024
 
 // oversized is an envelope with a field that is longer than maxName.
@@ -159,8 +159,8 @@ func bounded(e *envelope.Envelope) error {
 	return &oversized{field, e}
 }
 
-// malformed answers a body that is no envelope once, or drops it if it has no reply
-// subject.
+// malformed answers a message without a valid envelope with one error, or drops it if it
+// has no reply subject.
 func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 	h.counts.malformed.Add(1)
 	h.node.tel.refused(h, "malformed")
@@ -209,8 +209,7 @@ func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 	return out
 }
 
-// check decides about an envelope: its sender, replay and admission. An envelope that
-// passes becomes a task in the queue.
+// check admits or refuses an envelope. An admitted task is accepted into the queue.
 func (h *host) check(a arrival) {
 	if a.env == nil && !h.decodeTask(&a) {
 		return
@@ -280,9 +279,9 @@ func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 	return nil
 }
 
-// unexpected handles envelopes that are not tasks. Answers have no reply subject of
-// their own, so two agents never answer one another forever; an event may be sent to
-// an agent as to any entity, and is remembered.
+// unexpected handles envelopes that are not tasks. It refuses one that has a reply
+// subject; a refusal has none, so two agents never answer each other for ever. An event
+// without a reply subject is valid: every entity may be sent events.
 func (h *host) unexpected(a arrival) {
 	if a.env.Type != envelope.TypeEvent {
 		h.counts.unexpected.Add(1)
@@ -297,7 +296,7 @@ func (h *host) unexpected(a arrival) {
 
 // refuse answers an arrival with an error, if it has a reply subject.
 func (h *host) refuse(a arrival, err *envelope.Error) {
-	if a.env == nil { // too busy to decode it
+	if a.env == nil { // refused before it was decoded, because this worker is busy
 		a.env = salvage(&envelope.Envelope{}, h.Entity)
 	}
 	h.counts.refused.Add(1)
@@ -315,7 +314,8 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 	h.answer(t, err)
 }
 
-// briefSig is how package sign begins what is checked quickly.
+// briefSig is the start of a signature that is verified quickly, as package sign writes
+// it.
 var briefSig = []byte(`{"alg":"` + sign.HS256 + `"`)
 
 // slow reports whether verifying a signature takes as long as a task, so that it must

@@ -19,9 +19,9 @@ const (
 	journalMax = 64 << 10
 )
 
-// journal remembers the last envelopes of this process, as the bytes that they
-// were sent and received in. Putting is on every task's way, so it keeps no
-// envelope alive and allocates nothing; finding walks.
+// journal keeps the encoded bytes of the last journalSize envelopes that this process
+// sent and received. Each task adds envelopes, so adding keeps no decoded envelope alive
+// and avoids allocations; find is a linear search.
 type journal struct {
 	next atomic.Uint64
 	seed maphash.Seed
@@ -32,14 +32,14 @@ type journalSlot struct {
 	mu   sync.Mutex
 	id   uint64 // hash of the envelope's id
 	cbor bool
-	raw  []byte // what came, or own
-	own  []byte // what was sent, whose buffer is used again
+	raw  []byte // the received bytes, or the same as own
+	own  []byte // a copy of sent bytes; its buffer is reused
 }
 
 func newJournal() *journal { return &journal{seed: maphash.MakeSeed()} }
 
-// received remembers the envelope with this id, whose encoding raw is and
-// stays.
+// received adds an envelope with its id. raw is its encoding, and must not be changed
+// later.
 func (j *journal) received(id string, raw []byte, cbor bool) {
 	if len(raw) > journalMax {
 		return
@@ -50,7 +50,7 @@ func (j *journal) received(id string, raw []byte, cbor bool) {
 	s.mu.Unlock()
 }
 
-// sent is received for bytes that will be used for something else.
+// sent is like received, but copies raw, because the caller reuses it.
 func (j *journal) sent(id string, raw []byte, cbor bool) {
 	if len(raw) > journalMax {
 		return
@@ -65,8 +65,8 @@ func (j *journal) sent(id string, raw []byte, cbor bool) {
 	s.mu.Unlock()
 }
 
-// find returns the oldest envelope with the id that entity sent or received:
-// whoever learns an id cannot put another in its place.
+// find returns the oldest envelope with the id that entity sent or received. Because it
+// is the oldest, a peer that learns the id cannot replace it with a later envelope.
 func (j *journal) find(entity, id string) *envelope.Envelope {
 	next, hash := j.next.Load()+1, maphash.String(j.seed, id)
 	for i := range uint64(journalSize) {
@@ -78,7 +78,7 @@ func (j *journal) find(entity, id string) *envelope.Envelope {
 		}
 		raw, cbor := append([]byte(nil), s.raw...), s.cbor
 		s.mu.Unlock()
-		// What is in here was valid, under limits that may have been wider
+		// The stored envelopes were valid under the node's limits, which may be wider
 		// than the default.
 		limits := envelope.Limits{MaxBytes: journalMax, MaxDepth: maxDepth, MaxValues: journalMax}
 		parse := envelope.ParseLimits
@@ -95,20 +95,20 @@ func (j *journal) find(entity, id string) *envelope.Envelope {
 // maxDepth is the deepest nesting that any limits allow.
 const maxDepth = 1000
 
-// rememberReceived puts e into the journal of entity: the memory's, and the
-// mesh's where there is one. Raw is the message, which must not change.
+// rememberReceived adds e to the process's journal and, if there is one, to the mesh's
+// journal under entity. raw is e's encoding, and must not be changed later.
 func (n *Node) rememberReceived(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
 	n.journal.received(e.ID, raw, cbor)
 	n.post(entity, e, raw, cbor)
 }
 
-// rememberSent is rememberReceived for a message that is in a buffer.
+// rememberSent is like rememberReceived, but copies raw.
 func (n *Node) rememberSent(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
 	n.journal.sent(e.ID, raw, cbor)
 	n.post(entity, e, raw, cbor)
 }
 
-// post puts e into the mesh's journal, where there is one.
+// post adds e to the mesh's journal, if there is one.
 func (n *Node) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
 	if n.cfg.Journal == nil {
 		return
@@ -153,8 +153,8 @@ const (
 	maxReason      = 512 // bytes of a reason that are kept
 )
 
-// refutations remembers what was said against contexts, the oldest forgotten
-// first.
+// refutations keeps the refutations of contexts by the context's id. When it is full, the
+// oldest id is removed.
 type refutations struct {
 	mu    sync.Mutex
 	byID  map[string][][]byte

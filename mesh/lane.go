@@ -39,7 +39,7 @@ type lane struct {
 	unwatch      func()
 	drawn        chan struct{}  // closed when the drawing has ended
 	work         sched.Group    // goroutines beside the agent's places
-	upkeep       sched.Group    // lease renewal and what else an agent with tasks needs
+	upkeep       sched.Group    // lease renewal and the other loops that an agent with tasks needs
 	tenders      sync.WaitGroup // slots
 	guards       sched.Group    // the guardian, which does not end before the lane
 	guarding     sync.Once      // it has started
@@ -418,7 +418,8 @@ func (l *lane) onHealth(health jetstream.LaneHealth) {
 	}
 }
 
-// onDropped reports a message on the subject of delayed tasks that is none.
+// onDropped alerts the operators about a message on the subject of scheduled tasks that
+// is not a valid scheduled task.
 func (l *lane) onDropped(subject string, why error) {
 	h := l.host
 	h.counts.refused.Add(1)

@@ -38,7 +38,7 @@ func (c *serverClock) tend(ctx context.Context, source clockSource) {
 	}
 }
 
-// begin reads the server's clock, unless it was read of late.
+// begin reads the server's clock, unless it was read in the last 20 seconds.
 func (c *serverClock) begin(ctx context.Context, source clockSource) {
 	c.first.Lock()
 	defer c.first.Unlock()
@@ -76,6 +76,6 @@ func (c *serverClock) at(local time.Time) time.Time { return c.now().Add(-time.S
 // local converts a time by the server's clock to this machine's.
 func (c *serverClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub(c.now())) }
 
-// past is local for an event at the server that has happened: its result is never
-// later than now, however imprecise the clock is.
+// past converts the server's time of a past event to this machine's. Its result is never
+// later than now, also if the estimate of the server's clock is wrong.
 func (c *serverClock) past(t time.Time) time.Time { return earlier(c.local(t), time.Now()) }

@@ -11,13 +11,13 @@ import (
 type laneStatus struct {
 	State  string `json:"state"` // see [jetstream.LaneState]
 	Reason string `json:"reason,omitempty"`
-	// Pending is how many tasks no worker was handed yet, Unacked how many
-	// workers have, of all workers together, and LagMS how long the oldest of
-	// the pending has waited.
+	// Pending is the number of tasks that were not delivered yet, Unacked the number of
+	// delivered tasks that are not acked, both for all workers of the agent. LagMS is how
+	// long the oldest undelivered task has waited.
 	Pending int   `json:"pending"`
 	Unacked int   `json:"unacked"`
 	LagMS   int64 `json:"lag_ms"`
-	// Waiting and Running are this worker's own.
+	// Waiting and Running count the tasks of this worker only.
 	Waiting int64 `json:"waiting"`
 	Running int64 `json:"running"`
 }
@@ -37,9 +37,9 @@ func (l *lane) status() laneStatus {
 // storeTrouble is how long a failure of the store of runs affects the health.
 const storeTrouble = 15 * time.Second
 
-// judge says what the lane's state means for the agent's health: a worker that
-// does not hear, or cannot keep what it does, is not well however good its
-// connection is, nor is one that falls behind.
+// judge derives the agent's health from the lane's status. It is degraded if the worker
+// receives no durable tasks, cannot store runs, cannot read a run or uses more than its
+// share of the store, or if tasks wait too long. It is unhealthy if the lane has ended.
 func (l *lane) judge(s laneStatus) (status, reason string) {
 	failing, odd := l.failing.Load(), l.unreadableRun.Load()
 	switch {
@@ -52,7 +52,7 @@ func (l *lane) judge(s laneStatus) (status, reason string) {
 	case l.share.crowds.Load() != nil:
 		return "degraded", crowdedBy(l.share.crowds.Load())
 	case odd != nil && time.Since(odd.at) < unreadablePause+storeTrouble:
-		return "degraded", "a task waits whose run this worker cannot read: " + odd.err.Error()
+		return "degraded", "this worker cannot read the run of a waiting task: " + odd.err.Error()
 	case l.cfg.MaxLag > 0 && s.LagMS > l.cfg.MaxLag.Milliseconds():
 		return "degraded", "durable tasks wait for " + (time.Duration(s.LagMS) * time.Millisecond).Round(time.Second).String()
 	}

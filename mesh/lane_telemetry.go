@@ -39,12 +39,12 @@ func newLaneTelemetry(mp metric.MeterProvider) (*laneTelemetry, error) {
 		errs = append(errs, err)
 		return c
 	}
-	tel.losses = counter("aee.run.leases.lost", "{run}", "Runs that another worker took over while this one had them.")
+	tel.losses = counter("aee.run.leases.lost", "{run}", "Runs that this worker lost to another worker.")
 	tel.recoveries = counter("aee.run.recoveries", "{run}", "Runs claimed from a worker that had not released them.")
 	tel.deaths = counter("aee.dead_letters", "{task}", "Tasks that became dead letters, by error code.")
 	tel.requeued = counter("aee.run.requeued", "{run}", "Runs whose message was lost and that were requeued.")
 	tel.odd = counter("aee.run.unreadable", "{run}", "Records of runs that this worker could not read.")
-	tel.retriesMade = counter("aee.task.retries", "{attempt}", "Attempts that failed and will be made again.")
+	tel.retriesMade = counter("aee.task.retries", "{attempt}", "Failed attempts that will be retried.")
 	tel.redrawn = counter("aee.task.redeliveries", "{message}", "Messages that were delivered before.")
 	var err error
 	tel.commits, err = m.Float64Histogram("aee.checkpoint.duration", metric.WithUnit("s"), metric.WithDescription("Writing one checkpoint, encoding included."))
@@ -53,11 +53,11 @@ func newLaneTelemetry(mp metric.MeterProvider) (*laneTelemetry, error) {
 	errs = append(errs, err)
 	tel.backlog, err = m.Int64ObservableGauge("aee.queue.backlog", metric.WithUnit("{task}"), metric.WithDescription("Durable tasks that were not delivered yet."))
 	errs = append(errs, err)
-	tel.leased, err = m.Int64ObservableGauge("aee.queue.leased", metric.WithUnit("{task}"), metric.WithDescription("Durable tasks that workers have."))
+	tel.leased, err = m.Int64ObservableGauge("aee.queue.leased", metric.WithUnit("{task}"), metric.WithDescription("Durable tasks that were delivered and are not acked."))
 	errs = append(errs, err)
 	tel.oldest, err = m.Float64ObservableGauge("aee.queue.oldest.age", metric.WithUnit("s"), metric.WithDescription("Age of the oldest durable task that was not delivered yet."))
 	errs = append(errs, err)
-	tel.fill, err = m.Float64Gauge("aee.runs.store.used", metric.WithUnit("1"), metric.WithDescription("How much of the store of runs is used, of 1."))
+	tel.fill, err = m.Float64Gauge("aee.runs.store.used", metric.WithUnit("1"), metric.WithDescription("Used share of the store of runs, from 0 to 1."))
 	errs = append(errs, err)
 	return tel, errors.Join(errs...)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// consumed tells the log of an envelope that was taken in, at level debug: the
-// fields of AEE validity rule 8, and never the payload.
+// consumed logs a received envelope at level debug: the fields of AEE validity rule 8,
+// and never the payload.
 func consumed(log *slog.Logger, e *envelope.Envelope) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {

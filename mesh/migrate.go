@@ -22,16 +22,16 @@ import (
 // accepts, this worker drops the message without an ack; if not, it goes on with the run.
 // The owner is decided by the run's record alone, each time by compare-and-swap.
 
-// Remotes finds the receiver of another platform by its URL. It fails where runs
-// may not go there.
+// Remotes returns a client for the receiver of another platform, by its URL. It fails if
+// transfers to that URL are not allowed.
 type Remotes func(url string) (*handoff.Client, error)
 
-// moveTimeout bounds one attempt to transfer a run. Meanwhile the run stands still.
+// moveTimeout bounds one attempt to transfer a run. Meanwhile the run is stopped.
 const moveTimeout = 2 * time.Minute
 
-// captured prepares a checkpoint for a transfer: the run stands still, and the
-// checkpoint holds all text that was sent to the task's sender. This worker sends no
-// more. r.mu is held.
+// captured prepares a checkpoint for a transfer: the run is stopped, and the checkpoint
+// holds all text that was sent to the task's sender. This worker sends no more text. r.mu
+// is held.
 func (r *Run) captured(c *state.Checkpoint) error {
 	if r.task.Streaming() {
 		if err := r.stream.seal(r.lane.ctx); err != nil {
@@ -131,7 +131,7 @@ func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.observe(PointBeforeMove + Point(phase))
-	r.begun = time.Now() // standing still is not running
+	r.begun = time.Now() // the time of a transfer does not count as running time
 	err := r.write(l.ctx, func(c *state.Checkpoint) error {
 		run.Advance(c, phase, l.clock.now())
 		if change != nil {
@@ -143,7 +143,7 @@ func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint)
 		return err
 	}
 	r.observe(PointAfterMove + Point(phase))
-	l.host.log.Info("run moves", "run", r.id.Run, "phase", string(phase), "to", r.cp.Load().Mesh.Migration.To)
+	l.host.log.Info("run transfer: new phase", "run", r.id.Run, "phase", string(phase), "to", r.cp.Load().Mesh.Migration.To)
 	return nil
 }
 

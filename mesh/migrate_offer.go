@@ -154,8 +154,9 @@ func (l *lane) tokenSigner() (*sign.Signer, error) {
 	return s, nil
 }
 
-// offered accepts or refuses a run that another worker offers. It runs beside the
-// control messages, and answers only offers to this instance.
+// offered accepts or refuses a run that another worker offers to this instance. To a
+// search for a worker with room (an offer without To) it answers if this worker has room.
+// It blocks on the store, so it must not run on the goroutines of control messages.
 func (l *lane) offered(t *Task) {
 	h := l.host
 	var p offerPayload
@@ -243,7 +244,7 @@ func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint
 		return err
 	}
 	if g.ID != m.ID || g.Issuer != l.host.Entity {
-		return fmt.Errorf("%w: it is not this move's", transfer.ErrTokenState)
+		return fmt.Errorf("%w: the token belongs to another transfer", transfer.ErrTokenState)
 	}
 	if err := g.Covers(c.Doc.Provenance.SourcePlatform, c.Doc.AgentID, c.Doc.RunID, c.Doc.StateID, c.Doc.Provenance.Checksum); err != nil {
 		return err

@@ -28,7 +28,7 @@ func (l *lane) mayMove(o *order, t *Task) error {
 		return nil
 	}
 	if h, _, _ := t.readHanded(); h != nil {
-		return envelope.Errorf(envelope.CodeDenied, "the task was delegated to this agent, which answers for another one: such a run moves within the mesh only")
+		return envelope.Errorf(envelope.CodeDenied, "a run of a delegated task cannot be transferred to another platform")
 	}
 	if o.From == l.host.Entity || slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.From) }) {
 		if run.Remote(o.To) {
@@ -40,7 +40,7 @@ func (l *lane) mayMove(o *order, t *Task) error {
 		}
 		return nil
 	}
-	return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and may not send runs to other platforms", clip.Text(o.From, 128))
+	return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, and may not transfer runs to other platforms", clip.Text(o.From, 128))
 }
 
 // captureAfter captures the run as it stands if its handler has not stopped within
@@ -79,7 +79,7 @@ func (r *Run) captureAfter(wait time.Duration) {
 	})
 }
 
-// elsewhere passes an order on to the platform that has the run.
+// elsewhere forwards an order to the platform that runs the run.
 func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := c.Mesh.Migration
@@ -122,13 +122,13 @@ func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (ou
 	}
 	reply, err := envelope.ParseLimits(answer, l.host.node.limits)
 	if err == nil && (reply.ReplyTo != e.ID || reply.From != e.To || !reply.Type.Terminal()) {
-		err = errors.New("it answers something else")
+		err = errors.New("the reply does not answer this command")
 	}
 	if err != nil {
 		return fail(fmt.Errorf("its answer: %w", err))
 	}
 	if reply.Type == envelope.TypeError {
-		// The peer's words, in an error of our own: a code of ours and nothing long.
+		// Make a new error, with a known code and a clipped copy of the peer's message.
 		said := envelope.ErrorOf(reply)
 		code := said.Code
 		if !code.Known() {

@@ -20,37 +20,38 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// ReceiverOptions say how [Node.Receiver] takes runs in.
+// ReceiverOptions configure [Node.Receiver], which accepts runs from other platforms.
 type ReceiverOptions struct {
-	// Handoffs keeps the records of handoffs; see jetstream.NewHandoffs.
-	// Required.
+	// Handoffs stores the records of transfers; see jetstream.NewHandoffs. Required.
 	Handoffs state.Store
 	// Platform is the name that tokens must be for. Default [Durable].Platform.
 	Platform string
-	// Issuers are patterns of the entities that may hand over any agent's runs,
-	// besides the agent itself. Default none.
+	// Issuers are patterns of the entities that may transfer any agent's runs, besides
+	// the agent itself. Default none.
 	Issuers []string
-	// Agents are agents that are known here although no worker serves them now,
-	// by agent_id. Those that are served are known, too.
-	Agents map[string]string // agent_id → entity
-	// Registered finds the entity that an agent_id is registered for; "" where there
-	// is none. It counts before what workers say of themselves. nil: none is.
+	// Agents maps agent_id to entity for agents that may have no worker now. Agents with
+	// workers are found without it.
+	Agents map[string]string
+	// Registered returns the entity for which an agent_id is registered, "" if none. It
+	// takes precedence over the workers' own statements. nil: there is no registry.
 	Registered func(ctx context.Context, agentID string) (entity string, err error)
-	// AnyVersion takes in runs of whatever version of their agent (agent_version).
-	// Else the workers that serve it must agree in the major one, where both say theirs.
+	// AnyVersion accepts runs of any version of their agent (agent_version). Without it
+	// the run and a worker of the agent must have the same major version, if both state
+	// one.
 	AnyVersion bool
-	// Codec says how an entity's documents are kept at rest. Default
-	// [Durable].Codec for all.
+	// Codec returns how an entity's documents are stored. Default [Durable].Codec for
+	// all.
 	Codec func(entity string) state.Codec
 
 	Limits  transfer.Limits
-	Stay    time.Duration // see handoff.ReceiverConfig
-	Share   int64         // likewise
+	Stay    time.Duration // as in handoff.ReceiverConfig
+	Share   int64         // as in handoff.ReceiverConfig
 	Observe func(ctx context.Context, phase state.Phase, done bool)
 }
 
-// Receiver makes a receiver of runs that other platforms hand over to the agents
-// of this mesh. It does no I/O. Its signatures are those that the node trusts.
+// Receiver makes a receiver of runs that other platforms transfer to the agents of this
+// mesh. Receiver itself does no I/O. The receiver accepts signatures by the keys that the
+// node trusts.
 func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -112,7 +113,7 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 			}
 			seq, err := strconv.ParseUint(msg.Header.Get(jetstream.HeaderSeq), 10, 64)
 			if err != nil {
-				continue // not one of ours
+				continue // no worker of this mesh wrote it
 			}
 			e, _, err := f.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
 			if err != nil {
@@ -129,9 +130,9 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 	}
 }
 
-// forward gives a command that came with a handoff to its entity's workers. It is
-// not queued where none of them answers: the command's id is the peer's, and its
-// answer would be stored among the replies to the task with that id.
+// forward sends a command from another platform to the workers of the run's entity. If
+// no worker answers, the command is not queued: its id was chosen by the peer, so its
+// stored answer could be among the replies to a task with that id.
 func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]byte, error) {
 	e, err := envelope.ParseLimits(command, n.limits)
 	if err != nil {
@@ -145,7 +146,7 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
 	}
 	if err != nil {
-		// What the agent says is an answer, too.
+		// An error is an answer to the command, too.
 		reply = e.Reply(envelope.TypeError, border(err).Payload())
 	}
 	return json.Marshal(reply)

@@ -50,7 +50,7 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 			l.endHere(r, border(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
-			l.host.log.Warn("the replies of a run that is elsewhere do not come", "run", r.id.Run, "to", m.To, "err", err)
+			l.host.log.Warn("no replies from the platform that runs the run", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if time.Since(began) > time.Minute {
 			wait = 50 * time.Millisecond
@@ -140,7 +140,7 @@ func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, erro
 	}
 	switch {
 	case reply.Seq > maxReplies:
-		return nil, fmt.Errorf("there are no more than %d", maxReplies)
+		return nil, fmt.Errorf("its number exceeds %d", maxReplies)
 	case env.Type.Terminal() != reply.Last:
 		return nil, fmt.Errorf("it is of type %s, and last is %t", env.Type, reply.Last)
 	}
@@ -169,11 +169,11 @@ func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, erro
 // agent's key (nil: unsigned). So a peer cannot get an envelope of its own making
 // signed, and its unsigned replies never look signed by it.
 //
-// It fails where the reply answers another task, or its signature is wrong.
+// It fails if the reply answers another task, or if its signature is wrong.
 func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
 	switch {
 	case env.Type != envelope.TypeStream && !env.Type.Terminal():
-		return nil, fmt.Errorf("an envelope of type %s is no reply", env.Type)
+		return nil, fmt.Errorf("an envelope of type %s is not a reply", env.Type)
 	case env.From != entity, env.To != task.From, env.Intent != task.Intent, env.Corr != task.Corr, env.ReplyTo != task.ID:
 		return nil, errors.New("it answers another task")
 	case env.Requires != nil:
@@ -185,8 +185,8 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 			return nil, err
 		}
 	}
-	// An id with a dot may be that of another message to the server, see Nats-Msg-Id
-	// in docs/nats-binding.md: then that one would be lost.
+	// The id becomes a Nats-Msg-Id. With a dot it may equal the Nats-Msg-Id of another
+	// message, which the server would then drop as a duplicate (docs/nats-binding.md).
 	if identity.Signed && !strings.Contains(env.ID, ".") {
 		return env, nil
 	}

@@ -84,9 +84,9 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	l.decide(ctx, r)
 }
 
-// errChangedMeanwhile is why a run is not let go of: a command has changed it since it
-// was sent, and would be lost.
-var errChangedMeanwhile = envelope.Errorf(envelope.CodeUnavailable, "the run was commanded while it was being sent; ask for the move again")
+// errChangedMeanwhile aborts a transfer, because a command changed the run after it was
+// sent to the target, and that change would be lost.
+var errChangedMeanwhile = envelope.Errorf(envelope.CodeUnavailable, "a command changed the run during the transfer; request the transfer again")
 
 // stage streams the run to the target, and returns the revision that was sent.
 func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err error) {
@@ -140,8 +140,8 @@ func (l *lane) unstage(r *Run) {
 	}
 }
 
-// decide asks the target until it says whether it runs the run. This worker has
-// released the run: no other worker may run it until the target has refused.
+// decide asks the target until it has accepted or refused the run. This worker has
+// released the run: no worker of this mesh may run it until the target has refused.
 func (l *lane) decide(ctx context.Context, r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
@@ -155,7 +155,7 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 				}
 				return
 			}
-			// What others here still do for it, it asks for there.
+			// Cancel the run's open calls in this mesh: the target makes them again.
 			l.work.Go(func() { l.stopCalls(r.cp.Load()) })
 			l.relay(ctx, r)
 			return
@@ -164,7 +164,7 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 			return
 		}
 		if ctx.Err() == nil {
-			l.host.log.Warn("a transferred run is in doubt: its target does not answer", "run", r.id.Run, "to", m.To, "err", err)
+			l.host.log.Warn("unknown whether the target has accepted the run: it does not answer", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if sleep(ctx, wait) != nil {
 			l.nakMigrated(r)
@@ -173,9 +173,8 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 	}
 }
 
-// lastWord makes one attempt to learn the target's decision. A target that does not
-// know the transfer is asked to refuse it, so that requests still on their way have no
-// effect.
+// lastWord makes one attempt to learn the target's decision. A target that does not know
+// the transfer is asked to refuse it, so that requests that arrive later have no effect.
 func (l *lane) lastWord(ctx context.Context, m *state.Migration) (handoff.Status, error) {
 	p, err := l.remote(m.To)
 	if err != nil {

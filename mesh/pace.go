@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// pace remembers how long tasks take of late.
+// pace is the moving average of the duration of tasks.
 type pace struct{ mean atomic.Int64 } // nanoseconds; 0: nothing known
 
-// shortTask is how long a task takes that may be drawn ahead of its place:
-// waiting for the next one would cost more than it does.
+// If tasks take less than shortTask on average, the worker draws more tasks than it has
+// free places: to wait for the next task from the server would cost more than the task.
 const shortTask = 10 * time.Millisecond
 
 func (p *pace) add(d time.Duration) {

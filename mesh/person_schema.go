@@ -8,13 +8,13 @@ import (
 )
 
 // resultSchema is the JSON Schema that the answer to a task for a person must fit
-// (requires.result_schema; docs/nats-binding.md, "People"), nil where any does.
+// (requires.result_schema; docs/nats-binding.md, "People"), nil if it names none.
 func resultSchema(task *envelope.Envelope) json.RawMessage {
 	_, members, _ := task.ReadRequires()
 	return members.Get(requireResultSchema)
 }
 
-// askable refuses a task whose schema is none: no answer could be held to it.
+// askable refuses a task whose requires.result_schema is not a valid schema.
 func askable(task *envelope.Envelope) error {
 	raw := resultSchema(task)
 	if raw == nil {
@@ -26,8 +26,8 @@ func askable(task *envelope.Envelope) error {
 	return nil
 }
 
-// fits says why an answer does not fit a schema. An error needs to fit none, and
-// so does what is held to a schema that is none: that is its asker's mistake.
+// fits returns why a result does not fit a schema. Error envelopes always fit, and so
+// does every result if the schema is invalid: that is the fault of the task's sender.
 func fits(due json.RawMessage, reply *envelope.Envelope) error {
 	if len(due) == 0 || reply.Type != envelope.TypeResult {
 		return nil
@@ -39,7 +39,7 @@ func fits(due json.RawMessage, reply *envelope.Envelope) error {
 	return s.Validate(reply.Payload)
 }
 
-// counts reports whether an answer fits, and tells the log of one that does not.
+// counts reports whether an answer fits the schema, and logs one that does not.
 func (n *Node) counts(schema string, reply *envelope.Envelope) bool {
 	err := fits(json.RawMessage(schema), reply)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// onAsk takes plain text from aee.ask.<entity> and makes a task of it. Nothing
-// proves who sent it, so a worker that requires signatures refuses it.
+// onAsk receives plain text on aee.ask.<entity> and converts it to a task. Nothing
+// proves who sent the text, so a worker that requires signatures refuses it.
 func (h *host) onAsk(msg *nats.Msg) {
 	from := "human.unknown"
 	if name := msg.Header.Get(HeaderFrom); name != "" {
@@ -56,8 +56,8 @@ func (h *host) onAsk(msg *nats.Msg) {
 	h.accept(t, msg.Header)
 }
 
-// question puts the body into the task's payload: as it is where it is a JSON
-// object and the agent has published what it takes, else as {"text": body}.
+// question sets the task's payload: the body itself if it is a valid JSON object and
+// the agent has a DefaultIntent, else {"text": body}.
 func (h *host) question(env *envelope.Envelope, body []byte) *envelope.Error {
 	if !utf8.Valid(body) {
 		h.counts.malformed.Add(1)
@@ -76,9 +76,8 @@ func (h *host) question(env *envelope.Envelope, body []byte) *envelope.Error {
 	return nil
 }
 
-// sendText answers plain text: with the text alone where the payload is
-// {"text": …}, with the payload's JSON otherwise, and with one line that says
-// what went wrong for an error.
+// sendText answers plain text: with the text alone if the payload is {"text": …}, else
+// with the payload's JSON. For an error it sends one line with the code and the message.
 func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) error {
 	if e.Type == envelope.TypeStream {
 		return nil
@@ -97,7 +96,7 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 
-// reservedMember reports whether a member of a payload is the mesh's own
+// reservedMember reports whether a member of a payload is reserved for the mesh
 // (docs/nats-binding.md, "Payloads").
 func reservedMember(name string) bool {
 	switch name {
@@ -107,7 +106,8 @@ func reservedMember(name string) bool {
 	return false
 }
 
-// plainText is the text of {"text": …}, whatever the mesh has put beside it.
+// plainText returns the text of {"text": …}, and ignores members that are reserved for
+// the mesh. Any other payload it returns as JSON.
 func plainText(payload json.RawMessage) []byte {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(payload, &members) != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// Input is what the task is about: its payload, of a hop without references to envelopes
-// of its own workflow (the same corr). These are the mesh's account of what it made the
-// task of; what the hop is to know of them is in the payload, and in [Task.HandedState].
+// Input returns the payload for the handler. For a hop it removes references to envelopes
+// with the same corr: the mesh added them to document the origin of the task. The content
+// that the hop needs is in the rest of the payload and in [Task.HandedState].
 func (t *Task) Input() json.RawMessage {
 	e := t.Envelope
 	if e.ReplyTo == "" {
@@ -23,27 +23,28 @@ func (t *Task) Input() json.RawMessage {
 }
 
 // Fetched is an earlier envelope that a task refers to, and its refutations. Its payload
-// is the word of others, and was held against no schema.
+// comes from another entity and was not validated against a schema.
 type Fetched struct {
 	Envelope    *envelope.Envelope
 	Refutations []intents.Refutation
 }
 
-// fetchTimeout is how long a fetch takes at most, whatever its caller allows.
+// fetchTimeout is how long a fetch takes at most, also if ctx allows more.
 const fetchTimeout = 3 * time.Second
 
 // Fetch gets an envelope that the task refers to (payload.references; AEE, "The
-// payload.references Array"): from what this agent sent and received itself, else
-// with aee.context.fetch from the entity that the locator names, or, where there is
-// none, from the sender of the task. It takes at most three seconds.
+// payload.references Array"): from this agent's own journal, else with aee.context.fetch
+// from the entity of the reference's locator or, if the locator names no other agent,
+// from the sender of the task. It takes at most three seconds.
 //
-// The envelope has the id, and where the reference names them the corr and the hash;
-// its signature is verified as one of its time. A task's sender learns nothing by a
-// reference that it could not fetch itself: it must be a party of the envelope, by a
-// signature where that has one, or name its hash.
+// Fetch checks the envelope's id, and its corr and hash if the reference has them. It
+// verifies the signature of a fetched envelope at the envelope's own time. The sender of
+// the task must have the right to fetch the envelope itself: it is the envelope's from or
+// to (proven by the task's signature, if the envelope is signed), or the reference names
+// the envelope's hash.
 //
 // It fails with an [*envelope.Error]: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED,
-// E_UNAVAILABLE, E_TIMEOUT or that of the signature.
+// E_UNAVAILABLE, E_TIMEOUT or the code of a wrong signature.
 func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, error) {
 	h := t.host
 	if h == nil || len(ref.ID) > maxName || ref.ID == t.Envelope.ID {
@@ -73,7 +74,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	reply, err := h.node.Send(ctx, ask, SendOptions{NoCancel: true})
 	if err != nil {
-		return nil, begun(err) // a refusal of theirs is none of this task
+		return nil, begun(err) // codes such as E_BUSY are about the fetch: this task has begun
 	}
 	var found intents.FetchResult
 	if err := json.Unmarshal(reply.Payload, &found); err != nil || !found.Found || found.Envelope == nil {
@@ -81,7 +82,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	e, err := envelope.ParseLimits(found.Envelope, h.node.limits)
 	if err != nil {
-		return nil, envelope.Errorf(envelope.CodeNotFound, "what %s gave for %s is no envelope: %w", whom, clip.Text(ref.ID, 128), err)
+		return nil, envelope.Errorf(envelope.CodeNotFound, "the answer of %s for %s is not a valid envelope: %w", whom, clip.Text(ref.ID, 128), err)
 	}
 	at, ok := e.Time()
 	if !ok {
@@ -99,10 +100,11 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	return &Fetched{e, found.Refutations}, nil
 }
 
-// keeper is the entity that is asked for an envelope which this agent does not have.
+// keeper returns the entity from which to fetch an envelope that this agent does not
+// have.
 func (t *Task) keeper(ref envelope.Reference) (string, error) {
 	for _, entity := range []string{ref.Locator, t.Envelope.From} {
-		// A locator may be of another kind, and people and channels answer no fetch.
+		// A locator need not be an entity, and people and channels do not answer a fetch.
 		if subject.ValidateEntity(entity) == nil && !PublishesTo(entity) && entity != t.host.Entity {
 			return entity, nil
 		}
@@ -110,8 +112,8 @@ func (t *Task) keeper(ref envelope.Reference) (string, error) {
 	return "", envelope.Errorf(envelope.CodeNotFound, "no entity is known that has envelope %s", clip.Text(ref.ID, 128))
 }
 
-// mayKnow holds an envelope against the reference, and decides whether the sender of
-// the task may have it told: as fetch does for those who ask themselves.
+// mayKnow compares an envelope with the reference, and checks that the task's sender may
+// read it, by the same rule as aee.context.fetch.
 func (t *Task) mayKnow(e *envelope.Envelope, ref envelope.Reference) error {
 	if e.ID != ref.ID || ref.Corr != "" && e.Corr != ref.Corr {
 		return envelope.Errorf(envelope.CodeNotFound, "the envelope is not the one that the reference to %s names", clip.Text(ref.ID, 128))
@@ -127,14 +129,14 @@ func (t *Task) mayKnow(e *envelope.Envelope, ref envelope.Reference) error {
 	return nil
 }
 
-// reference names the task for those to whom this agent hands it on. There is no hash:
-// what is here has the priority that it is served with, and may have come with another.
+// reference returns a reference to this task for the receiver of a delegation. It has no
+// hash, because this worker may have changed the task's priority, and with it the hash.
 func (t *Task) reference() envelope.Reference {
 	return envelope.Reference{ID: t.Envelope.ID, Corr: t.Envelope.Corr, Type: envelope.ReferenceType, Locator: t.host.Entity}
 }
 
-// checkReferences refuses a task whose references are none (AEE, "The
-// payload.references Array").
+// checkReferences refuses a task with invalid references (AEE, "The payload.references
+// Array").
 func checkReferences(e *envelope.Envelope) error {
 	if _, err := e.References(); err != nil {
 		return envelope.Errorf(envelope.CodeInputSchema, "%v", err)
@@ -142,8 +144,8 @@ func checkReferences(e *envelope.Envelope) error {
 	return nil
 }
 
-// withoutReferences is a task's payload without the mesh's own member, for schemas
-// that leave no room for it; nil where it has none.
+// withoutReferences returns a task's payload without the member references, for schemas
+// that do not allow it; nil if the payload has none.
 func withoutReferences(payload json.RawMessage) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(payload, &members) != nil || members["references"] == nil {

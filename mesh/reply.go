@@ -15,21 +15,20 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-// buffers hold encoded envelopes on their way into the connection, which
-// copies them.
+// buffers hold encoded envelopes until the connection has copied them.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
 func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
-// putBuffer gives a buffer back, unless a rare large envelope has blown it up.
+// putBuffer returns a buffer to the pool, unless it has grown beyond 64 KiB.
 func putBuffer(b *[]byte) {
 	if cap(*b) <= 64<<10 {
 		buffers.Put(b)
 	}
 }
 
-// answer sends an error as the terminal envelope, without its details where
-// these cannot be sent.
+// answer sends an error as the terminal envelope, without its details if they cannot be
+// sent.
 func (h *host) answer(t *Task, problem *envelope.Error) {
 	problem = t.toCaller(problem)
 	err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
@@ -46,11 +45,11 @@ func (h *host) answer(t *Task, problem *envelope.Error) {
 // sendReply signs, encodes and publishes one reply, in the sender's own
 // encoding, and after a terminal one the empty message that ends a stream.
 func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error) error {
-	e.From = h.Entity // salvaged and asked tasks may have said otherwise
+	e.From = h.Entity // a salvaged task may have another to
 	t.span.inject(e)
 	to := t.reply
 	if to == "" {
-		// Nobody waits. A person still finds the reply in the inbox.
+		// The sender waits for no reply. A person gets it in the inbox.
 		if subject.EntityType(e.To) != subject.TypeHuman || e.Type == envelope.TypeStream {
 			return nil
 		}
@@ -97,14 +96,14 @@ func appendSigned(dst []byte, e *envelope.Envelope, s *sign.Signer, cbor bool) (
 	return e.AppendJSON(dst)
 }
 
-// unsendable reports that it is the envelope that cannot be sent, and not the
-// connection that is lost.
+// unsendable reports whether an error is about the envelope, which cannot be sent, and
+// not about the connection.
 func unsendable(err error) bool {
 	return err != nil && (errors.Is(err, envelope.ErrNumber) || errors.Is(err, nats.ErrMaxPayload) || isCode(border(err), envelope.CodeOutputSchema) || isCode(border(err), envelope.CodeTooLarge))
 }
 
-// bare is what is left of an error that can be sent whatever its maker has put
-// into it.
+// bare strips details and evidence and truncates code and message, so that the error
+// always fits a message.
 func bare(e *envelope.Error) *envelope.Error {
 	c := publicError(e)
 	c.Code, c.Message = envelope.Code(clip.Text(string(c.Code), 128)), clip.Text(c.Message, maxBare)
@@ -114,15 +113,16 @@ func bare(e *envelope.Error) *envelope.Error {
 // maxBare bounds, in bytes, the message of a bare error.
 const maxBare = 4 << 10
 
-// outputError says that the agent, not the sender, made an invalid envelope.
+// outputError converts an error in encoding an answer to E_OUTPUT_SCHEMA: the agent made
+// the invalid envelope, not the sender.
 func outputError(err error) error {
 	if errors.Is(err, envelope.ErrNumber) {
-		return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer has a number that its signature or encoding cannot carry: one that a double does not hold").WithCause(err)
+		return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer has a number that a double cannot represent, so it cannot be signed or encoded").WithCause(err)
 	}
-	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer makes no valid envelope: %s", border(err).Message).WithCause(err)
+	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer does not make a valid envelope: %s", border(err).Message).WithCause(err)
 }
 
-// replyHeader is nil for a plain result, which needs none.
+// replyHeader returns the headers of a reply, nil if it needs none.
 func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.Header {
 	var header nats.Header
 	set := func(key, value string) {
@@ -150,7 +150,8 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 	return header
 }
 
-// headerText makes a message fit for one header line.
+// headerText converts a message to printable ASCII of at most 256 bytes, for one header
+// line.
 func headerText(s string) string {
 	const limit = 256
 	out := make([]byte, 0, min(len(s), limit))
@@ -164,7 +165,7 @@ func headerText(s string) string {
 	return string(out)
 }
 
-// publish is the one way out for everything but requests.
+// publish sends every message except requests (see internal/rpc).
 func (n *Node) publish(to string, data []byte, header nats.Header) error {
 	if header == nil {
 		return n.conn.Publish(to, data)

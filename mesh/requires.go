@@ -9,8 +9,9 @@ import (
 
 // The members of requires that the mesh reads itself (docs/nats-binding.md). They are
 // looked up in what [envelope.Envelope.ReadRequires] has decoded, never searched for in
-// the bytes. A signature covers the canonical form and leaves every hop the choice how a
-// name, a text or a number is spelled, so the values are read in that form, too.
+// the bytes. A signature covers the canonical form, so an intermediary may change the
+// spelling of names, strings and numbers. Therefore the values are read in canonical
+// form, too.
 const (
 	requireNotBefore    = "not_before"    // when the task is to begin at the earliest
 	requireTree         = "tree"          // see tree
@@ -21,12 +22,12 @@ const (
 	requireLane         = "lane"          // the lane that it is for, see BindTask
 	requireResultSchema = "result_schema" // see resultSchema
 	requireAnswerBy     = "answer_by"     // until when the answer of a person counts
-	requireEscalateTo   = "escalate_to"   // who is asked after that
+	requireEscalateTo   = "escalate_to"   // the entity that is asked after that
 )
 
 // readRequires reads field requires of the task, once, into Requires and the members
-// that the mesh reads itself. The fault that it returns is that of Requires: a fault in
-// another member is found by its reader.
+// that the mesh reads itself. It returns only an error in the fields of Requires; errors
+// in other members are found where those are read.
 func (t *Task) readRequires() error {
 	if !t.read {
 		t.Requires, t.members, t.illegible = t.Envelope.ReadRequires()
@@ -38,12 +39,12 @@ func (t *Task) readRequires() error {
 	return t.illegible
 }
 
-// required is a member of requires, nil where it is absent or null.
+// required returns a member of requires, nil if it is absent or null.
 func (t *Task) required(name string) json.RawMessage {
 	if t.read {
 		return t.members.Get(name)
 	}
-	_, members, _ := t.Envelope.ReadRequires() // no worker has taken the task in
+	_, members, _ := t.Envelope.ReadRequires() // t is not a task that a worker received
 	return canonical(members.Get(name))
 }
 
@@ -59,8 +60,8 @@ func canonical(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// notBefore is when the task is to begin at the earliest, by the server's clock; zero
-// where it does not say so, or not legibly.
+// notBefore returns when the task is to begin at the earliest, by the server's clock; zero
+// if requires.not_before is absent or invalid.
 func (t *Task) notBefore() time.Time {
 	at, _ := readNotBefore(t.required(requireNotBefore))
 	return at

@@ -9,24 +9,23 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// A signature says who sent a task and to which entity. It says neither in which mesh
-// nor on which lane. The same keys may be known in several meshes: of two prefixes on
-// one server, of two servers. And a task that was done on the live lane could be put
-// into the work queue, and drawn once the replay window has forgotten it. So two members
-// of requires, which the signature covers, say it:
+// The signed fields from and to do not name the mesh and the lane of a task. Several
+// meshes may trust the same keys: meshes with different prefixes on one server, or on
+// different servers. And an attacker could put a task that was done on the live lane into
+// the work queue, and a worker would draw it once the replay window has forgotten it. So
+// two members of requires, which the signature covers, name mesh and lane:
 //
 //   - requires.mesh, the subject prefix of the mesh;
-//   - requires.lane, "durable" for what goes to the work queue.
+//   - requires.lane, "durable" for a task that goes to the work queue.
 //
-// Commands need no lane: a second time they change nothing.
+// Commands need no lane: a command that is applied twice changes nothing the second time.
 
 const laneLive, laneDurable = "live", "durable"
 
-// BindTask writes into requires which mesh a task is for, by its subject prefix, and that
-// it is for the durable lane where it is. It is for those who sign a task themselves,
-// before they do: a [Node] does it for what it signs. What is no task needs nothing, nor
-// does a live task where there is no prefix. It fails where the task names another mesh,
-// or the live lane where it is to be durable.
+// BindTask sets requires.mesh to the prefix, unless that is empty, and with durable sets
+// requires.lane. Call it before you sign a task yourself; a [Node] calls it for the tasks
+// that it signs. It does nothing for envelopes that are not tasks. It fails if the task
+// names another mesh, or if it names the live lane and durable is set.
 func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
 	if task.Type != envelope.TypeTask {
 		return nil
@@ -65,8 +64,8 @@ func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
 	return nil
 }
 
-// sign signs an envelope with a key of the node's or of an agent's, a task for this
-// mesh and one lane only; nil does nothing.
+// sign signs an envelope with a key of the node or of an agent. A task is bound to this
+// mesh and one lane first. With a nil signer it does nothing.
 func (n *Node) sign(e *envelope.Envelope, s *sign.Signer, durable bool) error {
 	if s == nil {
 		return nil
@@ -85,11 +84,11 @@ func (t *Task) forHere(prefix string, durable, signed bool) *envelope.Error {
 	return t.forLane(durable, signed)
 }
 
-// forMesh refuses a task that names another mesh than the one with this prefix, and
-// where there is a prefix a signed one that names none. What is not signed proves
-// nothing, and need not say it.
+// forMesh refuses a task that names another mesh than the one with this prefix. If prefix
+// is not empty, it also refuses a signed task that names no mesh. An unsigned task need
+// not name one.
 func (t *Task) forMesh(prefix string, signed bool) *envelope.Error {
-	_ = t.readRequires() // its fault is answered elsewhere, and hides no member
+	_ = t.readRequires() // prepare answers its error, which hides no member
 	named, err := namedMesh(t.required(requireMesh))
 	switch {
 	case err != nil:
@@ -109,7 +108,7 @@ func otherMesh(named, prefix string) *envelope.Error {
 	return envelope.Errorf(envelope.CodeRequires, "requires.mesh: the task is for mesh %q, and this is %q", clip.Text(named, 128), prefix)
 }
 
-// namedMesh reads requires.mesh; "" where it is absent.
+// namedMesh reads requires.mesh; "" if it is absent.
 func namedMesh(raw json.RawMessage) (string, *envelope.Error) {
 	if raw == nil {
 		return "", nil
@@ -121,9 +120,10 @@ func namedMesh(raw json.RawMessage) (string, *envelope.Error) {
 	return named, nil
 }
 
-// forLane refuses a task that names another lane, and on the durable lane a signed one
-// that names none. An asynchronous agent's may come through the queue without, for its
-// worker puts there what comes live, but for what was handed over.
+// forLane refuses a task that names the other lane, and on the durable lane a signed task
+// that names none. The durable lane of an asynchronous agent accepts tasks without that
+// check, because its worker moves live tasks to the queue. Delegated tasks are never
+// moved, so they are checked there, too.
 func (t *Task) forLane(durable, signed bool) *envelope.Error {
 	if intents.IsCommand(t.Envelope.Intent) {
 		return nil
@@ -145,8 +145,8 @@ func (t *Task) forLane(durable, signed bool) *envelope.Error {
 	return nil
 }
 
-// bindsDurable fails where a task that was signed before it is submitted does not name
-// the durable lane: no worker would take it.
+// bindsDurable returns an error if a task that is already signed does not name the
+// durable lane: workers would refuse it.
 func bindsDurable(task *envelope.Envelope) error {
 	named, err := namedLane((&Task{Envelope: task}).required(requireLane))
 	switch {
@@ -159,10 +159,10 @@ func bindsDurable(task *envelope.Envelope) error {
 }
 
 func otherLane(named string) *envelope.Error {
-	return envelope.Errorf(envelope.CodeRequires, "requires.lane: the task is for the %s lane, and this is the other one", named)
+	return envelope.Errorf(envelope.CodeRequires, "requires.lane: the task is for the %s lane only", named)
 }
 
-// namedLane reads requires.lane; "" where it is absent.
+// namedLane reads requires.lane; "" if it is absent.
 func namedLane(raw json.RawMessage) (string, *envelope.Error) {
 	if raw == nil {
 		return "", nil

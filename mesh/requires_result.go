@@ -10,19 +10,20 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// What requires.format may ask for. A payload is always a JSON object, so a format
-// is about what stands in it.
+// The values of requires.format that this mesh knows. A payload is always a JSON object,
+// so a format describes its members.
 const (
 	FormatText     = "text"     // the member text, a string
 	FormatMarkdown = "markdown" // the same; the text is Markdown
 	FormatJSON     = "json"     // members of the agent's own, not a text alone
 )
 
-// defaultFormats are those of agents that name none: what the mesh can tell apart.
+// defaultFormats are the formats of agents that name none. The mesh can tell a text from
+// other JSON, but not Markdown from other text.
 var defaultFormats = []string{FormatText, FormatJSON}
 
-// demandable refuses a task that asks for something of its result which this agent
-// plainly cannot give. It is asked before anything is done.
+// demandable refuses, before the task begins, a task that requires a format or evidence
+// that this agent's results cannot have.
 func (h *host) demandable(t *Task) error {
 	r := &t.Requires
 	evidence := wantsEvidence(r)
@@ -31,14 +32,14 @@ func (h *host) demandable(t *Task) error {
 	}
 	if intents.Reserved(t.Envelope.Intent) {
 		if r.Evidence || evidence || r.Format != "" && r.Format != FormatJSON {
-			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are as the specification has them: neither evidence nor another format than json", clip.Text(t.Envelope.Intent, 128))
+			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are fixed by the specification: format json, no evidence", clip.Text(t.Envelope.Intent, 128))
 		}
 		return nil
 	}
 	schema := h.gives(t.Envelope.Intent)
 	for member, wanted := range map[string]bool{intents.EvidenceRefsMember: r.Evidence, intents.EvidenceMember: evidence} {
 		if wanted && intents.ClosedTo(schema, member) {
-			return envelope.Errorf(envelope.CodeRequires, "requires asks for %s: the schema of this agent's results leaves no room for it", member)
+			return envelope.Errorf(envelope.CodeRequires, "requires asks for %s, which the schema of this agent's results does not allow", member)
 		}
 	}
 	if r.Format == "" {
@@ -52,12 +53,12 @@ func (h *host) demandable(t *Task) error {
 	case !slices.Contains(formats, r.Format):
 		return envelope.Errorf(envelope.CodeRequires, "requires.format: this agent gives %s, not %s", strings.Join(formats, " or "), clip.Text(r.Format, 128))
 	case r.Format != FormatJSON && schema != nil && schema.Validate(json.RawMessage(`{"text":"an answer"}`)) != nil:
-		return envelope.Errorf(envelope.CodeRequires, "requires.format: the schema of this agent's results has no room for a text alone, so it cannot be %s", r.Format)
+		return envelope.Errorf(envelope.CodeRequires, "requires.format: the schema of this agent's results does not allow a text alone, so a result cannot be %s", r.Format)
 	}
 	return nil
 }
 
-// gives is the schema of the results of an intent, nil where there is none.
+// gives returns the schema of the results of an intent, nil if there is none.
 func (h *host) gives(intent string) *intents.Schema {
 	if !h.Intents.Has(intent) {
 		intent = h.DefaultIntent
@@ -69,7 +70,7 @@ func wantsEvidence(r *envelope.Requirements) bool {
 	return r.DecisionEvidence != "" && r.DecisionEvidence != envelope.EvidenceNone
 }
 
-// asDemanded holds a result against what the task asks of it.
+// asDemanded checks a result against the format and the evidence that the task requires.
 func asDemanded(r *envelope.Requirements, payload json.RawMessage) error {
 	if wantsEvidence(r) {
 		if err := intents.CheckEvidence(intents.EvidenceLevel(r.DecisionEvidence), payload); err != nil {
@@ -81,12 +82,12 @@ func asDemanded(r *envelope.Requirements, payload json.RawMessage) error {
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(payload, &members); err != nil {
-		return envelope.Errorf(envelope.CodeOutputSchema, "the result is no JSON object")
+		return envelope.Errorf(envelope.CodeOutputSchema, "the result is not a JSON object")
 	}
 	if r.Evidence {
 		var refs []string
 		if json.Unmarshal(members[intents.EvidenceRefsMember], &refs) != nil || len(refs) == 0 || slices.Contains(refs, "") {
-			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the evidence that the task requires: %s, a list of texts that say what it rests on", intents.EvidenceRefsMember)
+			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the evidence that the task requires: %s, a list of strings that name the sources of the result", intents.EvidenceRefsMember)
 		}
 	}
 	if r.Format == "" {

@@ -7,10 +7,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// withoutSecrets refuses to send an envelope whose requires hold a credential: the field
-// MUST NOT carry any (AEE, "Privacy of Payload Contents"), for it is copied into hops,
-// records and logs. The requires of a hop are the mesh's own, and [Task.Call] has looked
-// at what its caller adds.
+// withoutSecrets refuses to send an envelope whose requires hold a credential. The field
+// MUST NOT carry any (AEE, "Privacy of Payload Contents"), because it is copied into hops,
+// records and logs. A hop is not scanned again: the mesh made its requires, and
+// [Task.Call] has scanned the members that the handler added.
 func withoutSecrets(e *envelope.Envelope) error {
 	if e.ReplyTo != "" {
 		return nil
@@ -18,8 +18,8 @@ func withoutSecrets(e *envelope.Envelope) error {
 	return secretIn(e.Requires)
 }
 
-// secretIn is an error where requires hold what looks like a credential. The scan is
-// that of agents' documents, and finds what is plain to see.
+// secretIn returns an error if requires contain something that looks like a credential.
+// It uses the scan for agent documents, which finds obvious credentials only.
 func secretIn(requires json.RawMessage) error {
 	if !hasText(requires) {
 		return nil
@@ -31,8 +31,8 @@ func secretIn(requires json.RawMessage) error {
 	return envelope.Errorf(envelope.CodeRequires, "requires%s: %s, and requires must carry no secret: agents read credentials from their environment or a vault", pointer, what)
 }
 
-// hasText reports whether an object may have a text in it: most requires are numbers,
-// and need no scan.
+// hasText reports whether an object may contain a string. Most requires contain only
+// numbers and need no scan.
 func hasText(object []byte) bool {
 	for i, c := range object {
 		if c != ':' {

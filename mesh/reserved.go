@@ -22,8 +22,8 @@ const lookTimeout = 5 * time.Second
 // lookers is how many reserved intents may wait for stores at once.
 const lookers = 4
 
-// lane is where a reserved intent is answered: what asks stores of the mesh
-// must not keep a ping waiting.
+// lane returns the goroutines on which a reserved intent is answered. Intents that read a
+// store have their own, so that they do not delay a ping.
 func (h *host) lane(intent string) *sched.Crew {
 	if intent == intents.ContextFetch || intent == intents.ContextRefute {
 		return h.lookups
@@ -69,7 +69,7 @@ func (h *host) reserved(ctx context.Context, t *Task) (any, error) {
 	case intents.ContextRefute:
 		return h.refute(ctx, t)
 	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
-		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s belongs on subject %s, where all replicas hear it", task.Intent, h.ctl)
+		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s must be sent to subject %s, to which all workers subscribe", task.Intent, h.ctl)
 	}
 	return nil, envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", t.Envelope.Intent)
 }
@@ -82,9 +82,9 @@ func (h *host) extensions() []string {
 	return speaks
 }
 
-// fetch looks for an envelope that this agent sent or received. Ids go over the bus,
-// so an id alone opens nothing: the sender of the fetch is one of the envelope's two
-// parties, or knows its hash, which a party puts into the references that it gives.
+// fetch looks for an envelope that this agent sent or received. Ids are public on the
+// bus, so an id is not enough: the sender of the fetch must be the envelope's from or to,
+// or must name its hash, which it can only know from a reference by one of these two.
 func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
 	task := t.Envelope
 	var want intents.FetchTask
@@ -114,14 +114,16 @@ func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
 	return intents.FetchResult{Found: true, Envelope: raw, Hash: hash, Refutations: h.refutationsOf(ctx, want.ID)}, nil
 }
 
-// isPartyTo reports whether the task's sender sent or received an envelope. One that
-// was signed opens to a proven sender only: a from that nobody signed is a claim.
+// isPartyTo reports whether the task's sender sent or received an envelope. For a signed
+// envelope the task's own signature must be verified, because an unsigned from proves
+// nothing.
 func (t *Task) isPartyTo(e *envelope.Envelope) bool {
 	from := t.Envelope.From
 	return (from == e.From || from == e.To) && (e.Sig == nil || t.KeyID != "")
 }
 
-// refute remembers that somebody rejects a context, for later fetches.
+// refute records that the task's sender rejects a context. Later fetches of the context
+// return that refutation.
 func (h *host) refute(ctx context.Context, t *Task) (any, error) {
 	task := t.Envelope
 	var what intents.RefuteTask

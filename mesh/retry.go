@@ -11,8 +11,7 @@ import (
 )
 
 // retries reports whether a failed task is retried, and after which pause. A retry
-// that would begin after the deadline is not made: the sender hears of the failure
-// now.
+// that would begin after the deadline is not made: the sender gets the error now.
 func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
 	if problem == nil || !r.mayPass(problem) || l.ending() {
 		return 0, false
@@ -25,8 +24,8 @@ func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
 	return pause, m.Deadline.IsZero() || l.clock.now().Add(pause).Before(m.Deadline)
 }
 
-// mayPass reports whether a retry may succeed. An error of the task's own deadline
-// cannot pass.
+// mayPass reports whether a retry may succeed. It is false for the error of the task's own
+// deadline.
 func (r *Run) mayPass(problem *envelope.Error) bool {
 	return problem.Retryable && !errors.Is(problem, errOverdue)
 }

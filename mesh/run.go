@@ -43,7 +43,7 @@ type Run struct {
 	end          error                            // why nothing more may be written: ErrLost, ErrParked
 	begun        time.Time                        // of this claim, for running time
 	ran          time.Duration                    // before this claim
-	dropped      bool                             // its message was answered before the run began
+	dropped      bool                             // its message was acked or nakked before the run began
 	claimedEarly bool                             // claimed before it was queued: see lane.resume
 	staged       []stagedStep
 	restored     bool
@@ -150,7 +150,7 @@ func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error
 	return nil
 }
 
-// stagedOn makes the staged changes to c. r.mu is held.
+// stagedOn applies the staged changes to the checkpoint c. r.mu is held.
 func (r *Run) stagedOn(c *state.Checkpoint) error {
 	for _, s := range r.staged {
 		if err := s.change(c); err != nil {

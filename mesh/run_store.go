@@ -116,8 +116,8 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 	return 0, err
 }
 
-// store makes one attempt to write. A store that takes notes gets the status and the
-// message's sequence beside the record, and need not read them from it.
+// store makes one attempt to write. A noter gets the status and the message's sequence
+// in addition to the record, so that it need not decode the record.
 func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
 	l.share.wrote(len(data))
 	if l.noted != nil {
@@ -126,13 +126,13 @@ func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte,
 	return l.cfg.States.Put(ctx, id, prev, data)
 }
 
-// A noter is a store that takes facts about a record beside it, which it would
-// otherwise have to read from the record.
+// A noter is a store that accepts facts about a record in addition to the record, so that
+// it need not decode the record to know them.
 type noter interface {
 	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)
 }
 
-// passing reports errors of a store that a retry may not meet.
+// passing reports whether an error of a store is temporary: a retry may succeed.
 func (l *lane) passing(err error) bool {
 	if l.host.node.conn.IsClosed() {
 		return false

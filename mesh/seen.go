@@ -18,36 +18,36 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// A signature binds an envelope to its recipient and, by requires.lane, to a lane, and
-// not to a replica or a process. So what came signed is claimed in the mesh's replay
-// window before it begins, on both lanes: who captured it has it done once, and gets no
-// answer of a second time.
+// A signature binds an envelope to its recipient and, by requires.lane, to a lane, but
+// not to one worker. Therefore every signed task is recorded in the mesh's replay window
+// before it begins, on both lanes: an attacker who captured a task and sends it again
+// cannot have it done twice, and gets no result.
 
 // asksSeen reports whether the mesh's replay window is asked about an envelope.
 func (n *Node) asksSeen(env *envelope.Envelope, signed bool) bool {
 	return n.cfg.Seen != nil && n.cfg.ReplayWindow > 0 && (signed || n.cfg.SeenUnsigned) && env.Type == envelope.TypeTask
 }
 
-// seenKey names an envelope in the mesh's replay window: by from and id
-// together, so that nobody can spoil another's ids, and in a length that any
-// store takes.
+// seenKey returns the key of an envelope in the mesh's replay window. It contains from and
+// id, so that a sender cannot block the ids of another one, and is a hash, so that its
+// length fits every store.
 func seenKey(env *envelope.Envelope) string {
 	sum := sha256.Sum256([]byte(env.From + "\x00" + env.ID))
 	return hex.EncodeToString(sum[:])
 }
 
-// Who has an id in the replay window: a live arrival, one that an asynchronous agent's
-// worker puts into the work queue, or a message of the queue by its sequence, which is
-// one task however often it is delivered.
+// Prefixes of the holder of an id in the replay window: a live message; a live message
+// that an asynchronous agent moves to the work queue; a message of the work queue, with
+// its sequence, so that a redelivery of the message is the same holder.
 const (
 	seenLive  = "live."
 	seenLater = "later."
 	seenWork  = "work."
 )
 
-// freshInMesh claims a live task in the mesh's replay window. Where the window cannot
-// be asked, the task is refused if the operator insists on signatures or on the window:
-// a replay must not get through because a store is down.
+// freshInMesh records a live task in the mesh's replay window. If the window cannot be
+// reached, the task is refused where the operator requires signatures or the window for
+// unsigned tasks: a replay must not be accepted because a store is down.
 func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
@@ -59,7 +59,7 @@ func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 	case err != nil && n.insistsOnSeen():
 		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)
 	case err != nil:
-		h.log.Warn("the mesh's replay window cannot be asked; this process remembers ids for itself", "err", err)
+		h.log.Warn("the mesh's replay window cannot be asked; only this process's own replay window is used", "err", err)
 	case holder != by:
 		return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
 	}
@@ -70,12 +70,12 @@ func (n *Node) insistsOnSeen() bool {
 	return n.cfg.SeenUnsigned || n.cfg.Verifier.Mode == sign.Required
 }
 
-// errLater says that a message is to be looked at again later.
+// errLater: nak the message and check it again when it is redelivered.
 var errLater = errors.New("later")
 
-// firstInMesh claims a new durable task that came signed in the mesh's replay window.
-// A task that another message of the queue brought is for the run's record to judge;
-// where there is none, the other message may be about to make it: errLater.
+// firstInMesh records a new, signed durable task in the mesh's replay window. If another
+// message of the queue holds the id, the run's record decides. If there is no record yet,
+// firstInMesh returns errLater, because the other message may be about to create it.
 func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 	n, env := l.host.node, r.task.Envelope
 	if r.task.KeyID == "" || !n.asksSeen(env, true) || intents.IsCommand(env.Intent) {
@@ -100,8 +100,8 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 		case r.hold.Delivered <= seenTries:
 			return errLater
 		}
-		// A sender that is not told whether its task is stored sends it again: the first
-		// one may wait for a place.
+		// Both messages may be the same task, submitted twice because the first
+		// confirmation was lost. The first message may still wait for a worker.
 		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
 		if there, err := l.messageQueued(ctx, l.clock.now(), seq); err != nil || there != run.No {
 			return errors.Join(errLater, err)
@@ -110,6 +110,6 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 	return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
 }
 
-// seenTries is how often a message is given back whose task another message brought
-// that has not made its run's record, before the queue is asked for that one.
+// A message whose id another message holds is nakked seenTries times while there is no
+// run record. After that the queue is asked whether the other message still exists.
 const seenTries = 3

@@ -19,11 +19,11 @@ import (
 // work queue.
 const ctlWait = 2 * time.Second
 
-// Command sends a command about durable tasks, or live ones where it is a cancel, as
-// this node's own entity, and returns what became of it. It goes to all workers
-// of the entity; the one that has the run applies it, or any of them where none
-// has. If no worker answers it is queued as a durable task itself, and applied by
-// the first worker that comes: then Command waits for that until ctx ends.
+// Command sends a command about durable tasks (a cancel: also about live tasks) as this
+// node's own entity, and returns the result. The command goes to all workers of the
+// entity; the owner of the run applies it, or any worker if no worker owns the run. If no
+// worker answers, the command is submitted to the work queue, and Command waits until a
+// worker applies it or ctx ends.
 func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
 	var out intents.CommandResult
 	d := n.cfg.Durable
@@ -65,7 +65,8 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 	if !Unheard(err) || ctx.Err() != nil {
 		return reply, err
 	}
-	// The same envelope over the queue. Who did hear it knows its id.
+	// Submit the same envelope to the queue. A worker that received it before ignores
+	// the copy, because it knows the id.
 	_, reply, err = n.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("command to %s: %w", entity, err)
@@ -73,7 +74,7 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 	return reply, nil
 }
 
-// TryCommand sends a command ([NewCommand]) to all workers of its to, and waits two
+// TryCommand sends a command ([NewCommand]) to all workers of its addressee, and waits two
 // seconds for an answer of the worker that has the run. It returns an error reply as an
 // [envelope.Error]. If no worker answers, the error is [Unheard], and the caller may
 // [Node.Submit] the same envelope: a worker that did receive it ignores the copy.
@@ -88,8 +89,8 @@ func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.
 	return reply, err
 }
 
-// Unheard reports whether err, of [Node.TryCommand], means that no worker answered: none is
-// online, or none of them has the run.
+// Unheard reports whether err, of [Node.TryCommand], means that no worker answered: no
+// worker is online, or none of the workers has the run.
 func Unheard(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -31,9 +31,9 @@ func (t *Task) endpoint() int {
 	return endpointTask
 }
 
-// endpointStats are what NATS micro calls an endpoint's stats. The library's
-// own service runs handlers one after the other and times only them; an
-// agent's tasks run beside one another, so it counts for itself.
+// endpointStats are the stats of an endpoint in the sense of NATS micro. The library's own
+// service runs handlers one after the other and measures only them. An agent's tasks run
+// concurrently, so the agent keeps its own counters.
 type endpointStats struct {
 	requests, errors atomic.Int64
 	busyFor          atomic.Int64 // nanoseconds from begun to answered
@@ -41,14 +41,14 @@ type endpointStats struct {
 }
 
 func (s *endpointStats) record(t *Task, problem *envelope.Error) {
-	if waited := t.waited.Load(); waited > 0 { // else it never left the queue
+	if waited := t.waited.Load(); waited > 0 { // 0: the task did not begin
 		s.busyFor.Add(int64(time.Since(t.queued)) - waited)
 	}
 	s.count(problem)
 }
 
-// count counts one answer. Refusals count too: what NATS tools show as errors
-// is what senders got as errors.
+// count counts one answer. Refusals count, too, so that NATS tools show all errors that
+// senders got.
 func (s *endpointStats) count(problem *envelope.Error) {
 	s.requests.Add(1)
 	if problem != nil {
@@ -58,11 +58,11 @@ func (s *endpointStats) count(problem *envelope.Error) {
 	}
 }
 
-// probeBody is the body of a ping whose sender wants to know nothing but that the worker is
-// there. It is answered without a body: that costs a fraction.
+// probeBody is the body of a ping that only asks whether the worker is connected. It is
+// answered without a body, which costs much less.
 const probeBody = "probe"
 
-// microVerbs are the questions of the NATS service protocol (ADR-32).
+// microVerbs are the verbs of the NATS service protocol (ADR-32).
 var microVerbs = [...]micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb}
 
 // monitor answers one of microVerbs.
@@ -88,9 +88,9 @@ func (h *host) monitor(verb int) nats.MsgHandler {
 	}
 }
 
-// monitored calls each with the subjects on which "nats micro" asks about the agent: a
-// verb for services of its name, and for this instance. See [services] for questions to
-// all services.
+// monitored calls each with the subjects on which "nats micro" requests data about the
+// agent: for each verb the subject of services with the agent's name, and the subject of
+// this instance. See [services] for requests to all services.
 func (h *host) monitored(each func(subject string, handle nats.MsgHandler)) {
 	name := subject.ServiceName(h.Entity)
 	for i, verb := range microVerbs {
@@ -132,10 +132,10 @@ const (
 	MetaAgentID = "agent_id"
 	MetaIntents = "intents" // comma-separated, cut after 4096 characters
 	MetaPrefix  = "prefix"
-	MetaHandoff = "handoff" // "1": the agent answers tasks that are handed on to it
+	MetaHandoff = "handoff" // "1": the agent accepts delegated tasks
 	MetaDurable = "durable" // whether this worker takes durable tasks: see [DurableOn]
-	// What the worker wants of signatures, as [sign.Mode] says it: who asks it how
-	// it is need not sign where that is not required.
+	// The worker's signature mode, a [sign.Mode]. A client that requests its health must
+	// sign only if the mode is "required".
 	MetaSignatures = "signatures"
 	MetaSealed     = "sealed" // "1": the checkpoints of its runs are encrypted where they are stored
 )
@@ -205,8 +205,8 @@ func (h *host) serviceStats() micro.Stats {
 	return out
 }
 
-// counters are the numbers that micro has no field for, and how the agent is: who may
-// not ask it that (aee.status.health) reads it here.
+// counters returns the figures for which micro has no field, and the agent's status, for
+// clients that have no permission to request aee.status.health.
 func (h *host) counters() json.RawMessage {
 	c := &h.counts
 	var early int64

@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
-// services hears what "nats micro" asks all services, for all agents of a node: with a
-// subscription for each agent, one question would come as many times.
+// services answers the requests of "nats micro" to all services, for all agents of a node.
+// With a subscription for each agent the node would receive each request once per agent.
 type services struct {
 	node *Node
 
@@ -21,11 +21,11 @@ type services struct {
 	crew *sched.Crew // answers
 }
 
-// maxSurveys bounds the questions that wait; each has an answer of every agent.
+// maxSurveys bounds the requests that wait; every agent answers each of them.
 const maxSurveys = 64
 
-// join subscribes for an agent until leave is called. The subscriptions are those of all
-// agents.
+// join adds an agent until leave is called. It returns the subscriptions, which all agents
+// share.
 func (s *services) join() (subs []*nats.Subscription, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,12 +8,11 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// TellRun tells bus.mesh.run of a step within the task: intent is one of
-// intents.RunStepStarted and so on. It fills in Task, Run and Instance, and cuts
-// what everybody need not know, or is too long for an event. Like every event it
-// is sent at most once, and nobody waits for it: where it cannot be sent that is
-// logged. A node that tells failures only ([EventsFailures]) tells steps that
-// failed.
+// TellRun publishes an event about a part of the task on bus.mesh.run; intent is
+// intents.RunStepStarted or another of that group. It sets Task, Run and Instance, removes
+// confidential parts of the error and truncates long texts. Like every event it is sent at
+// most once and without a confirmation; a failure to send it is logged. With
+// [EventsFailures] only steps that failed are published.
 func (t *Task) TellRun(intent string, step intents.StepEvent) {
 	if t.host.node.cfg.TaskEvents == EventsFailures && step.Error == nil {
 		return
@@ -25,10 +24,10 @@ func (t *Task) TellRun(intent string, step intents.StepEvent) {
 	t.host.tell(BusRun, intent, t.Envelope.Corr, mustJSON(publicStep(step)), t.Envelope.Trace)
 }
 
-// maxDetail bounds what an event repeats of words that others chose.
+// maxDetail bounds, in bytes, the texts in an event that this mesh did not write.
 const maxDetail = 1 << 10
 
-// publicStep is a step as everybody may know it, within bounds.
+// publicStep returns the part of a step that may be published, with bounded texts.
 func publicStep(s intents.StepEvent) intents.StepEvent {
 	for _, name := range []*string{&s.Pattern, &s.Step, &s.Alias, &s.To, &s.Child, &s.Then, &s.Until, &s.By, &s.Strategy, &s.Winner} {
 		*name = clip.Text(*name, 256)
@@ -39,7 +38,7 @@ func publicStep(s intents.StepEvent) intents.StepEvent {
 		s.Error.Code, s.Error.Message = envelope.Code(clip.Text(string(s.Error.Code), 128)), clip.Text(s.Error.Message, maxDetail)
 	}
 	if len(s.Usage) > maxDetail {
-		s.Usage = nil // it is no account of this mesh's
+		s.Usage = nil // too long: this mesh did not write it
 	}
 	s.Scores = slices.Clone(s.Scores[:min(len(s.Scores), intents.MaxVoters)])
 	for i := range s.Scores {

@@ -22,31 +22,29 @@ import (
 // errLiveOnly says that a node has no durable lane.
 var errLiveOnly = errors.New("this node has no durable lane: set Config.Durable")
 
-// SubmitOptions say how [Node.Submit] submits. The zero value submits JSON, for
-// now.
+// SubmitOptions configure [Node.Submit]. The zero value submits JSON, to begin at once.
 type SubmitOptions struct {
-	// At is when the task is to begin, by the server's clock; After is the same
-	// from now. The task's own deadline counts from then.
+	// At is when the task is to begin, by the server's clock; After is the time from now
+	// until then. The task's own deadline counts from its begin.
 	At    time.Time
 	After time.Duration
-	// CBOR sends, and so receives, CBOR.
+	// CBOR encodes the task as CBOR; the replies are then CBOR, too.
 	CBOR bool
 }
 
-// Receipt says that the server has a task.
+// Receipt confirms that the server has stored a task.
 type Receipt struct {
 	TaskID    string    `json:"task_id"`
 	Run       string    `json:"run"`          // the id of its run, which begins later
-	Seq       uint64    `json:"seq,omitzero"` // where it is stored; 0 of a fork, which is no message yet
+	Seq       uint64    `json:"seq,omitzero"` // its sequence in the work queue; 0 for a fork, which has no message yet
 	Due       time.Time `json:"due,omitzero"`
-	Duplicate bool      `json:"duplicate,omitempty"` // it was there already
+	Duplicate bool      `json:"duplicate,omitempty"` // it was stored before
 }
 
-// Submit stores a task in the durable lane of its to. When it returns without
-// an error the task will be done, and answered once: [Node.Result] has the
-// answer. The task is signed if the node has a signer. Submitting the same
-// envelope again does no harm, whatever became of the first time: so is an error
-// to be dealt with that wraps [jetstream.ErrUncertain].
+// Submit stores a task in the durable lane of its addressee. When it returns without an
+// error, the task will be done and answered once: [Node.Result] returns the answer. The
+// task is signed if the node has a signer. Submitting the same envelope again is safe. Do
+// that after an error that wraps [jetstream.ErrUncertain].
 func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Receipt, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -106,15 +104,15 @@ func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, erro
 	return now.Add(opts.After), nil
 }
 
-// requireNotBefore writes into requires when the task is to begin. It is signed
-// with the rest, so that a worker knows why ts is long past.
+// requireNotBefore sets requires.not_before. The signature covers it, so that a worker
+// accepts a task whose ts is long past.
 func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 	if task.Sig != nil {
 		if !(&Task{Envelope: task}).notBefore().IsZero() {
 			return nil
 		}
 		if skew := n.cfg.Skew; skew > 0 && time.Until(at) > skew {
-			return fmt.Errorf("submit: the task is signed already and does not say that it is to begin later, so it would be stale by then: set requires.not_before before it is signed")
+			return fmt.Errorf("submit: a signed task without requires.not_before cannot be scheduled, because it would be stale when it is due: set requires.not_before before signing")
 		}
 		return nil
 	}
@@ -131,26 +129,26 @@ func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 
 // ResultOptions say what [Node.Result] waits for.
 type ResultOptions struct {
-	// Follow waits for the terminal envelope until ctx ends. Without it what is
-	// stored must do.
+	// Follow waits for the terminal envelope until ctx ends. Without it Result reads only
+	// the replies that are stored now.
 	Follow bool
-	// OnStream gets the stream envelopes in order, also those of before. One
-	// with "restart": true in its payload takes back the text of the turn. An
-	// error from it ends Result, not the task.
+	// OnStream gets the stream envelopes in order, including those that are already
+	// stored. "restart": true in a payload voids the text of the turn so far. An error
+	// from OnStream ends Result, not the task.
 	OnStream func(*envelope.Envelope) error
 
-	again bool // it was performed before, so replies may be there
+	again bool // the task was submitted before, so replies may be stored already
 }
 
-// ErrNoResult: the task has not ended, or there is none of this id.
+// ErrNoResult: the task has not ended, or there is no task with this id.
 var ErrNoResult = errors.New("there is no result yet")
 
-// Result returns the terminal envelope of a durable task, from anywhere and as
-// often as you like, for as long as the stream of replies keeps it. An error
-// envelope is returned as an *[envelope.Error] with FromPeer true, together with
-// the envelope. Where there is none it fails with [ErrNoResult], or waits. A
-// task that was tried again after it had failed has several: the last one that
-// is stored counts.
+// Result returns the terminal envelope of a durable task. Any process may call it, and
+// repeatedly, for as long as the stream of replies keeps the envelope. An error envelope
+// is returned as an *[envelope.Error] with FromPeer true, together with the envelope. If
+// there is no terminal envelope yet, Result fails with [ErrNoResult], or waits if Follow
+// is set. A task that was retried after it had failed has several terminal envelopes; the
+// last one counts.
 func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOptions) (*envelope.Envelope, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -191,15 +189,14 @@ func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOpt
 	return nil, context.Cause(ctx)
 }
 
-// Perform submits a task as [Node.Submit] does and waits for its terminal envelope
-// as [Node.Result] does, whatever [ResultOptions].Follow says. It listens before it
-// submits, so it hears the replies as they come and need not look for them in the
-// stream.
+// Perform submits a task as [Node.Submit] does and waits for its terminal envelope as
+// [Node.Result] does; it ignores [ResultOptions].Follow. It subscribes to the replies
+// before it submits, so it need not read them from the stream.
 //
-// The receipt is that of Submit, and has no TaskID where that has failed. An error
-// envelope is returned as by Result. When ctx ends, so does the waiting, with the
-// cause: the task goes on, and Result has its answer later. Performing the same
-// envelope again waits for the same answer.
+// Perform returns Submit's receipt; its TaskID is "" if Submit failed. An error envelope
+// is returned as by Result. When ctx ends, Perform returns the cause; the task goes on,
+// and Result has its answer later. Performing the same envelope again waits for the same
+// answer.
 func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Receipt, *envelope.Envelope, error) {
 	d := n.cfg.Durable
 	if d == nil {
@@ -248,14 +245,14 @@ func (n *Node) Await(ctx context.Context, task *envelope.Envelope, opts ResultOp
 	return nil, context.Cause(ctx)
 }
 
-// replyReader reads what comes on a task's reply subject.
+// replyReader reads the messages on a task's reply subject.
 type replyReader struct {
 	node                 *Node
 	entity, taskID, corr string
-	caller               string // the task's from; "" where it is not known
+	caller               string // the task's from; "" if it is not known
 	known                vouched
 	onStream             func(*envelope.Envelope) error
-	digest               string // of the task; "" where it is not known
+	digest               string // of the task; "" if it is not known
 	epoch                string
 	last                 *envelope.Envelope
 }
@@ -265,7 +262,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 		return nil
 	}
 	if was := msg.Header.Get(HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
-		return envelope.Errorf(envelope.CodeReplay, "the id %s was used before, for another task: that one is answered. Give this task an id of its own", r.taskID)
+		return envelope.Errorf(envelope.CodeReplay, "the id %s belongs to another task, whose answer is stored; give this task a new id", r.taskID)
 	}
 	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
 	if err != nil {
@@ -276,7 +273,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 		return nil
 	}
 	if epoch := msg.Header.Get(HeaderEpoch); olderEpoch(epoch, r.epoch) {
-		return nil // said by a worker that had lost the run
+		return nil // sent by a worker that had lost the run
 	} else if epoch != "" {
 		r.epoch = epoch
 	}
@@ -286,19 +283,20 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	return r.onStream(reply)
 }
 
-// another reports whether a reply is to a command, or to a task that was refused, under
-// the id of this task: any sender that knows the id may send one. It has no epoch, for it is of no
-// run, and no number, so that it takes that of none of the run's replies.
+// another reports whether a reply on this subject answers a command or a refused task with
+// the same id; every sender that knows the id can cause one. Such a reply has no epoch,
+// because it belongs to no run, and no sequence number, so that it cannot displace a reply
+// of the run.
 func (r *replyReader) another(h nats.Header) bool {
 	was := h.Get(HeaderTaskDigest)
 	return r.digest != "" && was != "" && was != r.digest && h.Get(HeaderEpoch) == ""
 }
 
-// taskDigest tells a task from another one with its id: SHA-256 over the bytes
-// that a signature covers, so that encoding, priority and trace do not count. Of a
-// hop (a task with reply_to), ts and requires do not count either: whoever goes on
-// with its caller's run after a crash sends it again, later. It is "" where there
-// are no such bytes.
+// taskDigest distinguishes a task from another one with the same id: it is the SHA-256 of
+// the bytes that a signature covers, so that encoding, priority and trace do not count.
+// For a hop (a task with reply_to) ts and requires do not count either, because the next
+// owner of the caller's run sends it again with other values. It is "" if the task has no
+// canonical form.
 func taskDigest(task *envelope.Envelope) string {
 	if task.ReplyTo != "" {
 		hop := *task
@@ -330,8 +328,8 @@ func (r *replyReader) result() (*envelope.Envelope, error) {
 	return r.last, nil
 }
 
-// readDurableReply checks that a stored message is an answer to the task, from
-// the entity that it was sent to, or from whoever that has handed it on to.
+// readDurableReply checks that a stored message is an answer to the task, from the entity
+// that it was sent to, or from the agent to which that entity delegated it.
 func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.Msg, known *vouched) (*envelope.Envelope, error) {
 	reply, _, err := n.decode(msg)
 	if err == nil {

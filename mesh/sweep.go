@@ -13,11 +13,11 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// A sweep is one look at the runs of a lane that have not ended.
+// A sweep is one pass over the runs of a lane that have not ended.
 type sweep struct {
 	*lane
 	began   time.Time     // by the server's clock
-	settled time.Duration // younger records may be on their way
+	settled time.Duration // the message of a younger record may not be stored yet
 	noted   map[string]bool
 	queued  int
 }
@@ -37,7 +37,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 		return nil
 	}
 	if h.Status == aaif.RunAwaitingApproval {
-		l.waits.check(rec.ID.Run) // the connection may have lost an answer
+		l.waits.check(rec.ID.Run) // an answer may have been missed while the connection was lost
 	}
 	if h.Work != 0 && run.Carried(h.Status) {
 		if there, err := l.messageQueued(ctx, rec.Time, h.Work); err != nil {
@@ -62,7 +62,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 	return nil
 }
 
-// done ends a sweep; complete: it has seen all runs.
+// done ends a sweep; complete says that the sweep has read all runs.
 func (s *sweep) done(complete bool) {
 	if complete {
 		s.notes.keep(s.noted, s.began.Add(-s.settled))
@@ -73,17 +73,17 @@ func (s *sweep) done(complete bool) {
 	}
 }
 
-// alive reports whether the owner that a record names answers. If it does, it will
-// bring the run to its end even without a message.
+// alive reports whether the owner that a record names answers a ping. If it does, it
+// completes the run even without a message.
 func (l *lane) alive(ctx context.Context, owner string) bool {
 	if owner == "" || owner == l.host.id {
-		return false // of our own, those that live are known
+		return false // the runs that this worker executes were skipped before
 	}
 	return l.ping(ctx, owner, aliveWait) == nil
 }
 
-// requeue gives a run a message, if it should have one and has none, and reports
-// whether it did.
+// requeue requeues a run that should have a message and has none, and reports whether it
+// did.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	c, err := l.codec.Read(rec)
 	if err != nil {
@@ -111,7 +111,8 @@ type sweeper interface {
 	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
 }
 
-// compacts keeps the store of runs from getting full.
+// compacts removes ended runs before the store of runs is full. A node has one such
+// goroutine for all its lanes.
 func (t *tender) compacts(ctx context.Context, states state.Store, tel *laneTelemetry) {
 	store, ok := states.(sweeper)
 	if !ok {
@@ -156,11 +157,11 @@ func (l *lane) open(ctx context.Context) iter.Seq2[state.Record, error] {
 	}
 }
 
-// messageQueued reports whether the message that a run's record names is still in the queue. A
-// worker with permissions for its own entity alone may not ask for a message by its
-// sequence: then the state of its consumers tells for sure when the message is gone, and
-// until then it is run.Maybe. since is a time, by the server's clock, at which the message
-// was already stored.
+// messageQueued reports whether the message that a run's record names is still in the
+// queue. A worker with permissions for its own entity only may not read a message by its
+// sequence. For such a worker the state of its consumers proves when the message is gone;
+// until then the result is run.Maybe. since is a time, by the server's clock, at which
+// the message was already stored.
 func (l *lane) messageQueued(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
 	there, err := l.cfg.Queue.Has(ctx, work)
 	switch {

@@ -16,19 +16,18 @@ import (
 // Handler does the work of an agent.
 //
 // Handle gets one task and returns the result's payload, a JSON object. An
-// *[envelope.Error] in the chain of a returned error travels to the sender as
-// it is; of any other error the sender learns only that the agent failed. What a
-// handler hears from others that were busy or not there becomes E_UNAVAILABLE:
-// its own task has begun. A panic counts as an error without a code.
+// *[envelope.Error] in the chain of a returned error is sent to the sender unchanged; of
+// any other error the sender learns only that the agent failed. An error that says that a
+// called agent was busy or not online is converted to E_UNAVAILABLE, because this task
+// has begun. A panic counts as an error without a code.
 //
-// A durable task may come again, where a worker died with it: then [Task.Run]
-// tells how far it had come.
+// A durable task is redelivered if its worker died; [Task.Run] then has the last
+// checkpoint.
 //
-// ctx ends at the task's deadline, when it is cancelled, and when the worker
-// must stop; its cause is then an *[envelope.Error]. The sender has its answer
-// by then, whatever Handle still does, but the agent's place for one task
-// stays taken until Handle returns. As many calls as [Agent].Concurrency says
-// run at once. The payload of the task must not be changed.
+// ctx ends at the task's deadline, when the task is cancelled, and when the worker must
+// stop; its cause is then an *[envelope.Error]. The sender has got its answer by then,
+// but the task occupies one of the agent's places until Handle returns. Up to
+// [Agent].Concurrency calls run at once. The payload of the task must not be changed.
 type Handler interface {
 	Handle(ctx context.Context, task *Task) (json.RawMessage, error)
 }
@@ -42,8 +41,8 @@ func (f HandlerFunc) Handle(ctx context.Context, task *Task) (json.RawMessage, e
 }
 
 // Typed is a [Handler] for a function on Go values. The payload is decoded
-// into I as encoding/json does; what does not fit is the sender's fault
-// (E_INPUT_SCHEMA). O must encode as a JSON object.
+// into I as encoding/json does; a payload that does not fit is answered with
+// E_INPUT_SCHEMA. O must encode as a JSON object.
 func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 	return HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		var in I
@@ -62,7 +61,8 @@ func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 	})
 }
 
-// misfit says what is wrong with a payload, without the names of Go types.
+// misfit returns E_INPUT_SCHEMA with what is wrong in a payload, without the names of Go
+// types.
 func misfit(err error) *envelope.Error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -83,14 +83,14 @@ func misfit(err error) *envelope.Error {
 
 // Task is one task that an agent works on.
 type Task struct {
-	// Envelope is the task as it came, priority capped by policy.
+	// Envelope is the task as it was received, with the priority capped by policy.
 	Envelope *envelope.Envelope
 	// Requires is the typed view of the constraints, timeout capped.
 	Requires envelope.Requirements
 	// Deadline is when the sender gets E_TIMEOUT.
 	Deadline time.Time
-	// KeyID is the kid of the signature that was verified; "" for an
-	// unsigned task, whose from is only a claim.
+	// KeyID is the kid of the signature that was verified; "" for an unsigned task, whose
+	// from proves nothing.
 	KeyID string
 
 	members   envelope.Members // of requires, those that Requires does not have; see readRequires
@@ -113,8 +113,8 @@ type Task struct {
 	placed atomic.Bool // it has one of the agent's places
 
 	handed  *handed     // the chain of agents that delegated the task; nil: none did
-	ownWord bool        // the sender takes no answer but from the entity that it asked
-	over    *delegation // to whom it was handed on; nil: to nobody
+	ownWord bool        // requires.handoff is false: the sender accepts an answer of this agent only
+	over    *delegation // to which agent this one delegated the task; nil: it did not
 
 	usage atomic.Pointer[json.RawMessage] // see Use
 
@@ -126,7 +126,7 @@ type Task struct {
 	prev, next *Task
 
 	ctxMu     sync.Mutex
-	ctx       context.Context // nil until somebody asks for it
+	ctx       context.Context // nil until it is first used
 	stopCtx   context.CancelCauseFunc
 	stopCause error // set when the context has ended
 
@@ -137,8 +137,8 @@ type Task struct {
 	span   taskSpan
 }
 
-// Use sets what the task has used so far, a JSON object: the events about it on
-// bus.mesh.task have it as member "usage". It must not be changed afterwards.
+// Use sets the usage of the task so far, a JSON object. The task's events on bus.mesh.task
+// contain it as member "usage". The object must not be changed afterwards.
 func (t *Task) Use(usage json.RawMessage) { t.usage.Store(&usage) }
 
 // Emit sends payload, a JSON object, as the next stream envelope. The mesh

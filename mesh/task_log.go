@@ -12,9 +12,8 @@ import (
 // laneNames are the endpoints' names in the log.
 var laneNames = [numEndpoints]string{endpointTask: "live", endpointAsk: "ask", endpointWork: "durable"}
 
-// logEnd writes the one line that a task has in the log, when this worker is
-// done with it: whose it was, on which lane, for how long, how it ended, and what
-// a model has used of tokens. Never a payload.
+// logEnd logs one line per task when this worker has ended it: sender, lane, duration,
+// outcome and tokens used. It never logs a payload.
 func (h *host) logEnd(t *Task, problem *envelope.Error) {
 	ctx := context.Background()
 	if !h.log.Enabled(ctx, slog.LevelInfo) {

@@ -19,8 +19,8 @@ import (
 // scope names this package to OpenTelemetry.
 const scope = "github.com/aeemesh/aeemesh/mesh"
 
-// telemetry makes spans and metrics. Where the caller gave no provider it
-// does nothing, and costs nothing.
+// telemetry makes spans and metrics. Without a provider it does nothing, and costs
+// nothing.
 type telemetry struct {
 	tracer   trace.Tracer // nil: no spans
 	duration metric.Float64Histogram
@@ -60,14 +60,14 @@ func (tel *telemetry) refused(h *host, code string) {
 	}
 }
 
-// taskSpan is one hop's span; the zero value is none.
+// taskSpan is the span of one task; the zero value has none.
 type taskSpan struct {
 	span trace.Span
 	ctx  context.Context // holds the span, and the header's name, only
 }
 
-// startTask begins the span of one hop. Its parent is the header traceparent,
-// or field trace where there is no such header: senders write both alike.
+// startTask begins the span of one task. Its parent is in the header traceparent, or in
+// field trace if there is no such header: senders write the same into both.
 func (tel *telemetry) startTask(t *Task, header nats.Header) taskSpan {
 	if t.host.tracer == nil {
 		return taskSpan{}
@@ -86,8 +86,8 @@ func (tel *telemetry) startTask(t *Task, header nats.Header) taskSpan {
 
 type traceHeaderKey struct{}
 
-// traceHeader is the header that traces travel in from the agent whose task's
-// context this is.
+// traceHeader returns the name of the trace header of the agent to whose task ctx
+// belongs.
 func traceHeader(ctx context.Context) string {
 	if name, ok := ctx.Value(traceHeaderKey{}).(string); ok {
 		return name
@@ -102,8 +102,8 @@ func withTraceHeader(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, traceHeaderKey{}, name)
 }
 
-// headerValue finds a header. NATS tells capitals apart, HTTP does not, and
-// those who write such headers may think of either.
+// headerValue finds a header. Names of NATS headers are case-sensitive, those of HTTP are
+// not; headerValue accepts any case, because senders may follow either rule.
 func headerValue(header nats.Header, name string) string {
 	if v := header.Get(name); v != "" {
 		return v
@@ -146,7 +146,7 @@ func remoteParent(ctx context.Context, traceparent string, e *envelope.Envelope)
 	traceID, err1 := trace.TraceIDFromHex(tc.TraceID)
 	spanID, err2 := trace.SpanIDFromHex(tc.SpanID)
 	if err1 != nil || err2 != nil {
-		return ctx // somebody else's ids; they pass through the envelope
+		return ctx // not W3C ids: they are passed on in the envelope unchanged
 	}
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
@@ -175,7 +175,7 @@ func injectSpan(sc trace.SpanContext, e *envelope.Envelope) {
 	}
 }
 
-// traceparent is the W3C header of the span, "" where there is none.
+// traceparent returns the W3C header of the span, "" if there is no span.
 func (s taskSpan) traceparent() string {
 	if s.ctx == nil {
 		return ""

@@ -12,25 +12,25 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// tender does what the lanes of a node need from time to time while they have no tasks:
-// it reads the server's clock, looks for runs that wait or have lost their message, and
-// keeps the store of runs from getting full. It reads the runs of all agents together, so
-// an idle agent costs nothing. Its goroutines run while there is a lane.
+// tender does the periodic work of a node's lanes that does not depend on tasks: it reads
+// the server's clock, looks for runs that wait or have lost their message, and removes
+// ended runs before the store of runs is full. It reads the runs of all agents together,
+// so an idle agent costs nothing. Its goroutines run while the node has a lane.
 type tender struct {
 	node *Node
 
 	mu     sync.Mutex
 	lanes  map[*lane]struct{}
 	unseen map[*lane]struct{} // lanes whose waiting runs have to be looked for
-	soon   chan struct{}      // unseen has got a lane
+	soon   chan struct{}      // signals survey: a lane was added to unseen
 	end    func()
 }
 
-// surveyEach is up to how many lanes have their runs read one by one: a process with few
-// agents does not read those of a large mesh.
+// For up to surveyEach entities the runs are read entity by entity, so that a process with
+// few agents does not read all runs of a large mesh.
 const surveyEach = 4
 
-// add tends a lane until remove.
+// add adds a lane; remove removes it.
 func (t *tender) add(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *tender) remove(l *lane) {
 	end()
 }
 
-// checkAll has the waiting runs of a lane looked for soon.
+// checkAll requests a check of all waiting runs of a lane. It does not block.
 func (t *tender) checkAll(l *lane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *tender) checkAll(l *lane) {
 	}
 }
 
-// look is checkAll. t.mu is held.
+// look is checkAll for a lane that is known. t.mu is held.
 func (t *tender) look(l *lane) {
 	t.unseen[l] = struct{}{}
 	select {
@@ -88,7 +88,7 @@ func (t *tender) look(l *lane) {
 	}
 }
 
-// take returns the lanes that have to be looked at, and forgets that they have.
+// take returns the lanes in unseen, and clears unseen.
 func (t *tender) take() []*lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *tender) survey(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.soon:
-			if sleep(ctx, surveySoon) != nil { // more lanes begin at the same time
+			if sleep(ctx, surveySoon) != nil { // further lanes may begin at the same time
 				return
 			}
 		case <-tick.C:
@@ -226,12 +226,13 @@ func (t *tender) open(ctx context.Context, lanes []*lane, each func(*lane, state
 	return nil
 }
 
-// sweeps looks from time to time for runs that should go on and have no message: the
-// queue was purged or lost, or a worker died between the record of a resumed run and
-// its message. It requeues them.
+// sweeps periodically requeues runs that should have a message and have none: the queue
+// was purged or lost, or a worker died after it wrote the record of a resumed run and
+// before it queued the message.
 func (t *tender) sweeps(ctx context.Context, every time.Duration) {
-	// Replicas that were started together do not sweep together; and however
-	// many runs there are, sweeping takes a small part of the time.
+	// The pause is random, so that workers that started together do not sweep together.
+	// It grows with the duration of a sweep, so that sweeping takes a small part of the
+	// time.
 	pause := every
 	for sleep(ctx, pause/2+rand.N(pause)) == nil {
 		began := time.Now()

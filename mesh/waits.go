@@ -94,7 +94,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 		w.remove(id.Run)
 		return err
 	}
-	w.watch(rec, c) // before the check, so that no answer falls in between
+	w.watch(rec, c) // before the check, so that no answer between the two is missed
 	why, err := w.l.reasonToWake(ctx, c)
 	if err != nil || why == "" {
 		return err
@@ -120,7 +120,7 @@ func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
 		return
 	}
 	pause := recheckNew
-	if s != nil { // an answer to the last revision may still be on its way
+	if s != nil { // an answer that the last revision waits for may not be stored yet
 		pause = min(pause, s.pause)
 	}
 	s.stop()
@@ -240,7 +240,7 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 
 // answerTo returns the first valid answer to a task: a terminal envelope of the task's
 // addressee that fits the requested schema and was stored in time. It skips invalid
-// ones, and returns nil where there is none. corr may be "".
+// answers, and returns nil if there is no valid one. corr may be "".
 func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*storedAnswer, error) {
 	for after := uint64(0); ; {
 		msg, err := n.cfg.Durable.Replies.Next(ctx, w.Entity, w.TaskID, after)
@@ -255,7 +255,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 		after = msg.Seq
 		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil {
-			n.log.Debug("what came is no answer", "task", w.TaskID, "from", w.Entity, "err", err)
+			n.log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue
 		}
 		if reply.Type.Terminal() && n.counts(w.Schema, reply) {

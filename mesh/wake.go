@@ -22,7 +22,7 @@ var ErrWaits = errors.New("the answer may be long in coming")
 
 // A WaitsError says that a task of the run has not been answered. A durable run does
 // not occupy a worker while it waits: its handler does its other work, then parks with
-// [Run.ParkUntil], and makes the same call again when it is entered anew.
+// [Run.ParkUntil], and makes the same call again when it is started again after the wake.
 type WaitsError struct{ Wait state.Wait }
 
 // Error names the entity that has the task.
@@ -70,7 +70,7 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 		for _, w := range c.Mesh.Waits {
 			switch {
 			case slices.ContainsFunc(wake.On, func(o state.Wait) bool { return o.TaskID == w.TaskID }):
-			case w.Void || run.Expired(w, now): // so that a late answer stays one
+			case w.Void || run.Expired(w, now): // recorded, so that a late answer is not accepted later
 				w.Void = true
 				waits = append(waits, w)
 			default:
