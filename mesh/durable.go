@@ -128,6 +128,7 @@ const (
 	PointDead           Point = "dead"            // the dead letter is stored, where there is one
 	PointReplied        Point = "replied"         // the reply is stored, the message still there
 	PointAcked          Point = "acked"           // the message is taken off the queue
+	PointRequeue        Point = "requeue"         // the record says that the run goes on, and its message is not queued yet
 )
 
 // The points of a move; behind the first two stands the phase that is written,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // crash runs a soak with short leases, so that a minute holds many faults.
@@ -101,11 +103,21 @@ func TestCrashClusterOfThree(t *testing.T) {
 // The soak must be able to find violations: it finds workers that break a promise.
 func TestCrashFindsBrokenPromises(t *testing.T) {
 	t.Parallel()
-	for promise, rules := range map[string][]Rule{
-		BreakFence:    {RuleOneOwner, RuleOrder},
-		BreakAckFirst: {RuleLost},
-		BreakForget:   {RuleEffectOnce},
-		BreakLetGo:    {RuleOneOwner},
+	stops, kills := []Kind{WorkerStop}, []Kind{WorkerKill}
+	for promise, by := range map[string]struct {
+		rules []Rule
+		only  []Kind  // default: both
+		at    []Point // default: all
+	}{
+		BreakFence:    {rules: []Rule{RuleOneOwner, RuleOrder}},
+		BreakAckFirst: {rules: []Rule{RuleLost}},
+		BreakForget:   {rules: []Rule{RuleEffectOnce}},
+		BreakLetGo:    {rules: []Rule{RuleOneOwner}},
+		BreakReceipt:  {rules: []Rule{RuleReceipt}},
+		BreakParked:   {rules: []Rule{RuleParked}},
+		BreakReply:    {rules: []Rule{RuleOneReply}},
+		BreakEnd:      {rules: []Rule{RuleOrder}, only: stops, at: []Point{Point(mesh.PointBeforeCommit), Point(mesh.PointBeforeTerminal)}},
+		BreakSweep:    {rules: []Rule{RuleLost}, only: kills, at: []Point{Point(mesh.PointRequeue)}},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			t.Parallel()
@@ -113,9 +125,12 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 			if promise == BreakLetGo {
 				second = 1
 			}
+			if by.only == nil {
+				by.only = append(kills, stops...)
+			}
 			for try := range tries {
-				r := crash(t, Options{Seed: 3 + uint64(100*try), Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
-				if slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(rules, v.Rule) }) {
+				r := crash(t, Options{Seed: 3 + uint64(100*try), Faults: 15, Only: by.only, At: by.at, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
+				if slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(by.rules, v.Rule) }) {
 					return
 				}
 			}
