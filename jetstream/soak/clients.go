@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type clients struct {
 	n     int
 	seed  uint64
 	lease time.Duration
+	to    []string // the agents that get tasks; empty: all
 	seen  *observer
 	away  string // the URL of the second system; "": there is none
 
@@ -76,6 +78,9 @@ var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNorm
 // often it arrived.
 func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	entity, effects, payload := draw(rng)
+	for len(c.to) > 0 && !slices.Contains(c.to, entity) {
+		entity, effects, payload = draw(rng)
+	}
 	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
 	env.Priority = priorities[rng.IntN(len(priorities))]
 	data, err := env.AppendJSON(nil)

@@ -45,6 +45,8 @@ type Options struct {
 	// Only, if set, lists the kinds of faults to use, and At the points at which they strike.
 	Only []Kind
 	At   []Point
+	// To, if set, lists the agents that clients submit tasks to.
+	To []string
 	// Break, if set, makes workers break a promise, to test that the soak notices: one of
 	// [Breaks].
 	Break string
@@ -273,7 +275,7 @@ func (s *soak) soak(ctx context.Context) error {
 	defer enough()
 	answering, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, seen: s.seen}
+	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, to: s.To, seen: s.seen}
 	if s.second != nil {
 		c.away = s.second.url()
 	}

@@ -138,3 +138,22 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 		})
 	}
 }
+
+// The only worker of an agent that is a program stands still for longer than its lease,
+// again and again, and gets messages that it has once more. Each task ends once, and none
+// with an error. Finding D4 of the reliability review: one of six ended with E_REPLAY,
+// after its effect.
+func TestCrashAProgramsWorkerStandsStill(t *testing.T) {
+	t.Parallel()
+	if !canFreeze {
+		t.Skip("processes cannot be stopped here")
+	}
+	r := crash(t, Options{Seed: 4, Faults: 20, Workers: 1, Second: -1, To: []string{ProgramEntity}, Only: []Kind{WorkerStop},
+		At: []Point{Point(mesh.PointDelivered), Point(mesh.PointClaimed), Point(mesh.PointBeforeTerminal)}})
+	if n := len(r.Violations); n > 0 {
+		t.Errorf("%d promises were broken", n) // the log says which
+	}
+	if n := r.Tasks.By[ProgramEntity]; n < 20 || r.Tasks.Answered != n {
+		t.Errorf("%d tasks were accepted, %d answered", n, r.Tasks.Answered)
+	}
+}
