@@ -103,7 +103,7 @@ func (h *host) newLane() (*lane, error) {
 		return nil, err
 	}
 	l.subject = subject
-	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Notifier: h.node.notifier, Woken: l.woken, Changed: l.onHealth, Dropped: l.onDropped})
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Notifier: h.node.notifier, Busy: l.busy, Woken: l.woken, Changed: l.onHealth, Dropped: l.onDropped})
 	if err != nil {
 		return nil, err
 	}
@@ -283,6 +283,13 @@ func (l *lane) room() int {
 		free = min(free, l.slots.room())
 	}
 	return max(0, free-int(l.waiting.Load()))
+}
+
+// busy reports whether this worker has messages.
+func (l *lane) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.holds) > 0
 }
 
 // roomForRun reports whether this worker can take over a run from another worker. Such
