@@ -107,9 +107,6 @@ func (g *guardian) tend() {
 	var watching sync.WaitGroup
 	watching.Go(func() { g.others.Run(l.ctx) })
 	defer watching.Wait()
-	if l.cfg.Sweep > 0 {
-		watching.Go(g.orphans)
-	}
 	again := time.NewTicker(guardAgain)
 	again.Stop() // an idle worker has no timers
 	for {
@@ -203,26 +200,18 @@ func (g *guardian) watch(id string, back time.Duration) bool {
 	return true
 }
 
-// orphans finds the runs of workers that died while none was there to miss them.
-func (g *guardian) orphans() {
+// lookAfter watches a worker that owns runs, if it does not answer: it may have died while
+// no worker was there to miss it.
+func (g *guardian) lookAfter(owner string) {
 	l := g.lane
-	owners := map[string]bool{l.host.id: true, "": true}
-	for rec, err := range l.open(l.ctx) {
-		if err != nil {
-			return // the next sweep reports it
-		}
-		h, err := state.ReadHeader(rec.Data)
-		if err != nil || owners[h.Owner] || !run.Carried(h.Status) {
-			continue
-		}
-		owners[h.Owner] = true
-		if errors.Is(l.ping(l.ctx, h.Owner, aliveWait), nats.ErrNoResponders) {
-			g.mu.Lock()
-			g.watch(h.Owner, 0)
-			g.mu.Unlock()
-			g.need() // so that it looks at the time
-		}
+	if !errors.Is(l.ping(l.ctx, owner, aliveWait), nats.ErrNoResponders) {
+		return
 	}
+	g.mu.Lock()
+	g.watch(owner, 0)
+	g.mu.Unlock()
+	l.guard()
+	g.need() // so that it looks at the time
 }
 
 // ask asks a worker to be the guardian; to "" asks which one would, but for the worker not.

@@ -154,7 +154,7 @@ func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "to call", calls, perms.Permissions{
-		Publish:   []string{helper, "aee.ctl." + helper, "$SRV.PING." + subject.ServiceName(helper) + ".*", "aee.work.*." + helper, "$JS.API.DIRECT.GET.AEE_REPLY.aee.reply." + helper + ".*", "$JS.API.DIRECT.GET.KV_aee_state.$KV.aee_reply." + helper + ".*",
+		Publish: []string{helper, "aee.ctl." + helper, "$SRV.PING." + subject.ServiceName(helper) + ".*", "aee.work.*." + helper, "$JS.API.DIRECT.GET.AEE_REPLY.aee.reply." + helper + ".*", "$JS.API.DIRECT.GET.KV_aee_state.$KV.aee_reply." + helper + ".*",
 			"$JS.API.DIRECT.GET.KV_aee_lanes.$KV.aee_lanes.agent=2Ehelper"},
 		Subscribe: []string{"aee.reply." + helper + ".*"},
 	})

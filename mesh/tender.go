@@ -3,11 +3,13 @@ package mesh
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // tender does what the lanes of a node need from time to time while they have no tasks:
@@ -108,8 +110,8 @@ func (t *tender) all() []*lane {
 	return all
 }
 
-// survey looks for the waiting runs of lanes that begin or have missed something, and of
-// all lanes after a reconnect.
+// survey looks for the waiting runs, and for those of dead workers, of lanes that begin or
+// have missed something, and of all lanes after a reconnect.
 func (t *tender) survey(ctx context.Context) {
 	const first, last = 100 * time.Millisecond, 10 * time.Second
 	tick := time.NewTicker(time.Second)
@@ -136,14 +138,20 @@ func (t *tender) survey(ctx context.Context) {
 		if len(lanes) == 0 {
 			continue
 		}
-		waiting := map[*lane][]string{}
+		waiting, owners := map[*lane][]string{}, map[*lane][]string{}
 		err := t.open(ctx, lanes, func(l *lane, rec state.Record) error {
-			if h, err := state.ReadHeader(rec.Data); err == nil && h.Status == aaif.RunAwaitingApproval && l.run(rec.ID.Run) == nil {
+			h, err := rec.Header()
+			switch {
+			case err != nil || l.run(rec.ID.Run) != nil:
+			case h.Status == aaif.RunAwaitingApproval:
 				waiting[l] = append(waiting[l], rec.ID.Run)
+			case l.cfg.Sweep > 0 && run.Carried(h.Status) && h.Owner != "" && h.Owner != l.host.id && !slices.Contains(owners[l], h.Owner):
+				owners[l] = append(owners[l], h.Owner)
 			}
 			return nil
 		})
-		checkWaiting(waiting)
+		forLanes(owners, func(l *lane, owner string) { l.guardian.lookAfter(owner) })
+		forLanes(waiting, func(l *lane, id string) { l.waits.check(id) })
 		if err == nil {
 			pause = first
 			continue
@@ -162,21 +170,21 @@ func (t *tender) survey(ctx context.Context) {
 // surveySoon is how long a survey waits for further lanes.
 const surveySoon = 20 * time.Millisecond
 
-// checkWaiting checks runs, those of several lanes at once.
-func checkWaiting(runs map[*lane][]string) {
+// forLanes calls do with each id of each lane, those of several lanes at once.
+func forLanes(ids map[*lane][]string, do func(*lane, string)) {
 	const atOnce = 16
 	places := make(chan struct{}, atOnce)
-	var checks sync.WaitGroup
-	for l, ids := range runs {
+	var all sync.WaitGroup
+	for l, of := range ids {
 		places <- struct{}{}
-		checks.Go(func() {
+		all.Go(func() {
 			defer func() { <-places }()
-			for _, id := range ids {
-				l.waits.check(id)
+			for _, id := range of {
+				do(l, id)
 			}
 		})
 	}
-	checks.Wait()
+	all.Wait()
 }
 
 // open calls each with the runs of some lanes that have not ended.

@@ -60,7 +60,7 @@ func (w *Worker) mustHear(violation string) bool {
 // A DeniedError says that the NATS user may not subscribe to a subject on which
 // an agent receives tasks.
 type DeniedError struct {
-	Entity string // the worker's first agent
+	Entity string // the agent, or the worker's first one if that is not known
 	Err    error
 }
 
@@ -95,6 +95,11 @@ func (w *Worker) serve(ctx context.Context, node *mesh.Node) error {
 		denied = &DeniedError{w.agents[0].Entity, err}
 		stop()
 		<-ended
+	}
+	for i, err := range errs {
+		if denied == nil && errors.Is(err, nats.ErrPermissionViolation) { // mesh has seen it first
+			errs[i] = &DeniedError{w.agents[i].Entity, err}
+		}
 	}
 	return errors.Join(append([]error{denied}, errs...)...)
 }

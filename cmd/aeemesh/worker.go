@@ -24,6 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -210,7 +211,8 @@ func (a *app) workerStatus() func(natsconn.Status) {
 	tell, once := session.ConnectionStatus(a.Term, true), &tellOnce{}
 	return func(s natsconn.Status) {
 		if s.Err != nil && errors.Is(s.Err, nats.ErrPermissionViolation) {
-			if text := s.Err.Error(); strings.Contains(text, `"$JS.`) || strings.Contains(text, "Subscription") {
+			text := s.Err.Error()
+			if strings.Contains(text, `"$JS.`) || strings.Contains(text, "Subscription") || strings.Contains(text, `"$KV.`+jetstream.BucketLanes) {
 				return
 			}
 		}

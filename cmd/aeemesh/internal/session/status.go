@@ -10,7 +10,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
@@ -82,12 +81,11 @@ func (s *seldom) over() {
 }
 
 // quietAboutServices hides that the NATS user may not discover workers and
-// consumers, make consumers, or record that an agent has a durable lane: the command
-// works without, or fails and says so itself.
+// consumers, or make consumers: the command works without, or fails and says so
+// itself.
 func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) &&
-			!strings.Contains(s.Err.Error(), `"$KV.`+jetstream.BucketLanes) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
 			tell(s)
 		}
 	}
