@@ -36,6 +36,12 @@ type LaneOptions struct {
 	// with them. Nil: the lane never sleeps.
 	Notifier *Notifier
 
+	// Busy, if not nil, reports whether the worker has messages. Then an idle request ends
+	// within half a lease: if the worker stands still, the server must not hand it again
+	// the message whose lease has ended. It may be called at any time, and must return at
+	// once.
+	Busy func() bool
+
 	// Woken, if not nil, is called from Run whenever the lane begins to draw: at the
 	// start of a lane that does not sleep, and after each sleep. It must return soon. The
 	// context ends when the lane sleeps again, or Run ends.

@@ -16,11 +16,12 @@ func (r *laneRun) draw() {
 	before := r.outstanding()
 	r.mu.Unlock()
 	room := r.room()
+	busy := r.opts.Busy != nil && r.opts.Busy()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := room - max(before, r.outstanding())
 	if due := r.sources[len(draws)]; due.ready && due.asked == 0 && !due.asleep {
-		r.ask(due, dueBatch, true)
+		r.ask(due, dueBatch, pollExpires)
 	}
 	r.allot(free)
 	for _, s := range r.sources[:len(draws)] {
@@ -29,9 +30,9 @@ func (r *laneRun) draw() {
 		case s.hot && s.want > 0:
 			n := min(s.want, maxBatch)
 			s.want = 0
-			r.ask(s, n, false)
+			r.ask(s, n, 0)
 		case !s.hot && room > 0:
-			r.ask(s, 1, true)
+			r.ask(s, 1, s.expires(busy))
 		}
 	}
 }

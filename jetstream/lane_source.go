@@ -57,6 +57,16 @@ type source struct {
 // pollExpires ends a waiting request; the lane then sends another one.
 const pollExpires = 30 * time.Second
 
+// expires returns how long a request waits. That of a worker with messages ends before the
+// lease on one of them does, should the worker stand still: the worker renews them every
+// third of a lease, so two thirds are left then.
+func (s *source) expires(busy bool) time.Duration {
+	if busy && s.lease > 0 {
+		return min(pollExpires, s.lease/2)
+	}
+	return pollExpires
+}
+
 // patience is the silence after which a source is deaf.
 func (o LaneOptions) patience() time.Duration { return o.Heartbeat * 5 / 2 }
 
@@ -107,14 +117,15 @@ func backoff(tries int) time.Duration {
 	return min(shortest<<min(tries-1, 10), longest)
 }
 
-// ask sends a request for n messages.
-func (r *laneRun) ask(s *source, n int, waits bool) {
+// ask sends a request for n messages, which waits for as long as wait; 0: it does not.
+func (r *laneRun) ask(s *source, n int, wait time.Duration) {
+	waits := wait > 0
 	body := make([]byte, 0, 96)
 	body = strconv.AppendInt(append(body, `{"batch":`...), int64(n), 10)
 	switch {
 	case waits:
-		body = strconv.AppendInt(append(body, `,"expires":`...), int64(pollExpires), 10)
-		body = strconv.AppendInt(append(body, `,"idle_heartbeat":`...), int64(r.opts.Heartbeat), 10)
+		body = strconv.AppendInt(append(body, `,"expires":`...), int64(wait), 10)
+		body = strconv.AppendInt(append(body, `,"idle_heartbeat":`...), int64(min(r.opts.Heartbeat, wait/2)), 10)
 	case s.bounded: // at max_ack_pending the server would never answer it
 		body = strconv.AppendInt(append(body, `,"no_wait":true,"expires":`...), int64(r.opts.Heartbeat), 10)
 	default:

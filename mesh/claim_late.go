@@ -107,6 +107,6 @@ func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 	}
 	r.task.claim()
 	r.stop(ErrLost)
-	r.lane.work.Go(func() { r.lane.applyVerdict(r, v, nil) })
+	r.lane.workOn(r.tally, func() { r.lane.applyVerdict(r, v, nil) })
 	return ErrLost
 }

@@ -291,6 +291,9 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 // revision rev, and writes the message's sequence into the record for the sweep. fresh
 // reports whether the message is new.
 func (l *lane) requeueWaiting(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
+	if rev > 0 {
+		l.observe(PointRequeue, c.ID())
+	}
 	stored, err := requeueRun(ctx, l.cfg.Queue, c)
 	if err != nil || rev == 0 {
 		return err == nil, err

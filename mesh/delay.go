@@ -37,7 +37,7 @@ func (l *lane) delayOverQuota(r *Run) bool {
 	// It was delivered before, so a worker may have begun it and died: a run goes on
 	// at once, whatever its sender's quota.
 	l.countWaiting(nil, 1)
-	l.work.Go(func() {
+	l.workOn(r.tally, func() {
 		defer l.countWaiting(nil, -1)
 		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 		defer cancel()

@@ -30,7 +30,7 @@ const (
 func (l *lane) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
 	if isCBOR(msg) {
-		l.inBackground(func() {
+		l.inBackground(hold, func() {
 			if env, cbor, err := l.decode(msg); err != nil {
 				l.reject(hold, l.salvage(err), cbor, border(err))
 			} else {
@@ -43,10 +43,10 @@ func (l *lane) dispatch(hold *hold) {
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
-		l.work.Go(func() { l.reject(hold, l.salvage(err), cbor, border(err)) })
+		l.workOn(hold.tally, func() { l.reject(hold, l.salvage(err), cbor, border(err)) })
 	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
 		// Reads the run, or verifies a slow signature.
-		l.inBackground(func() { l.check(hold, env, cbor) })
+		l.inBackground(hold, func() { l.check(hold, env, cbor) })
 	default:
 		l.check(hold, env, cbor)
 	}
@@ -61,9 +61,9 @@ func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 
 // inBackground runs f on its own goroutine and counts the message as waiting
 // meanwhile.
-func (l *lane) inBackground(f func()) {
+func (l *lane) inBackground(hold *hold, f func()) {
 	l.countWaiting(nil, 1)
-	l.work.Go(func() {
+	l.workOn(hold.tally, func() {
 		f()
 		l.countWaiting(nil, -1)
 	})
@@ -95,7 +95,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		problem, _ = t.admit()
 	}
 	if problem != nil {
-		l.work.Go(func() { l.reject(hold, t.Envelope, cbor, problem) })
+		l.workOn(r.tally, func() { l.reject(hold, t.Envelope, cbor, problem) })
 		return
 	}
 	l.observe(PointDelivered, r.id)
@@ -103,7 +103,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		return
 	}
 	if mine := l.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
-		l.work.Go(func() { l.redelivered(mine, hold) })
+		l.workOn(r.tally, func() { l.redelivered(mine, hold) })
 		return
 	}
 	if r.stored == nil {
@@ -115,7 +115,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 			l.nak(hold, laterPause)
 			return
 		case err != nil:
-			l.work.Go(func() { l.reject(hold, t.Envelope, cbor, border(err)) })
+			l.workOn(r.tally, func() { l.reject(hold, t.Envelope, cbor, border(err)) })
 			return
 		}
 	}
@@ -131,19 +131,19 @@ func (l *lane) enqueue(r *Run) {
 	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
 		if mine := l.enlist(r); mine != nil {
-			l.work.Go(func() { l.redelivered(mine, hold) })
+			l.workOn(r.tally, func() { l.redelivered(mine, hold) })
 			return
 		}
 	}
 	t.span = h.node.tel.startTask(t, hold.Header)
 	if command {
-		l.work.Go(func() { l.command(hold, t) })
+		l.workOn(r.tally, func() { l.command(hold, t) })
 		return
 	}
 	r.refusal = t.refusal()
 	l.countWaiting(r, 1)
 	h.running.add(t)
-	if !h.put(t) {
+	if !l.await(t) {
 		l.counted.add(hold.Seq)
 		l.nakUnbegun(t, 250*time.Millisecond)
 	}
@@ -234,11 +234,23 @@ func (l *lane) redelivered(r *Run, hold *hold) {
 	r.verify(l.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end != nil || r.dropped || r.hold.Seq != hold.Seq {
+	switch {
+	case r.end != nil || r.dropped || r.hold.Seq != hold.Seq:
 		l.nak(hold, time.Second)
+		return
+	case r.tally.none(): // this worker has the run, and does nothing for it
+		l.host.log.Error("a run without work was given up", "run", r.id.Run, "id", r.task.Envelope.ID)
+		r.dropped = true
+		r.stop(ErrLost)
+		l.unlist(r)
+		l.dropHold(r.hold)
+		l.nak(hold, 0)
 		return
 	}
 	l.dropHold(r.hold)
+	l.mu.Lock()
+	hold.tally = r.tally
+	l.mu.Unlock()
 	r.hold = hold
 }
 

@@ -126,6 +126,7 @@ const (
 	PointDead           Point = "dead"            // the dead letter is stored, if there is one
 	PointReplied        Point = "replied"         // the reply is stored, the message is still in the queue
 	PointAcked          Point = "acked"           // the message is removed from the queue
+	PointRequeue        Point = "requeue"         // the record says that the run goes on, and its message is not queued yet
 )
 
 // The points of a transfer. The first two are prefixes: the phase that is written is

@@ -392,3 +392,40 @@ func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "owner and epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, the guardian, the second claim
 }
+
+// A worker stands still, with a run and room for more. The server does not hand the run's
+// message to the request for tasks that this worker had sent before: another worker gets it
+// when one lease has ended.
+func TestAWorkerThatStandsStillGetsNoMoreMessages(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	line, g := newCable(t), newGate(t)
+	acks := r.listen("$JS.ACK.AEE_WORK.>")
+	r.serve(r.over(line), mesh.Agent{Handler: g, Concurrency: 3})
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	seq := r.submit(client, task).Seq
+	within(t, "the task", g.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+	for range 3 { // the requests of a worker without runs have ended
+		r.leased(acks, seq)
+	}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	r.leased(acks, seq)
+	line.block(true)
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(2))
+	last := ""
+	for delivered := ""; delivered != "ack"; { // the message's acknowledgement is the last
+		msg := within(t, "the acknowledgement", acks)
+		if f := strings.Split(msg.Subject, "."); f[5] == fmt.Sprint(seq) {
+			last = f[4]
+			if string(msg.Data) == "" || string(msg.Data) == "+ACK" {
+				delivered = "ack"
+			}
+		}
+	}
+	equal(t, "deliveries", last, "2")
+}

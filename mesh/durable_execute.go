@@ -64,7 +64,7 @@ func (l *lane) begin(r *Run) bool {
 			}
 			r.dropped = true
 			t.claim()
-			l.work.Go(func() { l.applyVerdict(r, v, err) })
+			l.workOn(r.tally, func() { l.applyVerdict(r, v, err) })
 			return false
 		}
 	}
@@ -104,7 +104,7 @@ func earlier(a, b time.Time) time.Time {
 func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 	l.finishing.Add(1)
 	l.countWaiting(t.run, -1)
-	l.work.Go(func() {
+	l.workOn(t.run.tally, func() {
 		defer l.finishing.Add(-1)
 		l.storeOutcome(t.run, payload, failure)
 	})
@@ -275,7 +275,7 @@ func (l *lane) releaseParked(r *Run, why error) {
 		return
 	}
 	r.task.claim()
-	l.work.Go(func() {
+	l.workOn(r.tally, func() {
 		l.unlist(r)
 		h, t := l.host, r.task
 		if r.parked == "" {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -87,4 +88,57 @@ func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 		t.Errorf("the resumed run was number %d of %v", at, begun)
 	}
 	equal(t, "its own priority", r.record(waits).Mesh.Priority, "normal")
+}
+
+// A run that has waited for a time, or for a person to settle a call, goes on as a resumed
+// one does: with the next higher priority.
+func TestARunThatIsWokenGoesBeforeWhatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wait func(context.Context, *mesh.Run) error
+		wake func(r *durableRig, client *mesh.Node, task *envelope.Envelope)
+	}{
+		"its time has come": {func(ctx context.Context, run *mesh.Run) error {
+			return run.ParkUntil(ctx, mesh.Wake{At: time.Now().Add(50 * time.Millisecond)}, func(c *state.Checkpoint) error {
+				c.Mesh.Plan = json.RawMessage(`{}`)
+				return nil
+			})
+		}, func(*durableRig, *mesh.Node, *envelope.Envelope) {}},
+		"a call is settled": {func(ctx context.Context, run *mesh.Run) error {
+			return run.Park(ctx, aaif.RunAwaitingApproval, func(c *state.Checkpoint) error {
+				c.Mesh.Effects = []state.Effect{{ID: "call-1", Tool: "pay", Key: state.EffectKey(run.ID(), 1, 1), Status: state.EffectUnknown}}
+				c.Doc.PendingToolCalls = []aaif.PendingToolCall{{ID: "call-1", ToolName: "pay", Arguments: json.RawMessage(`{}`), Status: aaif.ToolCallInFlight}}
+				return nil
+			})
+		}, func(r *durableRig, client *mesh.Node, task *envelope.Envelope) {
+			r.drainedQueue()
+			if _, err := client.Command(ctxFor(r.t), reviewer, intents.SettleTask{Target: intents.Target{ID: task.ID}, Call: "call-1", Outcome: intents.OutcomeDone}); err != nil {
+				r.t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			queued := r.listen("aee.work.*." + reviewer)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if task.Run().Restored() {
+					return task.Envelope.Payload, nil
+				}
+				return nil, c.wait(ctx, task.Run())
+			})})
+			client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			equal(t, "queued at first", within(t, "the task", queued).Subject, "aee.work.normal."+reviewer)
+			c.wake(r, client, task)
+			again := within(t, "the run", queued)
+			if again.Header.Get(mesh.HeaderRun) == "" || again.Subject != "aee.work.high."+reviewer {
+				t.Errorf("queued again on %s, %v", again.Subject, again.Header)
+			}
+			if _, err := r.result(client, task); err != nil {
+				t.Error(err)
+			}
+			r.drainedQueue()
+		})
+	}
 }

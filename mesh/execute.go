@@ -112,6 +112,9 @@ func (h *host) run(t *Task) {
 	h.active.Add(1)
 	defer h.active.Add(-1)
 	defer t.stop(context.Canceled)
+	if t.run != nil {
+		defer t.run.tally.add(-1) // see lane.await
+	}
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}

@@ -74,6 +74,8 @@ type lane struct {
 type hold struct {
 	*jetstream.Delivery
 	drawnAt time.Time
+	tally   *tally // guarded by lane.mu; nil: the message is none of the queue's
+	idle    bool   // logged as one without work; used by renew alone
 }
 
 // finishingMax bounds the tasks whose handler has returned and whose outcome is still
@@ -101,7 +103,7 @@ func (h *host) newLane() (*lane, error) {
 		return nil, err
 	}
 	l.subject = subject
-	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Notifier: h.node.notifier, Woken: l.woken, Changed: l.onHealth, Dropped: l.onDropped})
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Notifier: h.node.notifier, Busy: l.busy, Woken: l.woken, Changed: l.onHealth, Dropped: l.onDropped})
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +187,7 @@ func (l *lane) nakUnbegun(t *Task, pause time.Duration) {
 	r := t.run
 	l.countWaiting(r, -1)
 	if r.claimedEarly { // already claimed
-		l.work.Go(func() { l.releaseClaimed(r) })
+		l.workOn(r.tally, func() { l.releaseClaimed(r) })
 		return
 	}
 	r.mu.Lock()
@@ -203,7 +205,7 @@ func (l *lane) releaseRunning(t *Task, cause error) {
 		return
 	}
 	t.stop(cause)
-	l.work.Go(func() {
+	l.workOn(t.run.tally, func() {
 		r := t.run
 		r.mu.Lock() // wait for a step that is being written
 		defer r.mu.Unlock()
@@ -283,6 +285,13 @@ func (l *lane) room() int {
 	return max(0, free-int(l.waiting.Load()))
 }
 
+// busy reports whether this worker has messages.
+func (l *lane) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.holds) > 0
+}
+
 // roomForRun reports whether this worker can take over a run from another worker. Such
 // a run needs no free slot: the other worker gives its slot back.
 func (l *lane) roomForRun() bool {
@@ -293,12 +302,16 @@ func (l *lane) roomForRun() bool {
 // deliver handles a message of the queue. It runs on the lane's goroutine.
 func (l *lane) deliver(d *jetstream.Delivery) {
 	l.tel.delivered(l.host, d)
-	l.dispatch(l.hold(d))
+	hold := l.hold(d)
+	defer hold.tally.add(-1)
+	l.dispatch(hold)
 }
 
-// hold keeps a message leased from now on.
+// hold keeps a message leased from now on, while there is work on it: the caller's, which
+// is counted, is the first.
 func (l *lane) hold(d *jetstream.Delivery) *hold {
-	hold := &hold{d, time.Now()}
+	hold := &hold{Delivery: d, drawnAt: time.Now(), tally: &tally{}}
+	hold.tally.add(1)
 	l.mu.Lock()
 	l.holds[hold] = struct{}{}
 	l.renewSoon()

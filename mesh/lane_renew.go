@@ -1,6 +1,49 @@
 package mesh
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
+
+// The lease on a message is renewed only while there is work on it: it is checked, its
+// task waits for a place, its handler runs, its outcome is stored, or its run is
+// transferred. Each piece of work counts itself. So a message that this worker has lost
+// sight of is delivered again when its lease ends, however long the worker lives; if that
+// is to this worker, it gives the run up (redelivered).
+
+// A tally counts the pieces of work on a message. A nil tally counts nothing.
+type tally struct{ n atomic.Int32 }
+
+func (t *tally) add(n int32) {
+	if t != nil {
+		t.n.Add(n)
+	}
+}
+
+// none reports whether there is no work on the message.
+func (t *tally) none() bool { return t != nil && t.n.Load() <= 0 }
+
+// workOn runs f on its own goroutine, as a piece of work on a message.
+func (l *lane) workOn(t *tally, f func()) {
+	t.add(1)
+	l.work.Go(func() {
+		defer t.add(-1)
+		f()
+	})
+}
+
+// await puts a task into the agent's queue, where it waits for a place; that is work on
+// its message until the place is free again (host.run). It returns false where the queue
+// is full or closed.
+func (l *lane) await(t *Task) bool {
+	tally := t.run.tally
+	tally.add(1)
+	if l.host.put(t) {
+		return true
+	}
+	tally.add(-1)
+	return false
+}
 
 // renewSoon starts renew unless it runs. l.mu is held.
 func (l *lane) renewSoon() {
@@ -45,6 +88,13 @@ func (l *lane) renew() {
 		now := time.Now()
 		l.mu.Lock()
 		for h := range l.holds {
+			if h.tally.none() {
+				if !h.idle {
+					h.idle = true
+					l.host.log.Error("the lease on a message without work is not renewed", "seq", h.Seq)
+				}
+				continue
+			}
 			_ = h.InProgress() // a lost renewal is made up for by the next one
 		}
 		l.mu.Unlock()

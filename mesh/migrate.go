@@ -194,7 +194,7 @@ func (l *lane) resume(r *Run) {
 	l.mu.Unlock()
 	l.countWaiting(fresh, 1)
 	l.host.running.add(fresh.task)
-	if l.host.put(fresh.task) {
+	if l.await(fresh.task) {
 		return
 	}
 	l.countWaiting(fresh, -1)

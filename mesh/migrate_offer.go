@@ -178,6 +178,7 @@ func (l *lane) offered(t *Task) {
 		h.fail(t, offerError(err))
 		return
 	}
+	defer r.tally.add(-1) // see hold
 	h.succeed(t, mustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
 	l.resume(r)
 }

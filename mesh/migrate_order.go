@@ -48,7 +48,7 @@ func (l *lane) mayMove(o *order, t *Task) error {
 // a crash.
 func (r *Run) captureAfter(wait time.Duration) {
 	l := r.lane
-	l.work.Go(func() {
+	l.work.Go(func() { // beside the handler
 		if sleep(l.ctx, wait) != nil {
 			return
 		}

@@ -28,6 +28,8 @@ type Run struct {
 	lane *lane
 	id   state.ID
 	hold *hold // the run's message; changed under mu
+	// tally is that of its message, also if that is delivered again.
+	tally *tally
 
 	// From the message, before the claim.
 	stored   *state.Checkpoint // the record of a run that the message resumes
@@ -73,7 +75,7 @@ type stagedStep struct {
 }
 
 func newRun(l *lane, t *Task, hold *hold) *Run {
-	r := &Run{task: t, lane: l, hold: hold, pending: make(chan struct{})}
+	r := &Run{task: t, lane: l, hold: hold, tally: hold.tally, pending: make(chan struct{})}
 	r.id = state.ID{Entity: l.host.Entity, Run: state.RunID(l.host.Entity, t.Envelope.ID)}
 	r.stream.r = r
 	t.run = r

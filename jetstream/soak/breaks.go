@@ -3,9 +3,11 @@ package soak
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -16,77 +18,148 @@ const (
 	// BreakFence writes records whatever their revision is, so that only the lease keeps
 	// two owners apart.
 	BreakFence = "fence"
-	// BreakAckFirst removes a task from the queue when it is claimed, and turns off the
-	// search for orphaned runs: a worker that crashes after the claim loses the task.
+	// BreakAckFirst removes a task from the queue when its run is first written, and turns
+	// off the search for orphaned runs: a worker that crashes after that loses the task.
 	BreakAckFirst = "ack-first"
 	// BreakForget starts a chain from the beginning at each claim, ignoring its record.
 	BreakForget = "forget"
 	// BreakLetGo makes the second system run a task that the first system has not
 	// released in its record.
 	BreakLetGo = "let-go"
+	// BreakReceipt stores the receipt of an effect only with the step after it.
+	BreakReceipt = "late-receipt"
+	// BreakParked begins a paused run when its message comes again.
+	BreakParked = "parked"
+	// BreakReply stores a reply without looking whether it is stored.
+	BreakReply = "reply-again"
+	// BreakEnd writes to records of runs that have ended.
+	BreakEnd = "after-end"
+	// BreakSweep never looks for runs whose message is lost.
+	BreakSweep = "no-sweep"
 )
 
-// Breaks lists them all.
-var Breaks = []string{BreakFence, BreakAckFirst, BreakForget, BreakLetGo}
+// Breaks lists them all. A worker that claims a run by an older delivery of its message is
+// not among them: the swap lets one of the two owners go on, and both claims have an epoch
+// of their own. Which delivery a claim followed is in no record, and the owner that lost
+// the run has done nothing wrong, so the soak cannot tell it from a worker whose lease has
+// ended. TestAnOlderDeliveryDoesNotClaimOverANewerOwner of package mesh tests that.
+var Breaks = []string{BreakFence, BreakAckFirst, BreakForget, BreakLetGo, BreakReceipt, BreakParked, BreakReply, BreakEnd, BreakSweep}
 
 // breakPromise changes a worker's configuration so that it breaks a promise.
 func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
+	s, ok := d.States.(*jetstream.States)
+	if !ok {
+		panic("the soak's workers have another store") // see lane
+	}
+	b := broken{States: s}
 	switch which {
 	case BreakFence:
-		d.States = fenceless{d.States}
+		b.over = func(state.Record) bool { return true }
 	case BreakAckFirst:
-		d.States, d.Sweep = ackFirst{d.States, js}, -1
+		b.written, d.Sweep = func(ctx context.Context, h state.Header, prev uint64) {
+			if prev > 0 && h.Step != state.StepClaim {
+				return
+			}
+			if stream, err := js.Stream(ctx, jetstream.StreamWork); err == nil {
+				stream.DeleteMsg(ctx, h.Work)
+			}
+		}, -1
 	case BreakLetGo:
-		d.States = clinging{d.States}
+		b.drops = func(data []byte, _ state.Header) bool {
+			cp, err := (state.Codec{}).Decode(data)
+			return err == nil && cp.Mesh.Migration != nil && cp.Mesh.Migration.Phase == state.PhaseCommitted
+		}
+	case BreakReceipt:
+		b.drops = func(_ []byte, h state.Header) bool {
+			return h.Step == state.StepReceipt && h.Owner != "" && h.Status == aaif.RunRunning
+		}
+	case BreakParked:
+		var reads atomic.Int64
+		b.read = func(rec state.Record) state.Record {
+			// Not every time, so that commands get through, too.
+			if h, err := rec.Header(); err == nil && h.Status == aaif.RunPaused && reads.Add(1)%3 != 0 {
+				return begun(rec)
+			}
+			return rec
+		}
+	case BreakReply:
+		b.read = func(rec state.Record) state.Record {
+			rec.Replied = false
+			return rec
+		}
+	case BreakEnd:
+		b.over = func(rec state.Record) bool {
+			h, err := rec.Header()
+			return err == nil && state.Terminal(h.Status)
+		}
+	case BreakSweep:
+		d.Sweep = -1
+		return
+	default:
+		return
 	}
+	d.States = b
 }
 
-// fenceless is a store without compare-and-swap.
-type fenceless struct{ state.Store }
+// broken is the store of a worker that breaks a promise. Each function may be nil.
+type broken struct {
+	*jetstream.States
+	over    func(now state.Record) bool                            // a refused write is made all the same, over this record
+	drops   func(data []byte, h state.Header) bool                 // a write is said to be stored, and is not
+	written func(ctx context.Context, h state.Header, prev uint64) // is called after a write
+	read    func(state.Record) state.Record                        // what the worker reads of a record
+}
 
-// Put overwrites the record whatever its revision is.
-func (f fenceless) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+// PutNoted stores a record.
+func (b broken) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
+	h, err := state.ReadHeader(data)
+	if err == nil && b.drops != nil && b.drops(data, h) {
+		return prev, nil
+	}
+	rev, err := b.swap(ctx, id, prev, func(prev uint64) (uint64, error) { return b.States.PutNoted(ctx, id, prev, data, note) })
+	if err == nil && b.written != nil {
+		b.written(ctx, h, prev)
+	}
+	return rev, err
+}
+
+// Reply stores a reply.
+func (b broken) Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error) {
+	return b.swap(ctx, id, prev, func(prev uint64) (uint64, error) { return b.States.Reply(ctx, id, prev, reply, note, end) })
+}
+
+func (b broken) swap(ctx context.Context, id state.ID, prev uint64, write func(prev uint64) (uint64, error)) (uint64, error) {
 	for {
-		rev, err := f.Store.Put(ctx, id, prev, data)
-		if !errors.Is(err, state.ErrChanged) {
+		rev, err := write(prev)
+		if b.over == nil || !errors.Is(err, state.ErrChanged) {
 			return rev, err
 		}
-		rec, err := f.Get(ctx, id)
-		if err != nil {
-			return 0, err
+		rec, getErr := b.States.Get(ctx, id)
+		if getErr != nil || !b.over(rec) {
+			return rev, err
 		}
 		prev = rec.Revision
 	}
 }
 
-// ackFirst is a store that removes the task from the queue at the first claim.
-type ackFirst struct {
-	state.Store
-	js natsjs.JetStream
+// Get reads a record.
+func (b broken) Get(ctx context.Context, id state.ID) (state.Record, error) {
+	rec, err := b.States.Get(ctx, id)
+	if err == nil && b.read != nil {
+		rec = b.read(rec)
+	}
+	return rec, err
 }
 
-// Put stores the record and, after a claim, deletes the run's task from the queue.
-func (a ackFirst) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	rev, err := a.Store.Put(ctx, id, prev, data)
+// begun returns a record of a paused run as if any worker might go on with it.
+func begun(rec state.Record) state.Record {
+	cp, err := (state.Codec{}).Read(rec)
 	if err != nil {
-		return rev, err
+		return rec
 	}
-	if h, err := state.ReadHeader(data); err == nil && h.Step == state.StepClaim {
-		if stream, err := a.js.Stream(ctx, jetstream.StreamWork); err == nil {
-			stream.DeleteMsg(ctx, h.Work)
-		}
+	cp.Doc.Status, cp.Mesh.Owner, cp.Mesh.Work = aaif.RunRunning, "", 0
+	if data, err := (state.Codec{}).Over(rec.Over).Encode(cp); err == nil {
+		rec.Data = data
 	}
-	return rev, nil
-}
-
-// clinging is a store that does not record that a run was released for another system.
-type clinging struct{ state.Store }
-
-// Put stores the record, except one that commits a transfer: for that it only pretends
-// to.
-func (c clinging) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	if cp, err := (state.Codec{}).Decode(data); err == nil && cp.Mesh.Migration != nil && cp.Mesh.Migration.Phase == state.PhaseCommitted {
-		return prev, nil
-	}
-	return c.Store.Put(ctx, id, prev, data)
+	return rec
 }

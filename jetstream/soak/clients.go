@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type clients struct {
 	n     int
 	seed  uint64
 	lease time.Duration
+	to    []string // the agents that get tasks; empty: all
 	seen  *observer
 	away  string // the URL of the second system; "": there is none
 
@@ -76,6 +78,9 @@ var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNorm
 // often it arrived.
 func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	entity, effects, payload := draw(rng)
+	for len(c.to) > 0 && !slices.Contains(c.to, entity) {
+		entity, effects, payload = draw(rng)
+	}
 	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
 	env.Priority = priorities[rng.IntN(len(priorities))]
 	data, err := env.AppendJSON(nil)
@@ -97,9 +102,10 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 		return
 	}
 	c.seen.accepted(env.ID)
+	again := func() { c.again(ctx, to, data) }
 	meddled, done := context.WithCancel(ctx)
 	var wait sync.WaitGroup
-	wait.Go(func() { c.meddle(meddled, entity, env.ID, meddle, rng) })
+	wait.Go(func() { c.meddle(meddled, entity, env.ID, meddle, again, rng) })
 	if entity == SettleEntity {
 		wait.Go(func() { c.settle(meddled, env.ID) })
 	}
@@ -109,6 +115,18 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	}
 	done()
 	wait.Wait()
+	if meddle <= resends {
+		again()
+	}
+}
+
+// again submits a task once more, as a client does that knows nothing of the first time:
+// without the id by which the queue drops the second copy. It is the same run. To lose
+// this copy breaks no promise.
+func (c *clients) again(ctx context.Context, to string, data []byte) {
+	once, done := context.WithTimeout(ctx, c.lease)
+	defer done()
+	_, _ = c.js.Publish(once, to, data)
 }
 
 // meddling is what a client does to its task while it runs: of twenty tasks, three are
@@ -121,13 +139,14 @@ const (
 	cancels  meddling = 0
 	pauses   meddling = 2  // up to this number
 	migrates meddling = 5  // up to this number
+	resends  meddling = 5  // up to this number: its message comes again after its end; that of a paused one, while it is paused, too
 	visits   meddling = 7  // up to this number: transferred to the second system, and paused there
 	departs  meddling = 11 // up to this number: transferred to the second system
 )
 
 // meddle sends a task commands until it has its reply. Each command may come too late or
 // get lost: then it must have no effect.
-func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, rng *rand.Rand) {
+func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, again func(), rng *rand.Rand) {
 	order := func(cmd intents.Command) {
 		pause(ctx, time.Duration(rng.Int64N(int64(c.lease/4))))
 		if ctx.Err() != nil {
@@ -146,6 +165,11 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 		// A pause without an answer may be carried out after a resume that was sent
 		// later, so the client keeps sending resumes.
 		order(intents.PauseTask{Target: target})
+		once, done := context.WithTimeout(ctx, c.lease/2)
+		if poll(once, c.lease/100, func() error { return c.seen.paused(id) }) == nil {
+			again()
+		}
+		done()
 		for ctx.Err() == nil {
 			order(intents.ResumeTask{Target: target})
 		}

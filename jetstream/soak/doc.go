@@ -12,9 +12,9 @@
 // of such a process. The workers host the agents of cast.go: a chain of steps, models
 // that call tools, a program, and teams of agents and a person. The agents have effects
 // on a service that the soak runs. Clients submit tasks all the time, answer for the
-// person, and settle calls with an unknown outcome. The workers start before JetStream
-// has its streams. A [Proxy] stands between every process and every server, and between
-// the servers of a cluster.
+// person, and settle calls with an unknown outcome. Some submit their task again when it is
+// paused or has ended. The workers start before JetStream has its streams. A [Proxy] stands
+// between every process and every server, and between the servers of a cluster.
 //
 // In addition there is a second system (second.go): a server, workers with keys of their
 // own, and a receiver of runs. Clients have some runs transferred to it, over HTTPS and

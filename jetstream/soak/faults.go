@@ -175,7 +175,11 @@ func plan(o Options) []Fault {
 		}
 		// Two of three faults strike at a point of the commit order, and the points take
 		// turns.
-		if points := f.Kind.points(second); len(points) > 0 && rng.IntN(3) > 0 {
+		points := f.Kind.points(second)
+		if len(o.At) > 0 {
+			points = slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return !slices.Contains(o.At, p) })
+		}
+		if len(points) > 0 && rng.IntN(3) > 0 {
 			f.Point = points[turn[points[0]]%len(points)]
 			turn[points[0]]++
 		}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // A Rule is one promise of the mesh that the soak checks.
@@ -29,6 +31,11 @@ const (
 	RuleOneOwner Rule = "two owners"
 	// RuleStepOnce: the result of a finished step is neither lost nor changed.
 	RuleStepOnce Rule = "finished step repeated"
+	// RuleReceipt: the receipt of an effect is in the record before the next step is.
+	RuleReceipt Rule = "receipt late"
+	// RuleParked: a run that is paused, or waits, is claimed only after its record says
+	// that it goes on.
+	RuleParked Rule = "parked run begun"
 	// RuleEffectOnce: an effect with a receipt is not repeated; one that is not safe to
 	// repeat is never called twice.
 	RuleEffectOnce Rule = "effect repeated"
@@ -54,7 +61,7 @@ const (
 )
 
 // Rules lists them all, in the order of a report.
-var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleMoved, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
+var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleReceipt, RuleParked, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleMoved, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
 
 // A Violation is one broken promise.
 type Violation struct {
@@ -75,7 +82,11 @@ func judge(t *task) []Violation {
 	j.replies()
 	j.owners(t.Writes)
 	j.owners(t.There)
+	j.parked(t.Writes)
+	j.parked(t.There)
 	j.steps()
+	j.receipts(t.Writes)
+	j.receipts(t.There)
 	j.effects()
 	j.result()
 	j.moved()
@@ -160,6 +171,40 @@ func (j *judgement) owners(writes []write) {
 			j.bad(RuleOneOwner, "epoch %d is of %s and of %s", w.Epoch, was, w.Owner)
 		}
 		owner[w.Epoch] = w.Owner
+	}
+}
+
+// parked checks that a run does not go on by itself.
+func (j *judgement) parked(writes []write) {
+	for i := 1; i < len(writes); i++ {
+		was, w := writes[i-1], writes[i]
+		if was.Epoch == 0 {
+			continue // commands were noted before the task began
+		}
+		if (was.Status == string(aaif.RunPaused) || was.Status == string(aaif.RunAwaitingApproval)) && w.Kind == string(state.StepClaim) && !w.Over {
+			j.bad(RuleParked, "revision %d (epoch %d of %s) claims a run that is %s", w.Revision, w.Epoch, w.Owner, was.Status)
+		}
+	}
+}
+
+// receipts checks that no step is stored together with the receipt of the effect before
+// it.
+func (j *judgement) receipts(writes []write) {
+	done, had := digestOf([]byte(state.EffectDone)), map[string]bool{}
+	for _, c := range j.t.Calls {
+		had[c.Key] = false
+	}
+	for _, w := range writes {
+		for key, was := range had {
+			if was || w.Done[key] != done {
+				continue
+			}
+			had[key] = true
+			switch state.StepKind(w.Kind) {
+			case state.StepIntent, state.StepModel, state.StepAnswer, state.StepTerminal:
+				j.bad(RuleReceipt, "revision %d (epoch %d of %s, step %s %s) is the first with the receipt of %s", w.Revision, w.Epoch, w.Owner, w.Kind, w.Name, key)
+			}
+		}
 	}
 }
 

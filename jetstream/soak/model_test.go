@@ -101,6 +101,20 @@ func TestModelFindsEachViolation(t *testing.T) {
 			func(t *task) { t.Writes[4].Done = nil },
 			func(t *task) { t.Writes[5].Done["k0"] = digestOf([]byte("9")) },
 		},
+		RuleReceipt: {
+			func(t *task) {
+				t.Writes = slices.Delete(t.Writes, 2, 3) // stored with the next intent
+				t.Writes[2].Done = map[string]digest{"k0": digestOf([]byte("done"))}
+			},
+			func(t *task) { // stored with the end
+				t.Writes = slices.Delete(t.Writes, 5, 6)
+				t.Writes[5].Done = map[string]digest{"k1": digestOf([]byte("done"))}
+			},
+		},
+		RuleParked: {
+			func(t *task) { t.Writes[3].Status = "paused" },
+			func(t *task) { t.Writes[3].Status = "awaiting_approval" },
+		},
 		RuleEffectOnce: {
 			func(t *task) { t.Calls = append(t.Calls, call{Key: "k0", Epoch: 2, Receipt: 1}) },
 			func(t *task) { t.Calls = append(t.Calls, t.Calls[2]) },

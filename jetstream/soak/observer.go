@@ -3,6 +3,7 @@ package soak
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -167,6 +168,17 @@ func (o *observer) awaiting(id string) bool {
 	defer o.mu.Unlock()
 	t := o.tasks[id]
 	return t != nil && (awaits(t.Writes) || awaits(t.There))
+}
+
+// paused fails unless a task's run is paused in the first system.
+func (o *observer) paused(id string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.tasks[id]
+	if t == nil || len(t.Writes) == 0 || t.Writes[len(t.Writes)-1].Epoch == 0 || t.Writes[len(t.Writes)-1].Status != string(aaif.RunPaused) {
+		return errors.New("it is not paused")
+	}
+	return nil
 }
 
 func awaits(writes []write) bool {

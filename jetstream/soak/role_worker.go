@@ -31,6 +31,7 @@ var Points = []Point{
 	pointBeforeEffect, pointAfterEffect,
 	Point(mesh.PointOffer), Point(mesh.PointVerified), Point(mesh.PointMoved),
 	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
+	Point(mesh.PointRequeue),
 }
 
 // readyEarly is the word that a worker without a durable lane yet prints instead of

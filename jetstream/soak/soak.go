@@ -42,8 +42,11 @@ type Options struct {
 	Sync     string        // the servers' sync_interval; default "2m", nats-server's default
 	Patience time.Duration // time to finish what is under way after the last fault; default 1 minute
 
-	// Only, if set, lists the kinds of faults to use.
+	// Only, if set, lists the kinds of faults to use, and At the points at which they strike.
 	Only []Kind
+	At   []Point
+	// To, if set, lists the agents that clients submit tasks to.
+	To []string
 	// Break, if set, makes workers break a promise, to test that the soak notices: one of
 	// [Breaks].
 	Break string
@@ -241,9 +244,24 @@ func (s *soak) prepare(ctx context.Context, servers *servers) (conn *nats.Conn, 
 		return conn, js, err
 	}
 	return conn, js, poll(ready, 200*time.Millisecond, func() error {
-		_, err := jetstream.Apply(ready, js, jetstream.Options{Replicas: len(servers.nodes)})
-		return err
+		if _, err := jetstream.Apply(ready, js, jetstream.Options{Replicas: len(servers.nodes)}); err != nil {
+			return err
+		}
+		return shortWindow(ready, js)
 	})
+}
+
+// shortWindow makes the server forget the message ids of records and replies at once. For
+// two minutes they would hide a reply that is stored twice.
+func shortWindow(ctx context.Context, js natsjs.JetStream) error {
+	stream, err := js.Stream(ctx, "KV_"+jetstream.BucketState)
+	if err != nil {
+		return err
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.Duplicates = 100 * time.Millisecond // the least that it takes
+	_, err = js.UpdateStream(ctx, cfg)
+	return err
 }
 
 // soak runs the load and the faults, and judges the tasks.
@@ -257,7 +275,7 @@ func (s *soak) soak(ctx context.Context) error {
 	defer enough()
 	answering, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, seen: s.seen}
+	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, to: s.To, seen: s.seen}
 	if s.second != nil {
 		c.away = s.second.url()
 	}

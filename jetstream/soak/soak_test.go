@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // crash runs a soak with short leases, so that a minute holds many faults.
@@ -101,11 +103,21 @@ func TestCrashClusterOfThree(t *testing.T) {
 // The soak must be able to find violations: it finds workers that break a promise.
 func TestCrashFindsBrokenPromises(t *testing.T) {
 	t.Parallel()
-	for promise, rules := range map[string][]Rule{
-		BreakFence:    {RuleOneOwner, RuleOrder},
-		BreakAckFirst: {RuleLost},
-		BreakForget:   {RuleEffectOnce},
-		BreakLetGo:    {RuleOneOwner},
+	stops, kills := []Kind{WorkerStop}, []Kind{WorkerKill}
+	for promise, by := range map[string]struct {
+		rules []Rule
+		only  []Kind  // default: both
+		at    []Point // default: all
+	}{
+		BreakFence:    {rules: []Rule{RuleOneOwner, RuleOrder}},
+		BreakAckFirst: {rules: []Rule{RuleLost}},
+		BreakForget:   {rules: []Rule{RuleEffectOnce}},
+		BreakLetGo:    {rules: []Rule{RuleOneOwner}},
+		BreakReceipt:  {rules: []Rule{RuleReceipt}},
+		BreakParked:   {rules: []Rule{RuleParked}},
+		BreakReply:    {rules: []Rule{RuleOneReply}},
+		BreakEnd:      {rules: []Rule{RuleOrder}, only: stops, at: []Point{Point(mesh.PointBeforeCommit), Point(mesh.PointBeforeTerminal)}},
+		BreakSweep:    {rules: []Rule{RuleLost}, only: kills, at: []Point{Point(mesh.PointRequeue)}},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			t.Parallel()
@@ -113,13 +125,35 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 			if promise == BreakLetGo {
 				second = 1
 			}
+			if by.only == nil {
+				by.only = append(kills, stops...)
+			}
 			for try := range tries {
-				r := crash(t, Options{Seed: 3 + uint64(100*try), Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
-				if slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(rules, v.Rule) }) {
+				r := crash(t, Options{Seed: 3 + uint64(100*try), Faults: 15, Only: by.only, At: by.at, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
+				if slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(by.rules, v.Rule) }) {
 					return
 				}
 			}
 			t.Errorf("workers that break the promise %q were not found out in %d soaks", promise, tries)
 		})
+	}
+}
+
+// The only worker of an agent that is a program stands still for longer than its lease,
+// again and again, and gets messages that it has once more. Each task ends once, and none
+// with an error. Finding D4 of the reliability review: one of six ended with E_REPLAY,
+// after its effect.
+func TestCrashAProgramsWorkerStandsStill(t *testing.T) {
+	t.Parallel()
+	if !canFreeze {
+		t.Skip("processes cannot be stopped here")
+	}
+	r := crash(t, Options{Seed: 4, Faults: 20, Workers: 1, Second: -1, To: []string{ProgramEntity}, Only: []Kind{WorkerStop},
+		At: []Point{Point(mesh.PointDelivered), Point(mesh.PointClaimed), Point(mesh.PointBeforeTerminal)}})
+	if n := len(r.Violations); n > 0 {
+		t.Errorf("%d promises were broken", n) // the log says which
+	}
+	if n := r.Tasks.By[ProgramEntity]; n < 20 || r.Tasks.Answered != n {
+		t.Errorf("%d tasks were accepted, %d answered", n, r.Tasks.Answered)
 	}
 }

@@ -41,7 +41,10 @@ nothing twice. WHERE is
 
 If the move fails the run goes on where it is. Prints each phase, and for how
 long the run stood still: from the last step or word at its source to the first
-at its target, by the server's clock.`,
+at its target, by the server's clock.
+
+Where workers sign, it checks their answers, and needs the keys that they are
+trusted by: --keys, the default directory, or --shared-keys.`,
 		Example: `  aeemesh migrate 0f4c --to any
   aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
   aeemesh migrate 0f4c --to https://paris.example:7443

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.DurationVar(&f.Pace, "pace", 0, "mean time between two faults (default a third of the lease)")
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
 	flags.StringVar(&f.dir, "dir", "", "`directory` for stores, logs and traces; it is kept (default a temporary one, kept on failure)")
-	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to test the check: fence, ack-first, forget or let-go")
+	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to test the check: "+strings.Join(soak.Breaks, ", "))
 	c.AddCommand(soakRole(a, "server"), soakRole(a, "worker"), soakRole(a, "receiver"), soakRole(a, "program"))
 	return c
 }
