@@ -30,6 +30,7 @@ type clients struct {
 	lease time.Duration
 	seen  *observer
 	away  string // the URL of the second system; "": there is none
+	moves int    // runs that are transferred at once; 0: the tasks are of all kinds
 
 	js   natsjs.JetStream
 	node *mesh.Node
@@ -52,6 +53,10 @@ func (c *clients) run(ctx, stop context.Context) error {
 		return err
 	}
 	var wait sync.WaitGroup
+	if c.moves > 0 {
+		c.n = 0
+		wait.Go(func() { c.waves(ctx, stop) })
+	}
 	for i := range c.n {
 		rng := rand.New(rand.NewPCG(c.seed, uint64(i)))
 		wait.Go(func() {
@@ -71,32 +76,41 @@ func (c *clients) run(ctx, stop context.Context) error {
 
 var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh, envelope.PriorityUrgent}
 
-// one submits a task until it is acknowledged, and waits for the reply. A task without an
-// acknowledgement is submitted again with the same id, so that it is one task however
-// often it arrived.
-func (c *clients) one(ctx context.Context, rng *rand.Rand) {
-	entity, effects, payload := draw(rng)
-	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
-	env.Priority = priorities[rng.IntN(len(priorities))]
+// submit submits a task until it is acknowledged; ok is false if ctx has ended before.
+// A task without an acknowledgement is submitted again with the same id, so that it is one
+// task however often it arrived. The channel is closed when the task has its reply.
+func (c *clients) submit(ctx context.Context, env *envelope.Envelope, effects []expected, cancelled bool) (answered <-chan struct{}, ok bool) {
 	data, err := env.AppendJSON(nil)
 	if err != nil {
 		panic(err) // made of our own parts
 	}
-	to, err := c.m.Work(string(env.Priority), entity)
+	to, err := c.m.Work(string(env.Priority), env.To)
 	if err != nil {
 		panic(err)
 	}
-	meddle := meddling(rng.IntN(20))
-	answered := c.seen.submitting(env.ID, entity, effects, meddle == cancels)
+	answered = c.seen.submitting(env.ID, env.To, effects, cancelled)
 	if err := poll(ctx, 50*time.Millisecond, func() error {
 		once, done := context.WithTimeout(ctx, 2*time.Second)
 		defer done()
 		_, err := c.js.Publish(once, to, data, natsjs.WithMsgID(env.ID))
 		return err
 	}); err != nil {
-		return
+		return answered, false
 	}
 	c.seen.accepted(env.ID)
+	return answered, true
+}
+
+// one submits a task, and waits for the reply.
+func (c *clients) one(ctx context.Context, rng *rand.Rand) {
+	entity, effects, payload := draw(rng)
+	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
+	env.Priority = priorities[rng.IntN(len(priorities))]
+	meddle := meddling(rng.IntN(20))
+	answered, ok := c.submit(ctx, env, effects, meddle == cancels)
+	if !ok {
+		return
+	}
 	meddled, done := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { c.meddle(meddled, entity, env.ID, meddle, rng) })

@@ -3,6 +3,7 @@ package soak
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -56,6 +57,7 @@ type Counts struct {
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
 	Repeats   int `json:"repeats"`   // effects under a key that had one already
+	Relocated int `json:"relocated"` // runs that moved to another worker within a system
 	Departed  int `json:"departed"`  // runs that were captured for a transfer to the second system
 	Returned  int `json:"returned"`  // those that were taken back and continued in the first system
 	Moved     int `json:"moved"`     // those that ended in the second system and were answered in the first
@@ -167,6 +169,17 @@ func (o *observer) awaiting(id string) bool {
 	defer o.mu.Unlock()
 	t := o.tasks[id]
 	return t != nil && (awaits(t.Writes) || awaits(t.There))
+}
+
+// waits returns nil if a chain has done its first step, after which it waits, or is over.
+func (o *observer) waits(id string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, over := o.task(id)
+	if over || t != nil && len(t.Writes) > 0 && len(t.Writes[len(t.Writes)-1].Done) > 0 {
+		return nil
+	}
+	return errors.New("it has not begun")
 }
 
 func awaits(writes []write) bool {
