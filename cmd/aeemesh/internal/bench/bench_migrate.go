@@ -29,7 +29,7 @@ type moveOptions struct {
 	bytes  []int
 	ways   []string
 	moves  int
-	logs   bool
+	logs   bool // print what the workers and the receiver log
 	json   bool
 	stdout io.Writer
 }
@@ -54,11 +54,11 @@ func newBenchMigrateCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Measure for how long a run stands still while it moves",
-		Long: `Starts a server and worker processes of one agent, and moves durable runs from one
-worker to the other, and over HTTPS to a second system with a server, a worker and
-a receiver of its own. The pause is the time from the moment in which the source
-begins to store its last step until the target has stored its first one, and its
-parts are
+		Long: `Starts a server and worker processes of one agent, and moves durable runs from
+one worker to the other, and over HTTPS to a second system with a server, a
+worker and a receiver of its own. The pause is the time from the moment in which
+the source begins to store its last step until the target has stored its first
+one, and its parts are
 
 - stop: until the last step is stored, with which the run is captured;
 - carry: until the target's handler begins;
