@@ -103,7 +103,7 @@ func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 	natstest.Long(t)
 	dir := t.TempDir()
 	env := map[string]string{"NATS_URL": "nats://127.0.0.1:1", "HOME": dir, "USER": "ada"}
-	endless := []string{"aeemesh up", "aeemesh demo", "aeemesh soak", "aeemesh bench", "aeemesh bench durable", "aeemesh bench tree", "aeemesh bench kills", "aeemesh bench migrate"}
+	endless := []string{"aeemesh up", "aeemesh demo", "aeemesh soak", "aeemesh bench", "aeemesh bench durable", "aeemesh bench tree", "aeemesh bench kills", "aeemesh bench agents", "aeemesh bench migrate"}
 	exits := map[int]int{}
 	for _, c := range commandsForTest() {
 		if slices.Contains(endless, c.CommandPath()) {
