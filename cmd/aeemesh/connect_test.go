@@ -131,7 +131,7 @@ func TestInterruptedMeasurements(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, args := range [][]string{{"bench"}, {"bench", "durable"}, {"bench", "tree"}, {"bench", "kills"}, {"soak", "--dir", t.TempDir()}} {
+	for _, args := range [][]string{{"bench"}, {"bench", "durable"}, {"bench", "tree"}, {"bench", "kills"}, {"bench", "migrate"}, {"soak", "--dir", t.TempDir()}} {
 		var out, words bytes.Buffer
 		code := run(ctx, args, strings.NewReader(""), &out, &words, func(string) string { return "" })
 		if code != exitFailed || !strings.Contains(words.String(), "error: interrupted\n") {

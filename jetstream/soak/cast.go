@@ -54,7 +54,7 @@ func cast(cfg workerConfig, g *gates, owner func(string), log *slog.Logger) ([]p
 		}}
 	}
 	all := []part{
-		handler(Entity, &chain{effects: cfg.Effects, system: cfg.System, gates: g, forgets: cfg.Break == BreakForget, owner: owner}),
+		handler(Entity, &chain{effects: cfg.Effects, lease: cfg.Lease, system: cfg.System, gates: g, forgets: cfg.Break == BreakForget, owner: owner}),
 		handler(VoterEntity, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 			return json.RawMessage(`{"text":"aye"}`), nil
 		})),
@@ -128,6 +128,7 @@ func draw(rng *rand.Rand) (entity string, effects []expected, payload []byte) {
 type order struct {
 	Steps int  `json:"steps"`
 	Once  bool `json:"once"` // the effects are not safe to repeat
+	Wait  bool `json:"wait"` // before its second step the chain waits until it is asked to move
 }
 
 func (o order) effects() (all []expected) {

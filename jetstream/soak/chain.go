@@ -18,6 +18,7 @@ import (
 type chain struct {
 	effects string // the address of the effect log
 	system  string // the system of the worker
+	lease   time.Duration
 	gates   *gates
 	owner   func(string) // is called with the name under which runs are owned here
 	forgets bool         // ignores receipts, to break a promise
@@ -58,6 +59,9 @@ func (c *chain) Handle(ctx context.Context, t *mesh.Task) (json.RawMessage, erro
 		done = progress{}
 	}
 	for i := len(done.Receipts); i < o.Steps; i++ {
+		if o.Wait && i == 1 {
+			c.await(ctx, run)
+		}
 		receipt, err := c.step(ctx, run, o, i)
 		if err != nil {
 			return nil, err
@@ -65,6 +69,21 @@ func (c *chain) Handle(ctx context.Context, t *mesh.Task) (json.RawMessage, erro
 		done.Receipts = append(done.Receipts, receipt)
 	}
 	return json.Marshal(done)
+}
+
+// await waits until the run is asked to move, but not for ever: the request may be lost.
+// A run that was asked before, and was taken back, goes on.
+func (c *chain) await(ctx context.Context, run *mesh.Run) {
+	if run.View().Mesh.Migration != nil {
+		return
+	}
+	timer := time.NewTimer(10 * c.lease)
+	defer timer.Stop()
+	select {
+	case <-run.Asked():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // step runs step i: it has its effect and stores its receipt in the record.

@@ -32,6 +32,7 @@ type clients struct {
 	to    []string // the agents that get tasks; empty: all
 	seen  *observer
 	away  string // the URL of the second system; "": there is none
+	moves int    // runs that are transferred at once; 0: the tasks are of all kinds
 
 	js   natsjs.JetStream
 	node *mesh.Node
@@ -54,6 +55,10 @@ func (c *clients) run(ctx, stop context.Context) error {
 		return err
 	}
 	var wait sync.WaitGroup
+	if c.moves > 0 {
+		c.n = 0
+		wait.Go(func() { c.waves(ctx, stop) })
+	}
 	for i := range c.n {
 		rng := rand.New(rand.NewPCG(c.seed, uint64(i)))
 		wait.Go(func() {
@@ -73,9 +78,33 @@ func (c *clients) run(ctx, stop context.Context) error {
 
 var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh, envelope.PriorityUrgent}
 
-// one submits a task until it is acknowledged, and waits for the reply. A task without an
-// acknowledgement is submitted again with the same id, so that it is one task however
-// often it arrived.
+// submit submits a task until it is acknowledged; ok is false if ctx has ended before.
+// A task without an acknowledgement is submitted again with the same id, so that it is one
+// task however often it arrived. The channel is closed when the task has its reply. again
+// submits it once more.
+func (c *clients) submit(ctx context.Context, env *envelope.Envelope, effects []expected, cancelled bool) (answered <-chan struct{}, again func(), ok bool) {
+	data, err := env.AppendJSON(nil)
+	if err != nil {
+		panic(err) // made of our own parts
+	}
+	to, err := c.m.Work(string(env.Priority), env.To)
+	if err != nil {
+		panic(err)
+	}
+	answered = c.seen.submitting(env.ID, env.To, effects, cancelled)
+	if err := poll(ctx, 50*time.Millisecond, func() error {
+		once, done := context.WithTimeout(ctx, 2*time.Second)
+		defer done()
+		_, err := c.js.Publish(once, to, data, natsjs.WithMsgID(env.ID))
+		return err
+	}); err != nil {
+		return answered, nil, false
+	}
+	c.seen.accepted(env.ID)
+	return answered, func() { c.again(ctx, to, data) }, true
+}
+
+// one submits a task, and waits for the reply.
 func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	entity, effects, payload := draw(rng)
 	for len(c.to) > 0 && !slices.Contains(c.to, entity) {
@@ -83,26 +112,11 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	}
 	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
 	env.Priority = priorities[rng.IntN(len(priorities))]
-	data, err := env.AppendJSON(nil)
-	if err != nil {
-		panic(err) // made of our own parts
-	}
-	to, err := c.m.Work(string(env.Priority), entity)
-	if err != nil {
-		panic(err)
-	}
 	meddle := meddling(rng.IntN(20))
-	answered := c.seen.submitting(env.ID, entity, effects, meddle == cancels)
-	if err := poll(ctx, 50*time.Millisecond, func() error {
-		once, done := context.WithTimeout(ctx, 2*time.Second)
-		defer done()
-		_, err := c.js.Publish(once, to, data, natsjs.WithMsgID(env.ID))
-		return err
-	}); err != nil {
+	answered, again, ok := c.submit(ctx, env, effects, meddle == cancels)
+	if !ok {
 		return
 	}
-	c.seen.accepted(env.ID)
-	again := func() { c.again(ctx, to, data) }
 	meddled, done := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { c.meddle(meddled, entity, env.ID, meddle, again, rng) })

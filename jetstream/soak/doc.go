@@ -30,6 +30,10 @@
 // The same seed gives the same faults in the same order; which tasks they hit depends on
 // the machine.
 //
+// With [Options].Moves there are only chains and kills (wave.go): so many runs wait until
+// all have begun, and are then asked at once to move, half of them to another worker and
+// half to the second system, again and again until the faults have struck.
+//
 // # What is checked
 //
 // The soak reads every revision of every run's record, every reply and every effect, and

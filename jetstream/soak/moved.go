@@ -93,6 +93,9 @@ func (j *judgement) movedEnd(there bool) {
 
 // moves adds a judged task to the counts of transfers.
 func (c *Counts) moves(t *task) {
+	if slices.ContainsFunc(t.everywhere(), func(w write) bool { return w.Kind == string(state.StepClaim) && w.Name == string(state.PhaseMoved) }) {
+		c.Relocated++
+	}
 	at := slices.IndexFunc(t.Writes, func(w write) bool { return w.Phase == string(state.PhaseCaptured) })
 	if at < 0 {
 		return

@@ -57,6 +57,7 @@ type Counts struct {
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
 	Repeats   int `json:"repeats"`   // effects under a key that had one already
+	Relocated int `json:"relocated"` // runs that moved to another worker within a system
 	Departed  int `json:"departed"`  // runs that were captured for a transfer to the second system
 	Returned  int `json:"returned"`  // those that were taken back and continued in the first system
 	Moved     int `json:"moved"`     // those that ended in the second system and were answered in the first
@@ -179,6 +180,17 @@ func (o *observer) paused(id string) error {
 		return errors.New("it is not paused")
 	}
 	return nil
+}
+
+// waits returns nil if a chain has done its first step, after which it waits, or is over.
+func (o *observer) waits(id string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, over := o.task(id)
+	if over || t != nil && len(t.Writes) > 0 && len(t.Writes[len(t.Writes)-1].Done) > 0 {
+		return nil
+	}
+	return errors.New("it has not begun")
 }
 
 func awaits(writes []write) bool {

@@ -149,7 +149,7 @@ func (r *Report) Write(w io.Writer) error {
 	}{
 		{"accepted", c.Accepted}, {"answered", c.Answered}, {"answered with an error", c.Errors}, {"commands, and answers of people", c.Commands}, {"of them obeyed", c.Obeyed},
 		{"tasks that teams gave to agents", c.Members}, {"workers begun without the durable lane", c.Early},
-		{"runs that set out for the second system", c.Departed}, {"of them taken back, and gone on with at home", c.Returned}, {"of them ended there, and answered at home", c.Moved},
+		{"runs that moved to another worker of their system", c.Relocated}, {"runs that set out for the second system", c.Departed}, {"of them taken back, and gone on with at home", c.Returned}, {"of them ended there, and answered at home", c.Moved},
 		{"checkpoints", c.Writes}, {"effects", c.Calls}, {"effects re-issued under the same key", c.Repeats},
 	} {
 		fmt.Fprintf(w, "  %-46s %7d\n", row.what, row.n)

@@ -47,7 +47,7 @@ type second struct {
 // newSecond makes a second system with n workers. It starts nothing.
 func newSecond(l *launcher, n int, sync string, cfg workerConfig) (*second, error) {
 	s := &second{}
-	cert, key, err := certificate()
+	cert, key, err := Certificate()
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (s *soak) notQueued(ctx context.Context) (left []Violation) {
 	return left
 }
 
-// certificate makes a self-signed certificate for 127.0.0.1, PEM.
-func certificate() (cert, key string, err error) {
+// Certificate makes a self-signed certificate for 127.0.0.1, PEM.
+func Certificate() (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", "", err

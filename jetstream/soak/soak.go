@@ -37,6 +37,7 @@ type Options struct {
 	Second   int           // workers of a second system, to which runs are transferred; default 2, below 0: no second system
 	Places   int           // tasks at once in a worker; default 4
 	Clients  int           // tasks under way; default 16
+	Moves    int           // if above 0, all tasks are chains, and so many of them are transferred at once, again and again, amid kills; see [kills]
 	Lease    time.Duration // default: the mesh's
 	Pace     time.Duration // the mean time between two faults; default a third of the lease
 	Sync     string        // the servers' sync_interval; default "2m", nats-server's default
@@ -77,12 +78,18 @@ func (o Options) normal() (Options, error) {
 	}
 	o.Second = orDefault(o.Second, 2)
 	o.Servers, o.Workers, o.Places, o.Clients = max(o.Servers, 1), orDefault(o.Workers, 3), orDefault(o.Places, 4), orDefault(o.Clients, 16)
+	if o.Moves > 0 {
+		o.Places = max(o.Places, o.Moves) // the workers that are left have room for all
+		if len(o.Only) == 0 {
+			o.Only = kills
+		}
+	}
 	o.Lease = orDefault(o.Lease, jetstream.DefaultLease)
 	o.Pace, o.Patience, o.Sync = orDefault(o.Pace, o.Lease/3), orDefault(o.Patience, time.Minute), orDefault(o.Sync, "2m")
 	if o.Servers != 1 && o.Servers != 3 && o.Servers != 5 {
 		bad = append(bad, fmt.Errorf("%d servers: it is 1, or a cluster of 3 or 5", o.Servers))
 	}
-	if o.Faults < 0 || o.For < 0 || o.Workers < 1 || o.Places < 1 || o.Clients < 1 || o.Lease < 100*time.Millisecond || o.Pace < 0 || o.Patience < 0 {
+	if o.Faults < 0 || o.For < 0 || o.Workers < 1 || o.Places < 1 || o.Clients < 1 || o.Lease < 100*time.Millisecond || o.Pace < 0 || o.Patience < 0 || o.Moves < 0 {
 		bad = append(bad, errors.New("numbers and durations cannot be negative, and a lease is at least 100ms"))
 	}
 	if o.Break != "" && !known(Breaks, o.Break) {
@@ -275,7 +282,7 @@ func (s *soak) soak(ctx context.Context) error {
 	defer enough()
 	answering, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, to: s.To, seen: s.seen}
+	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, to: s.To, seen: s.seen, moves: s.Moves}
 	if s.second != nil {
 		c.away = s.second.url()
 	}

@@ -100,6 +100,25 @@ func TestCrashClusterOfThree(t *testing.T) {
 	sound(t, Options{Seed: 2, Faults: 30, Servers: 3, Second: -1})
 }
 
+// Many runs that are transferred at once are neither lost nor run twice, whatever is killed.
+func TestCrashManyMovesAtOnce(t *testing.T) {
+	t.Parallel()
+	o := Options{Seed: 4, Faults: 12, Moves: 40, Pace: 400 * time.Millisecond}
+	for range tries {
+		r := crash(t, o)
+		c := r.Tasks
+		if len(r.Violations) > 0 || r.Struck() != o.Faults || c.Accepted%o.Moves != 0 || c.Answered != c.Accepted || c.Errors > 0 {
+			t.Fatalf("%d promises were broken by %d of %d faults; %d tasks were accepted, %d answered, %d with an error", len(r.Violations), r.Struck(), o.Faults, c.Accepted, c.Answered, c.Errors)
+		}
+		if c.Relocated > 0 && c.Moved > 0 && slices.ContainsFunc(r.Back, func(b RecoveryRow) bool { return b.Runs > 0 }) {
+			return
+		}
+		t.Logf("seed %d did not try enough", o.Seed)
+		o.Seed += 100
+	}
+	t.Errorf("in %d soaks nothing moved, or the faults struck nothing", tries)
+}
+
 // The soak must be able to find violations: it finds workers that break a promise.
 func TestCrashFindsBrokenPromises(t *testing.T) {
 	t.Parallel()

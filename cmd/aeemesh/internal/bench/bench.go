@@ -81,7 +81,7 @@ CPU per operation is that of all three processes (Linux only).`,
 	f.IntVar(&o.payload, "payload", 128, "characters of text in each payload")
 	f.BoolVar(&o.events, "task-events", false, "let the worker tell the bus of every task, as it does by default in production")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
-	cmd.AddCommand(newBenchServerCommand(stdout), newBenchRespondCommand(stdout), newBenchRequestCommand(stdout), newBenchDurableCommand(stdout, stderr), newBenchTreeCommand(stdout, stderr), newBenchKillsCommand(stdout, stderr), newBenchAgentsCommand(stdout, stderr), newBenchCrowdCommand(stdout))
+	cmd.AddCommand(newBenchServerCommand(stdout), newBenchRespondCommand(stdout), newBenchRequestCommand(stdout), newBenchDurableCommand(stdout, stderr), newBenchTreeCommand(stdout, stderr), newBenchKillsCommand(stdout, stderr), newBenchAgentsCommand(stdout, stderr), newBenchMigrateCommand(stdout, stderr), newBenchCrowdCommand(stdout))
 	return cmd
 }
 

@@ -46,6 +46,7 @@ the servers' stores, all logs and the trace are kept.`,
   aeemesh soak --faults 1000 --seed 7
   aeemesh soak --faults 1000 --cluster 3           # three servers, three replicas
   aeemesh soak --second 0                          # no run moves to another system
+  aeemesh soak --moves 200 --faults 40             # 200 runs move at once amid kills
   aeemesh soak --for 10m --faults 100000
   aeemesh soak --seed 7 --json > report.json`,
 		Args: outcome.Arguments(),
@@ -61,6 +62,7 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.IntVar(&f.Second, "second", 2, "worker processes of a second system, to which runs move amid the faults; 0: there is none")
 	flags.IntVar(&f.Places, "concurrency", 4, "tasks at once in each")
 	flags.IntVar(&f.Clients, "inflight", 16, "tasks that are under way at once")
+	flags.IntVar(&f.Moves, "moves", 0, "instead of all kinds of tasks: move so many runs at once, half of them to the second system, again and again amid kills")
 	flags.DurationVar(&f.Lease, "lease", jetstream.DefaultLease, "for how long a task belongs to a worker that gives no sign of life")
 	flags.DurationVar(&f.Pace, "pace", 0, "mean time between two faults (default a third of the lease)")
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
@@ -84,8 +86,8 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 			return outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)
 		}
 	}
-	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Second < 0 || f.Pace < 0 || f.Lease < 100*time.Millisecond {
-		return outcome.Usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --for and --pace not below, and --lease at least 100ms")
+	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Second < 0 || f.Moves < 0 || f.Pace < 0 || f.Lease < 100*time.Millisecond {
+		return outcome.Usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --moves, --for and --pace not below, and --lease at least 100ms")
 	}
 	if !slices.Contains([]int{1, 3, 5}, f.Servers) {
 		return outcome.Usagef(cmd, "--cluster %d: it is 1, 3 or 5", f.Servers)
