@@ -27,7 +27,7 @@ func resultCommand(a *session.App) *cobra.Command {
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
 		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
-anywhere, as often as you like, for as long as the stream of replies keeps it. An
+anywhere, as often as you like, for as long as the run is kept (30 days). An
 error envelope is printed as an error, and the exit status is that of "send";
 where there is no result yet it is 3, unless --follow waits for it.
 
@@ -37,7 +37,8 @@ searched.`,
   aeemesh result 01JD3YZ8M4... agent.writer --follow     # with the stream, from its beginning
 
   # with the nats CLI:
-  nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
+  nats sub aee.reply.agent.writer.01JD3YZ8M4...          # as it comes
+  nats stream get KV_aee_state --last-for '$KV.aee_reply.agent.writer.RUN'`,
 		Args:              outcome.Arguments("ID", "[ENTITY]"),
 		ValidArgsFunction: session.Completing(a, runs.CompleteTasks),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
