@@ -136,6 +136,9 @@ type treeReader struct {
 	root    string // the task to draw from; "": all tasks of the corr
 	seen    int
 	bare    bool // there are no events about it
+
+	latest, judged time.Time // of its last event; of the one at which ended was found out
+	ended          bool
 }
 
 // tree returns the tree as far as it is known.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -60,7 +61,8 @@ func (r *treeReader) since() time.Time {
 	return time.Time{}
 }
 
-// replay reads the stored events.
+// replay reads the stored events, up to treeSilence after the last one if all tasks are
+// done by then.
 func (r *treeReader) replay(ctx context.Context) error {
 	subjects, err := r.topics()
 	if err != nil {
@@ -70,6 +72,9 @@ func (r *treeReader) replay(ctx context.Context) error {
 	for msg, err := range jetstream.Replay(ctx, r.js, jetstream.ReplayOptions{Map: r.subjects, Subjects: subjects, Since: r.since()}) {
 		if err != nil {
 			return err
+		}
+		if r.over(msg.Time) {
+			return nil
 		}
 		r.take(msg.Time, msg.Data)
 		if r.seen%4096 == 0 && time.Since(told) > 2*time.Second {
@@ -82,6 +87,23 @@ func (r *treeReader) replay(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// treeSilence is how long events are looked for after all tasks of a tree are done: an
+// event may be stored late.
+const treeSilence = 5 * time.Minute
+
+// over reports whether all tasks of the tree were done long before a time. One that has
+// failed may be tried again at any time. The tree is looked at once for each event of it.
+func (r *treeReader) over(at time.Time) bool {
+	if r.builder == nil || r.latest.IsZero() || at.Sub(r.latest) < treeSilence {
+		return false
+	}
+	if !r.latest.Equal(r.judged) {
+		r.judged = r.latest
+		r.ended = !slices.ContainsFunc(r.builder.Tree(at).Nodes, func(n *tree.Node) bool { return n.State != tree.Done && n.State != tree.HandedOff })
+	}
+	return r.ended
 }
 
 // listen returns events as they arrive, until ctx ends: from the stream,
@@ -160,7 +182,11 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 	if r.builder == nil && !r.recognize(e) {
 		return nil, false
 	}
-	return e, r.builder.Event(at, e)
+	changed := r.builder.Event(at, e)
+	if changed {
+		r.latest = at
+	}
+	return e, changed
 }
 
 // recognize reports whether an event belongs to the wanted tree, which is the

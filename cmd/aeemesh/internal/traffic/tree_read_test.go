@@ -28,3 +28,38 @@ func TestATreeHasEventsInEverySpelling(t *testing.T) {
 		}
 	}
 }
+
+// The events of a tree are not looked for in all that was stored later, unless it may go
+// on.
+func TestATreeIsReadNoFurtherThanItsEnd(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		events []string
+		over   bool
+	}{
+		"done":             {[]string{intents.TaskStarted, intents.TaskFinished}, true},
+		"working":          {[]string{intents.TaskStarted}, false},
+		"may be retried":   {[]string{intents.TaskStarted, intents.TaskFailed}, false},
+		"none is known of": {nil, false},
+	} {
+		r := &treeReader{quick: inJSON("corr-0001"), builder: tree.New("corr-0001")}
+		for i, intent := range c.events {
+			e := envelope.New(envelope.TypeEvent, "agent.a", "bus.mesh.task", intent, json.RawMessage(`{"task":"task-0001","sender":"human.ada"}`))
+			e.Corr = "corr-0001"
+			data, err := e.AppendJSON(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, changed := r.take(began.Add(time.Duration(i)*time.Second), data); !changed {
+				t.Fatal(name, "the event is not taken")
+			}
+		}
+		if r.over(began.Add(treeSilence)) {
+			t.Errorf("%s: over at once", name)
+		}
+		if got := r.over(began.Add(treeSilence + 2*time.Second)); got != c.over {
+			t.Errorf("%s: over %t", name, got)
+		}
+	}
+}

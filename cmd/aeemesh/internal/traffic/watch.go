@@ -225,7 +225,11 @@ func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) 
 	if err != nil {
 		return err
 	}
-	for msg, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Subjects: stored, Since: time.Now().Add(-w.flags.since)}) {
+	since := time.Now().Add(-w.flags.since)
+	if at, ok := envelope.IDTime(w.flags.corr); ok && at.Add(-clockSlack).After(since) {
+		since = at.Add(-clockSlack) // nothing of it is older
+	}
+	for msg, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Subjects: stored, Since: since}) {
 		if err != nil {
 			return err
 		}
