@@ -74,7 +74,7 @@ func TestARunThatCannotBeReadShows(t *testing.T) {
 	r.submit(r.client(), task)
 	eventually(t, "the agent is degraded", func() bool {
 		p := r.request(newTask(reviewer, intents.StatusHealth, `{}`)).Payload
-		return member(t, p, "status") == `"degraded"` && strings.Contains(member(t, p, "details"), "cannot read: run "+c.Doc.RunID)
+		return member(t, p, "status") == `"degraded"` && strings.Contains(member(t, p, "details"), "cannot read the run of a waiting task: run "+c.Doc.RunID)
 	})
 }
 
