@@ -52,7 +52,7 @@ func FuzzJSONPath(f *testing.F) {
 }
 
 func FuzzJMESPath(f *testing.F) {
-	fuzz(f, aaif.LangJMESPath, "a", "l[?@ == `1`] | [0]", "*.p.q | [0]", "sort_by(l, &to_string(@))[::-1]", "let $x = a in {y: $x, z: [s, $.o]}", "join('-', keys(o)) || !b && a >= `1` + a // a", "find_first(s, 't', `1`)", "contains(l, o)", "map(&[@, @][], l)", "pad_left(s, `20`)")
+	fuzz(f, aaif.LangJMESPath, "a", "l[?@ == `1`] | [0]", "*.p.q | [0]", "sort_by(l, &to_string(@))[::-1]", "let $x =@a in $x", "let $x = a in {y: $x, z: [s, $.o]}", "join('-', keys(o)) || !b && a >= `1` + a // a", "find_first(s, 't', `1`)", "contains(l, o)", "map(&[@, @][], l)", "pad_left(s, `20`)")
 }
 
 func FuzzCEL(f *testing.F) {

@@ -43,7 +43,7 @@ func Compile(text string) (p *Program, err error) {
 		}
 		return nil, err
 	}
-	if err := check(&root, false); err != nil {
+	if err := check(&root, nil); err != nil {
 		return nil, err
 	}
 	return &Program{root}, nil
@@ -104,8 +104,9 @@ func checkNesting(text string) error {
 }
 
 // check reports errors that the parser does not detect: unknown functions,
-// wrong numbers of arguments, and & in a place where no function expects it.
-func check(n *parsing.ASTNode, isArgument bool) error {
+// wrong numbers of arguments, & in a place where no function expects it, and let
+// and = without each other.
+func check(n, parent *parsing.ASTNode) error {
 	switch n.NodeType {
 	case parsing.ASTFunctionExpression:
 		name, _ := n.Value.(string)
@@ -118,17 +119,29 @@ func check(n *parsing.ASTNode, isArgument bool) error {
 			return fmt.Errorf("%s takes %s arguments, not %d", name, span(low, high), got)
 		}
 	case parsing.ASTExpRef:
-		if !isArgument {
+		if parent == nil || parent.NodeType != parsing.ASTFunctionExpression {
 			return errors.New("& is for arguments of functions alone")
+		}
+	case parsing.ASTBindings:
+		for i := range n.Children {
+			if c := &n.Children[i]; c.NodeType != parsing.ASTBinding || c.Children[0].NodeType != parsing.ASTVariable {
+				return errLet
+			}
+		}
+	case parsing.ASTBinding:
+		if parent == nil || parent.NodeType != parsing.ASTBindings {
+			return errLet
 		}
 	}
 	for i := range n.Children {
-		if err := check(&n.Children[i], n.NodeType == parsing.ASTFunctionExpression); err != nil {
+		if err := check(&n.Children[i], n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+var errLet = errors.New("variables are bound so: let $name = expression, $other = expression in expression")
 
 func arity(specs []functions.ArgSpec) (low, high int) {
 	high = len(specs)

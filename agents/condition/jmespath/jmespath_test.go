@@ -57,7 +57,7 @@ func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	for _, expr := range []string{
 		"", "a.", ".a", "a[", "a]", "[?", "a b", "a ||", "'a", "`{`", "nothing(@)", "abs()", "abs(a, b)", "not_null()", "length(a, b)", "&a", "[&a]", "a | &b", "map(&a, &b) | &c",
-		"let $", "let $x", "let $x =", "let $x = a", "let $x = a in", "foo.[", "{a}", "{a:", "a[1:2:3:4]", "a[::0] |", "@(foo)",
+		"let $", "let $x", "let $x =", "let $x = a", "let $x = a in", "let $x = @a in $x", "let a = b in c", "let `1` = a in a", "$x = a", "a[?$x = b]", "foo.[", "{a}", "{a:", "a[1:2:3:4]", "a[::0] |", "@(foo)",
 	} {
 		if _, err := Compile(expr); err == nil {
 			t.Errorf("%q compiles", expr)
