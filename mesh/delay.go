@@ -9,6 +9,11 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
+// pastDeadline is how long after its deadline a task comes back that has to wait longer
+// than that. The server may redeliver a little early, and a task that came back before its
+// deadline would be done, for it was counted.
+const pastDeadline = 50 * time.Millisecond
+
 // delayOverQuota naks a new task whose sender is over its quota, until the quota has
 // room or the deadline passes, and reports whether it did. It publishes
 // mesh.task.retrying with E_RATE_LIMITED; the task's reply comes when it is done, or
@@ -25,11 +30,11 @@ func (l *lane) delayOverQuota(r *Run) bool {
 		t.Envelope = capped(t.Envelope, priority)
 		return false
 	}
-	wait := min(problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now()))
-	if wait <= 0 {
+	wait, left := problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now())
+	if wait <= 0 || left <= 0 {
 		return false // admitted, or too late: begin checks the deadline
 	}
-	problem = problem.WithBackoff(wait)
+	problem = problem.WithBackoff(min(wait, left+pastDeadline))
 	if r.hold.Delivered <= 1 {
 		l.nakDelayed(r, problem)
 		return true
