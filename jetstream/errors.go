@@ -146,11 +146,33 @@ func isFull(err error) bool {
 	return hasCode(err, jsAccountExceeded, jsNotEnoughStorage) || api.ErrorCode == jsStoreFailed && strings.Contains(api.Description, "maximum")
 }
 
+// Away reports temporary errors of JetStream, which a retry may not meet: it does not
+// answer, has no leader, is full, or did not confirm a write.
+func Away(err error) bool {
+	for _, e := range []error{ErrUncertain, ErrUnavailable, ErrFull, natsjs.ErrNoStreamResponse} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return isAway(err)
+}
+
+// The codes of what is away for now although the server answers with 500 (an internal error)
+// and not with 503 (unavailable): no server that holds it is up, or an election is under way.
+const (
+	jsNotLeader             natsjs.ErrorCode = 10009
+	jsStreamOffline         natsjs.ErrorCode = 10118
+	jsConsumerOffline       natsjs.ErrorCode = 10119
+	jsStreamOfflineReason   natsjs.ErrorCode = 10194
+	jsConsumerOfflineReason natsjs.ErrorCode = 10195
+)
+
 // isAway reports whether the server cannot do it at the moment: there is no leader, or
 // the server is shutting down.
 func isAway(err error) bool {
 	var api *natsjs.APIError
-	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable
+	return errors.As(err, &api) && (api.Code == http.StatusServiceUnavailable ||
+		hasCode(err, jsNotLeader, jsStreamOffline, jsConsumerOffline, jsStreamOfflineReason, jsConsumerOfflineReason))
 }
 
 func hasCode(err error, codes ...natsjs.ErrorCode) bool {

@@ -55,7 +55,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 				out.refused = unboundOrder()
 				return out
 			}
-			if !o.Durable || o.Intent == intents.TaskResume || o.Intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
+			if !o.precedes(nil) || o.ID == "" && o.Run == "" {
 				return out
 			}
 			if status, ended := l.answered(ctx, o); ended {
@@ -128,7 +128,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		return out, false, nil
 	}
 	if m.Task == nil && !c.Terminal() { // noted commands, and no task yet
-		if !o.Durable {
+		if !o.precedes(m.Noted) {
 			return out, false, nil
 		}
 		if err := l.note(ctx, rec.ID, rec.Revision, c, o); err != nil {

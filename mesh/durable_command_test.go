@@ -142,6 +142,33 @@ func TestCancelOfAQueuedTask(t *testing.T) {
 	}
 }
 
+// A pause of a task that has not begun is noted, and a resume takes it back. What needs a
+// run is refused: there is nothing yet that could be moved or settled.
+func TestCommandsForATaskThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	to := intents.Target{ID: task.ID, Durable: true}
+	refused := func(when string, cmds ...intents.Command) {
+		t.Helper()
+		for _, cmd := range cmds {
+			if out, err := client.Command(ctxFor(t), reviewer, cmd); codeOf(err) != envelope.CodeNotFound {
+				t.Errorf("%s: %T is answered %+v, %v", when, cmd, out, err)
+			}
+		}
+	}
+	refused("unknown", intents.ResumeTask{Target: to}, intents.MigrateTask{Target: to, To: intents.MigrateAny})
+	equal(t, "pause", r.command(client, intents.PauseTask{Target: to}).Status, "noted")
+	refused("noted", intents.MigrateTask{Target: to, To: intents.MigrateAny}, intents.SettleTask{Target: to, Outcome: "done"})
+	equal(t, "resume", r.command(client, intents.ResumeTask{Target: to}).Status, "noted")
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+}
+
 // The task ends by a cancel that was noted before it came, and in the same
 // moment another cancel finds it. It ends once.
 func TestTwoCancelsEndATaskOnce(t *testing.T) {

@@ -58,7 +58,7 @@ func border(err error) *envelope.Error {
 		return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know the intent; aee.capability.list lists those that it knows").WithCause(err)
 	case errors.Is(err, jetstream.ErrTooLarge):
 		return envelope.Errorf(envelope.CodeTooLarge, "the data to store is larger than a message may be").WithCause(err)
-	case away(err): // before the next cases, because it may wrap a timeout or missing responders
+	case jetstream.Away(err): // before the next cases, because it may wrap a timeout or missing responders
 		return envelope.Errorf(envelope.CodeUnavailable, "JetStream does not answer for now, or is full").WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return envelope.Errorf(envelope.CodeTimeout, "not done by the deadline").WithCause(err)

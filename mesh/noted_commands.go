@@ -121,6 +121,16 @@ const notePause = 15 * time.Second
 
 var noteKind = map[string]state.StepKind{
 	intents.TaskCancel: state.StepTerminal, intents.TaskPause: state.StepPause, intents.TaskSteer: state.StepSteer,
+	intents.TaskResume: state.StepPause,
+}
+
+// precedes reports whether a command may be noted for a task that has not begun: cancel,
+// pause and steer may; resume takes back a pause that is noted. All others need a run.
+func (o *order) precedes(noted []state.Noted) bool {
+	if o.Intent == intents.TaskResume && !slices.ContainsFunc(noted, func(n state.Noted) bool { return n.Intent == intents.TaskPause }) {
+		return false
+	}
+	return o.Durable && noteKind[o.Intent] != ""
 }
 
 func (l *lane) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {

@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
-
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -137,19 +134,7 @@ func (l *lane) passing(err error) bool {
 	if l.host.node.conn.IsClosed() {
 		return false
 	}
-	return away(err) || errors.Is(err, context.DeadlineExceeded) || connectionError(err)
-}
-
-// away reports temporary errors of JetStream: it does not answer, has no leader, is
-// full, or did not confirm a write.
-func away(err error) bool {
-	for _, e := range []error{jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, natsjs.ErrNoStreamResponse} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	var api *natsjs.APIError // no leader for now, for instance
-	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable
+	return jetstream.Away(err) || errors.Is(err, context.DeadlineExceeded) || connectionError(err)
 }
 
 // persist is lane.persist for a durable task. For a live task, whose sender waits and

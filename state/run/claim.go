@@ -158,6 +158,8 @@ func applyNoted(c *state.Checkpoint, t Terms, out *Claimed) (end *envelope.Error
 			end = Cancelled(n.From, n.Reason)
 		case intents.TaskPause:
 			k.Want = string(aaif.RunPaused)
+		case intents.TaskResume:
+			k.Want = ""
 		case intents.TaskSteer:
 			k.Steering = append(k.Steering, state.Steer{ID: n.ID, From: n.From, Text: n.Text, At: n.At})
 		}

@@ -62,6 +62,7 @@ func TestClaim(t *testing.T) {
 		"cancelled before it began":  {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Ending = run.Cancelled("human.ann", "") }), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
 		"a noted cancel":             {begun(noted(intents.TaskCancel, "human.ann")), run.Mine, terms(), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
 		"a noted pause":              {begun(noted(intents.TaskPause, "human.ann")), run.Mine, terms(), expect{run.Parked, "", aaif.RunPaused, "", 0}, nil},
+		"a noted pause that is taken back": {begun(noted(intents.TaskPause, "human.ann"), noted(intents.TaskResume, "human.ann")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1}, nil},
 		"a noted cancel of a stranger": {begun(noted(intents.TaskCancel, "human.eve")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
 			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
 				if len(out.Refused) != 1 || c.Mesh.Noted != nil || len(c.Mesh.Commands) > 0 {
