@@ -54,7 +54,7 @@ func (t *Task) stored() time.Time {
 func (t *Task) verified() *envelope.Error {
 	identity, err := t.host.node.cfg.Verifier.Verify(t.Envelope, t.stored())
 	if err != nil {
-		return border(err)
+		return peerError(err)
 	}
 	t.KeyID, t.signed = identity.KID, identity.Signed
 	return nil
@@ -128,9 +128,9 @@ type constraint func(*Task) error
 
 var (
 	// constraints are checked for every task, also for one whose run has begun before.
-	constraints = []constraint{(*Task).readRequires, (*Task).delegated, (*Task).inTree, (*Task).unapproved, (*Task).onItsLane}
+	constraints = []constraint{(*Task).readRequires, (*Task).delegated, (*Task).checkTree, (*Task).unapproved, (*Task).onItsLane}
 	// atBegin are checked for a task whose run has not begun.
-	atBegin = []constraint{(*Task).mayBegin, (*Task).checkCompany, (*Task).demandable, (*Task).checkReferences, (*Task).checkPayload}
+	atBegin = []constraint{(*Task).checkNotBefore, (*Task).checkProvenance, (*Task).canSatisfy, (*Task).checkReferences, (*Task).checkPayload}
 )
 
 // prepare reads what the task requires, sets its deadline, and returns why the agent
@@ -157,7 +157,7 @@ func (t *Task) prepare() error {
 // refusal returns the error of prepare in the form that is sent.
 func (t *Task) refusal() *envelope.Error {
 	if err := t.prepare(); err != nil {
-		return border(err)
+		return peerError(err)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (t *Task) limit() {
 
 // delegated accepts a task that another agent has delegated, or refuses it.
 func (t *Task) delegated() error {
-	if err := t.takeOver(); err != nil {
+	if err := t.acceptDelegation(); err != nil {
 		return err
 	}
 	r, h := t.run, t.handed
@@ -222,9 +222,9 @@ func (t *Task) onItsLane() error {
 	return nil
 }
 
-// mayBegin refuses a live task with a requires.not_before in the future, unless the
+// checkNotBefore refuses a live task with a requires.not_before in the future, unless the
 // agent moves the task to its durable lane (see host.later).
-func (t *Task) mayBegin() error {
+func (t *Task) checkNotBefore() error {
 	at, err := readNotBefore(t.required(requireNotBefore))
 	if err != nil {
 		return err
@@ -235,8 +235,8 @@ func (t *Task) mayBegin() error {
 	return nil
 }
 
-func (t *Task) inTree() error          { return t.host.node.inTree(t) }
-func (t *Task) demandable() error      { return t.host.demandable(t) }
+func (t *Task) checkTree() error       { return t.host.node.checkTree(t) }
+func (t *Task) canSatisfy() error      { return t.host.canSatisfy(t) }
 func (t *Task) checkReferences() error { return checkReferences(t.Envelope) }
 func (t *Task) checkPayload() error {
 	return t.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)

@@ -60,7 +60,7 @@ func (s *served) entity(ctx context.Context, agentID, issuer string) (string, er
 	if err != nil {
 		return "", err
 	}
-	return entity, s.maySee(entity)
+	return entity, s.checkSealKey(entity)
 }
 
 // choose returns the entity of an agent_id, from those whose workers state it: the
@@ -144,9 +144,9 @@ func (s *served) looked() time.Time {
 	return s.at
 }
 
-// maySee returns an error if the entity's records are encrypted and this process has no
+// checkSealKey returns an error if the entity's records are encrypted and this process has no
 // key.
-func (s *served) maySee(entity string) error {
+func (s *served) checkSealKey(entity string) error {
 	s.mu.Lock()
 	sealed := s.sealed[entity]
 	s.mu.Unlock()

@@ -100,7 +100,7 @@ func BenchmarkSend(b *testing.B) {
 				b.Fatal(err)
 			}
 			var buf []byte
-			var known vouched
+			var known verifiedChain
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := sender.encode(b.Context(), task, false, false, &buf); err != nil {
@@ -109,7 +109,7 @@ func BenchmarkSend(b *testing.B) {
 				msg := &nats.Msg{Data: result}
 				reply, _, err := sender.decode(msg)
 				if err == nil {
-					err = sender.vetReply(task, msg, reply, &known)
+					err = sender.verifyReply(task, msg, reply, &known)
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -53,18 +53,18 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 	return n.publish(to, *buf, header)
 }
 
-// tell broadcasts an event of the agent, and logs a failure.
-func (h *host) tell(topic, intent, corr string, payload, trace json.RawMessage) {
-	h.tellFor(nil, topic, intent, corr, payload, trace)
+// publishEvent broadcasts an event of the agent, and logs a failure.
+func (h *host) publishEvent(topic, intent, corr string, payload, trace json.RawMessage) {
+	h.publishEventWith(nil, topic, intent, corr, payload, trace)
 }
 
-// passing is the header of heartbeats: the stream of broadcasts deletes them after a
+// shortLived is the header of heartbeats: the stream of broadcasts deletes them after a
 // minute. Heartbeats would fill that stream, with some 6 MB a day for each agent and
 // worker: with a few hundred workers it would hold hardly an hour of the other events.
 // Heartbeats still go to bus.mesh.agent, so that subscribers of the bus get them.
-var passing = nats.Header{natsjs.MsgTTLHeader: {"60s"}}
+var shortLived = nats.Header{natsjs.MsgTTLHeader: {"60s"}}
 
-func (h *host) tellFor(header nats.Header, topic, intent, corr string, payload, trace json.RawMessage) {
+func (h *host) publishEventWith(header nats.Header, topic, intent, corr string, payload, trace json.RawMessage) {
 	if err := h.node.broadcast(h.Entity, h.Signer, topic, intent, corr, payload, trace, header); err != nil {
 		h.log.Warn("event not sent", "intent", intent, "corr", corr, "err", err)
 	}
@@ -99,14 +99,14 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	if usage := t.usage.Load(); usage != nil {
 		b = append(append(b, `,"usage":`...), *usage...)
 	}
-	if t.over != nil {
-		b = t.over.appendEvent(b)
+	if t.delegatedTo != nil {
+		b = t.delegatedTo.appendEvent(b)
 	}
 	if problem != nil {
 		b = append(b, `,"error":`...)
 		b = append(b, publicError(problem).Payload()...)
 	}
-	h.tell(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
+	h.publishEvent(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
 }
 
 // publicError returns the part of an error that may be published. Details and evidence
@@ -150,9 +150,9 @@ func (h *host) announce(intent string) {
 	}
 	var header nats.Header
 	if intent == intents.AgentHeartbeat {
-		header = passing
+		header = shortLived
 	}
-	h.tellFor(header, BusAgent, intent, h.id, mustJSON(p), nil)
+	h.publishEventWith(header, BusAgent, intent, h.id, mustJSON(p), nil)
 }
 
 // alertLimiter allows one alert a second for each agent and error code and counts the
@@ -196,7 +196,7 @@ func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
 		return
 	}
 	h.log.Warn("envelope refused", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "type", string(env.Type), "priority", string(env.Priority), "code", string(problem.Code))
-	h.tell(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+	h.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
 		Code       envelope.Code `json:"code"`
 		Message    string        `json:"message"`
 		ID         string        `json:"id"`

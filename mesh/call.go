@@ -142,7 +142,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.node.solvent(ctx, t); err != nil {
+	if err := h.node.checkBudget(ctx, t); err != nil {
 		return nil, callError(err)
 	}
 	if c.State != nil {
@@ -217,7 +217,7 @@ func callError(err error) error {
 	case err == nil, errors.Is(err, ErrInterrupted), errors.Is(err, ErrWaits), errors.Is(err, ErrLost), errors.Is(err, ErrParked), errors.As(err, &told):
 		return err
 	}
-	return border(err)
+	return peerError(err)
 }
 
 // read sets Entity and Usage from the terminal envelope.

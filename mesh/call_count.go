@@ -60,9 +60,9 @@ func (t *Task) Counters() []Counter {
 	return []Counter{{subject.TreeOwner + t.treeKey(), "all"}, {t.host.Entity, t.Envelope.Corr}}
 }
 
-// headcount counts the tasks and the turns of trees. Additions to a counter that arrive while
+// treeCounts counts the tasks and the turns of trees. Additions to a counter that arrive while
 // a request for that counter is under way are sent together in the next request.
-type headcount struct {
+type treeCounts struct {
 	counters func() Counters // returns nil: this process counts alone
 
 	mu    sync.Mutex
@@ -85,21 +85,21 @@ type countBatch struct {
 }
 
 // countPatience is the timeout of a request to the shared counters. After a failed request
-// the process counts alone for countPause. maxHeads bounds the counters that the process
+// the process counts alone for countPause. maxLocalCounters bounds the counters that the process
 // then keeps; beyond it all of them start at 0 again.
 const (
-	countPatience = 2 * time.Second
-	countPause    = 10 * time.Second
-	maxHeads      = 1 << 16
+	countPatience    = 2 * time.Second
+	countPause       = 10 * time.Second
+	maxLocalCounters = 1 << 16
 )
 
 // add adds n to a counter and returns the new total.
-func (c *headcount) add(ctx context.Context, n int64, warn func(error), owner, kind string, ids ...string) (int64, error) {
+func (c *treeCounts) add(ctx context.Context, n int64, warn func(error), owner, kind string, ids ...string) (int64, error) {
 	key := owner + "\x00" + kind + "\x00" + strings.Join(ids, "\x00")
 	c.mu.Lock()
 	if c.counters() == nil || time.Now().Before(c.down) {
 		defer c.mu.Unlock()
-		return c.here(key, n), nil
+		return c.addLocal(key, n), nil
 	}
 	if c.busy == nil {
 		c.busy = map[string]*counting{}
@@ -126,7 +126,7 @@ func (c *headcount) add(ctx context.Context, n int64, warn func(error), owner, k
 }
 
 // count sends the batches of one counter until none is left.
-func (c *headcount) count(key string, cc *counting, warn func(error)) {
+func (c *treeCounts) count(key string, cc *counting, warn func(error)) {
 	for {
 		c.mu.Lock()
 		batch := cc.next
@@ -145,7 +145,7 @@ func (c *headcount) count(key string, cc *counting, warn func(error)) {
 			warn(err)
 			c.mu.Lock()
 			c.down = time.Now().Add(countPause)
-			total = c.here(key, batch.n)
+			total = c.addLocal(key, batch.n)
 			c.mu.Unlock()
 		}
 		batch.total = total
@@ -153,9 +153,9 @@ func (c *headcount) count(key string, cc *counting, warn func(error)) {
 	}
 }
 
-// here adds to a counter of this process. c.mu is held.
-func (c *headcount) here(key string, n int64) int64 {
-	if c.local == nil || len(c.local) >= maxHeads {
+// addLocal adds to a counter of this process. c.mu is held.
+func (c *treeCounts) addLocal(key string, n int64) int64 {
+	if c.local == nil || len(c.local) >= maxLocalCounters {
 		c.local = map[string]int64{}
 	}
 	c.local[key] += n
@@ -201,8 +201,8 @@ func (n *Node) countTask(ctx context.Context, t *Task) error {
 	return nil
 }
 
-// solvent refuses a task whose tree has used up its token or cost budget.
-func (n *Node) solvent(ctx context.Context, t *Task) error {
+// checkBudget refuses a task whose tree has used up its token or cost budget.
+func (n *Node) checkBudget(ctx context.Context, t *Task) error {
 	b := n.bounds(t.tree)
 	counters := n.counters()
 	if counters == nil || b.Tokens == 0 && b.USD == 0 {

@@ -25,9 +25,9 @@ func badWaiting(all []waitingTask) bool {
 	return len(all) > maxAbove || slices.ContainsFunc(all, func(w waitingTask) bool { return len(w.Entity) > maxName || len(w.Task) > maxName })
 }
 
-// waitedFor returns the tasks that wait for a call of t: the tasks that wait for t, then t
+// waiters returns the tasks that wait for a call of t: the tasks that wait for t, then t
 // itself.
-func (t *Task) waitedFor() []waitingTask {
+func (t *Task) waiters() []waitingTask {
 	var all []waitingTask
 	if t.tree != nil {
 		all = t.tree.Waiting
@@ -36,9 +36,9 @@ func (t *Task) waitedFor() []waitingTask {
 	return all[max(0, len(all)-maxAbove):]
 }
 
-// circle refuses a task that cannot begin before a task that waits for it has ended. It
+// refuseDeadlock refuses a task that cannot begin before a task that waits for it has ended. It
 // returns E_BUSY if another worker of the agent may have a free place, else E_TREE_LIMIT.
-func (h *host) circle(t *Task) error {
+func (h *host) refuseDeadlock(t *Task) error {
 	if t.tree == nil {
 		return nil
 	}
@@ -63,17 +63,17 @@ func (h *host) circle(t *Task) error {
 	return envelope.Errorf(envelope.CodeBusy, "deadlock: all places of this worker of %s are taken by tasks that wait for this one; raise the agent's concurrency", h.Entity).WithBackoff(busyPause)
 }
 
-// circleLook is the number of leases after which watchCircle checks whether a durable call
+// circleLook is the number of leases after which watchDeadlock checks whether a durable call
 // has begun. On the durable lane a call that would deadlock is not refused, because a worker
 // draws a task only when a place is free.
 const circleLook = 4
 
-// watchCircle logs a warning if a durable call to an agent that itself waits for the call
+// watchDeadlock logs a warning if a durable call to an agent that itself waits for the call
 // (t's agent, or an agent above t in the tree) has not begun after circleLook leases. Such a
 // call may be deadlocked, and then only its timeout ends it. The returned function stops the
 // watch.
-func (t *Task) watchCircle(call *envelope.Envelope) func() {
-	if !slices.ContainsFunc(t.waitedFor(), func(w waitingTask) bool { return w.Entity == call.To }) {
+func (t *Task) watchDeadlock(call *envelope.Envelope) func() {
+	if !slices.ContainsFunc(t.waiters(), func(w waitingTask) bool { return w.Entity == call.To }) {
 		return func() {}
 	}
 	timer := time.AfterFunc(circleLook*t.run.lane.queue.Lease(), func() {

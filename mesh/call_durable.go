@@ -37,13 +37,13 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	}
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	defer t.watchCircle(task)()
+	defer t.watchDeadlock(task)()
 	if !c.Whole {
 		var stop func()
 		wait, stop = t.interruptible(wait)
 		defer stop()
 		if c.OnStream == nil { // a caller that receives the stream keeps waiting
-			wait, stop = t.unlessItWaits(wait, task)
+			wait, stop = t.untilCalleeParks(wait, task)
 			defer stop()
 		}
 	}

@@ -18,18 +18,18 @@ const laneKnown = time.Minute
 // After that the call goes over the live lane.
 const lanePatience = 30 * time.Second
 
-// laneBook remembers which entities have a durable lane.
-type laneBook struct {
+// laneCache remembers which entities have a durable lane.
+type laneCache struct {
 	mu    sync.Mutex
-	known map[string]laneNews
+	known map[string]cachedLane
 }
 
-type laneNews struct {
+type cachedLane struct {
 	durable bool
 	until   time.Time
 }
 
-// maxLanes bounds the entities that a laneBook remembers.
+// maxLanes bounds the entities that a laneCache remembers.
 const maxLanes = 4096
 
 // hasLane reports whether a call goes over the durable lane.
@@ -78,14 +78,14 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	case errors.Is(err, jetstream.ErrDenied):
 		news.until = now.Add(laneKnown)
 	case durable:
-		news = laneNews{true, now.Add(laneKnown)}
+		news = cachedLane{true, now.Add(laneKnown)}
 	default:
 		return false, err
 	}
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
 	if n.lanes.known == nil || len(n.lanes.known) >= maxLanes {
-		n.lanes.known = map[string]laneNews{}
+		n.lanes.known = map[string]cachedLane{}
 	}
 	n.lanes.known[entity] = news
 	return news.durable, err

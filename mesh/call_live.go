@@ -59,7 +59,7 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 		cancel()
 		a.Envelope = reply
 		if err == nil {
-			return t.follow(ctx, c, &one, a)
+			return t.awaitJob(ctx, c, &one, a)
 		}
 		if reply == nil && !isCode(err, envelope.CodeNoResponders) {
 			t.stopCall(state.Call{ID: one.ID, To: one.To, Live: true})
@@ -120,9 +120,9 @@ func (t *Task) stopEarlier(key string) {
 	}
 }
 
-// follow waits for the result of a task that was answered with a job id: the agent does the
+// awaitJob waits for the result of a task that was answered with a job id: the agent does the
 // task over the durable lane. Any other answer is the result itself.
-func (t *Task) follow(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
+func (t *Task) awaitJob(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
 	var job struct {
 		ID      string `json:"job_id"`
 		Replies string `json:"replies"`

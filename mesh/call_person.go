@@ -34,7 +34,7 @@ func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := askable(task); err != nil {
+	if err := checkResultSchema(task); err != nil {
 		return nil, err
 	}
 	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: true, Began: time.Now()}
@@ -76,7 +76,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	case answer != nil:
 		return a.take(answer.Envelope)
 	case !asked:
-		if w, err = t.inquire(ctx, c, task, l.clock.now()); err != nil {
+		if w, err = t.sendToPerson(ctx, c, task, l.clock.now()); err != nil {
 			return err
 		}
 		a.Began = w.Asked
@@ -89,9 +89,9 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	return &WaitsError{w}
 }
 
-// inquire puts a task into a person's inbox. It returns the wait for the answer, with
+// sendToPerson puts a task into a person's inbox. It returns the wait for the answer, with
 // the time until which an answer counts. now is the server's time.
-func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, now time.Time) (state.Wait, error) {
+func (t *Task) sendToPerson(ctx context.Context, c *Call, task *envelope.Envelope, now time.Time) (state.Wait, error) {
 	timeout, _ := t.callTimes(ctx, c, time.Now())
 	if t.run != nil { // the answer may come until the run's deadline, later than the handler's
 		left := t.run.deadline.Sub(now)
@@ -159,7 +159,7 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 	if err != nil {
 		return err
 	}
-	w, err := t.inquire(ctx, c, task, now)
+	w, err := t.sendToPerson(ctx, c, task, now)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 		if err != nil || !reply.Type.Terminal() {
 			continue // not a valid reply of this person
 		}
-		if !h.node.counts(w.Schema, reply) {
+		if !h.node.acceptsAnswer(w.Schema, reply) {
 			continue
 		}
 		return a.take(reply)

@@ -27,9 +27,9 @@ type callBatch struct {
 	err   error
 }
 
-// record adds a call to the run's checkpoint, if the checkpoint does not name it, and waits
+// recordCall adds a call to the run's checkpoint, if the checkpoint does not name it, and waits
 // for the write.
-func (r *Run) record(ctx context.Context, call state.Call) error {
+func (r *Run) recordCall(ctx context.Context, call state.Call) error {
 	b := &r.calls
 	b.mu.Lock()
 	delete(b.ended, call.ID)
@@ -114,8 +114,8 @@ func (r *Run) callEnded(id string) {
 	b.ended[id] = struct{}{}
 }
 
-// takeOut removes ended calls from a checkpoint that is about to be written.
-func (b *calls) takeOut(c *state.Checkpoint) {
+// removeEnded removes ended calls from a checkpoint that is about to be written.
+func (b *calls) removeEnded(c *state.Checkpoint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.ended) == 0 {
@@ -127,8 +127,8 @@ func (b *calls) takeOut(c *state.Checkpoint) {
 	})
 }
 
-// takenOut forgets the ids of ended calls that the stored checkpoint no longer names.
-func (b *calls) takenOut(c *state.Checkpoint) {
+// forgetRemoved forgets the ids of ended calls that the stored checkpoint no longer names.
+func (b *calls) forgetRemoved(c *state.Checkpoint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.ended) == 0 {

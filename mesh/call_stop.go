@@ -61,14 +61,14 @@ func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error 
 				return err
 			}
 		}
-		return t.grows(ctx)
+		return t.beginTree(ctx)
 	}
 	if t.run == nil {
 		err = count()
 	} else {
 		counted := make(chan error, 1)
 		go func() { counted <- count() }()
-		err = t.run.record(ctx, state.Call{Key: c.Key, ID: a.TaskID, To: c.To, Live: !a.Durable, At: t.run.lane.clock.now()})
+		err = t.run.recordCall(ctx, state.Call{Key: c.Key, ID: a.TaskID, To: c.To, Live: !a.Durable, At: t.run.lane.clock.now()})
 		if problem := <-counted; err == nil {
 			err = problem
 		}
@@ -141,7 +141,7 @@ func (l *lane) stopCalls(c *state.Checkpoint) {
 // over the live lane. It is best effort: if the command is lost, the deadline ends the
 // task.
 func (h *host) stopLive(call state.Call) {
-	if err := h.tellCancel(call.To, cancelOf(call)); err != nil {
+	if err := h.publishCancel(call.To, cancelOf(call)); err != nil {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 }
@@ -169,7 +169,7 @@ func (h *host) sendStop(call state.Call) error {
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.askWorkers(ctx, e, ctlWait)
+		reply, err := h.node.requestControl(ctx, e, ctlWait)
 		switch {
 		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
 			// This agent is over its quota of commands, or no more commands can be noted for the

@@ -134,9 +134,9 @@ func (n *Node) bounds(t *tree) tree {
 	return out
 }
 
-// inTree reads requires.tree. It refuses a task that is deeper in its tree than allowed, or
+// checkTree reads requires.tree. It refuses a task that is deeper in its tree than allowed, or
 // whose tree's deadline has passed.
-func (n *Node) inTree(t *Task) (err error) {
+func (n *Node) checkTree(t *Task) (err error) {
 	if t.tree, err = readTree(t.required(requireTree)); err != nil || t.tree == nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (n *Node) inTree(t *Task) (err error) {
 	if t.tree.Deadline.IsZero() || t.run != nil && t.run.retryID() != "" { // a retried dead letter has a deadline of its own
 		return nil
 	}
-	return t.within(t.tree.Deadline)
+	return t.limitTo(t.tree.Deadline)
 }
 
-// within limits the task's deadline to the deadline of its tree. A worker without the server's
+// limitTo limits the task's deadline to the deadline of its tree. A worker without the server's
 // clock adds Config.Skew to the tree's deadline; if Skew is off, it ignores that deadline.
-func (t *Task) within(deadline time.Time) error {
+func (t *Task) limitTo(deadline time.Time) error {
 	n, l := t.host.node, t.host.joined()
 	switch {
 	case t.run != nil:
@@ -186,7 +186,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	}
 	next.Key = t.treeKey()
 	if waits {
-		next.Waiting = t.waitedFor()
+		next.Waiting = t.waiters()
 	}
 	if next.Teams = t.teams(); len(next.Teams) > maxTeams {
 		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d nested teams", maxTeams)
@@ -241,5 +241,5 @@ func (h *host) admitHop(ctx context.Context, t *Task) error {
 			return err
 		}
 	}
-	return h.node.solvent(ctx, t)
+	return h.node.checkBudget(ctx, t)
 }

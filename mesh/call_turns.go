@@ -57,8 +57,8 @@ func (t *Task) BoundTurns(most int64) {
 	t.bound = &team{t.Envelope.ID, most}
 }
 
-// grows records that the task's agent is about to send a call, and counts the turns so far.
-func (t *Task) grows(ctx context.Context) error {
+// beginTree records that the task's agent is about to send a call, and counts the turns so far.
+func (t *Task) beginTree(ctx context.Context) error {
 	t.turns.mu.Lock()
 	t.turns.called = true
 	t.turns.mu.Unlock()

@@ -21,9 +21,9 @@ const (
 	calleeLastLook  = 20
 )
 
-// unlessItWaits returns a context that ends with errCalleeWaits when the called run is found
+// untilCalleeParks returns a context that ends with errCalleeWaits when the called run is found
 // parked waiting for an answer. Then the caller's run can be parked, too.
-func (t *Task) unlessItWaits(ctx context.Context, task *envelope.Envelope) (context.Context, func()) {
+func (t *Task) untilCalleeParks(ctx context.Context, task *envelope.Envelope) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := t.run.lane
 	id := state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}

@@ -140,11 +140,11 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		switch {
 		case opts.NoCancel:
 		case ctx.Err() != nil:
-			n.abandon(task, ctx.Err())
+			n.cancelSent(task, ctx.Err())
 		case errors.Is(err, errHolderDied):
-			n.abandon(task, err) // the worker may only have lost its connection
+			n.cancelSent(task, err) // the worker may only have lost its connection
 		}
-		return nil, border(sendError(task, err))
+		return nil, peerError(sendError(task, err))
 	}
 	if reply.Type == envelope.TypeError {
 		return reply, envelope.ErrorOf(reply)
@@ -266,7 +266,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		n.replies.Close(x)
 	}()
 	n.replies.Send(x, what)
-	var known vouched
+	var known verifiedChain
 	var stray error        // error of the last reply to another task on this reply subject
 	var nameless *nats.Msg // a reply without a usable reply_to
 	for seen := 0; ; seen++ {
@@ -287,14 +287,14 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			}
 			if nameless == nil && (err != nil || reply.ReplyTo == unknownID) {
 				nameless = answer
-				n.replies.Hasten(x, time.Now().Add(doubt))
+				n.replies.Hasten(x, time.Now().Add(unidentifiedWait))
 			}
 			n.log.Debug("reply to another task ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
 			seen--
 			continue
 		}
 		if err == nil {
-			err = n.vetReply(task, answer, reply, &known)
+			err = n.verifyReply(task, answer, reply, &known)
 		} else {
 			err = notReply(task, answer, err)
 		}
@@ -316,20 +316,20 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			continue // the caller did not request a stream
 		}
 		if err := onStream(reply); err != nil {
-			n.abandon(task, err)
+			n.cancelSent(task, err)
 			return nil, err
 		}
 		if x.Overflowed() {
-			n.abandon(task, errOverflow)
+			n.cancelSent(task, errOverflow)
 			return nil, errOverflow
 		}
 	}
 }
 
-// doubt is how long exchange waits for a better reply after a reply without a usable reply_to
+// unidentifiedWait is how long exchange waits for a better reply after a reply without a usable reply_to
 // on a reused reply subject. Such a reply may belong to an earlier task, or it may be the only
 // answer to this task, from a worker that could not decode it.
-const doubt = time.Second
+const unidentifiedWait = time.Second
 
 // errOverflow ends an exchange whose OnStream is too slow for the stream.
 var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", rpc.MaxBuffered)
@@ -361,9 +361,9 @@ func notReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
 	return fmt.Errorf("reply from %s: %w", task.To, err)
 }
 
-// vetReply verifies that a reply answers the task and that its author may answer: the entity
+// verifyReply verifies that a reply answers the task and that its author may answer: the entity
 // that the task was sent to, or an agent to which the task was delegated.
-func (n *Node) vetReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.Envelope, known *vouched) error {
+func (n *Node) verifyReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.Envelope, known *verifiedChain) error {
 	var now time.Time
 	if reply.Sig != nil {
 		now = time.Now() // the time matters only for the validity of a key
@@ -386,7 +386,7 @@ func (n *Node) vetReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
-		consumed(n.log, reply)
+		logReceived(n.log, reply)
 		return nil
 	}
 	return unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
@@ -406,14 +406,14 @@ func isPubAck(data []byte) bool {
 	return json.Unmarshal(data, &ack) == nil && ack.Stream != "" && ack.Seq > 0 && ack.V == ""
 }
 
-// abandon sends a cancel for a task whose answer is no longer needed. It is best effort: if
+// cancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if
 // the cancel is lost, the deadline ends the task.
-func (n *Node) abandon(task *envelope.Envelope, why error) {
+func (n *Node) cancelSent(task *envelope.Envelope, why error) {
 	reason := "the sender no longer needs the answer"
 	if errors.Is(why, context.DeadlineExceeded) {
 		return // the agent knows the deadline
 	}
-	if n.tellWorkers(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
+	if n.publishControl(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
 		_ = n.conn.FlushTimeout(2 * time.Second)
 	}
 }
@@ -421,7 +421,7 @@ func (n *Node) abandon(task *envelope.Envelope, why error) {
 // Cancel sends a cancel to all workers of an entity, for tasks that were sent with this node's
 // entity as from. It does not wait; the sender of each cancelled task gets E_CANCELLED.
 func (n *Node) Cancel(entity string, what intents.CancelTask) error {
-	if err := n.tellWorkers(NewCommand(n.cfg.Entity, entity, what)); err != nil {
+	if err := n.publishControl(NewCommand(n.cfg.Entity, entity, what)); err != nil {
 		return err
 	}
 	return n.conn.FlushTimeout(2 * time.Second)
@@ -445,7 +445,7 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	}
 	n.journal.sent(e.ID, *buf, false)
 	if err := n.publish(to, *buf, header); err != nil {
-		return border(err)
+		return peerError(err)
 	}
 	return nil
 }
@@ -481,7 +481,7 @@ func endSend(span trace.Span, err error) {
 		return
 	}
 	if err != nil {
-		span.SetStatus(codes.Error, string(border(err).Code))
+		span.SetStatus(codes.Error, string(peerError(err).Code))
 	}
 	span.End()
 }

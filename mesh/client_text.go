@@ -42,7 +42,7 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	}
 	x, err := n.replies.Open(to, false, deadline)
 	if err != nil {
-		return "", border(err)
+		return "", peerError(err)
 	}
 	var holder string
 	defer func() {
@@ -52,7 +52,7 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	n.replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
 	answer, err := n.await(ctx, x, "", &holder)
 	if err != nil {
-		return "", border(sendError(&envelope.Envelope{To: entity}, err))
+		return "", peerError(sendError(&envelope.Envelope{To: entity}, err))
 	}
 	if code := answer.Header.Get("Nats-Service-Error-Code"); code != "" {
 		e := envelope.Errorf(envelope.Code(code), "%s", strings.TrimPrefix(string(answer.Data), "error: "+code+": "))

@@ -203,18 +203,18 @@ const maxSteerText = 32 << 10
 
 // command applies an order from the work queue, and acks it once its answer is stored.
 func (l *lane) command(hold *hold, t *Task) {
-	err := l.obeyQueued(t)
+	err := l.applyQueued(t)
 	if err != nil {
 		l.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
-		l.nak(hold, max(time.Second, border(err).Backoff()))
+		l.nak(hold, max(time.Second, peerError(err).Backoff()))
 		return
 	}
 	l.ack(hold)
 }
 
-// obeyQueued applies an order from the work queue, and stores its answer on the
+// applyQueued applies an order from the work queue, and stores its answer on the
 // order's reply subject. After an error the order may be tried again.
-func (l *lane) obeyQueued(t *Task) error {
+func (l *lane) applyQueued(t *Task) error {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	last, err := l.cfg.Replies.Last(ctx, l.host.Entity, t.Envelope.ID)
@@ -224,7 +224,7 @@ func (l *lane) obeyQueued(t *Task) error {
 	result, err := l.order(ctx, t)
 	reply := t.Envelope.Reply(envelope.TypeResult, result)
 	if err != nil {
-		problem := border(err)
+		problem := peerError(err)
 		if problem.Retryable {
 			return problem
 		}
@@ -271,7 +271,7 @@ func (l *lane) listen(awake context.Context) {
 			reconnects, look = again, true
 		}
 		if look || l.room() == 0 && l.urgent() {
-			after = l.overhear(after)
+			after = l.applyFromUrgent(after)
 		}
 		select {
 		case <-tick.C:
@@ -298,10 +298,10 @@ func (l *lane) urgent() bool {
 	return false
 }
 
-// overhear applies the orders after a sequence of the urgent queue without drawing
+// applyFromUrgent applies the orders after a sequence of the urgent queue without drawing
 // them, and returns the last sequence that it read. A worker that draws such an order
 // later finds its stored answer and applies it no second time.
-func (l *lane) overhear(after uint64) uint64 {
+func (l *lane) applyFromUrgent(after uint64) uint64 {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	for msg, err := range l.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), l.host.Entity, after) {
@@ -314,7 +314,7 @@ func (l *lane) overhear(after uint64) uint64 {
 			t := &Task{Envelope: env, host: l.host, cbor: cbor}
 			r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
 			if problem, _ := t.admit(); problem == nil && l.admitOverheard(r) {
-				if err := l.obeyQueued(t); err != nil {
+				if err := l.applyQueued(t); err != nil {
 					return after
 				}
 			}

@@ -58,7 +58,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 			if !o.precedes(nil) || o.ID == "" && o.Run == "" {
 				return out
 			}
-			if status, ended := l.answered(ctx, o); ended {
+			if status, ended := l.refusedStatus(ctx, o); ended {
 				out.found, out.status = true, status
 				return out
 			}
@@ -92,8 +92,8 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 	return out
 }
 
-// answered returns the status of a task that was refused and therefore has no run.
-func (l *lane) answered(ctx context.Context, o *order) (status string, ended bool) {
+// refusedStatus returns the status of a task that was refused and therefore has no run.
+func (l *lane) refusedStatus(ctx context.Context, o *order) (status string, ended bool) {
 	if o.ID == "" {
 		return "", false
 	}
@@ -154,7 +154,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	out.found, out.status = true, done.Status
 	switch {
 	case err != nil:
-		out.refused = border(err)
+		out.refused = peerError(err)
 		return out, false, nil
 	case done.Do == run.Already:
 		out.did(rec.ID.Run, done.Status)
@@ -163,9 +163,9 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		out.silent = m.Owner != l.host.id
 		return out, false, nil
 	case done.Do == run.Forward:
-		return l.follow(ctx, c, o), false, nil
+		return l.forwardOrder(ctx, c, o), false, nil
 	case done.Do == run.ForwardOut:
-		return l.elsewhere(ctx, c, o), false, nil
+		return l.forwardToPlatform(ctx, c, o), false, nil
 	case done.Do == run.EndRun:
 		return l.cancelStored(ctx, rec, c, t, o, done.Requeue)
 	case done.Do != run.Applied:

@@ -36,9 +36,9 @@ type StateRef struct {
 	Document string `json:"document,omitempty"`
 }
 
-// inlineShare limits a document that the task itself contains: it may have at most
-// 1/inlineShare of the server's max_payload.
-const inlineShare = 2
+// inlineDivisor limits a document that the task itself contains: it may have at most
+// 1/inlineDivisor of the server's max_payload.
+const inlineDivisor = 2
 
 func (h *host) stateCodec() state.Codec {
 	var c state.Codec
@@ -53,7 +53,7 @@ func (h *host) stateCodec() state.Codec {
 
 // storeHanded stores the state document of a delegation.
 func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*StateRef, error) {
-	ref, err := h.storeAlong(ctx, t, c, state.RunID(h.Entity, "handoff "+envelope.NewID()))
+	ref, err := h.storeDocument(ctx, t, c, state.RunID(h.Entity, "handoff "+envelope.NewID()))
 	if ref != nil && t.User() != t.Caller() {
 		ref.User = t.User()
 	}
@@ -63,16 +63,16 @@ func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*
 // storeCalled stores the state document of a call, once for each key. A worker that repeats
 // the call after a crash sends the stored document.
 func (h *host) storeCalled(ctx context.Context, t *Task, key string, c *state.Checkpoint) (*StateRef, error) {
-	ref, err := h.storeAlong(ctx, t, c, state.RunID(h.Entity, "call "+t.CallID(key)))
+	ref, err := h.storeDocument(ctx, t, c, state.RunID(h.Entity, "call "+t.CallID(key)))
 	if ref != nil {
 		ref.User = t.User()
 	}
 	return ref, err
 }
 
-// storeAlong stores a state document in a record of its own. If the record exists, it reads
+// storeDocument stores a state document in a record of its own. If the record exists, it reads
 // the document there and returns the reference to that one.
-func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run string) (*StateRef, error) {
+func (h *host) storeDocument(ctx context.Context, t *Task, c *state.Checkpoint, run string) (*StateRef, error) {
 	c = c.Clone()
 	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, run
 	if c.Doc.AgentID == "" {
@@ -92,7 +92,7 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 		return nil, fmt.Errorf("the state document of a task: %w", err)
 	}
 	ref := &StateRef{Entity: h.Entity, Run: c.Doc.RunID, StateID: c.Doc.StateID, Hash: hashOf(data)}
-	limit := int(h.node.conn.MaxPayload()) / inlineShare
+	limit := int(h.node.conn.MaxPayload()) / inlineDivisor
 	fits := func() bool { return len(data) <= limit && codec.Encoding != aaif.CBOR }
 	if d := h.node.durable(); d != nil {
 		_, err := d.States.Put(ctx, c.ID(), 0, data)

@@ -19,7 +19,7 @@ import (
 func (h *host) onControl(msg *nats.Msg) {
 	if instance := msg.Header.Get(headerSlots); instance != "" && len(msg.Data) == 0 {
 		if l := h.joined(); l != nil && l.slots != nil {
-			l.slots.hear(instance)
+			l.slots.onWanted(instance)
 		}
 		return
 	}
@@ -69,11 +69,11 @@ func (h *host) checkControl(a arrival) {
 	}
 	if err != nil {
 		h.counts.refused.Add(1)
-		h.node.tel.refused(h, string(border(err).Code))
-		h.alert(a.env, border(err))
+		h.node.tel.refused(h, string(peerError(err).Code))
+		h.alert(a.env, peerError(err))
 		return
 	}
-	consumed(h.log, a.env)
+	logReceived(h.log, a.env)
 	if answer := h.betweenWorkers(a.env); answer != nil {
 		if !h.lookups.Go(func() { answer(t) }) {
 			h.counts.busy.Add(1)
@@ -175,10 +175,10 @@ func (h *host) freshControl(env *envelope.Envelope, now time.Time) *envelope.Err
 	if err := h.node.timely(env, now); err != nil {
 		return err
 	}
-	if h.heard != nil {
-		if err := h.heard.Check(env, now); err != nil {
+	if h.controlReplay != nil {
+		if err := h.controlReplay.Check(env, now); err != nil {
 			h.counts.replayed.Add(1)
-			return border(err)
+			return peerError(err)
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 		reason += ": " + clip.Text(what.Reason, 128)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
-	found = h.cancelPassed(env, what, signed)
+	found = h.forwardCancel(env, what, signed)
 	for _, t := range h.queue.Remove(mine) {
 		h.fail(t, cause)
 		found = true

@@ -26,19 +26,19 @@ func (h *host) newCommand(to string, cmd intents.Command) (*envelope.Envelope, e
 	return e, h.sign(e)
 }
 
-// tellCancel sends a cancel, in the agent's name, to all workers of an entity, and does
+// publishCancel sends a cancel, in the agent's name, to all workers of an entity, and does
 // not wait for an answer.
-func (h *host) tellCancel(to string, what intents.CancelTask) error {
+func (h *host) publishCancel(to string, what intents.CancelTask) error {
 	e, err := h.newCommand(to, what)
 	if err != nil {
 		return err
 	}
-	return h.node.tellWorkers(e)
+	return h.node.publishControl(e)
 }
 
-// tellWorkers sends a command to all workers of its addressee, and does not wait for an
+// publishControl sends a command to all workers of its addressee, and does not wait for an
 // answer.
-func (n *Node) tellWorkers(e *envelope.Envelope) error {
+func (n *Node) publishControl(e *envelope.Envelope) error {
 	to, err := n.subjects.Ctl(e.To)
 	if err != nil {
 		return err
@@ -52,9 +52,9 @@ func (n *Node) tellWorkers(e *envelope.Envelope) error {
 	return n.publish(to, *buf, header)
 }
 
-// askWorkers sends a command to all workers of its addressee, and waits for the first
+// requestControl sends a command to all workers of its addressee, and waits for the first
 // answer. Of the workers only the one that applies the command answers.
-func (n *Node) askWorkers(ctx context.Context, e *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error) {
+func (n *Node) requestControl(ctx context.Context, e *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error) {
 	to, err := n.subjects.Ctl(e.To)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func (l *lane) storeDead(hold *hold, run string, env *envelope.Envelope, problem
 // alertDead publishes an alert about a dead letter on bus.mesh.alert.
 func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
 	h.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
-	h.tell(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+	h.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
 		Code     envelope.Code `json:"code"`
 		Message  string        `json:"message"`
 		ID       string        `json:"id"`
@@ -85,13 +85,13 @@ func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, probl
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	t.handed, _, _ = h.node.checkHanded(t)
-	problem = t.toCaller(problem)
+	problem = t.errorForCaller(problem)
 	reply := t.answer(envelope.TypeError, problem.Payload())
 	raw, err := l.encodeReply(t, reply)
 	if err != nil {
 		return nil // no valid envelope can answer it
 	}
-	entity, taskID := t.answered()
+	entity, taskID := t.originalTask()
 	msg, err := storedReply{
 		env: reply, raw: raw, cbor: cbor, entity: entity, taskID: taskID, msgID: "refused." + strconv.FormatUint(hold.Seq, 10),
 		task: env, handed: t.handed, // see replyReader.another

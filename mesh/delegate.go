@@ -38,9 +38,9 @@ type HandOff struct {
 	Reason string
 }
 
-// errHandedOff is wrapped by the error that [Task.HandOff] returns when another agent will
+// errDelegated is wrapped by the error that [Task.HandOff] returns when another agent will
 // answer the task.
-var errHandedOff = errors.New("the task is delegated")
+var errDelegated = errors.New("the task is delegated")
 
 // delegation is the error that [Task.HandOff] returns. The task is delegated when the
 // handler returns this error.
@@ -53,11 +53,11 @@ type delegation struct {
 }
 
 func (o *delegation) Error() string { return "the task is delegated to " + o.To }
-func (o *delegation) Unwrap() error { return errHandedOff }
+func (o *delegation) Unwrap() error { return errDelegated }
 
 // IsHandedOff reports whether an error comes from [Task.HandOff] and says that another
 // agent will answer the task. The handler must return such an error.
-func IsHandedOff(err error) bool { return errors.Is(err, errHandedOff) }
+func IsHandedOff(err error) bool { return errors.Is(err, errDelegated) }
 
 // HandOff delegates the task to another agent. That agent answers the original sender, on
 // the sender's reply subject. HandOff is the last call of a handler:
@@ -79,10 +79,10 @@ func IsHandedOff(err error) bool { return errors.Is(err, errHandedOff) }
 // delegated Config.MaxHandoffs times already. The handler may then answer the task itself.
 func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) {
 	o := &delegation{task: t, HandOff: h}
-	if err := t.mayHandOff(o); err != nil {
+	if err := t.prepareDelegation(o); err != nil {
 		return nil, err
 	}
-	direct, knows, err := t.handsDirectly(ctx, o)
+	direct, knows, err := t.receiverSupports(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -109,10 +109,10 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 	return nil, o
 }
 
-// mayHandOff fills in the payload and the intent of a delegation. It fails if no worker
+// prepareDelegation fills in the payload and the intent of a delegation. It fails if no worker
 // can answer at the receiver, if the receiver had the task before, or if the task was
 // delegated too often.
-func (t *Task) mayHandOff(o *delegation) error {
+func (t *Task) prepareDelegation(o *delegation) error {
 	if err := subject.ValidateEntity(o.To); err != nil {
 		return envelope.Errorf(envelope.CodeInternal, "delegation: %w", err)
 	}
@@ -146,7 +146,7 @@ func (t *Task) mayHandOff(o *delegation) error {
 // agent that called the next agent, because the next agent does not support delegation. The
 // list is empty if the sender sent the task to this agent directly.
 func (t *Task) Chain() []string {
-	chain, _ := t.handedBy() // checkCompany has refused an unreadable list
+	chain, _ := t.handedBy() // checkProvenance has refused an unreadable list
 	if t.handed != nil {
 		chain = append(chain, t.handed.links.Entities()...)
 	}
@@ -162,10 +162,10 @@ func (t *Task) Caller() string {
 	return t.handed.Caller
 }
 
-// handsDirectly looks up what the receiver supports. direct: the receiver can answer the
+// receiverSupports looks up what the receiver supports. direct: the receiver can answer the
 // task's sender on the task's lane. knows: the receiver can read a state document that is
 // sent with the task.
-func (t *Task) handsDirectly(ctx context.Context, o *delegation) (direct, knows bool, err error) {
+func (t *Task) receiverSupports(ctx context.Context, o *delegation) (direct, knows bool, err error) {
 	if PublishesTo(o.To) {
 		return false, false, nil
 	}
@@ -174,7 +174,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *delegation) (direct, knows 
 	switch {
 	case err != nil:
 		return false, false, err
-	case t.ask || t.ownWord:
+	case t.ask || t.mustAnswerItself:
 		return false, speaks, nil
 	case t.run == nil && !there:
 		return false, false, envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
@@ -297,9 +297,9 @@ func (o *delegation) forPerson() json.RawMessage {
 	return mustJSON(members)
 }
 
-// isHanded reports whether requires.handoff is an object, so that the task claims to be
+// claimsDelegated reports whether requires.handoff is an object, so that the task claims to be
 // delegated. It does not verify the claim.
-func (t *Task) isHanded() bool {
+func (t *Task) claimsDelegated() bool {
 	raw := t.required(requireHandoff)
 	return len(raw) > 0 && raw[0] == '{'
 }

@@ -131,19 +131,19 @@ func (n *Node) checkHanded(t *Task) (h *handed, forbidden bool, err error) {
 	return h, false, nil
 }
 
-// takeOver records that the task was delegated to this agent. It fails if requires.handoff
+// acceptDelegation records that the task was delegated to this agent. It fails if requires.handoff
 // is not valid. On the live lane the answer, also a refusal, goes to the reply subject of
-// the message. So takeOver records the chain before it verifies it; the caller verifies the
+// the message. So acceptDelegation records the chain before it verifies it; the caller verifies the
 // chain of the answer. On the durable lane an answer goes to the first agent's reply subject
 // only with a verified chain.
-func (t *Task) takeOver() (err error) {
+func (t *Task) acceptDelegation() (err error) {
 	if t.run == nil {
 		if t.handed, _, err = t.readHanded(); err != nil {
 			return err
 		}
 	}
 	h, forbidden, err := t.host.node.checkHanded(t)
-	t.ownWord = forbidden
+	t.mustAnswerItself = forbidden
 	if h == nil {
 		return err
 	}
@@ -154,10 +154,10 @@ func (t *Task) takeOver() (err error) {
 	return err
 }
 
-// checkCompany refuses a task whose requires.handed_by or state reference is malformed.
+// checkProvenance refuses a task whose requires.handed_by or state reference is malformed.
 // Without the first, the task could go in a circle; without the second, the handler would
 // lack the sender's state document.
-func (t *Task) checkCompany() error {
+func (t *Task) checkProvenance() error {
 	if _, err := t.handedBy(); err != nil {
 		return err
 	}
@@ -183,16 +183,16 @@ func chainText(chain []string) string {
 	return strings.Join(chain, " → ")
 }
 
-// vouched is the last chain that was verified. The next reply of the same stream has the
+// verifiedChain is the last chain that was verified. The next reply of the same stream has the
 // same chain, which need not be verified again.
-type vouched struct {
+type verifiedChain struct {
 	header, from, to string
 }
 
 // mayAnswer verifies that the author of a reply may answer a task that was sent to
 // another entity: the reply's header must have a chain of links from that entity to the
 // author. An empty caller or corr is unknown and not compared.
-func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *vouched) error {
+func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *verifiedChain) error {
 	if header == "" {
 		return unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))
 	}
@@ -204,7 +204,7 @@ func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *env
 	}
 	links, err := chain.Parse(strings.Split(header, " "))
 	if err != nil {
-		return unusable("a reply to the task for %s comes from %s, and its chain is malformed: %s", entity, clip.Text(reply.From, 128), border(err).Message)
+		return unusable("a reply to the task for %s comes from %s, and its chain is malformed: %s", entity, clip.Text(reply.From, 128), peerError(err).Message)
 	}
 	about, first, last := links.About, links.First(), links.Last()
 	switch {
@@ -238,18 +238,18 @@ func (t *Task) addressCaller(e *envelope.Envelope) {
 	}
 }
 
-// answered returns the entity and the id of the original task. The answer goes to the
+// originalTask returns the entity and the id of the original task. The answer goes to the
 // reply subject of that task.
-func (t *Task) answered() (entity, id string) {
+func (t *Task) originalTask() (entity, id string) {
 	if h := t.handed; h != nil {
 		return h.links.First().From, h.Task
 	}
 	return t.host.Entity, t.Envelope.ID
 }
 
-// toCaller returns the error that the caller gets. For a delegated task it replaces codes
+// errorForCaller returns the error that the caller gets. For a delegated task it replaces codes
 // that say "not begun", because an earlier agent has begun the task.
-func (t *Task) toCaller(problem *envelope.Error) *envelope.Error {
+func (t *Task) errorForCaller(problem *envelope.Error) *envelope.Error {
 	if t.handed == nil {
 		return problem
 	}

@@ -29,24 +29,24 @@ func (h *host) delegate(t *Task, o *delegation) {
 		h.durable.end(t, nil, nil)
 		return
 	}
-	if err := h.passOn(t, o); err != nil {
-		h.answer(t, border(err))
-		h.recordEnd(t, border(err))
+	if err := h.sendDelegated(t, o); err != nil {
+		h.answer(t, peerError(err))
+		h.recordEnd(t, peerError(err))
 		return
 	}
 	h.passed.add(o)
-	h.tellHanded(t, o)
+	h.recordDelegated(t, o)
 }
 
-// tellHanded publishes the handed_off event and records the end of a delegated task.
-func (h *host) tellHanded(t *Task, o *delegation) {
-	t.over = o
+// recordDelegated publishes the handed_off event and records the end of a delegated task.
+func (h *host) recordDelegated(t *Task, o *delegation) {
+	t.delegatedTo = o
 	t.TellRun(intents.RunHandedOff, intents.StepEvent{To: o.To, Child: o.id, Durable: t.run != nil, Detail: o.Reason})
 	h.recordEnd(t, nil)
 }
 
-// passOn sends the receiver its task, with the reply subject of this task's sender.
-func (h *host) passOn(t *Task, o *delegation) error {
+// sendDelegated sends the receiver its task, with the reply subject of this task's sender.
+func (h *host) sendDelegated(t *Task, o *delegation) error {
 	to, err := h.node.subjects.Live(o.To)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (l *lane) queueDelegated(r *Run) error {
 	}
 	if r.wrote {
 		l.host.node.rememberReceived(l.host.Entity, e, c.Mesh.Handed.Task, false)
-		l.host.tellHanded(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
+		l.host.recordDelegated(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
 	}
 	return nil
 }
@@ -172,13 +172,13 @@ func (p *passed) matching(match func(id string, t *passedTask) bool) (out []*pas
 	return out
 }
 
-// cancelPassed forwards a cancel to the receivers of the delegated tasks that it names.
-func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
+// forwardCancel forwards a cancel to the receivers of the delegated tasks that it names.
+func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
 	for _, one := range h.passed.matching(func(id string, t *passedTask) bool {
 		return (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) &&
 			(t.from == env.From || env.From == h.Entity) && (signed || t.keyID == "")
 	}) {
-		if err := h.tellCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
+		if err := h.publishCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
 			h.log.Warn("cancel not forwarded", "to", one.to, "id", one.id, "err", err)
 			continue
 		}
@@ -187,10 +187,10 @@ func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, sig
 	return found
 }
 
-// follow forwards a command to the receiver of a delegated run. All workers of the entity
+// forwardOrder forwards a command to the receiver of a delegated run. All workers of the entity
 // get the command. The worker that ended the run forwards it, or any worker if that one is
 // dead.
-func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
+func (l *lane) forwardOrder(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := &c.Mesh
 	if m.Owner != l.host.id && l.alive(ctx, m.Owner) {
@@ -213,7 +213,7 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 	}
 	e, err := l.host.newCommand(m.Handed.To, cmd)
 	if err != nil {
-		out.refused = border(err)
+		out.refused = peerError(err)
 		return out
 	}
 	reply, err := l.host.node.sendCommand(ctx, m.Handed.To, e)
@@ -222,7 +222,7 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 		if errors.As(err, &problem) && problem.FromPeer() {
 			out.refused = problem
 		} else if ctx.Err() == nil {
-			out.refused = border(err)
+			out.refused = peerError(err)
 		} else { // the command is queued; the receiver's next worker applies it
 			out.did("", "noted")
 		}

@@ -32,7 +32,7 @@ func (l *lane) dispatch(hold *hold) {
 	if isCBOR(msg) {
 		l.inBackground(hold, func() {
 			if env, cbor, err := l.decode(msg); err != nil {
-				l.reject(hold, l.salvage(err), cbor, border(err))
+				l.reject(hold, l.salvage(err), cbor, peerError(err))
 			} else {
 				l.check(hold, env, cbor)
 			}
@@ -43,7 +43,7 @@ func (l *lane) dispatch(hold *hold) {
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
-		l.workOn(hold.tally, func() { l.reject(hold, l.salvage(err), cbor, border(err)) })
+		l.workOn(hold.tally, func() { l.reject(hold, l.salvage(err), cbor, peerError(err)) })
 	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
 		// Reads the run, or verifies a slow signature.
 		l.inBackground(hold, func() { l.check(hold, env, cbor) })
@@ -115,7 +115,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 			l.nak(hold, laterPause)
 			return
 		case err != nil:
-			l.workOn(r.tally, func() { l.reject(hold, t.Envelope, cbor, border(err)) })
+			l.workOn(r.tally, func() { l.reject(hold, t.Envelope, cbor, peerError(err)) })
 			return
 		}
 	}
@@ -224,7 +224,7 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	if !at.IsZero() && r.hold.Stored.After(at.Add(-skew)) && r.hold.Stored.Before(at.Add(DefaultRunTimeout)) {
 		return nil
 	}
-	return border(err)
+	return peerError(err)
 }
 
 // redelivered handles a message for a run that this worker already has: its lease had

@@ -61,7 +61,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	l, ctx := r.lane, r.lane.ctx
 	c := r.cp.Load().Clone()
 	r.sent.keep(c)
-	r.calls.takeOut(c)
+	r.calls.removeEnded(c)
 	r.task.turns.keep(c)
 	if !run.Bare(c) {
 		return false, nil

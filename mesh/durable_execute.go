@@ -78,7 +78,7 @@ func (l *lane) begin(r *Run) bool {
 	if r.recovered {
 		l.tel.recovered(l.host)
 	}
-	consumed(l.host.log, t.Envelope)
+	logReceived(l.host.log, t.Envelope)
 	if c.Mesh.Epoch == 1 {
 		l.host.node.rememberReceived(l.host.Entity, t.Envelope, c.Mesh.Task, false)
 	}
@@ -115,7 +115,7 @@ func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	var problem *envelope.Error
 	if failure != nil {
-		problem = border(failure)
+		problem = peerError(failure)
 	}
 	r.mu.Lock()
 	if r.end != nil {
@@ -149,7 +149,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	}
 	if err == nil && !ended {
 		err = r.write(l.ctx, func(c *state.Checkpoint) error {
-			if err := r.stagedOn(c); err != nil {
+			if err := r.applyStaged(c); err != nil {
 				return err
 			}
 			return r.setEnd(c, payload, problem)

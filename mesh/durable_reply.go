@@ -20,7 +20,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	t := r.task
 	if o := r.delegation; o != nil && problem == nil {
 		if err := r.setDelegated(c, o); err != nil {
-			return r.setEnd(c, nil, border(err)) // the sender gets the error
+			return r.setEnd(c, nil, peerError(err)) // the sender gets the error
 		}
 		return nil
 	}
@@ -28,20 +28,20 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	if problem == nil {
 		reply = t.answer(envelope.TypeResult, payload)
 	} else {
-		reply = t.answer(envelope.TypeError, t.toCaller(problem).Payload())
+		reply = t.answer(envelope.TypeError, t.errorForCaller(problem).Payload())
 	}
 	raw, err := r.lane.encodeReply(t, reply)
 	if err != nil && problem != nil {
 		// The error does not fit a message.
 		problem = bare(problem)
-		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.toCaller(problem).Payload()))
+		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.errorForCaller(problem).Payload()))
 		if err != nil {
 			return err
 		}
 	}
 	if err != nil {
 		// The result cannot be sent; the sender gets the error instead.
-		return r.setEnd(c, nil, border(err))
+		return r.setEnd(c, nil, peerError(err))
 	}
 	ending := run.Ending{Reply: raw}
 	if problem != nil {
@@ -130,7 +130,7 @@ func (l *lane) publishOutcome(r *Run) error {
 		}
 		r.observe(PointDead)
 	}
-	entity, taskID := r.task.answered()
+	entity, taskID := r.task.originalTask()
 	stored.entity, stored.taskID = entity, taskID
 	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
 	msg, err := stored.message()

@@ -145,7 +145,7 @@ func (d *durableStream) send(payload json.RawMessage) error {
 			return err
 		}
 	}
-	entity, taskID := t.answered()
+	entity, taskID := t.originalTask()
 	reply, err := storedReply{
 		env: e, cbor: t.cbor, entity: entity, taskID: taskID, msgID: d.msgID(d.seq + 1), handed: t.handed,
 		seq: d.seq + 1, epoch: t.handed.epoch(d.r.Epoch()),
@@ -211,7 +211,7 @@ func (d *durableStream) confirm(ctx context.Context, n int) error {
 			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unconfirmed), context.Cause(ctx))
 		case first:
 			continue // send it again in the next pass
-		case !l.passing(err):
+		case !l.temporary(err):
 			return fmt.Errorf("stream of run %s: %w", d.r.id.Run, err)
 		}
 		if err := sleep(ctx, wait); err != nil {
@@ -278,7 +278,7 @@ func (r *Run) readStream(ctx context.Context, c *state.Checkpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	seq, text, gap := c.Mesh.Stream, c.Mesh.Told, false
-	entity, taskID := r.task.answered()
+	entity, taskID := r.task.originalTask()
 	for msg, err := range l.cfg.Replies.Read(ctx, entity, taskID, 0) {
 		if err != nil {
 			return fmt.Errorf("read the stream of run %s: %w", r.id.Run, err)

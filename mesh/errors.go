@@ -12,10 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// begun converts an error of a handler that the task's sender would misread. Some codes
+// afterBegin converts an error of a handler that the task's sender would misread. Some codes
 // promise that the task was not begun. In an error from a peer that the handler called,
 // they are about that call, but this task has begun.
-func begun(err error) error {
+func afterBegin(err error) error {
 	var e *envelope.Error
 	switch {
 	case !errors.As(err, &e):
@@ -33,10 +33,10 @@ func begun(err error) error {
 	return out
 }
 
-// border converts an error to the *envelope.Error that a peer may read. No other function
+// peerError converts an error to the *envelope.Error that a peer may read. No other function
 // decides what a peer may read of an error. The order is fixed: an explicit
 // envelope.Error first, then known errors, then E_INTERNAL without any detail.
-func border(err error) *envelope.Error {
+func peerError(err error) *envelope.Error {
 	var said *envelope.Error
 	var bad *envelope.InvalidError
 	var large *oversized

@@ -39,7 +39,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 		}
 		return
 	}
-	if err := h.circle(t); err != nil {
+	if err := h.refuseDeadlock(t); err != nil {
 		h.counts.busy.Add(1)
 		h.fail(t, err)
 		return
@@ -162,7 +162,7 @@ func (h *host) execute(t *Task) {
 	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
 		err = cause
 	} else {
-		err = h.validateError(t, begun(err))
+		err = h.validateError(t, afterBegin(err))
 	}
 	if err != nil {
 		h.fail(t, err)
@@ -214,7 +214,7 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
 		return err
 	}
-	return asDemanded(&t.Requires, payload)
+	return satisfies(&t.Requires, payload)
 }
 
 // validateError checks the agent's error against the intent's error schema. The mesh's
@@ -222,7 +222,7 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 // agent error that has none. An error that does not fit becomes E_OUTPUT_SCHEMA, with
 // the original code and message in its text and the original retry advice.
 func (h *host) validateError(t *Task, err error) error {
-	said := border(err)
+	said := peerError(err)
 	if said.Code.Known() && said.Code != envelope.CodeAgent {
 		return err
 	}
@@ -230,7 +230,7 @@ func (h *host) validateError(t *Task, err error) error {
 	if !isCode(bad, envelope.CodeOutputSchema) {
 		return err
 	}
-	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
+	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", peerError(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
 	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
 	return out
 }
@@ -248,8 +248,8 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	t.addressCaller(reply)
 	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent; the sender gets the error instead.
-		h.recordEnd(t, border(err))
-		h.answer(t, border(err))
+		h.recordEnd(t, peerError(err))
+		h.answer(t, peerError(err))
 		return
 	}
 	h.recordEnd(t, nil)
@@ -264,7 +264,7 @@ func (h *host) fail(t *Task, err error) {
 
 // failed is fail for a caller for which t.claim has returned true.
 func (h *host) failed(t *Task, err error) {
-	problem := border(err)
+	problem := peerError(err)
 	level := h.log.Debug
 	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
 		level = h.log.Error

@@ -20,7 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// lastWord answers with the last message of its run.
+// requestDecision answers with the last message of its run.
 type lastWord struct{}
 
 func (lastWord) Handle(_ context.Context, task *mesh.Task) (json.RawMessage, error) {

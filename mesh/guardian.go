@@ -225,7 +225,7 @@ func (g *guardian) ask(to, not string) string {
 	if err := h.sign(e); err != nil {
 		return ""
 	}
-	reply, err := h.node.askWorkers(g.lane.ctx, e, guardWait)
+	reply, err := h.node.requestControl(g.lane.ctx, e, guardWait)
 	if err != nil || reply.Type != envelope.TypeResult {
 		return "" // no other worker: if this one dies, its runs resume when the lease of their messages ends
 	}
@@ -305,7 +305,7 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 		if h, err := rec.Header(); err != nil || h.Owner != instance || !run.Carried(h.Status) {
 			continue
 		}
-		switch err := l.abandon(ctx, rec, instance); {
+		switch err := l.requeueOrphan(ctx, rec, instance); {
 		case err == nil:
 			runs++
 			l.tel.recovered(l.host)
@@ -324,9 +324,9 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 	}
 }
 
-// abandon removes a dead owner from a run's record and requeues the run. It fails with
+// requeueOrphan removes a dead owner from a run's record and requeues the run. It fails with
 // state.ErrChanged if that worker no longer owns the run.
-func (l *lane) abandon(ctx context.Context, rec state.Record, owner string) error {
+func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string) error {
 	c, err := l.codec.Read(rec)
 	if err != nil {
 		return err

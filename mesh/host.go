@@ -132,14 +132,14 @@ type host struct {
 	lookups *sched.Crew // answers the aee.* intents that may wait for a store
 	staff   sync.Once   // starts the workers
 
-	stats   [numEndpoints]endpointStats
-	counts  counts
-	running running
-	passed  passed
-	durable *lane        // nil: live only; see joined
-	unjoin  func()       // ends the wait for the streams of the durable lane
-	heard   *sign.Replay // replay window of control messages; nil: off
-	active  atomic.Int64
+	stats         [numEndpoints]endpointStats
+	counts        counts
+	running       running
+	passed        passed
+	durable       *lane        // nil: live only; see joined
+	unjoin        func()       // ends the wait for the streams of the durable lane
+	controlReplay *sign.Replay // replay window of control messages; nil: off
+	active        atomic.Int64
 
 	lanes, ears []*nats.Subscription // subscriptions of tasks; of control and monitoring, which end later
 	stopping    atomic.Bool
@@ -254,7 +254,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.queue = sched.NewQueue[*Task](max(0, a.Queue) + a.Concurrency)
 	h.running.overdue, h.running.held = h.overdue, h.nameHolder
 	if n.cfg.ReplayWindow > 0 {
-		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
+		h.controlReplay = sign.NewReplay(n.cfg.ReplayWindow)
 	}
 	h.verify = sched.NewCrew(verifiers(n.cfg.Seen != nil), max(64, a.Queue))
 	h.control = sched.NewCrew(1, 256)

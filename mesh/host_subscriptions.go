@@ -11,7 +11,7 @@ import (
 // heedful returns a handler that calls handle for messages that were published to the subject
 // and whose reply subject, if they have one, is an inbox. It drops all others.
 func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
-	handle = h.fromInboxes(handle)
+	handle = h.requireInbox(handle)
 	return func(msg *nats.Msg) {
 		if !jetstream.Published(msg, subject) {
 			h.counts.dropped.Add(1)
@@ -57,7 +57,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 // forget waits until the messages that have come over ended subscriptions are handled, and
 // then forgets the subscriptions.
 func (h *host) forget(subs []*nats.Subscription) {
-	for _, e := range []*ears{&h.node.asked, &h.node.told} {
+	for _, e := range []*controlSubs{&h.node.asked, &h.node.told} {
 		e.settle()
 		e.forget(subs)
 	}

@@ -164,7 +164,7 @@ func bounded(e *envelope.Envelope) error {
 func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 	h.counts.malformed.Add(1)
 	h.node.tel.refused(h, "malformed")
-	problem := border(err)
+	problem := peerError(err)
 	h.log.Debug("message refused", "subject", msg.Subject, "code", string(problem.Code), "err", err)
 	if msg.Reply == "" {
 		h.counts.dropped.Add(1)
@@ -231,7 +231,7 @@ func (h *host) check(a arrival) {
 		return
 	}
 	if env.Type == envelope.TypeEvent {
-		consumed(h.log, env)
+		logReceived(h.log, env)
 		h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
 		h.unexpected(a)
 		return
@@ -240,7 +240,7 @@ func (h *host) check(a arrival) {
 		h.refuse(a, drainingError(h.Entity))
 		return
 	}
-	consumed(h.log, env)
+	logReceived(h.log, env)
 	h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
 	h.accept(t, a.msg.Header)
 }
@@ -263,7 +263,7 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 	}
 	if n.replay != nil {
 		if err := n.replay.Check(env, now); err != nil {
-			return border(err)
+			return peerError(err)
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 	if n.cfg.Skew > 0 {
 		if err := sign.CheckTime(env, now, n.cfg.Skew); err != nil {
-			return border(err)
+			return peerError(err)
 		}
 	}
 	return nil
@@ -314,14 +314,14 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 	h.answer(t, err)
 }
 
-// briefSig is the start of a signature that is verified quickly, as package sign writes
+// hs256Prefix is the start of a signature that is verified quickly, as package sign writes
 // it.
-var briefSig = []byte(`{"alg":"` + sign.HS256 + `"`)
+var hs256Prefix = []byte(`{"alg":"` + sign.HS256 + `"`)
 
 // slow reports whether verifying a signature takes as long as a task, so that it must
 // not run on the subscription's goroutine.
 func slow(v sign.Verifier, env *envelope.Envelope) bool {
-	if env.Sig == nil || v.Mode == sign.Off || bytes.HasPrefix(env.Sig, briefSig) {
+	if env.Sig == nil || v.Mode == sign.Off || bytes.HasPrefix(env.Sig, hs256Prefix) {
 		return false
 	}
 	alg, _, _ := sign.Describe(env)

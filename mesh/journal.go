@@ -127,8 +127,8 @@ func (n *Node) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) 
 	}
 }
 
-// recall finds an envelope that entity sent or received.
-func (n *Node) recall(ctx context.Context, entity, id string) (*envelope.Envelope, error) {
+// findEnvelope finds an envelope that entity sent or received.
+func (n *Node) findEnvelope(ctx context.Context, entity, id string) (*envelope.Envelope, error) {
 	if e := n.journal.find(entity, id); e != nil {
 		return e, nil
 	}

@@ -24,7 +24,7 @@ type lane struct {
 	host    *host
 	cfg     *Durable
 	codec   state.Codec
-	noted   noter          // cfg.States if it is a noter; else nil
+	noted   headerWriter   // cfg.States if it is a noter; else nil
 	absence absenceChecker // cfg.States if it is an absenceChecker; else nil
 	replier replier        // cfg.States if it is a replier; else nil
 	queue   *jetstream.Lane
@@ -92,7 +92,7 @@ func (h *host) newLane() (*lane, error) {
 	if h.Seal != nil {
 		l.codec.Seal = h.Seal
 	}
-	l.noted, _ = cfg.States.(noter)
+	l.noted, _ = cfg.States.(headerWriter)
 	l.absence, _ = cfg.States.(absenceChecker)
 	l.replier, _ = cfg.States.(replier)
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
@@ -279,7 +279,7 @@ func (l *lane) room() int {
 		free = 1
 	}
 	if l.slots != nil {
-		l.slots.nudge()
+		l.slots.signal()
 		free = min(free, l.slots.room())
 	}
 	return max(0, free-int(l.waiting.Load()))

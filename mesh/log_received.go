@@ -7,9 +7,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// consumed logs a received envelope at level debug: the fields of AEE validity rule 8,
+// logReceived logs a received envelope at level debug: the fields of AEE validity rule 8,
 // and never the payload.
-func consumed(log *slog.Logger, e *envelope.Envelope) {
+func logReceived(log *slog.Logger, e *envelope.Envelope) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return

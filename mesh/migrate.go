@@ -150,7 +150,7 @@ func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint)
 // abortTransfer ends a failed transfer. If this worker still owns the run, it resumes
 // what it was doing before.
 func (l *lane) abortTransfer(r *Run, why error) {
-	reason := clip.Text(border(why).Message, 128)
+	reason := clip.Text(peerError(why).Message, 128)
 	if e := new(transfer.Error); errors.As(why, &e) {
 		reason = clip.Text(e.Error(), 128)
 	}

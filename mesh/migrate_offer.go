@@ -99,7 +99,7 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	if err := h.sign(e); err != nil {
 		return answer, err
 	}
-	reply, err := h.node.askWorkers(ctx, e, offerWait)
+	reply, err := h.node.requestControl(ctx, e, offerWait)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		if p.To == "" {

@@ -58,7 +58,7 @@ func (r *Run) captureAfter(wait time.Duration) {
 			return
 		}
 		err := r.write(l.ctx, func(c *state.Checkpoint) error {
-			if err := r.stagedOn(c); err != nil {
+			if err := r.applyStaged(c); err != nil {
 				return err
 			}
 			if !run.CaptureNow(c) {
@@ -79,8 +79,8 @@ func (r *Run) captureAfter(wait time.Duration) {
 	})
 }
 
-// elsewhere forwards an order to the platform that runs the run.
-func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
+// forwardToPlatform forwards an order to the platform that runs the run.
+func (l *lane) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := c.Mesh.Migration
 	fail := func(err error) outcome {

@@ -71,7 +71,7 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 		keys = new(sign.Ring)
 	}
 	var tidy func(context.Context) error
-	if store, ok := opts.Handoffs.(sweeper); ok {
+	if store, ok := opts.Handoffs.(compactor); ok {
 		tidy = func(ctx context.Context) error {
 			_, err := store.Sweep(ctx, jetstream.SweepOptions{})
 			return err
@@ -147,7 +147,7 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 	}
 	if err != nil {
 		// An error is an answer to the command, too.
-		reply = e.Reply(envelope.TypeError, border(err).Payload())
+		reply = e.Reply(envelope.TypeError, peerError(err).Payload())
 	}
 	return json.Marshal(reply)
 }

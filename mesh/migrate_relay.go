@@ -46,8 +46,8 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 		case errors.Is(context.Cause(ctx), errOverdue):
 			l.endHere(r, r.overdue())
 			return
-		case err != nil && border(err).Code == envelope.CodeTooLarge:
-			l.endHere(r, border(err)) // a retry would meet the same error
+		case err != nil && peerError(err).Code == envelope.CodeTooLarge:
+			l.endHere(r, peerError(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
 			l.host.log.Warn("no replies from the platform that runs the run", "run", r.id.Run, "to", m.To, "err", err)
@@ -181,7 +181,7 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 	}
 	identity, err := n.cfg.Verifier.Verify(env, now)
 	if err != nil {
-		if code := border(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
+		if code := peerError(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
 			return nil, err
 		}
 	}

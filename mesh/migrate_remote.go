@@ -145,7 +145,7 @@ func (l *lane) unstage(r *Run) {
 func (l *lane) decide(ctx context.Context, r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		status, err := l.lastWord(ctx, m)
+		status, err := l.requestDecision(ctx, m)
 		switch {
 		case err != nil:
 		case status.Phase == state.PhaseAccepted, status.Phase == state.PhaseRunning:
@@ -173,9 +173,9 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 	}
 }
 
-// lastWord makes one attempt to learn the target's decision. A target that does not know
+// requestDecision makes one attempt to learn the target's decision. A target that does not know
 // the transfer is asked to refuse it, so that requests that arrive later have no effect.
-func (l *lane) lastWord(ctx context.Context, m *state.Migration) (handoff.Status, error) {
+func (l *lane) requestDecision(ctx context.Context, m *state.Migration) (handoff.Status, error) {
 	p, err := l.remote(m.To)
 	if err != nil {
 		return handoff.Status{}, err

@@ -174,14 +174,14 @@ type Node struct {
 	replies  *rpc.Exchanger
 	holders  holders
 	steady   steady
-	lanes    laneBook
-	heads    headcount
+	lanes    laneCache
+	heads    treeCounts
 	hosts    hosts
 	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
 	services services
 	beats    beats
-	told     ears // control and monitoring messages
-	asked    ears // plain text
+	told     controlSubs // control and monitoring messages
+	asked    controlSubs // plain text
 	clock    serverClock
 	tender   tender
 	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep

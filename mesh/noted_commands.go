@@ -70,9 +70,9 @@ func (n *notes) count(run string, commands int, now, until time.Time) {
 	n.runs[run] = noteCount{commands, now, until}
 }
 
-// keep removes the counts of records that were counted before a time and no longer exist.
+// forgetExpired removes the counts of records that were counted before a time and no longer exist.
 // there has the runs whose records exist.
-func (n *notes) keep(there map[string]bool, before time.Time) {
+func (n *notes) forgetExpired(there map[string]bool, before time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for run, c := range n.runs {

@@ -14,8 +14,8 @@ func resultSchema(task *envelope.Envelope) json.RawMessage {
 	return members.Get(requireResultSchema)
 }
 
-// askable refuses a task whose requires.result_schema is not a valid schema.
-func askable(task *envelope.Envelope) error {
+// checkResultSchema refuses a task whose requires.result_schema is not a valid schema.
+func checkResultSchema(task *envelope.Envelope) error {
 	raw := resultSchema(task)
 	if raw == nil {
 		return nil
@@ -39,8 +39,8 @@ func fits(due json.RawMessage, reply *envelope.Envelope) error {
 	return s.Validate(reply.Payload)
 }
 
-// counts reports whether an answer fits the schema, and logs one that does not.
-func (n *Node) counts(schema string, reply *envelope.Envelope) bool {
+// acceptsAnswer reports whether an answer fits the schema, and logs one that does not.
+func (n *Node) acceptsAnswer(schema string, reply *envelope.Envelope) bool {
 	err := fits(json.RawMessage(schema), reply)
 	if err != nil {
 		n.log.Info("answer does not fit requires.result_schema and does not count", "id", reply.ID, "task", reply.ReplyTo, "corr", reply.Corr, "from", reply.From, "err", err)

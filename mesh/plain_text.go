@@ -49,7 +49,7 @@ func (h *host) onAsk(msg *nats.Msg) {
 		h.answer(t, problem)
 		return
 	}
-	consumed(h.log, env)
+	logReceived(h.log, env)
 	if raw, err := env.AppendJSON(nil); err == nil {
 		h.node.rememberReceived(h.Entity, env, raw, false)
 	}

@@ -52,17 +52,17 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	own, err := h.node.recall(ctx, h.Entity, ref.ID)
+	own, err := h.node.findEnvelope(ctx, h.Entity, ref.ID)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}
 	if own != nil {
-		if err := t.mayKnow(own, ref); err != nil {
+		if err := t.checkReference(own, ref); err != nil {
 			return nil, err
 		}
 		return &Fetched{own, h.refutationsOf(ctx, ref.ID)}, nil
 	}
-	whom, err := t.keeper(ref)
+	whom, err := t.fetchFrom(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	reply, err := h.node.Send(ctx, ask, SendOptions{NoCancel: true})
 	if err != nil {
-		return nil, begun(err) // codes such as E_BUSY are about the fetch: this task has begun
+		return nil, afterBegin(err) // codes such as E_BUSY are about the fetch: this task has begun
 	}
 	var found intents.FetchResult
 	if err := json.Unmarshal(reply.Payload, &found); err != nil || !found.Found || found.Envelope == nil {
@@ -89,9 +89,9 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 		at = time.Now()
 	}
 	if _, err := h.node.cfg.Verifier.Verify(e, at); err != nil {
-		return nil, border(err)
+		return nil, peerError(err)
 	}
-	if err := t.mayKnow(e, ref); err != nil {
+	if err := t.checkReference(e, ref); err != nil {
 		return nil, err
 	}
 	if n := len(found.Refutations); n > maxRefutations {
@@ -100,9 +100,9 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	return &Fetched{e, found.Refutations}, nil
 }
 
-// keeper returns the entity from which to fetch an envelope that this agent does not
+// fetchFrom returns the entity from which to fetch an envelope that this agent does not
 // have.
-func (t *Task) keeper(ref envelope.Reference) (string, error) {
+func (t *Task) fetchFrom(ref envelope.Reference) (string, error) {
 	for _, entity := range []string{ref.Locator, t.Envelope.From} {
 		// A locator need not be an entity, and people and channels do not answer a fetch.
 		if subject.ValidateEntity(entity) == nil && !PublishesTo(entity) && entity != t.host.Entity {
@@ -112,9 +112,9 @@ func (t *Task) keeper(ref envelope.Reference) (string, error) {
 	return "", envelope.Errorf(envelope.CodeNotFound, "no entity is known that has envelope %s", clip.Text(ref.ID, 128))
 }
 
-// mayKnow compares an envelope with the reference, and checks that the task's sender may
+// checkReference compares an envelope with the reference, and checks that the task's sender may
 // read it, by the same rule as aee.context.fetch.
-func (t *Task) mayKnow(e *envelope.Envelope, ref envelope.Reference) error {
+func (t *Task) checkReference(e *envelope.Envelope, ref envelope.Reference) error {
 	if e.ID != ref.ID || ref.Corr != "" && e.Corr != ref.Corr {
 		return envelope.Errorf(envelope.CodeNotFound, "the envelope is not the one that the reference to %s names", clip.Text(ref.ID, 128))
 	}

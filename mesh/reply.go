@@ -30,7 +30,7 @@ func putBuffer(b *[]byte) {
 // answer sends an error as the terminal envelope, without its details if they cannot be
 // sent.
 func (h *host) answer(t *Task, problem *envelope.Error) {
-	problem = t.toCaller(problem)
+	problem = t.errorForCaller(problem)
 	err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
 	if unsendable(err) {
 		problem = bare(problem)
@@ -99,7 +99,7 @@ func appendSigned(dst []byte, e *envelope.Envelope, s *sign.Signer, cbor bool) (
 // unsendable reports whether an error is about the envelope, which cannot be sent, and
 // not about the connection.
 func unsendable(err error) bool {
-	return err != nil && (errors.Is(err, envelope.ErrNumber) || errors.Is(err, nats.ErrMaxPayload) || isCode(border(err), envelope.CodeOutputSchema) || isCode(border(err), envelope.CodeTooLarge))
+	return err != nil && (errors.Is(err, envelope.ErrNumber) || errors.Is(err, nats.ErrMaxPayload) || isCode(peerError(err), envelope.CodeOutputSchema) || isCode(peerError(err), envelope.CodeTooLarge))
 }
 
 // bare strips details and evidence and truncates code and message, so that the error
@@ -119,7 +119,7 @@ func outputError(err error) error {
 	if errors.Is(err, envelope.ErrNumber) {
 		return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer has a number that a double cannot represent, so it cannot be signed or encoded").WithCause(err)
 	}
-	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer does not make a valid envelope: %s", border(err).Message).WithCause(err)
+	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer does not make a valid envelope: %s", peerError(err).Message).WithCause(err)
 }
 
 // replyHeader returns the headers of a reply, nil if it needs none.

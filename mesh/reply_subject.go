@@ -25,9 +25,9 @@ func IsInbox(reply string) bool {
 	return strings.HasPrefix(reply, "_") || reply != "" && reply[0] != '$' && !strings.Contains(reply, ".")
 }
 
-// fromInboxes wraps a handler and drops messages whose reply subject is not a reply
+// requireInbox wraps a handler and drops messages whose reply subject is not a reply
 // inbox. They are not answered, because an answer would have to go to that subject.
-func (h *host) fromInboxes(handle nats.MsgHandler) nats.MsgHandler {
+func (h *host) requireInbox(handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		if msg.Reply == "" || IsInbox(msg.Reply) {
 			handle(msg)

@@ -135,7 +135,7 @@ func (t *Task) forLane(durable, signed bool) *envelope.Error {
 		return err
 	case !durable && named == laneDurable:
 		return otherLane(named)
-	case !durable, named == laneDurable, t.host.Async && !t.isHanded():
+	case !durable, named == laneDurable, t.host.Async && !t.claimsDelegated():
 		return nil
 	case named != "":
 		return otherLane(named)
@@ -145,9 +145,9 @@ func (t *Task) forLane(durable, signed bool) *envelope.Error {
 	return nil
 }
 
-// bindsDurable returns an error if a task that is already signed does not name the
+// checkBoundDurable returns an error if a task that is already signed does not name the
 // durable lane: workers would refuse it.
-func bindsDurable(task *envelope.Envelope) error {
+func checkBoundDurable(task *envelope.Envelope) error {
 	named, err := namedLane((&Task{Envelope: task}).required(requireLane))
 	switch {
 	case err != nil:

@@ -22,9 +22,9 @@ const (
 // other JSON, but not Markdown from other text.
 var defaultFormats = []string{FormatText, FormatJSON}
 
-// demandable refuses, before the task begins, a task that requires a format or evidence
+// canSatisfy refuses, before the task begins, a task that requires a format or evidence
 // that this agent's results cannot have.
-func (h *host) demandable(t *Task) error {
+func (h *host) canSatisfy(t *Task) error {
 	r := &t.Requires
 	evidence := wantsEvidence(r)
 	if r.Format == "" && !r.Evidence && !evidence {
@@ -70,8 +70,8 @@ func wantsEvidence(r *envelope.Requirements) bool {
 	return r.DecisionEvidence != "" && r.DecisionEvidence != envelope.EvidenceNone
 }
 
-// asDemanded checks a result against the format and the evidence that the task requires.
-func asDemanded(r *envelope.Requirements, payload json.RawMessage) error {
+// satisfies checks a result against the format and the evidence that the task requires.
+func satisfies(r *envelope.Requirements, payload json.RawMessage) error {
 	if wantsEvidence(r) {
 		if err := intents.CheckEvidence(intents.EvidenceLevel(r.DecisionEvidence), payload); err != nil {
 			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the decision evidence that the task requires (%s): %v", r.DecisionEvidence, err)

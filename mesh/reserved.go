@@ -91,7 +91,7 @@ func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
 	if err := json.Unmarshal(task.Payload, &want); err != nil {
 		return nil, err
 	}
-	found, err := h.node.recall(ctx, h.Entity, want.ID)
+	found, err := h.node.findEnvelope(ctx, h.Entity, want.ID)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 // retries reports whether a failed task is retried, and after which pause. A retry
 // that would begin after the deadline is not made: the sender gets the error now.
 func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
-	if problem == nil || !r.mayPass(problem) || l.ending() {
+	if problem == nil || !r.mayRetry(problem) || l.ending() {
 		return 0, false
 	}
 	m, policy := &r.cp.Load().Mesh, l.host.Retry
@@ -24,9 +24,9 @@ func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
 	return pause, m.Deadline.IsZero() || l.clock.now().Add(pause).Before(m.Deadline)
 }
 
-// mayPass reports whether a retry may succeed. It is false for the error of the task's own
+// mayRetry reports whether a retry may succeed. It is false for the error of the task's own
 // deadline.
-func (r *Run) mayPass(problem *envelope.Error) bool {
+func (r *Run) mayRetry(problem *envelope.Error) bool {
 	return problem.Retryable && !errors.Is(problem, errOverdue)
 }
 
@@ -34,13 +34,13 @@ func (r *Run) mayPass(problem *envelope.Error) bool {
 // whose deadline leaves no time for a retry does not count as exhausted.
 func (r *Run) exhausted(problem *envelope.Error) bool {
 	c := r.cp.Load()
-	return c != nil && r.mayPass(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
+	return c != nil && r.mayRetry(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
 }
 
 // retry writes a checkpoint with a failure that will be retried. r.mu is held.
 func (r *Run) retry(problem *envelope.Error) error {
 	return r.write(r.lane.ctx, func(c *state.Checkpoint) error {
-		if err := r.stagedOn(c); err != nil {
+		if err := r.applyStaged(c); err != nil {
 			return err
 		}
 		run.Retry(c, problem.Code, r.runError(problem, r.lane.host.Retry.Max-c.Mesh.Attempt-1))

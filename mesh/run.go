@@ -101,7 +101,7 @@ func (r *Run) View() *state.Checkpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.cp.Load().Clone()
-	if err := r.stagedOn(c); err != nil {
+	if err := r.applyStaged(c); err != nil {
 		return r.cp.Load().Clone() // Commit will say why
 	}
 	return c
@@ -152,8 +152,8 @@ func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error
 	return nil
 }
 
-// stagedOn applies the staged changes to the checkpoint c. r.mu is held.
-func (r *Run) stagedOn(c *state.Checkpoint) error {
+// applyStaged applies the staged changes to the checkpoint c. r.mu is held.
+func (r *Run) applyStaged(c *state.Checkpoint) error {
 	for _, s := range r.staged {
 		if err := s.change(c); err != nil {
 			return err
@@ -208,7 +208,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 	r.observe(PointBeforeCommit)
 	var done run.Stepped
 	err := r.write(ctx, func(c *state.Checkpoint) error {
-		if err := r.stagedOn(c); err != nil {
+		if err := r.applyStaged(c); err != nil {
 			return err
 		}
 		if change != nil {
@@ -244,7 +244,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 // r.mu is held.
 func (r *Run) release(ctx context.Context) error {
 	return r.write(ctx, func(c *state.Checkpoint) error {
-		if err := r.stagedOn(c); err != nil {
+		if err := r.applyStaged(c); err != nil {
 			return err
 		}
 		run.Release(c)
@@ -310,13 +310,13 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		if err := change(next); err != nil {
 			return err
 		}
-		r.calls.takeOut(next)
+		r.calls.removeEnded(next)
 		r.task.turns.keep(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
 		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next)
 		if err == nil {
 			r.keep(next, rev)
-			r.calls.takenOut(next)
+			r.calls.forgetRemoved(next)
 			if streaming {
 				r.stream.saved(told, next.Mesh.Told)
 			}

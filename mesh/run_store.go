@@ -60,15 +60,15 @@ func (l *lane) swap(ctx context.Context, id state.ID, write func() (uint64, erro
 					return rev, nil, nil
 				} else if err == nil {
 					return 0, &rec, state.ErrChanged
-				} else if !l.passing(err) {
+				} else if !l.temporary(err) {
 					return 0, nil, err
 				}
 			case errors.Is(err, state.ErrNotFound):
 				return 0, nil, state.ErrChanged
-			case !l.passing(err):
+			case !l.temporary(err):
 				return 0, nil, err
 			}
-		} else if !l.passing(err) {
+		} else if !l.temporary(err) {
 			return 0, nil, err
 		}
 		l.storeFailed(err)
@@ -125,12 +125,12 @@ func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte,
 
 // A noter is a store that accepts facts about a record in addition to the record, so that
 // it need not decode the record to know them.
-type noter interface {
+type headerWriter interface {
 	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)
 }
 
-// passing reports whether an error of a store is temporary: a retry may succeed.
-func (l *lane) passing(err error) bool {
+// temporary reports whether an error of a store is temporary: a retry may succeed.
+func (l *lane) temporary(err error) bool {
 	if l.host.node.conn.IsClosed() {
 		return false
 	}
@@ -154,9 +154,9 @@ func (l *lane) persist(ctx context.Context, f func() error) error {
 		switch ended := ctx.Err(); {
 		case err == nil:
 			return nil
-		case ended != nil && (errors.Is(err, ended) || l.passing(err)):
+		case ended != nil && (errors.Is(err, ended) || l.temporary(err)):
 			return context.Cause(ctx)
-		case !l.passing(err):
+		case !l.temporary(err):
 			return err
 		}
 		l.storeFailed(err)

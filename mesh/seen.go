@@ -89,7 +89,7 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 	case err != nil:
 		l.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
 		return nil
-	case holder == by, strings.HasPrefix(holder, seenLater) && !r.task.isHanded():
+	case holder == by, strings.HasPrefix(holder, seenLater) && !r.task.claimsDelegated():
 		return nil
 	case strings.HasPrefix(holder, seenWork):
 		switch _, err := l.cfg.States.Get(ctx, r.id); {

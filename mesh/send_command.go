@@ -79,7 +79,7 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 // [envelope.Error]. If no worker answers, the error is [Unheard], and the caller may
 // [Node.Submit] the same envelope: a worker that did receive it ignores the copy.
 func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := n.askWorkers(ctx, e, ctlWait)
+	reply, err := n.requestControl(ctx, e, ctlWait)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)

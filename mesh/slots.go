@@ -25,10 +25,10 @@ import (
 // subject. Then the other workers release their spare slots, and for a short time also the
 // slot of each task that ends, so that any worker can acquire it.
 type slots struct {
-	lane *lane
-	poke chan struct{} // signals that a place was freed or taken, or that another worker wants a slot
-	got  chan *jetstream.Slot
-	over chan struct{} // closed when no more tasks begin
+	lane    *lane
+	changed chan struct{} // signals that a place was freed or taken, or that another worker wants a slot
+	got     chan *jetstream.Slot
+	over    chan struct{} // closed when no more tasks begin
 
 	mu      sync.Mutex
 	free    []*heldSlot
@@ -70,7 +70,7 @@ const (
 const headerSlots = "Aee-Slots-Wanted"
 
 func newSlots(l *lane) *slots {
-	return &slots{lane: l, poke: make(chan struct{}, 1), got: make(chan *jetstream.Slot), over: make(chan struct{}), used: map[*Task]*heldSlot{}}
+	return &slots{lane: l, changed: make(chan struct{}, 1), got: make(chan *jetstream.Slot), over: make(chan struct{}), used: map[*Task]*heldSlot{}}
 }
 
 // room returns how many durable tasks may be drawn: the number of free slots that no waiting
@@ -92,13 +92,13 @@ func (s *slots) enter(t *Task, patience time.Duration) error {
 	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
 		s.used[t], s.free = s.free[last], s.free[:last]
 		s.mu.Unlock()
-		s.nudge() // tend acquires the next spare slot
+		s.signal() // tend acquires the next spare slot
 		return nil
 	}
 	w := &waiter{t, make(chan struct{})}
 	s.waiters = append(s.waiters, w)
 	s.mu.Unlock()
-	s.nudge()
+	s.signal()
 	var enough <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -138,7 +138,7 @@ func (s *slots) leave(t *Task) {
 		}
 	}
 	s.mu.Unlock()
-	s.nudge()
+	s.signal()
 }
 
 // give assigns a slot to the task that has waited longest, or keeps it as spare. s.mu
@@ -155,28 +155,28 @@ func (s *slots) give(slot *heldSlot) {
 	close(w.got)
 }
 
-func (s *slots) nudge() {
+func (s *slots) signal() {
 	select {
-	case s.poke <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// hear handles the message of a worker whose tasks wait for slots. The message is not
+// onWanted handles the message of a worker whose tasks wait for slots. The message is not
 // authenticated; a forged message costs no more than this worker's spare slots.
-func (s *slots) hear(instance string) {
+func (s *slots) onWanted(instance string) {
 	if instance == s.lane.host.id {
 		return
 	}
 	s.mu.Lock()
 	s.wanted = time.Now()
 	s.mu.Unlock()
-	s.nudge()
+	s.signal()
 }
 
-// say announces to the agent's other workers that tasks wait for slots at this worker. It
+// announceWanted announces to the agent's other workers that tasks wait for slots at this worker. It
 // reports whether any task waits.
-func (s *slots) say() bool {
+func (s *slots) announceWanted() bool {
 	h := s.lane.host
 	s.mu.Lock()
 	n := len(s.waiters)
@@ -218,7 +218,7 @@ func (s *slots) tend() {
 		case !want && seeking != nil:
 			seeking()
 		}
-		if now := time.Now(); want && now.Sub(said) >= wantSoon && s.say() {
+		if now := time.Now(); want && now.Sub(said) >= wantSoon && s.announceWanted() {
 			said = now
 		}
 		if contended && !set {
@@ -237,7 +237,7 @@ func (s *slots) tend() {
 			s.renew()
 		case <-again.C:
 			set = false
-		case <-s.poke:
+		case <-s.changed:
 		case <-l.ctx.Done():
 			if seeking != nil {
 				seeking()

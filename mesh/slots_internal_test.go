@@ -12,7 +12,7 @@ func TestATaskThatTakesASpareSlotHasAnotherOneSought(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-s.poke:
+	case <-s.changed:
 	default:
 		t.Error("no other slot is sought")
 	}

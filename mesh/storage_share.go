@@ -63,10 +63,10 @@ func (s *share) admit(ctx context.Context, r *Run) bool {
 		return true
 	case s.crowds.Load() != nil:
 		return false
-	case s.near(s.written.Add(size)):
+	case s.mightExceed(s.written.Add(size)):
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.crowds.Load() == nil && s.near(s.written.Add(size)) {
+		if s.crowds.Load() == nil && s.mightExceed(s.written.Add(size)) {
 			s.look(ctx, size)
 		}
 		if s.crowds.Load() != nil {
@@ -82,9 +82,9 @@ func (s *share) admit(ctx context.Context, r *Run) bool {
 // longer has.
 func (s *share) stored(r *Run) { s.soon.Add(-r.reserved.Swap(0)) }
 
-// near reports whether the agent could exceed its share if it stored that many more bytes. It
+// mightExceed reports whether the agent could exceed its share if it stored that many more bytes. It
 // returns true if the figures are not known.
-func (s *share) near(bytes int64) bool {
+func (s *share) mightExceed(bytes int64) bool {
 	known := s.known.Load()
 	if known == nil {
 		return true

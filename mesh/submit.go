@@ -60,7 +60,7 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 		return Receipt{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
 	}
 	if task.Sig != nil {
-		if err := bindsDurable(task); err != nil {
+		if err := checkBoundDurable(task); err != nil {
 			return Receipt{}, err
 		}
 	}
@@ -250,7 +250,7 @@ type replyReader struct {
 	node                 *Node
 	entity, taskID, corr string
 	caller               string // the task's from; "" if it is not known
-	known                vouched
+	known                verifiedChain
 	onStream             func(*envelope.Envelope) error
 	digest               string // of the task; "" if it is not known
 	epoch                string
@@ -330,7 +330,7 @@ func (r *replyReader) result() (*envelope.Envelope, error) {
 
 // readDurableReply checks that a stored message is an answer to the task, from the entity
 // that it was sent to, or from the agent to which that entity delegated it.
-func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.Msg, known *vouched) (*envelope.Envelope, error) {
+func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.Msg, known *verifiedChain) (*envelope.Envelope, error) {
 	reply, _, err := n.decode(msg)
 	if err == nil {
 		_, err = n.cfg.Verifier.Verify(reply, time.Now())
@@ -351,7 +351,7 @@ func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.M
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
-		consumed(n.log, reply)
+		logReceived(n.log, reply)
 		return reply, nil
 	}
 	return nil, unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)

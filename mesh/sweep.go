@@ -65,7 +65,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 // done ends a sweep; complete says that the sweep has read all runs.
 func (s *sweep) done(complete bool) {
 	if complete {
-		s.notes.keep(s.noted, s.began.Add(-s.settled))
+		s.notes.forgetExpired(s.noted, s.began.Add(-s.settled))
 	}
 	if s.queued > 0 {
 		s.host.log.Warn("runs without a message queued anew", "runs", s.queued)
@@ -107,14 +107,14 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 
 // A sweeper is a store that removes the oldest ended runs before it is full: a full
 // store would stop every lane.
-type sweeper interface {
+type compactor interface {
 	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
 }
 
-// compacts removes ended runs before the store of runs is full. A node has one such
+// deleteEnded removes ended runs before the store of runs is full. A node has one such
 // goroutine for all its lanes.
-func (t *tender) compacts(ctx context.Context, states state.Store, tel *laneTelemetry) {
-	store, ok := states.(sweeper)
+func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *laneTelemetry) {
+	store, ok := states.(compactor)
 	if !ok {
 		return
 	}

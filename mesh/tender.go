@@ -45,7 +45,7 @@ func (t *tender) add(l *lane) {
 		running.Go(func() { t.survey(ctx) })
 		if l.cfg.Sweep > 0 {
 			running.Go(func() { t.sweeps(ctx, l.cfg.Sweep) })
-			running.Go(func() { t.compacts(ctx, l.cfg.States, l.tel) })
+			running.Go(func() { t.deleteEnded(ctx, l.cfg.States, l.tel) })
 		}
 		t.end = func() {
 			cancel()

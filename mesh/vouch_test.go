@@ -58,7 +58,7 @@ func TestOnlyRepliesOfUnknownKeysAreSignedAnew(t *testing.T) {
 		}
 		e, err := n.fromPeer("agent.a", task, e, here, time.Now())
 		if c.code != "" {
-			if border(err).Code != c.code {
+			if peerError(err).Code != c.code {
 				t.Errorf("%s: %v, want %s", c.name, err, c.code)
 			}
 			continue

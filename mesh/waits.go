@@ -75,7 +75,7 @@ func (w *waits) check(run string) {
 		return
 	}
 	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
-	if w.l.passing(err) {
+	if w.l.temporary(err) {
 		w.l.host.node.tender.checkAll(w.l)
 	}
 }
@@ -258,7 +258,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			n.log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue
 		}
-		if reply.Type.Terminal() && n.counts(w.Schema, reply) {
+		if reply.Type.Terminal() && n.acceptsAnswer(w.Schema, reply) {
 			return &storedAnswer{reply, msg.Seq, msg.Time}, nil
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ears handles the messages of many subscriptions on one goroutine, in the order of their
+// controlSubs handles the messages of many subscriptions on one goroutine, in the order of their
 // arrival. A subscription of nats.go with a handler would have a goroutine of its own, and
 // an agent has nine subscriptions that are seldom used. Handlers must not block. If
-// maxEars messages wait, the NATS client drops further ones and reports a slow consumer.
-type ears struct {
+// maxControlMessages messages wait, the NATS client drops further ones and reports a slow consumer.
+type controlSubs struct {
 	conn *nats.Conn
 
 	mu       sync.Mutex
@@ -20,10 +20,10 @@ type ears struct {
 	end      func()
 }
 
-const maxEars = 1 << 14
+const maxControlMessages = 1 << 14
 
 // subscribe subscribes to a subject, in a queue group if group is not "".
-func (e *ears) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
+func (e *controlSubs) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.handlers) == 0 {
@@ -43,8 +43,8 @@ func (e *ears) subscribe(subject, group string, handle nats.MsgHandler) (sub *na
 }
 
 // begin starts the goroutine. e.mu is held.
-func (e *ears) begin() {
-	e.handlers, e.marks, e.msgs = map[*nats.Subscription]nats.MsgHandler{}, map[*nats.Msg]chan struct{}{}, make(chan *nats.Msg, maxEars)
+func (e *controlSubs) begin() {
+	e.handlers, e.marks, e.msgs = map[*nats.Subscription]nats.MsgHandler{}, map[*nats.Msg]chan struct{}{}, make(chan *nats.Msg, maxControlMessages)
 	msgs, over := e.msgs, make(chan struct{})
 	ended := make(chan struct{})
 	e.end = func() { close(over); <-ended }
@@ -61,7 +61,7 @@ func (e *ears) begin() {
 	}()
 }
 
-func (e *ears) handle(msg *nats.Msg) {
+func (e *controlSubs) handle(msg *nats.Msg) {
 	e.mu.Lock()
 	handle, mark := e.handlers[msg.Sub], e.marks[msg]
 	delete(e.marks, msg)
@@ -75,7 +75,7 @@ func (e *ears) handle(msg *nats.Msg) {
 }
 
 // settle returns when the messages that have arrived so far have been handled.
-func (e *ears) settle() {
+func (e *controlSubs) settle() {
 	mark, done := &nats.Msg{}, make(chan struct{})
 	e.mu.Lock()
 	if len(e.handlers) == 0 {
@@ -91,7 +91,7 @@ func (e *ears) settle() {
 
 // forget removes the handlers of subscriptions that have ended, after their messages were
 // handled. With the last handler it ends the goroutine.
-func (e *ears) forget(subs []*nats.Subscription) {
+func (e *controlSubs) forget(subs []*nats.Subscription) {
 	e.mu.Lock()
 	end := func() {}
 	for _, sub := range subs {
