@@ -387,7 +387,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	a.Retry.Backoff = mesh.Backoff(r.RetryBackoff)
 	a.Async = a.Async || r.AsyncExecution != nil && *r.AsyncExecution
 	if r.Queue != "" && len(opts.WorkQueues) > 0 && !slices.Contains(opts.WorkQueues, r.Queue) {
-		a.Leave = true
+		a.SubmitOnly = true
 		a.Notices = append(a.Notices, aaif.Problem{
 			Pointer: "/agent/runtime/queue", Rule: RuleLane, Severity: aaif.SeverityWarning,
 			Message: fmt.Sprintf("durable tasks are left to workers of the work queue %q", r.Queue),

@@ -29,7 +29,7 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 		if err := l.callTools(ctx, task, r, open); err != nil {
 			return err
 		}
-		if isClosed(r.journal.Asked()) {
+		if isClosed(r.journal.StopRequested()) {
 			// The commit includes the outcomes of the calls: a call whose line
 			// says in_flight would keep the run from parking.
 			if err := r.journal.Commit(ctx, state.Step{Kind: state.StepPause}, r.save); err != nil {
@@ -87,7 +87,7 @@ func (l *loop) callTools(ctx context.Context, task *mesh.Task, r *run, calls []*
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	places := make(chan struct{}, l.tools.parallel)
-	asked := r.journal.Asked()
+	asked := r.journal.StopRequested()
 	for len(calls) > 0 && !isClosed(asked) {
 		n := enter(ctx, places, asked, len(calls))
 		if n == 0 {
@@ -154,7 +154,7 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	begun := time.Now()
 	result, err := callTool(tool.WithKey(ctx, c.effect.Key), l.header, c, r.tools.entries[c.Name], r.tools.tools[c.Name])
 	var failure *tool.Error
-	var waits *mesh.WaitsError
+	var waits *mesh.PendingError
 	switch {
 	case errors.As(err, &waits):
 		r.suspend(c, waits.Wait)

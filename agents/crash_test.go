@@ -127,8 +127,8 @@ func (p *paper) Stage(_ state.Step, change func(*state.Checkpoint) error) error 
 	return nil
 }
 
-func (p *paper) Asked() <-chan struct{} { return p.asked }
-func (p *paper) Told() string           { return p.told }
+func (p *paper) StopRequested() <-chan struct{} { return p.asked }
+func (p *paper) SentText() string               { return p.told }
 func (p *paper) Steering() []state.Steer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,12 +22,12 @@ type journal interface {
 	Stage(step state.Step, change func(*state.Checkpoint) error) error
 	// Park stores the run as parked: no worker resumes it until it is woken.
 	Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error
-	// Asked is closed when the run is to stop between two steps.
-	Asked() <-chan struct{}
+	// StopRequested is closed when the run is to stop between two steps.
+	StopRequested() <-chan struct{}
 	// Steering returns the steering messages that wait for the next turn.
 	Steering() []state.Steer
-	// Told is the text that was streamed of the current turn.
-	Told() string
+	// SentText is the text that was streamed of the current turn.
+	SentText() string
 }
 
 // live is the journal of a task on the live lane: the run ends with its worker,
@@ -41,6 +41,6 @@ func (live) Stage(state.Step, func(*state.Checkpoint) error) error { return nil 
 func (live) Park(context.Context, aaif.RunStatus, func(*state.Checkpoint) error) error {
 	panic("agents: a live task cannot be parked")
 }
-func (live) Asked() <-chan struct{}  { return nil }
-func (live) Steering() []state.Steer { return nil }
-func (live) Told() string            { return "" }
+func (live) StopRequested() <-chan struct{} { return nil }
+func (live) Steering() []state.Steer        { return nil }
+func (live) SentText() string               { return "" }

@@ -35,12 +35,12 @@ func (a *Agent) Accept(node *mesh.Node) error {
 	switch {
 	case d == nil || a.LiveOnly:
 		err = a.acceptLive("")
-	case inTheClear && d.There():
+	case inTheClear && d.Available():
 		return fmt.Errorf("agent %s: compliance.pii_handling encrypt: its runs would be stored in the clear; give a key for their state, or keep the agent off the durable lane", a.Entity)
 	case inTheClear:
 		a.LiveOnly = true
 		err = a.acceptLive("")
-	case !d.There():
+	case !d.Available():
 		async, limit, negotiated := a.Async, a.MeshConcurrency, a.Negotiation
 		err = a.acceptLive(", until the durable lane is available")
 		a.Async, a.MeshConcurrency, a.Negotiation = async, limit, negotiated

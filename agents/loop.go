@@ -124,7 +124,7 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Chec
 		before := r.usage
 		err := l.step(ctx, task, r)
 		if r.usage != before {
-			task.Use(toldUsage(r.usage))
+			task.SetUsage(toldUsage(r.usage))
 		}
 		if err != nil {
 			return nil, err

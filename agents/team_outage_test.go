@@ -47,7 +47,7 @@ func TestATeamOutlastsAnOutageOfJetStream(t *testing.T) {
 			task := l.task("agent.lead", `{"text":"zero"}`, "")
 			o.RefuseFirst(1)
 			l.submit(task)
-			var ask *mesh.Ask
+			var ask *mesh.PersonTask
 			until(t, "ada is asked", func() bool {
 				asks, err := l.client.Asks(l.ctx(), "human.ada")
 				if err == nil && len(asks) == 1 {

@@ -54,7 +54,7 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 	begun := time.Now()
 	result, err := t.Call(ctx, c.Arguments)
 	attrs := []attribute.KeyValue{attribute.String("gen_ai.tool.name", c.Name), attribute.String("tool.protocol", protocol), attribute.String("gen_ai.agent.name", r.agent)}
-	if err != nil && !errors.Is(err, mesh.ErrWaits) {
+	if err != nil && !errors.Is(err, mesh.ErrAnswerPending) {
 		kind := toolError(ctx, err)
 		attrs = append(attrs, attribute.String("error.type", kind))
 		fail(span, kind)

@@ -120,13 +120,13 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	if err := task.Turn(ctx, r.turns+1); err != nil {
 		return nil, err
 	}
-	ctx, release := stoppable(ctx, r.journal.Asked())
+	ctx, release := stoppable(ctx, r.journal.StopRequested())
 	defer release()
 	req := l.request(r)
 	req.Format = l.requestFormat(task)
 	req.Messages = l.window(task, r, &req)
 	req.Fit = l.fitter(r, &req)
-	told := r.journal.Told()
+	told := r.journal.SentText()
 	for breaks, tries := 0, 0; ; {
 		t := l.teller(task, told)
 		p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(&req), &req)
@@ -197,7 +197,7 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 	if err := task.Turn(ctx, r.turns+1); err != nil {
 		return nil, err
 	}
-	ctx, release := stoppable(ctx, r.journal.Asked())
+	ctx, release := stoppable(ctx, r.journal.StopRequested())
 	defer release()
 	p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(req), req)
 	req.Admit = p.admit

@@ -11,8 +11,8 @@ import "github.com/aeemesh/aeemesh/jetstream"
 // exist yet. It adds to the states of [jetstream.LaneState].
 const LaneWaiting jetstream.LaneState = "waiting"
 
-// There reports whether the streams exist: Ready is closed or nil.
-func (d *Durable) There() bool {
+// Available reports whether the streams exist: Ready is closed or nil.
+func (d *Durable) Available() bool {
 	if d.Ready == nil {
 		return true
 	}
@@ -27,7 +27,7 @@ func (d *Durable) There() bool {
 // durable returns the node's durable lane, nil if it has none or the streams do not
 // exist yet.
 func (n *Node) durable() *Durable {
-	if d := n.cfg.Durable; d != nil && d.There() {
+	if d := n.cfg.Durable; d != nil && d.Available() {
 		return d
 	}
 	return nil
@@ -36,7 +36,7 @@ func (n *Node) durable() *Durable {
 // counters returns the mesh's shared counters, nil if there are none. They are kept in a
 // stream, so there are none before the streams exist; then this process counts alone.
 func (n *Node) counters() Counters {
-	if d := n.cfg.Durable; d != nil && !d.There() {
+	if d := n.cfg.Durable; d != nil && !d.Available() {
 		return nil
 	}
 	return n.cfg.Counters
@@ -45,7 +45,7 @@ func (n *Node) counters() Counters {
 // joined returns the agent's durable lane, nil if it has none or the streams do not
 // exist yet.
 func (h *host) joined() *lane {
-	if h.durable != nil && h.durable.cfg.There() {
+	if h.durable != nil && h.durable.cfg.Available() {
 		return h.durable
 	}
 	return nil
@@ -58,7 +58,7 @@ func (h *host) join() (end func()) {
 	if l == nil {
 		return func() {}
 	}
-	if l.cfg.There() {
+	if l.cfg.Available() {
 		l.start()
 		return func() {}
 	}
@@ -78,8 +78,8 @@ func (h *host) join() (end func()) {
 // awaited returns the status of a lane whose streams do not exist yet.
 func (l *lane) awaited() laneStatus {
 	s := laneStatus{State: string(LaneWaiting), Reason: "its streams do not exist yet"}
-	if l.cfg.Lacks != nil {
-		if err := l.cfg.Lacks(); err != nil {
+	if l.cfg.NotReady != nil {
+		if err := l.cfg.NotReady(); err != nil {
 			s.Reason = err.Error()
 		}
 	}
@@ -91,7 +91,7 @@ const (
 	DurableOn      = "on"      // this worker takes durable tasks
 	DurableOff     = "off"     // it takes live tasks only
 	DurableWaiting = "waiting" // it will take them as soon as the streams exist
-	DurableLeft    = "left"    // it submits durable tasks and draws none; see [Agent].Leave
+	DurableLeft    = "left"    // it submits durable tasks and draws none; see [Agent].SubmitOnly
 )
 
 func (h *host) takesDurable() string {
@@ -100,7 +100,7 @@ func (h *host) takesDurable() string {
 		return DurableOff
 	case h.joined() == nil:
 		return DurableWaiting
-	case h.Leave:
+	case h.SubmitOnly:
 		return DurableLeft
 	}
 	return DurableOn

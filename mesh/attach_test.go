@@ -18,7 +18,7 @@ func TestAWorkerJoinsTheDurableLaneWhenItsStreamsCome(t *testing.T) {
 	r := &durableRig{rig: rigWith(t, natsd.Config{JetStream: true})}
 	ready := make(chan struct{})
 	node := r.lane(mesh.Config{}, func(d *mesh.Durable) {
-		d.Ready, d.Lacks = ready, func() error { return errors.New("the server has no AEE_WORK") }
+		d.Ready, d.NotReady = ready, func() error { return errors.New("the server has no AEE_WORK") }
 	})
 	// The mesh's limit needs slots, and those are with the streams.
 	w := r.serve(node, mesh.Agent{Handler: echo, Async: true, MeshConcurrency: 1})

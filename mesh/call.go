@@ -49,13 +49,13 @@ type Call struct {
 	OnStream func(*envelope.Envelope) error
 	// Live never sends over the durable lane.
 	Live bool
-	// Impatient is for a call that another agent could do instead. If no worker serves
+	// FailFast is for a call that another agent could do instead. If no worker serves
 	// To, the call of a durable task fails as soon as the call of a live task would.
-	Impatient bool
-	// Whole makes Call wait for the answer of an agent even if the run is asked to pause
+	FailFast bool
+	// Uninterrupted makes Call wait for the answer of an agent even if the run is asked to pause
 	// or to move, or its worker drains: Call does not fail with [ErrInterrupted]. It does
-	// not fail with [ErrWaits] either when the called run is parked.
-	Whole bool
+	// not fail with [ErrAnswerPending] either when the called run is parked.
+	Uninterrupted bool
 	// Begun, if set, is called with the id and the lane of the task just before the
 	// task is sent, also for a retry under a new id.
 	Begun func(taskID string, durable bool)
@@ -113,17 +113,17 @@ func (t *Task) callScope() string {
 // lane: it is done once even after crashes, and a second Call with the same key returns the
 // same answer. Over the live lane each Call is done at most once. If no worker answers
 // there, or all are busy, Call retries for a few seconds. If no worker serves the receiver at
-// all, the call of a durable task is retried until its timeout (see Impatient), and goes over
+// all, the call of a durable task is retried until its timeout (see FailFast), and goes over
 // the durable lane if the first worker that appears has one.
 //
 // A task for a person goes into the person's inbox, and the answer may take days. Therefore
-// the call of a durable task then fails with [ErrWaits], and so does every call with the same
+// the call of a durable task then fails with [ErrAnswerPending], and so does every call with the same
 // key until the answer is stored. See [Run.ParkUntil]. A call to an agent also fails with
-// ErrWaits if the called run is parked and waits for an answer itself, unless OnStream or
-// Whole is set.
+// ErrAnswerPending if the called run is parked and waits for an answer itself, unless OnStream or
+// Uninterrupted is set.
 //
 // When ctx or t ends, Call cancels the called task, except if another worker continues t's
-// run. Every error wraps an [*envelope.Error], except [ErrInterrupted], [ErrWaits], [ErrLost]
+// run. Every error wraps an [*envelope.Error], except [ErrInterrupted], [ErrAnswerPending], [ErrLost]
 // and [ErrParked]. The Answer is not nil if the task was sent.
 func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	h := t.host
@@ -210,11 +210,11 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 }
 
 // callError converts an error to an [*envelope.Error], except the errors of the run:
-// ErrInterrupted, ErrWaits, ErrLost and ErrParked.
+// ErrInterrupted, ErrAnswerPending, ErrLost and ErrParked.
 func callError(err error) error {
 	var told *envelope.Error
 	switch {
-	case err == nil, errors.Is(err, ErrInterrupted), errors.Is(err, ErrWaits), errors.Is(err, ErrLost), errors.Is(err, ErrParked), errors.As(err, &told):
+	case err == nil, errors.Is(err, ErrInterrupted), errors.Is(err, ErrAnswerPending), errors.Is(err, ErrLost), errors.Is(err, ErrParked), errors.As(err, &told):
 		return err
 	}
 	return peerError(err)

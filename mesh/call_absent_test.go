@@ -66,7 +66,7 @@ func TestAnImpatientCallOfADurableTaskDoesNotWait(t *testing.T) {
 	natstest.Long(t)
 	r := newDurableRig(t)
 	ended := make(chan error, 1)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one", Impatient: true}, func(_ *mesh.Answer, err error) { ended <- err })})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one", FailFast: true}, func(_ *mesh.Answer, err error) { ended <- err })})
 	r.submit(r.client(), newTask(lead, "lead.work", `{}`))
 	equal(t, "code", codeOf(within(t, "the end of the call", ended)), envelope.CodeNoResponders)
 }

@@ -38,7 +38,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	defer t.watchDeadlock(task)()
-	if !c.Whole {
+	if !c.Uninterrupted {
 		var stop func()
 		wait, stop = t.interruptible(wait)
 		defer stop()
@@ -123,7 +123,7 @@ func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for asked := t.run.Asked(); ; asked = nil {
+		for asked := t.run.StopRequested(); ; asked = nil {
 			select {
 			case <-asked:
 				if c := t.run.cp.Load(); c != nil && run.Leaving(c) {

@@ -70,7 +70,7 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 		switch {
 		case problem == nil:
 			return err
-		case problem.Code == envelope.CodeNoResponders && t.run != nil && !c.Impatient:
+		case problem.Code == envelope.CodeNoResponders && t.run != nil && !c.FailFast:
 			if try == warnWaiting {
 				t.host.log.Warn("a durable task waits because the agent that it calls has no worker", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", c.To)
 			}
@@ -95,7 +95,7 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 // awaitWorker sleeps between two tries of a durable task's call to an entity without
 // workers. An error ends the tries; errLane: the entity has a durable lane now.
 func (t *Task) awaitWorker(ctx context.Context, c *Call, pause time.Duration) error {
-	if !c.Whole {
+	if !c.Uninterrupted {
 		var stop func()
 		ctx, stop = t.interruptible(ctx)
 		defer stop()

@@ -38,7 +38,7 @@ func TestCallsOutlastAnOutageOfJetStream(t *testing.T) {
 	if hop.Run() == nil {
 		t.Error("the hop came over the live lane")
 	}
-	var ask *mesh.Ask
+	var ask *mesh.PersonTask
 	eventually(t, "bob is asked", func() bool {
 		open, err := client.Asks(ctxFor(t), bob)
 		if err == nil && len(open) == 1 {

@@ -20,7 +20,7 @@ import (
 // answer is what the person stores on the task's reply subject
 // (docs/nats-binding.md, "People").
 //
-// In a durable task the call does not block: it fails with a [WaitsError] until the
+// In a durable task the call does not block: it fails with a [PendingError] until the
 // answer is stored or the time for it is over. In a live task it blocks.
 func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 	if _, err := t.host.node.inbox(); err != nil {
@@ -47,7 +47,7 @@ func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 	}
 	a.Ended = time.Now()
 	a.read()
-	if errors.Is(err, ErrWaits) {
+	if errors.Is(err, ErrAnswerPending) {
 		return a, err
 	}
 	return a, callError(err)
@@ -86,7 +86,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 		l.host.withdraw(ctx, t.Envelope, w, outOfTime(c))
 		return noAnswer(w.Entity)
 	}
-	return &WaitsError{w}
+	return &PendingError{w}
 }
 
 // sendToPerson puts a task into a person's inbox. It returns the wait for the answer, with
@@ -115,7 +115,7 @@ func (t *Task) sendToPerson(ctx context.Context, c *Call, task *envelope.Envelop
 	if err != nil {
 		return w, err
 	}
-	t.TellRun(intents.RunWaiting, intents.StepEvent{Step: c.Key, To: c.To, Child: task.ID, Durable: t.run != nil, Until: state.Time(w.Until)})
+	t.PublishStep(intents.RunWaiting, intents.StepEvent{Step: c.Key, To: c.To, Child: task.ID, Durable: t.run != nil, Until: state.Time(w.Until)})
 	return w, nil
 }
 

@@ -50,9 +50,9 @@ func (t *Task) untilCalleeParks(ctx context.Context, task *envelope.Envelope) (c
 	}
 }
 
-// waitsForCallee returns the [WaitsError] for a parked called run. The caller's run wakes when
+// waitsForCallee returns the [PendingError] for a parked called run. The caller's run wakes when
 // the called run has answered or the call's timeout is over.
 func (t *Task) waitsForCallee(c *Call, task *envelope.Envelope, a *Answer, until time.Time) error {
 	clock := t.run.lane.clock
-	return &WaitsError{state.Wait{Entity: task.To, TaskID: task.ID, Key: c.Key, Asked: a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}
+	return &PendingError{state.Wait{Entity: task.To, TaskID: task.ID, Key: c.Key, Asked: a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}
 }

@@ -19,16 +19,16 @@ import (
 // ErrBegun: the task cannot be withdrawn, because a worker has or may have begun it.
 var ErrBegun = errors.New("a worker has begun the task")
 
-// Withdraw cancels a durable task that is queued or scheduled and that no worker has begun. It
+// CancelQueued cancels a durable task that is queued or scheduled and that no worker has begun. It
 // deletes the message and stores E_CANCELLED for the sender, from this node's entity. It is for
 // operators, when the agent has no worker online that could apply a cancel. Package canceltree
 // uses it. It fails with [jetstream.ErrNotFound] if no such task is queued or scheduled, and
 // with [ErrBegun] if a worker has or may have begun the task.
 //
-// A worker that starts now may draw the message first. Therefore Withdraw looks for a record
+// A worker that starts now may draw the message first. Therefore CancelQueued looks for a record
 // of the run again after it has deleted the message. In the worst case the sender gets
 // E_CANCELLED and later a result.
-func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) error {
+func (n *Node) CancelQueued(ctx context.Context, entity, taskID, reason string) error {
 	d := n.cfg.Durable
 	if d == nil {
 		return errLiveOnly
@@ -59,10 +59,10 @@ func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) erro
 	return n.answerWithdrawn(ctx, task, cbor, problem)
 }
 
-// WithdrawAll withdraws all queued and scheduled tasks of an entity and returns their number. It
+// CancelAllQueued withdraws all queued and scheduled tasks of an entity and returns their number. It
 // skips messages that are not tasks. It continues after a task that cannot be withdrawn, for
 // example because a worker has begun it; the error joins all failures.
-func (n *Node) WithdrawAll(ctx context.Context, entity, reason string) (int, error) {
+func (n *Node) CancelAllQueued(ctx context.Context, entity, reason string) (int, error) {
 	d := n.cfg.Durable
 	if d == nil {
 		return 0, errLiveOnly
@@ -88,7 +88,7 @@ func (n *Node) WithdrawAll(ctx context.Context, entity, reason string) (int, err
 	done := 0
 	var failed []error
 	for _, id := range ids {
-		switch err := n.Withdraw(ctx, entity, id, reason); {
+		switch err := n.CancelQueued(ctx, entity, id, reason); {
 		case err == nil:
 			done++
 		case !errors.Is(err, jetstream.ErrNotFound):

@@ -86,16 +86,16 @@ func TestWhatAWorkerHasIsNotWithdrawn(t *testing.T) {
 	r.submit(client, task)
 	within(t, "the handler", gate.entered)
 	eventually(t, "the run has a record", func() bool { return r.begun(task) != nil })
-	if err := ops.Withdraw(ctxFor(t), reviewer, task.ID, ""); !errors.Is(err, mesh.ErrBegun) {
+	if err := ops.CancelQueued(ctxFor(t), reviewer, task.ID, ""); !errors.Is(err, mesh.ErrBegun) {
 		t.Errorf("a run: %v", err)
 	}
 	// One that a worker was handed, and of which nothing is known yet.
 	other := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, other)
-	if err := ops.Withdraw(ctxFor(t), reviewer, other.ID, ""); !errors.Is(err, mesh.ErrBegun) {
+	if err := ops.CancelQueued(ctxFor(t), reviewer, other.ID, ""); !errors.Is(err, mesh.ErrBegun) {
 		t.Errorf("in hand: %v", err)
 	}
-	if err := r.lane(mesh.Config{Entity: "service.bot"}).Withdraw(ctxFor(t), reviewer, other.ID, ""); !isRefused(err, envelope.CodeDenied) {
+	if err := r.lane(mesh.Config{Entity: "service.bot"}).CancelQueued(ctxFor(t), reviewer, other.ID, ""); !isRefused(err, envelope.CodeDenied) {
 		t.Errorf("no operator: %v", err)
 	}
 	gate.open()

@@ -254,7 +254,7 @@ func (t *Task) relay(ctx context.Context, o *delegation) (json.RawMessage, error
 }
 
 func (t *Task) relayedAnswer(ctx context.Context, answer *Answer, err error) (json.RawMessage, error) {
-	var waits *WaitsError
+	var waits *PendingError
 	switch {
 	case errors.As(err, &waits) && t.run != nil:
 		return nil, t.run.ParkUntil(ctx, Wake{On: []state.Wait{waits.Wait}}, nil)

@@ -41,7 +41,7 @@ func (h *host) delegate(t *Task, o *delegation) {
 // recordDelegated publishes the handed_off event and records the end of a delegated task.
 func (h *host) recordDelegated(t *Task, o *delegation) {
 	t.delegatedTo = o
-	t.TellRun(intents.RunHandedOff, intents.StepEvent{To: o.To, Child: o.id, Durable: t.run != nil, Detail: o.Reason})
+	t.PublishStep(intents.RunHandedOff, intents.StepEvent{To: o.To, Child: o.id, Durable: t.run != nil, Detail: o.Reason})
 	h.recordEnd(t, nil)
 }
 

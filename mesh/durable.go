@@ -87,25 +87,25 @@ type Durable struct {
 	// serve live tasks only, and Async and [Agent].MeshConcurrency have no effect. nil:
 	// the streams exist.
 	Ready <-chan struct{}
-	// Lacks returns why the streams do not exist yet, for health reports. It must return
+	// NotReady returns why the streams do not exist yet, for health reports. It must return
 	// at once.
-	Lacks func() error
+	NotReady func() error
 
 	// Observe, if set, is called at each point of the commit order, from the goroutine
 	// that writes the next point: for tests, which stop or kill the process there, and
 	// for tracing. It may be called for many runs at once.
 	Observe func(point Point, run state.ID)
 
-	fenced bool // see Fence
+	fenced bool // see OwnEntitiesOnly
 }
 
-// Fence states that the node's NATS user has permissions for its own entities only, as
-// [DurableWorkerPermissions] lists them. Without Fence the node finds that out by requests
+// OwnEntitiesOnly states that the node's NATS user has permissions for its own entities only, as
+// [DurableWorkerPermissions] lists them. Without OwnEntitiesOnly the node finds that out by requests
 // that the server refuses and logs.
-func (d *Durable) Fence() {
+func (d *Durable) OwnEntitiesOnly() {
 	d.fenced = true
-	if s, ok := d.States.(interface{ Fence() }); ok {
-		s.Fence()
+	if s, ok := d.States.(interface{ OwnEntitiesOnly() }); ok {
+		s.OwnEntitiesOnly()
 	}
 	d.Queue.Fence()
 	d.Replies.Fence()

@@ -271,7 +271,7 @@ func TestPauseAndResumeAcrossWorkers(t *testing.T) {
 	if out := r.command(client, intents.PauseTask{Target: target(task)}); !out.Paused || out.Status != "pausing" {
 		t.Errorf("answer %+v", out)
 	}
-	within(t, "that the handler is asked", begun.Run().Asked())
+	within(t, "that the handler is asked", begun.Run().StopRequested())
 	s.next <- struct{}{}
 	if err := within(t, "the commit", s.outcome); !isErr(err, mesh.ErrParked) {
 		t.Fatalf("commit of a paused run: %v", err)

@@ -99,7 +99,7 @@ func TestAClaimedRunThatFindsNoSlotGoesOn(t *testing.T) {
 		if task.Run().Restored() {
 			return task.Envelope.Payload, nil
 		}
-		<-task.Run().Asked()
+		<-task.Run().StopRequested()
 		return nil, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
 	})})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)

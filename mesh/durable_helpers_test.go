@@ -103,7 +103,7 @@ func ctxFor(t testing.TB) context.Context {
 	return ctx
 }
 
-func (r *durableRig) submit(n *mesh.Node, task *envelope.Envelope) mesh.Receipt {
+func (r *durableRig) submit(n *mesh.Node, task *envelope.Envelope) mesh.Submitted {
 	r.t.Helper()
 	receipt, err := n.Submit(ctxFor(r.t), task, mesh.SubmitOptions{})
 	if err != nil {

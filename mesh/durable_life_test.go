@@ -298,7 +298,7 @@ func TestAHandlerMayGoOnWithWhatWasTold(t *testing.T) {
 	eventually(t, "both pieces are stored", func() bool { return len(r.replies(task)) == 2 })
 	nc.Close()
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
-		equal(t, "told", task.Run().Told(), "half a ")
+		equal(t, "told", task.Run().SentText(), "half a ")
 		return json.RawMessage(`{}`), task.EmitText("sentence")
 	})})
 	var text string

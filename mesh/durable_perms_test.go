@@ -113,7 +113,7 @@ func (p *permitted) handler(held chan<- *mesh.Task, goOn <-chan struct{}, s *ste
 // fenced makes a durable lane ask for nothing that its user is not permitted.
 func fenced(d *mesh.Durable) {
 	d.Create = false
-	d.Fence()
+	d.OwnEntitiesOnly()
 }
 
 // works has everything done once that needs a permission of the durable lane.
@@ -179,7 +179,7 @@ func (p *permitted) works() {
 		t.Fatalf("paused and resumed: %v", err)
 	}
 	answer := func() {
-		var ask *mesh.Ask
+		var ask *mesh.PersonTask
 		eventually(t, "bob is asked", func() bool {
 			asks, err := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: bob}).Asks(ctx, bob)
 			for _, a := range asks {

@@ -37,13 +37,13 @@ func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 		case in.Name == "blocks":
 			g.Handle(ctx, task)
 		case in.Name == "waits" && !task.Run().Restored():
-			<-task.Run().Asked()
+			<-task.Run().StopRequested()
 			return nil, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
 		}
 		return task.Envelope.Payload, nil
 	})})
 	client := r.client()
-	send := func(name string) (*envelope.Envelope, mesh.Receipt) {
+	send := func(name string) (*envelope.Envelope, mesh.Submitted) {
 		task := newTask(reviewer, "code.review", `{"name":"`+name+`"}`)
 		return task, r.submit(client, task)
 	}

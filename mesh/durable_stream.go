@@ -24,7 +24,7 @@ import (
 // checkpoint, so that a reader that begins later gets each envelope once.
 //
 // After a crash, text of an unfinished turn may have been sent that is in no checkpoint:
-// it is read from the reply subject. A handler that calls [Run.Told] continues after that
+// it is read from the reply subject. A handler that calls [Run.SentText] continues after that
 // text. For other handlers the mesh compares: replayed text is not sent again, and if the
 // new text differs, an envelope with "restart": true says that the text of the turn
 // begins anew.
@@ -53,10 +53,10 @@ type chunk struct {
 // sender waits for the oldest.
 const maxUnconfirmed = 256
 
-// Told returns the text of the unfinished turn that was already sent to the sender of
+// SentText returns the text of the unfinished turn that was already sent to the sender of
 // a streamed task, by this owner or an earlier one. A handler that calls it continues
 // from there, and does not send that text again.
-func (r *Run) Told() string {
+func (r *Run) SentText() string {
 	d := &r.stream
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -241,7 +241,7 @@ func (d *durableStream) save(c *state.Checkpoint) {
 // resume sets the stream's position and text from a checkpoint.
 func (d *durableStream) resume(c *state.Checkpoint) { d.seq, d.text = c.Mesh.Stream, c.Mesh.Told }
 
-// saved is called after a checkpoint was stored: an empty Told means that the turn is
+// saved is called after a checkpoint was stored: an empty SentText means that the turn is
 // finished and its text is in the conversation.
 func (d *durableStream) saved(before, after string) {
 	d.mu.Lock()

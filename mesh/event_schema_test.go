@@ -25,10 +25,10 @@ func TestEventsFitTheirSchemas(t *testing.T) {
 	}), Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}})
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		slot := 0
-		task.TellRun(intents.RunStepStarted, intents.StepEvent{Pattern: "swarm", Step: "swarm/0", Alias: "a", Slot: &slot, To: helper, Child: "the-child", Durable: true, Try: 1})
-		task.TellRun(intents.RunStepFailed, intents.StepEvent{Pattern: "swarm", Alias: "a", DurationMS: 1.5, Error: envelope.Errorf(envelope.CodeBusy, "no room"), Then: intents.ThenRetry, Usage: json.RawMessage(`{"input_tokens":1}`)})
-		task.TellRun(intents.RunWaiting, intents.StepEvent{To: ada, Until: "2027-01-02T03:04:05.000Z", Detail: "for a person"})
-		task.TellRun(intents.RunVoted, intents.StepEvent{Strategy: "majority_vote", Winner: "a", Tied: true, By: "model",
+		task.PublishStep(intents.RunStepStarted, intents.StepEvent{Pattern: "swarm", Step: "swarm/0", Alias: "a", Slot: &slot, To: helper, Child: "the-child", Durable: true, Try: 1})
+		task.PublishStep(intents.RunStepFailed, intents.StepEvent{Pattern: "swarm", Alias: "a", DurationMS: 1.5, Error: envelope.Errorf(envelope.CodeBusy, "no room"), Then: intents.ThenRetry, Usage: json.RawMessage(`{"input_tokens":1}`)})
+		task.PublishStep(intents.RunWaiting, intents.StepEvent{To: ada, Until: "2027-01-02T03:04:05.000Z", Detail: "for a person"})
+		task.PublishStep(intents.RunVoted, intents.StepEvent{Strategy: "majority_vote", Winner: "a", Tied: true, By: "model",
 			Votes: []intents.StepVotes{{Count: 2, Aliases: []string{"a", "b"}}}, Scores: []intents.StepScore{{Alias: "a", Score: -1}}})
 		return task.HandOff(ctx, mesh.HandOff{To: helper})
 	})})

@@ -223,9 +223,9 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 				return envelope.New(envelope.TypeTask, reviewer, bob, "human.ask", json.RawMessage(`{"text":"May I?"}`))
 			}
 			honest := func(t *testing.T, e *envelope.Envelope) { signed(t, f.own, e) }
-			want := []mesh.AskState{mesh.AskOpen, mesh.AskOpen}
+			want := []mesh.PersonTaskState{mesh.AskOpen, mesh.AskOpen}
 			if f.want == "" {
-				want = []mesh.AskState{mesh.AskWithdrawn, mesh.AskAnswered}
+				want = []mesh.PersonTaskState{mesh.AskWithdrawn, mesh.AskAnswered}
 			}
 
 			dubious := deliver(f.make, question())
@@ -245,7 +245,7 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 				return err == nil
 			})
 
-			states := map[string]mesh.AskState{}
+			states := map[string]mesh.PersonTaskState{}
 			asks, err := client.Asks(ctxFor(t), bob)
 			if err != nil {
 				t.Fatal(err)
@@ -253,7 +253,7 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 			for _, a := range asks {
 				states[a.Task.ID] = a.State
 			}
-			equal(t, "states", []mesh.AskState{states[withdrawn.ID], states[answered.ID]}, want)
+			equal(t, "states", []mesh.PersonTaskState{states[withdrawn.ID], states[answered.ID]}, want)
 			if _, shown := states[dubious.ID]; shown != (f.want == "") {
 				t.Errorf("the question of doubtful origin is shown: %t", shown)
 			}

@@ -75,9 +75,9 @@ type Agent struct {
 	// E_REQUIRES. A result that is visibly not in the required format fails with
 	// E_OUTPUT_SCHEMA. Default text and json.
 	Formats []string
-	// Leave makes this worker draw no durable tasks: it only submits them (Async). Other
+	// SubmitOnly makes this worker draw no durable tasks: it only submits them (Async). Other
 	// workers of the agent run them.
-	Leave bool
+	SubmitOnly bool
 	// Seal encrypts the checkpoints of the agent's runs; nil: the node's codec decides.
 	Seal *state.Keyring
 
@@ -141,13 +141,13 @@ type host struct {
 	controlReplay *sign.Replay // replay window of control messages; nil: off
 	active        atomic.Int64
 
-	lanes, ears []*nats.Subscription // subscriptions of tasks; of control and monitoring, which end later
-	stopping    atomic.Bool
-	left        bool        // no more heartbeats; see beats
-	workers     sched.Group // started by the first task
-	closing     atomic.Bool // messages that wait for a signature check are refused
-	taskScope   context.Context
-	stopTasks   context.CancelFunc
+	taskSubs, controlSubs []*nats.Subscription // subscriptions of tasks; of control and monitoring, which end later
+	stopping              atomic.Bool
+	left                  bool        // no more heartbeats; see beats
+	workers               sched.Group // started by the first task
+	closing               atomic.Bool // messages that wait for a signature check are refused
+	taskScope             context.Context
+	stopTasks             context.CancelFunc
 }
 
 // counts counts the messages that did not become tasks, by reason. The service's stats and the
@@ -330,7 +330,7 @@ func (h *host) start() (err error) {
 		h.workers.Wait()
 		return err
 	}
-	h.lanes, h.ears = subs[:2], subs[2:]
+	h.taskSubs, h.controlSubs = subs[:2], subs[2:]
 	h.unjoin = h.join()
 	return nil
 }
@@ -377,7 +377,7 @@ func (h *host) put(t *Task) bool {
 func (h *host) stop() error {
 	// Unsubscribe before tasks are refused, so that a sender that retries reaches another
 	// worker.
-	drained := h.drainSubscriptions(h.lanes)
+	drained := h.drainSubscriptions(h.taskSubs)
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.Len() > 0
 	h.unjoin()
@@ -423,7 +423,7 @@ func (h *host) stop() error {
 		h.durable.close()
 	}
 	// Health requests and cancels were answered until here.
-	h.drainSubscriptions(h.ears)()
+	h.drainSubscriptions(h.controlSubs)()
 	h.node.services.leave()
 	h.control.Close()
 	h.lookups.Close()

@@ -57,7 +57,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 // forget waits until the messages that have come over ended subscriptions are handled, and
 // then forgets the subscriptions.
 func (h *host) forget(subs []*nats.Subscription) {
-	for _, e := range []*controlSubs{&h.node.asked, &h.node.told} {
+	for _, e := range []*sharedSubs{&h.node.asked, &h.node.told} {
 		e.settle()
 		e.forget(subs)
 	}

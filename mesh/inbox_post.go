@@ -98,7 +98,7 @@ func (t *Task) Withdraw(ctx context.Context, key, reason string) {
 		t.run.voidSent(id)
 		t.host.withdraw(ctx, t.Envelope, w, reason)
 		if subject.IsPerson(w.Entity) {
-			t.TellRun(intents.RunWithdrawn, intents.StepEvent{Step: w.Key, To: w.Entity, Child: id, Durable: true, Detail: reason})
+			t.PublishStep(intents.RunWithdrawn, intents.StepEvent{Step: w.Key, To: w.Entity, Child: id, Durable: true, Detail: reason})
 		}
 	}
 }

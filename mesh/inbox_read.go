@@ -18,23 +18,23 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// AskState is the state of a task for a person.
-type AskState string
+// PersonTaskState is the state of a task for a person.
+type PersonTaskState string
 
-// The states of an [Ask].
+// The states of a [PersonTask].
 const (
-	AskOpen      AskState = "open"
-	AskAnswered  AskState = "answered"
-	AskOverdue   AskState = "overdue"   // the time for an answer is over; a later answer does not count
-	AskWithdrawn AskState = "withdrawn" // the sender needs no answer any more
+	AskOpen      PersonTaskState = "open"
+	AskAnswered  PersonTaskState = "answered"
+	AskOverdue   PersonTaskState = "overdue"   // the time for an answer is over; a later answer does not count
+	AskWithdrawn PersonTaskState = "withdrawn" // the sender needs no answer any more
 )
 
-// Ask is a task for a person (docs/nats-binding.md, "People").
-type Ask struct {
+// PersonTask is a task for a person (docs/nats-binding.md, "People").
+type PersonTask struct {
 	Task   *envelope.Envelope
 	Stored time.Time // when the server stored the task
 	Until  time.Time // an answer that is stored later does not count; zero: no deadline
-	State  AskState
+	State  PersonTaskState
 
 	// Answer is the valid answer that was stored first, nil if there is none. Late is
 	// the first answer after the deadline. Misfit is the last result before Answer that
@@ -72,13 +72,13 @@ func (n *Node) inbox() (*jetstream.Inbox, error) {
 
 // Asks returns the tasks in a person's inbox ("": in all inboxes), the oldest first, each
 // once. It skips envelopes that are not tasks, and envelopes that fail verification.
-func (n *Node) Asks(ctx context.Context, person string) ([]*Ask, error) {
+func (n *Node) Asks(ctx context.Context, person string) ([]*PersonTask, error) {
 	inbox, err := n.inbox()
 	if err != nil {
 		return nil, err
 	}
-	var asks []*Ask
-	known := map[string]*Ask{}
+	var asks []*PersonTask
+	known := map[string]*PersonTask{}
 	for msg, err := range inbox.List(ctx, person) {
 		if err != nil {
 			return nil, err
@@ -102,13 +102,13 @@ func (n *Node) Asks(ctx context.Context, person string) ([]*Ask, error) {
 // FindAsk returns the task in a person's inbox ("": in any inbox) whose id is taskID, or the
 // only task whose id begins with taskID. It fails with [jetstream.ErrNotFound] if there is
 // none.
-func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error) {
+func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*PersonTask, error) {
 	inbox, err := n.inbox()
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]*Ask{}
-	var found []*Ask
+	known := map[string]*PersonTask{}
+	var found []*PersonTask
 	exact := false
 	for msg, err := range inbox.List(ctx, person) {
 		if err != nil {
@@ -119,7 +119,7 @@ func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error)
 			continue
 		}
 		if same := ask.Task.ID == taskID; same && !exact {
-			found, exact = []*Ask{ask}, true
+			found, exact = []*PersonTask{ask}, true
 		} else if same == exact {
 			found = append(found, ask)
 		}
@@ -140,12 +140,12 @@ func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error)
 
 // FollowInbox calls f for each task that is in the inbox now and then, until ctx ends, for
 // each task that arrives or is withdrawn. It does not call f when a known task is sent again.
-func (n *Node) FollowInbox(ctx context.Context, person string, f func(*Ask) error) error {
+func (n *Node) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
 	inbox, err := n.inbox()
 	if err != nil {
 		return err
 	}
-	known := map[string]*Ask{}
+	known := map[string]*PersonTask{}
 	for msg, err := range inbox.Follow(ctx, person) {
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*Ask) erro
 
 // readInbox reads one message of an inbox into known. It returns the task if this is the first
 // message with the task's id, else nil.
-func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
+func (n *Node) readInbox(msg jetstream.Message, known map[string]*PersonTask) *PersonTask {
 	e, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
 	if err != nil || bounded(e) != nil || !subject.IsPerson(e.To) {
 		return nil
@@ -204,7 +204,7 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
 	}
 	fresh := ask == nil
 	if fresh {
-		ask = &Ask{Stored: msg.Time, State: AskOpen}
+		ask = &PersonTask{Stored: msg.Time, State: AskOpen}
 		known[key] = ask
 	}
 	ask.Task = e
@@ -234,7 +234,7 @@ func withdrawnReason(e *envelope.Envelope) string {
 }
 
 // read sets Until, EscalateTo and Schema from the task's requires.
-func (a *Ask) read(stored time.Time) {
+func (a *PersonTask) read(stored time.Time) {
 	have, members, err := a.Task.ReadRequires()
 	var to string // each member is read on its own: an unreadable one is ignored
 	if json.Unmarshal(canonical(members.Get(requireAnswerBy)), &a.Until) != nil {
@@ -250,7 +250,7 @@ func (a *Ask) read(stored time.Time) {
 }
 
 // judgeAsk reads the stored replies to the task, and sets the task's answers and state.
-func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
+func (n *Node) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error {
 	a.Answer, a.Late, a.Misfit, a.last = nil, nil, nil, 0
 	for {
 		msg, err := n.cfg.Durable.Replies.Next(ctx, a.Task.To, a.Task.ID, a.last)
@@ -290,7 +290,7 @@ func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
 // ([envelope.Envelope.Reply]). It signs the answer if the node has a signer. Of concurrent
 // answers one succeeds. AnswerAsk fails with [ErrAnswered], [ErrTooLate] or [ErrMisfit] if the
 // answer would not count.
-func (n *Node) AnswerAsk(ctx context.Context, a *Ask, reply *envelope.Envelope) error {
+func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Envelope) error {
 	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
 		return errors.New("answer: the envelope does not answer the task")
 	}

@@ -269,7 +269,7 @@ var errStopped = envelope.Errorf(envelope.CodeUnavailable, "the worker has stopp
 // gives each its turn.
 func (l *lane) room() int {
 	h := l.host
-	if h.Leave || l.finishing.Load() >= finishingMax {
+	if h.SubmitOnly || l.finishing.Load() >= finishingMax {
 		return 0
 	}
 	free := h.Concurrency - int(h.active.Load())
@@ -296,7 +296,7 @@ func (l *lane) busy() bool {
 // a run needs no free slot: the other worker gives its slot back.
 func (l *lane) roomForRun() bool {
 	h := l.host
-	return !l.draining.Load() && !h.Leave && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
+	return !l.draining.Load() && !h.SubmitOnly && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
 }
 
 // deliver handles a message of the queue. It runs on the lane's goroutine.

@@ -42,7 +42,7 @@ func (k *clerk) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, e
 			select {
 			case <-k.goOn:
 				waits = false
-			case <-run.Asked():
+			case <-run.StopRequested():
 				if err := run.Commit(ctx, state.Step{Kind: state.StepHandler}, nil); err != nil {
 					return nil, err
 				}

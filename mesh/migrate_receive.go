@@ -142,7 +142,7 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 		return nil, envelope.Errorf(envelope.CodeWrongRecipient, "the command is for another entity than the run's, %s", entity)
 	}
 	reply, err := n.TryCommand(ctx, e)
-	if Unheard(err) {
+	if IsUnanswered(err) {
 		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
 	}
 	if err != nil {

@@ -76,14 +76,14 @@ func (a *author) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, 
 // turn streams one turn from where the owner before has stopped.
 func (a *author) turn(ctx context.Context, task *mesh.Task, turn int) error {
 	run := task.Run()
-	rest := strings.TrimPrefix(text(turn), run.Told())
+	rest := strings.TrimPrefix(text(turn), run.SentText())
 	for _, word := range strings.SplitAfter(rest, " ") {
 		if word == "" {
 			continue
 		}
 		select {
 		case <-a.words:
-		case <-run.Asked():
+		case <-run.StopRequested():
 			if err := run.Commit(ctx, state.Step{Kind: state.StepPause}, nil); err != nil {
 				return err
 			}

@@ -180,8 +180,8 @@ type Node struct {
 	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
 	services services
 	beats    beats
-	told     controlSubs // control and monitoring messages
-	asked    controlSubs // plain text
+	told     sharedSubs // control and monitoring messages
+	asked    sharedSubs // plain text
 	clock    serverClock
 	tender   tender
 	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
@@ -196,7 +196,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if conn == nil {
 		bad = append(bad, errors.New("a NATS connection is needed"))
 	}
-	if conn != nil && !IsInbox(conn.NewInbox()) {
+	if conn != nil && !IsReplyInbox(conn.NewInbox()) {
 		bad = append(bad, fmt.Errorf("the connection's reply subjects look like %s: set an inbox prefix that begins with \"_\", such as _INBOX_ada, because workers answer only on inbox subjects", clip.Text(conn.NewInbox(), 128)))
 	}
 	if err := natsconn.CheckSigner(conn, cfg.Signer); err != nil {

@@ -54,7 +54,7 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 	node := r.laneOn(user("bob"), mesh.Config{Prefix: "acme", Entity: bob}, fenced)
 	seen := make(chan string, 1)
 	go func() {
-		_ = node.FollowInbox(ctxFor(t), bob, func(a *mesh.Ask) error {
+		_ = node.FollowInbox(ctxFor(t), bob, func(a *mesh.PersonTask) error {
 			select {
 			case seen <- a.Task.ID:
 			default:

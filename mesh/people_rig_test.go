@@ -31,7 +31,7 @@ func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, e
 			c.Timeout = a.timeout
 		}
 		got, err := task.Call(ctx, c)
-		var waits *mesh.WaitsError
+		var waits *mesh.PendingError
 		var problem *envelope.Error
 		switch {
 		case errors.As(err, &waits):
@@ -82,9 +82,9 @@ func (r *durableRig) serving(node *mesh.Node, agent mesh.Agent) (stop func()) {
 }
 
 // asked waits until a person is asked something.
-func (r *durableRig) asked(n *mesh.Node, person string) *mesh.Ask {
+func (r *durableRig) asked(n *mesh.Node, person string) *mesh.PersonTask {
 	r.t.Helper()
-	var ask *mesh.Ask
+	var ask *mesh.PersonTask
 	eventually(r.t, person+" is asked", func() bool {
 		asks, err := n.Asks(ctxFor(r.t), person)
 		if err != nil {
@@ -108,7 +108,7 @@ func (r *durableRig) waits(task *envelope.Envelope) (c *state.Checkpoint) {
 	return c
 }
 
-func (r *durableRig) answer(n *mesh.Node, ask *mesh.Ask, payload string) {
+func (r *durableRig) answer(n *mesh.Node, ask *mesh.PersonTask, payload string) {
 	r.t.Helper()
 	if err := n.AnswerAsk(ctxFor(r.t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
 		r.t.Fatal(err)

@@ -245,7 +245,7 @@ func TestOfThreePeopleTwoAreEnough(t *testing.T) {
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
-	asks := map[string]*mesh.Ask{}
+	asks := map[string]*mesh.PersonTask{}
 	for _, who := range []string{bob, cleo, boss} {
 		asks[who] = r.asked(client, who)
 	}

@@ -60,7 +60,7 @@ func workerWorks(t *testing.T, p perms.Permissions) error {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			task.TellRun(intents.RunRouted, intents.StepEvent{Alias: "a"})
+			task.PublishStep(intents.RunRouted, intents.StepEvent{Alias: "a"})
 			return streamFive(ctx, task)
 		})})
 	}()

@@ -34,7 +34,7 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 		} else {
 			r.submit(client, task)
 		}
-		var ask *mesh.Ask
+		var ask *mesh.PersonTask
 		eventually(t, "bob is asked", func() bool {
 			asks, _ := client.Asks(ctxFor(t), bob)
 			for _, a := range asks {
@@ -55,7 +55,7 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 			}
 		}
 		say(`{"nope":1}`)
-		var seen *mesh.Ask
+		var seen *mesh.PersonTask
 		eventually(t, "the misfit is stored", func() (ok bool) {
 			seen, _ = client.FindAsk(ctxFor(t), bob, ask.Task.ID)
 			return seen != nil && seen.Misfit != nil

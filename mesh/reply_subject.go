@@ -11,7 +11,7 @@ import (
 // A live task is answered on the reply subject of its NATS message. Replies to durable
 // tasks are stored on another subject: Map.Reply of envelope/subject.
 
-// IsInbox reports whether workers answer on a reply subject, or on the subjects below a
+// IsReplyInbox reports whether workers answer on a reply subject, or on the subjects below a
 // prefix: its first token begins with "_", or it is a single token that does not begin
 // with "$".
 //
@@ -21,7 +21,7 @@ import (
 // run in $KV.aee_state, to $JS.API, into another agent's queue, onto the bus. All
 // subjects of meshes (with any prefix), of JetStream, and most of other programs have at
 // least two tokens, and their first token does not begin with "_".
-func IsInbox(reply string) bool {
+func IsReplyInbox(reply string) bool {
 	return strings.HasPrefix(reply, "_") || reply != "" && reply[0] != '$' && !strings.Contains(reply, ".")
 }
 
@@ -29,7 +29,7 @@ func IsInbox(reply string) bool {
 // inbox. They are not answered, because an answer would have to go to that subject.
 func (h *host) requireInbox(handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
-		if msg.Reply == "" || IsInbox(msg.Reply) {
+		if msg.Reply == "" || IsReplyInbox(msg.Reply) {
 			handle(msg)
 			return
 		}

@@ -130,9 +130,9 @@ func TestInboxes(t *testing.T) {
 		"_INBOX.a.b": true, "_INBOX_ada.x": true, "_R_.x.y": true, "inbox": true, "_": true,
 		"": false, "$JS": false, "$KV.b.k": false, "agent.x": false, "replies.ada.1": false, "acme.aee.work.low.agent.x": false, ".x": false,
 	} {
-		equal(t, reply, mesh.IsInbox(reply), want)
+		equal(t, reply, mesh.IsReplyInbox(reply), want)
 	}
 	for _, entity := range []string{ada, "agent._x", "service.a.b"} {
-		equal(t, entity, mesh.IsInbox(perms.InboxPrefix(entity)), true)
+		equal(t, entity, mesh.IsReplyInbox(perms.InboxPrefix(entity)), true)
 	}
 }

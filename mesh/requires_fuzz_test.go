@@ -80,7 +80,7 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	note("handed_by", by, err)
 	ref, from, err := t.stateRef()
 	note("context", [2]any{ref, from}, err)
-	ask := Ask{Task: task}
+	ask := PersonTask{Task: task}
 	ask.read(time.Unix(1_800_000_000, 0))
 	seen["until"], seen["escalate_to"], seen["schema"] = ask.Until, ask.EscalateTo, string(canonical(ask.Schema))
 	return seen

@@ -175,7 +175,7 @@ func TestAnAskIsReadHoweverItIsSpelled(t *testing.T) {
 		if err := r.nc.PublishMsg(&nats.Msg{Subject: bob, Data: encode(t, task)}); err != nil {
 			t.Fatal(err)
 		}
-		var ask *mesh.Ask
+		var ask *mesh.PersonTask
 		eventually(t, "bob is asked", func() bool {
 			ask, _ = client.FindAsk(ctxFor(t), bob, task.ID)
 			return ask != nil

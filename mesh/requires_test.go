@@ -48,15 +48,15 @@ func TestAPersonIsShownWhatCanBeReadOfRequires(t *testing.T) {
 	client := r.client()
 	for _, c := range []struct {
 		person, requires string
-		want             mesh.Ask
+		want             mesh.PersonTask
 	}{
-		{bob, `{"answer_by":"soon","escalate_to":"human.boss","result_schema":{"required":["ok"]}}`, mesh.Ask{Schema: json.RawMessage(`{"required":["ok"]}`), EscalateTo: boss}},
-		{cleo, `{"answer_by":5,"escalate_to":7,"result_schema":null}`, mesh.Ask{}},
+		{bob, `{"answer_by":"soon","escalate_to":"human.boss","result_schema":{"required":["ok"]}}`, mesh.PersonTask{Schema: json.RawMessage(`{"required":["ok"]}`), EscalateTo: boss}},
+		{cleo, `{"answer_by":5,"escalate_to":7,"result_schema":null}`, mesh.PersonTask{}},
 	} {
 		if err := client.Post(ctxFor(t), requiring(newTask(c.person, "test.ask", `{}`), c.requires)); err != nil {
 			t.Fatal(err)
 		}
 		a := r.asked(client, c.person)
-		equal(t, c.requires, mesh.Ask{Schema: a.Schema, EscalateTo: a.EscalateTo, Until: a.Until}, c.want)
+		equal(t, c.requires, mesh.PersonTask{Schema: a.Schema, EscalateTo: a.EscalateTo, Until: a.Until}, c.want)
 	}
 }

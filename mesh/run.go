@@ -107,17 +107,17 @@ func (r *Run) View() *state.Checkpoint {
 	return c
 }
 
-// Asked returns a channel that is closed when a pause or a transfer of the run is
+// StopRequested returns a channel that is closed when a pause or a transfer of the run is
 // requested. A handler in the middle of a long operation that it can resume stops then
 // and calls Commit, which parks the run. If the request was withdrawn meanwhile,
-// Commit returns nil, and the next call of Asked returns a new channel.
-func (r *Run) Asked() <-chan struct{} {
+// Commit returns nil, and the next call of StopRequested returns a new channel.
+func (r *Run) StopRequested() <-chan struct{} {
 	r.pendingMu.Lock()
 	defer r.pendingMu.Unlock()
 	return r.pending
 }
 
-// signalPending closes the channel that Asked returns if a request is pending, and
+// signalPending closes the channel that StopRequested returns if a request is pending, and
 // makes a new one if none is pending any more.
 func (r *Run) signalPending(something bool) {
 	r.pendingMu.Lock()
@@ -167,7 +167,7 @@ func (r *Run) applyStaged(c *state.Checkpoint) error {
 // copy, and returns when it is stored. The next step must not begin before. change may
 // be nil; it may be called more than once, each time with a fresh copy, and must not
 // keep it; an error from it ends Commit, and nothing is written. The mesh manages
-// Mesh's fields of ownership, time and streams; the rest belongs to the handler. Told
+// Mesh's fields of ownership, time and streams; the rest belongs to the handler. SentText
 // is the exception: the handler clears it in the commit that makes the turn part of
 // the conversation; for a [state.StepHandler] the mesh does.
 //

@@ -62,7 +62,7 @@ func durably(cmd intents.Command) intents.Command {
 
 func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
 	reply, err := n.TryCommand(ctx, e)
-	if !Unheard(err) || ctx.Err() != nil {
+	if !IsUnanswered(err) || ctx.Err() != nil {
 		return reply, err
 	}
 	// Submit the same envelope to the queue. A worker that received it before ignores
@@ -76,7 +76,7 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 
 // TryCommand sends a command ([NewCommand]) to all workers of its addressee, and waits two
 // seconds for an answer of the worker that has the run. It returns an error reply as an
-// [envelope.Error]. If no worker answers, the error is [Unheard], and the caller may
+// [envelope.Error]. If no worker answers, the error is [IsUnanswered], and the caller may
 // [Node.Submit] the same envelope: a worker that did receive it ignores the copy.
 func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
 	reply, err := n.requestControl(ctx, e, ctlWait)
@@ -89,9 +89,9 @@ func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.
 	return reply, err
 }
 
-// Unheard reports whether err, of [Node.TryCommand], means that no worker answered: no
+// IsUnanswered reports whether err, of [Node.TryCommand], means that no worker answered: no
 // worker is online, or none of the workers has the run.
-func Unheard(err error) bool {
+func IsUnanswered(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -16,7 +16,7 @@ import (
 func tells(steps map[string]intents.StepEvent, order ...string) mesh.Handler {
 	return mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 		for _, intent := range order {
-			task.TellRun(intent, steps[intent])
+			task.PublishStep(intent, steps[intent])
 		}
 		return json.RawMessage(`{}`), nil
 	})

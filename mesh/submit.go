@@ -32,8 +32,8 @@ type SubmitOptions struct {
 	CBOR bool
 }
 
-// Receipt confirms that the server has stored a task.
-type Receipt struct {
+// Submitted confirms that the server has stored a task.
+type Submitted struct {
 	TaskID    string    `json:"task_id"`
 	Run       string    `json:"run"`          // the id of its run, which begins later
 	Seq       uint64    `json:"seq,omitzero"` // its sequence in the work queue; 0 for a fork, which has no message yet
@@ -45,47 +45,47 @@ type Receipt struct {
 // error, the task will be done and answered once: [Node.Result] returns the answer. The
 // task is signed if the node has a signer. Submitting the same envelope again is safe. Do
 // that after an error that wraps [jetstream.ErrUncertain].
-func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Receipt, error) {
+func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Submitted, error) {
 	d := n.cfg.Durable
 	if d == nil {
-		return Receipt{}, errLiveOnly
+		return Submitted{}, errLiveOnly
 	}
 	if task.Type != envelope.TypeTask {
-		return Receipt{}, fmt.Errorf("submit %s: only a task has a result", task.Type)
+		return Submitted{}, fmt.Errorf("submit %s: only a task has a result", task.Type)
 	}
 	if err := withoutSecrets(task); err != nil {
-		return Receipt{}, err
+		return Submitted{}, err
 	}
 	if PublishesTo(task.To) {
-		return Receipt{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
+		return Submitted{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
 	}
 	if task.Sig != nil {
 		if err := checkBoundDurable(task); err != nil {
-			return Receipt{}, err
+			return Submitted{}, err
 		}
 	}
 	at, err := n.dueTime(ctx, opts)
 	if err != nil {
-		return Receipt{}, err
+		return Submitted{}, err
 	}
 	if !at.IsZero() {
 		if err := n.requireNotBefore(task, at); err != nil {
-			return Receipt{}, err
+			return Submitted{}, err
 		}
 	}
 	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
 	header, err := n.encode(ctx, task, true, opts.CBOR, &body)
 	if err != nil {
-		return Receipt{}, err
+		return Submitted{}, err
 	}
 	stored, err := d.Queue.Submit(ctx, jetstream.Submission{
 		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: body, Header: header, At: at,
 	})
 	if err != nil {
-		return Receipt{}, err
+		return Submitted{}, err
 	}
 	n.journal.received(task.ID, body, opts.CBOR)
-	return Receipt{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
+	return Submitted{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
 }
 
 func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, error) {
@@ -197,14 +197,14 @@ func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOpt
 // is returned as by Result. When ctx ends, Perform returns the cause; the task goes on,
 // and Result has its answer later. Performing the same envelope again waits for the same
 // answer.
-func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Receipt, *envelope.Envelope, error) {
+func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Submitted, *envelope.Envelope, error) {
 	d := n.cfg.Durable
 	if d == nil {
-		return Receipt{}, nil, errLiveOnly
+		return Submitted{}, nil, errLiveOnly
 	}
 	follower, err := d.Replies.Open(task.To, task.ID)
 	if err != nil {
-		return Receipt{}, nil, err
+		return Submitted{}, nil, err
 	}
 	defer follower.Close()
 	receipt, err := n.Submit(ctx, task, submit)

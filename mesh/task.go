@@ -116,7 +116,7 @@ type Task struct {
 	mustAnswerItself bool        // requires.handoff is false: the sender accepts an answer of this agent only
 	delegatedTo      *delegation // to which agent this one delegated the task; nil: it did not
 
-	usage atomic.Pointer[json.RawMessage] // see Use
+	usage atomic.Pointer[json.RawMessage] // see SetUsage
 
 	turns turns
 	bound *team // of a task whose agent leads a team with a bound of its own; under turns.mu
@@ -137,9 +137,9 @@ type Task struct {
 	span   taskSpan
 }
 
-// Use sets the usage of the task so far, a JSON object. The task's events on bus.mesh.task
+// SetUsage sets the usage of the task so far, a JSON object. The task's events on bus.mesh.task
 // contain it as member "usage". The object must not be changed afterwards.
-func (t *Task) Use(usage json.RawMessage) { t.usage.Store(&usage) }
+func (t *Task) SetUsage(usage json.RawMessage) { t.usage.Store(&usage) }
 
 // Emit sends payload, a JSON object, as the next stream envelope. The mesh
 // adds its number as member "seq", counted from 1. It does nothing unless the

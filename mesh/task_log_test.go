@@ -42,7 +42,7 @@ func TestEachTaskHasOneLineInTheLog(t *testing.T) {
 	var log syncBuffer
 	node := r.lane(mesh.Config{TaskEvents: mesh.EventsFailures, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))})
 	w := r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
-		task.Use(json.RawMessage(`{"input_tokens":12,"output_tokens":3}`))
+		task.SetUsage(json.RawMessage(`{"input_tokens":12,"output_tokens":3}`))
 		if bytes.Contains(task.Envelope.Payload, []byte("fail")) {
 			return nil, envelope.Errorf("E_OF_AN_AGENT", "confidential")
 		}

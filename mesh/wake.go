@@ -16,22 +16,22 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// ErrWaits is wrapped by the error of a call that was made and whose answer may take
-// days: see [WaitsError].
-var ErrWaits = errors.New("the answer may be long in coming")
+// ErrAnswerPending is wrapped by the error of a call that was made and whose answer may take
+// days: see [PendingError].
+var ErrAnswerPending = errors.New("the answer may be long in coming")
 
-// A WaitsError says that a task of the run has not been answered. A durable run does
+// A PendingError says that a task of the run has not been answered. A durable run does
 // not occupy a worker while it waits: its handler does its other work, then parks with
 // [Run.ParkUntil], and makes the same call again when it is started again after the wake.
-type WaitsError struct{ Wait state.Wait }
+type PendingError struct{ Wait state.Wait }
 
 // Error names the entity that has the task.
-func (e *WaitsError) Error() string {
-	return fmt.Sprintf("task %s is with %s: %v", clip.Text(e.Wait.TaskID, 128), clip.Text(e.Wait.Entity, 128), ErrWaits)
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("task %s is with %s: %v", clip.Text(e.Wait.TaskID, 128), clip.Text(e.Wait.Entity, 128), ErrAnswerPending)
 }
 
-// Unwrap returns [ErrWaits].
-func (e *WaitsError) Unwrap() error { return ErrWaits }
+// Unwrap returns [ErrAnswerPending].
+func (e *PendingError) Unwrap() error { return ErrAnswerPending }
 
 // A Wake says when a parked run goes on: at the first answer to one of its tasks, when
 // the time for one of those answers is over, at At, and at the run's own deadline,

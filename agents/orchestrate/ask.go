@@ -140,7 +140,7 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 // call sends the task to the member and waits for its result.
 func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
-	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, Impatient: at.who.anybody()}
+	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, FailFast: at.who.anybody()}
 	if a.patient > 0 && subject.EntityType(c.To) == subject.TypeHuman {
 		c.Timeout = a.patient
 	}
@@ -161,7 +161,7 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		return err
 	}
 	c.Requires = w.ofPerson(at, a, c.Requires)
-	if c.Whole = a.whole; !mesh.PublishesTo(c.To) { // a person reads the task and cannot fetch the rest
+	if c.Uninterrupted = a.whole; !mesh.PublishesTo(c.To) { // a person reads the task and cannot fetch the rest
 		c.References = a.on
 	}
 	c.Begun = func(taskID string, durable bool) {
@@ -308,7 +308,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			w.log.Warn("a step waits: its agent has no worker", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "ref", p.Ref, "err", err)
 			long = until
 		}
-		if w.run != nil && isClosed(w.run.Asked()) { // to pause, or to be transferred
+		if w.run != nil && isClosed(w.run.StopRequested()) { // to pause, or to be transferred
 			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
 				return m, err
 			}
@@ -460,7 +460,7 @@ func (w *work) told(intent string, o *Outcome, a ask, then string) {
 		e.Usage, _ = json.Marshal(o.Usage) // numbers always marshal
 	}
 	e.Error = o.Err
-	w.task.TellRun(intent, e)
+	w.task.PublishStep(intent, e)
 }
 
 func earlier(a, b time.Time) time.Time {

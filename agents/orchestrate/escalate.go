@@ -78,7 +78,7 @@ func (w *work) named(name string) Participant {
 
 // escalated publishes on the bus that a part was passed on.
 func (w *work) escalated(at *post, o *Outcome, a ask, taskID string) {
-	w.task.TellRun(intents.RunEscalated, intents.StepEvent{
+	w.task.PublishStep(intents.RunEscalated, intents.StepEvent{
 		Pattern: string(w.plan.Pattern), Step: at.key, Alias: o.Alias, To: at.member.Entity, Child: taskID, Durable: o.Durable, Slot: &a.slot,
 		Detail: at.before[len(at.before)-1] + " did not answer in time",
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 // asked returns a person's task, whatever its state.
-func (r *rig) asked(person string) (ask *mesh.Ask) {
+func (r *rig) asked(person string) (ask *mesh.PersonTask) {
 	r.t.Helper()
 	until(r.t, person+" is asked", func() bool {
 		asks, err := r.client.Asks(r.ctx(), person)
@@ -29,7 +29,7 @@ func (r *rig) asked(person string) (ask *mesh.Ask) {
 }
 
 // withdrawn waits until a person's task was withdrawn.
-func (r *rig) withdrawn(ask *mesh.Ask) *mesh.Ask {
+func (r *rig) withdrawn(ask *mesh.PersonTask) *mesh.PersonTask {
 	r.t.Helper()
 	until(r.t, ask.Task.To+" is told", func() bool {
 		now, err := r.client.FindAsk(r.ctx(), ask.Task.To, ask.Task.ID)

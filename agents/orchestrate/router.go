@@ -26,7 +26,7 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 		w.pos.Routed = w.plan.Members[who].Alias
 		w.fresh++
 		w.mu.Unlock()
-		w.task.TellRun(intents.RunRouted, intents.StepEvent{Pattern: string(Router), Alias: w.pos.Routed, By: by})
+		w.task.PublishStep(intents.RunRouted, intents.StepEvent{Pattern: string(Router), Alias: w.pos.Routed, By: by})
 		if err := w.commit(ctx, stepTeam(w.pos.Routed, "routed by "+by, 0)); err != nil {
 			return nil, err
 		}

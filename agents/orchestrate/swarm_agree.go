@@ -55,7 +55,7 @@ func (s *swarm) voted(detail string) {
 	if c := s.rec.Choice; c != nil {
 		e.By = c.By
 	}
-	s.task.TellRun(intents.RunVoted, e)
+	s.task.PublishStep(intents.RunVoted, e)
 }
 
 // won completes the record once the winning output is known, and returns that

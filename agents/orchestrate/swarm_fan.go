@@ -101,7 +101,7 @@ func (f *fan) run(ctx context.Context) error {
 	done := make(chan settled, len(todo))
 	var stopAsking <-chan struct{} // closed when the run is to stop between two steps
 	if f.work.run != nil {
-		stopAsking = f.work.run.Asked()
+		stopAsking = f.work.run.StopRequested()
 	}
 	batch := max(1, len(todo)/sharers)
 	if !f.plan.Parallel {
@@ -121,7 +121,7 @@ func (f *fan) run(ctx context.Context) error {
 			if err := f.write(ctx, state.StepPause); err != nil {
 				return err
 			}
-			stopAsking = f.work.run.Asked()
+			stopAsking = f.work.run.StopRequested()
 			continue
 		}
 		select {
@@ -230,7 +230,7 @@ func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
 // settle records the outcome of an ask. An ask that was cancelled because of
 // another member's outcome has none.
 func (f *fan) settle(d settled, ending bool) error {
-	var out *mesh.WaitsError
+	var out *mesh.PendingError
 	switch {
 	case errors.As(d.err, &out):
 		f.waits = append(f.waits, out.Wait)

@@ -33,7 +33,7 @@ func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage
 		if o := s.ended(s.mergeSlot()); o != nil && o.OK() {
 			e.Child = o.TaskID
 		}
-		s.task.TellRun(intents.RunMerged, e)
+		s.task.PublishStep(intents.RunMerged, e)
 	}
 	s.account = s.rec.JSON()
 	return payload, nil

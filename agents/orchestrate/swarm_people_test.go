@@ -16,15 +16,15 @@ import (
 )
 
 // open is what a person was asked and has not answered.
-func (r *rig) open(person string) *mesh.Ask {
+func (r *rig) open(person string) *mesh.PersonTask {
 	r.t.Helper()
-	var found *mesh.Ask
+	var found *mesh.PersonTask
 	until(r.t, person+" is asked", func() bool {
 		asks, err := r.client.Asks(r.ctx(), person)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		i := slices.IndexFunc(asks, func(a *mesh.Ask) bool { return a.State == mesh.AskOpen })
+		i := slices.IndexFunc(asks, func(a *mesh.PersonTask) bool { return a.State == mesh.AskOpen })
 		if i >= 0 {
 			found = asks[i]
 		}

@@ -213,7 +213,7 @@ func fatal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), errors.Is(err, mesh.ErrWaits), mesh.IsHandedOff(err):
+	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), errors.Is(err, mesh.ErrAnswerPending), mesh.IsHandedOff(err):
 		return err
 	}
 	return nil

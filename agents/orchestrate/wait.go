@@ -14,11 +14,11 @@ import (
 type stillOut struct{ waits []state.Wait }
 
 func (e *stillOut) Error() string {
-	return fmt.Sprintf("%d members have not answered: %v", len(e.waits), mesh.ErrWaits)
+	return fmt.Sprintf("%d members have not answered: %v", len(e.waits), mesh.ErrAnswerPending)
 }
 
-// Unwrap returns [mesh.ErrWaits].
-func (e *stillOut) Unwrap() error { return mesh.ErrWaits }
+// Unwrap returns [mesh.ErrAnswerPending].
+func (e *stillOut) Unwrap() error { return mesh.ErrAnswerPending }
 
 // park parks the run if err says that it waits for answers. An answer, or the
 // end of its time, wakes the run: the team then starts again from what is
@@ -27,7 +27,7 @@ func (e *stillOut) Unwrap() error { return mesh.ErrWaits }
 func (w *work) park(ctx context.Context, err error) error {
 	var waits []state.Wait
 	var all *stillOut
-	var one *mesh.WaitsError
+	var one *mesh.PendingError
 	switch {
 	case errors.As(err, &all):
 		waits = all.waits

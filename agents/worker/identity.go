@@ -51,7 +51,7 @@ func (w *Worker) serving(node *mesh.Node, agent *agents.Agent) (func() Serving, 
 		return nil, err
 	}
 	return func() Serving {
-		if d := node.Durable(); d != nil && d.There() && !agent.LiveOnly {
+		if d := node.Durable(); d != nil && d.Available() && !agent.LiveOnly {
 			s.WorkSubject = work
 		}
 		for _, served := range node.Serving() {

@@ -38,7 +38,7 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	fillLane(d, jetstream.Open(jetstream.Gather(js), m))
 	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, d.Lease))
 	if w.cfg.Fenced {
-		d.Fence()
+		d.OwnEntitiesOnly()
 	}
 	counters := jetstream.NewCounters(js, m)
 	cfg.Durable, cfg.Counters = d, counters
@@ -60,7 +60,7 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 		}
 		w.log.Warn("the durable lane is available: durable tasks are taken from now on")
 	})
-	d.Ready, d.Lacks = await.Ready(), await.Lacks
+	d.Ready, d.NotReady = await.Ready(), await.Lacks
 	return nil
 }
 

@@ -90,7 +90,7 @@ func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, en
 		}
 	}
 	out := retirement{Entity: entity}
-	if out.Withdrawn, err = s.Node.WithdrawAll(ctx, entity, "the agent is retired"); err != nil {
+	if out.Withdrawn, err = s.Node.CancelAllQueued(ctx, entity, "the agent is retired"); err != nil {
 		return session.LaneError(err)
 	}
 	m, err := a.Subjects()

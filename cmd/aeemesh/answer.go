@@ -123,7 +123,7 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 
 // refusedAnswer returns why an answer to the task would be refused; nil if it
 // would be accepted.
-func refusedAnswer(k *mesh.Ask) error {
+func refusedAnswer(k *mesh.PersonTask) error {
 	const lookHint = "\"aeemesh inbox %s\" shows it."
 	switch k.State {
 	case mesh.AskAnswered:

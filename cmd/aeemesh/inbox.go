@@ -107,7 +107,7 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		}
 		return showAsk(a, ask, traffic.Vouch(s.Verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
-		err := s.Node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
+		err := s.Node.FollowInbox(ctx, person, func(ask *mesh.PersonTask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
 				return nil
 			}
@@ -139,7 +139,7 @@ func checkPerson(cmd *cobra.Command, person string) error {
 	return nil
 }
 
-func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err error) {
+func askStatesOf(cmd *cobra.Command, list string) (out []mesh.PersonTaskState, err error) {
 	if list == "" {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 		if err := outcome.OneOf(cmd, "state", s, askStates...); err != nil {
 			return nil, err
 		}
-		out = append(out, mesh.AskState(s))
+		out = append(out, mesh.PersonTaskState(s))
 	}
 	return out, nil
 }
@@ -162,26 +162,26 @@ func noAsk(err error, task string) error {
 
 // askView is a task for a person in JSON output.
 type askView struct {
-	Task       string          `json:"task"`
-	Person     string          `json:"person"`
-	State      mesh.AskState   `json:"state"`
-	From       string          `json:"from"`
-	Intent     string          `json:"intent"`
-	Corr       string          `json:"corr"`
-	For        string          `json:"for,omitempty"` // the asker's task that it is a part of
-	Asked      time.Time       `json:"asked"`
-	Until      time.Time       `json:"until,omitzero"`
-	EscalateTo string          `json:"escalate_to,omitempty"`
-	Schema     json.RawMessage `json:"result_schema,omitempty"`
-	Payload    json.RawMessage `json:"payload"`
-	Reason     string          `json:"reason,omitempty"`
-	AnsweredAt time.Time       `json:"answered_at,omitzero"`
-	Answer     json.RawMessage `json:"answer,omitempty"` // the answer's payload
-	Declined   bool            `json:"declined,omitempty"`
-	Misfit     json.RawMessage `json:"misfit,omitempty"` // the payload of a result that was not accepted
+	Task       string               `json:"task"`
+	Person     string               `json:"person"`
+	State      mesh.PersonTaskState `json:"state"`
+	From       string               `json:"from"`
+	Intent     string               `json:"intent"`
+	Corr       string               `json:"corr"`
+	For        string               `json:"for,omitempty"` // the asker's task that it is a part of
+	Asked      time.Time            `json:"asked"`
+	Until      time.Time            `json:"until,omitzero"`
+	EscalateTo string               `json:"escalate_to,omitempty"`
+	Schema     json.RawMessage      `json:"result_schema,omitempty"`
+	Payload    json.RawMessage      `json:"payload"`
+	Reason     string               `json:"reason,omitempty"`
+	AnsweredAt time.Time            `json:"answered_at,omitzero"`
+	Answer     json.RawMessage      `json:"answer,omitempty"` // the answer's payload
+	Declined   bool                 `json:"declined,omitempty"`
+	Misfit     json.RawMessage      `json:"misfit,omitempty"` // the payload of a result that was not accepted
 }
 
-func viewAsk(k *mesh.Ask) askView {
+func viewAsk(k *mesh.PersonTask) askView {
 	e := k.Task
 	v := askView{Task: e.ID, Person: e.To, State: k.State, From: e.From, Intent: e.Intent, Corr: e.Corr, For: e.ReplyTo, Asked: k.Stored, Until: k.Until,
 		EscalateTo: k.EscalateTo, Schema: k.Schema, Payload: e.Payload, Reason: k.Reason, AnsweredAt: k.AnsweredAt}
@@ -196,15 +196,15 @@ func viewAsk(k *mesh.Ask) askView {
 
 // printAsks prints open tasks first, those with the earliest deadline on top,
 // then the others, the latest first.
-func printAsks(a *session.App, asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
-	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
-	open := func(k *mesh.Ask) int {
+func printAsks(a *session.App, asks []*mesh.PersonTask, wanted []mesh.PersonTaskState, person string, limit int) error {
+	asks = slices.DeleteFunc(asks, func(k *mesh.PersonTask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
+	open := func(k *mesh.PersonTask) int {
 		if k.State == mesh.AskOpen {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(asks, func(x, y *mesh.Ask) int {
+	slices.SortStableFunc(asks, func(x, y *mesh.PersonTask) int {
 		if c := cmp.Compare(open(x), open(y)); c != 0 {
 			return c
 		}
@@ -259,7 +259,7 @@ func btoi(b bool) int {
 }
 
 // about describes in a few words what a task is about.
-func about(k *mesh.Ask) string {
+func about(k *mesh.PersonTask) string {
 	text, ok := term.TextOf(k.Task.Payload)
 	if !ok {
 		var members map[string]json.RawMessage
@@ -274,7 +274,7 @@ func about(k *mesh.Ask) string {
 }
 
 // left says how much time is left for an answer.
-func left(k *mesh.Ask) string {
+func left(k *mesh.PersonTask) string {
 	switch {
 	case k.State == mesh.AskAnswered && k.Answer.Type == envelope.TypeError:
 		return "declined"
@@ -286,14 +286,14 @@ func left(k *mesh.Ask) string {
 	return "in " + term.Span(time.Until(k.Until))
 }
 
-func untilWords(k *mesh.Ask) string {
+func untilWords(k *mesh.PersonTask) string {
 	if l := left(k); l != "" {
 		return " (" + l + ")"
 	}
 	return ""
 }
 
-func showAsk(a *session.App, k *mesh.Ask, by traffic.Voucher) error {
+func showAsk(a *session.App, k *mesh.PersonTask, by traffic.Voucher) error {
 	if a.Term.JSON {
 		return a.Term.Object(viewAsk(k))
 	}

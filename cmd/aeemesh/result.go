@@ -197,7 +197,7 @@ func submitFailed(err error) error {
 }
 
 // submitted prints how to follow a detached task.
-func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
+func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope, r mesh.Submitted) error {
 	if why, hint := untaken(s, ctx, task.To); why != "" && r.Due.IsZero() {
 		defer func() {
 			s.App.Term.Warn("%s", why)

@@ -80,7 +80,7 @@ func (c *chain) await(ctx context.Context, run *mesh.Run) {
 	timer := time.NewTimer(10 * c.lease)
 	defer timer.Stop()
 	select {
-	case <-run.Asked():
+	case <-run.StopRequested():
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -103,7 +103,7 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		log.Warn("the durable lane is waited for", "err", lacks)
 		word = readyEarly
 		await := jetstream.AwaitLane(ctx, js, m, false, cfg.Lease, lacks, nil)
-		d.Ready, d.Lacks = await.Ready(), await.Lacks
+		d.Ready, d.NotReady = await.Ready(), await.Lacks
 	}
 	signer, verifier, err := keys(cfg.System)
 	if err != nil {

@@ -78,7 +78,7 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 	e := mesh.NewCommand(node.Entity(), entity, cmd)
 	reply, err := node.TryCommand(ctx, e)
 	answered := err == nil
-	if mesh.Unheard(err) && ctx.Err() == nil {
+	if mesh.IsUnanswered(err) && ctx.Err() == nil {
 		if cmd.ID != "" && withdrawn(ctx, node, log, entity, cmd, &err) {
 			return intents.CommandResult{Cancelled: err == nil, Status: StatusWithdrawn}, below, err
 		}
@@ -117,7 +117,7 @@ func withdrawn(ctx context.Context, node *mesh.Node, log *slog.Logger, entity st
 	if workers, asked := node.Discover(ctx, entity, time.Second); len(workers) > 0 || asked != nil {
 		return false
 	}
-	failed := node.Withdraw(ctx, entity, cmd.ID, cmd.Reason)
+	failed := node.CancelQueued(ctx, entity, cmd.ID, cmd.Reason)
 	if failed == nil || errors.Is(failed, jetstream.ErrNotFound) && !errors.Is(failed, jetstream.ErrUnavailable) {
 		*err = failed
 		return true
@@ -262,7 +262,7 @@ func open(waits []state.Wait) (n int) {
 func (w *walk) command(ctx context.Context, b branch) error {
 	e := mesh.NewCommand(w.node.Entity(), b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
 	_, err := w.node.TryCommand(ctx, e)
-	if !mesh.Unheard(err) || ctx.Err() != nil {
+	if !mesh.IsUnanswered(err) || ctx.Err() != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)

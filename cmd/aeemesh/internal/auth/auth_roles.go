@@ -99,7 +99,7 @@ func namedRole(a *session.App, cmd *cobra.Command, f *permsFlags, args []string)
 		}
 		r.inbox = perms.InboxPrefix(speaks)
 	}
-	if !mesh.IsInbox(r.inbox) {
+	if !mesh.IsReplyInbox(r.inbox) {
 		return r, outcome.Hinted(outcome.Usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", r.inbox), "It begins with \"_\", such as _INBOX_ada.")
 	}
 	return r, nil

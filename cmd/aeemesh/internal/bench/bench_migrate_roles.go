@@ -208,7 +208,7 @@ func moveHandler(tell func(moveReport)) mesh.Handler {
 			}
 			tell(moveReport{Run: run.ID(), Kind: moveBegun, From: began, Until: time.Now()})
 			select {
-			case <-run.Asked():
+			case <-run.StopRequested():
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}

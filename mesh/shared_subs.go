@@ -6,11 +6,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// controlSubs handles the messages of many subscriptions on one goroutine, in the order of their
+// sharedSubs handles the messages of many subscriptions on one goroutine, in the order of their
 // arrival. A subscription of nats.go with a handler would have a goroutine of its own, and
 // an agent has nine subscriptions that are seldom used. Handlers must not block. If
-// maxControlMessages messages wait, the NATS client drops further ones and reports a slow consumer.
-type controlSubs struct {
+// maxSharedMessages messages wait, the NATS client drops further ones and reports a slow consumer.
+type sharedSubs struct {
 	conn *nats.Conn
 
 	mu       sync.Mutex
@@ -20,10 +20,10 @@ type controlSubs struct {
 	end      func()
 }
 
-const maxControlMessages = 1 << 14
+const maxSharedMessages = 1 << 14
 
 // subscribe subscribes to a subject, in a queue group if group is not "".
-func (e *controlSubs) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
+func (e *sharedSubs) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.handlers) == 0 {
@@ -43,8 +43,8 @@ func (e *controlSubs) subscribe(subject, group string, handle nats.MsgHandler) (
 }
 
 // begin starts the goroutine. e.mu is held.
-func (e *controlSubs) begin() {
-	e.handlers, e.marks, e.msgs = map[*nats.Subscription]nats.MsgHandler{}, map[*nats.Msg]chan struct{}{}, make(chan *nats.Msg, maxControlMessages)
+func (e *sharedSubs) begin() {
+	e.handlers, e.marks, e.msgs = map[*nats.Subscription]nats.MsgHandler{}, map[*nats.Msg]chan struct{}{}, make(chan *nats.Msg, maxSharedMessages)
 	msgs, over := e.msgs, make(chan struct{})
 	ended := make(chan struct{})
 	e.end = func() { close(over); <-ended }
@@ -61,7 +61,7 @@ func (e *controlSubs) begin() {
 	}()
 }
 
-func (e *controlSubs) handle(msg *nats.Msg) {
+func (e *sharedSubs) handle(msg *nats.Msg) {
 	e.mu.Lock()
 	handle, mark := e.handlers[msg.Sub], e.marks[msg]
 	delete(e.marks, msg)
@@ -75,7 +75,7 @@ func (e *controlSubs) handle(msg *nats.Msg) {
 }
 
 // settle returns when the messages that have arrived so far have been handled.
-func (e *controlSubs) settle() {
+func (e *sharedSubs) settle() {
 	mark, done := &nats.Msg{}, make(chan struct{})
 	e.mu.Lock()
 	if len(e.handlers) == 0 {
@@ -91,7 +91,7 @@ func (e *controlSubs) settle() {
 
 // forget removes the handlers of subscriptions that have ended, after their messages were
 // handled. With the last handler it ends the goroutine.
-func (e *controlSubs) forget(subs []*nats.Subscription) {
+func (e *sharedSubs) forget(subs []*nats.Subscription) {
 	e.mu.Lock()
 	end := func() {}
 	for _, sub := range subs {
