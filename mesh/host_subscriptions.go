@@ -58,7 +58,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 // then forgets the subscriptions.
 func (h *host) forget(subs []*nats.Subscription) {
 	for _, e := range []*sharedSubs{&h.node.asked, &h.node.told} {
-		e.settle()
+		e.settle(subs)
 		e.forget(subs)
 	}
 }

@@ -167,7 +167,7 @@ func (r *Run) applyStaged(c *state.Checkpoint) error {
 // copy, and returns when it is stored. The next step must not begin before. change may
 // be nil; it may be called more than once, each time with a fresh copy, and must not
 // keep it; an error from it ends Commit, and nothing is written. The mesh manages
-// Mesh's fields of ownership, time and streams; the rest belongs to the handler. SentText
+// Mesh's fields of ownership, time and streams; the rest belongs to the handler. Told
 // is the exception: the handler clears it in the commit that makes the turn part of
 // the conversation; for a [state.StepHandler] the mesh does.
 //

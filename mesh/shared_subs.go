@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -74,11 +75,13 @@ func (e *sharedSubs) handle(msg *nats.Msg) {
 	}
 }
 
-// settle returns when the messages that have arrived so far have been handled.
-func (e *sharedSubs) settle() {
+// settle returns when the messages that have arrived so far over subs have been handled. If
+// none of subs is shared, it returns at once: another agent may end the goroutine meanwhile,
+// which only a subscription that is not yet forgotten keeps running.
+func (e *sharedSubs) settle(subs []*nats.Subscription) {
 	mark, done := &nats.Msg{}, make(chan struct{})
 	e.mu.Lock()
-	if len(e.handlers) == 0 {
+	if !slices.ContainsFunc(subs, func(sub *nats.Subscription) bool { return e.handlers[sub] != nil }) {
 		e.mu.Unlock()
 		return
 	}
