@@ -104,8 +104,8 @@ type Durable struct {
 // that the server refuses and logs.
 func (d *Durable) OwnEntitiesOnly() {
 	d.fenced = true
-	if s, ok := d.States.(interface{ OwnEntitiesOnly() }); ok {
-		s.OwnEntitiesOnly()
+	if s, ok := d.States.(interface{ Fence() }); ok {
+		s.Fence()
 	}
 	d.Queue.Fence()
 	d.Replies.Fence()
