@@ -57,11 +57,11 @@ func TestClaim(t *testing.T) {
 					t.Errorf("%+v of %+v", out, c.Mesh)
 				}
 			}},
-		"a task that is refused":     {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Refused = refused }), expect{run.Ended, envelope.CodeRequires, aaif.RunRunning, "b", 1}, nil},
-		"a task that comes too late": {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Task.Deadline = noon }), expect{run.Ended, envelope.CodeTimeout, aaif.RunRunning, "b", 1}, nil},
-		"cancelled before it began":  {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Ending = run.Cancelled("human.ann", "") }), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
-		"a noted cancel":             {begun(noted(intents.TaskCancel, "human.ann")), run.Mine, terms(), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
-		"a noted pause":              {begun(noted(intents.TaskPause, "human.ann")), run.Mine, terms(), expect{run.Parked, "", aaif.RunPaused, "", 0}, nil},
+		"a task that is refused":           {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Refused = refused }), expect{run.Ended, envelope.CodeRequires, aaif.RunRunning, "b", 1}, nil},
+		"a task that comes too late":       {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Task.Deadline = noon }), expect{run.Ended, envelope.CodeTimeout, aaif.RunRunning, "b", 1}, nil},
+		"cancelled before it began":        {state.New("agent.x", "t", ""), run.Mine, terms(func(t *run.Terms) { t.Ending = run.Cancelled("human.ann", "") }), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
+		"a noted cancel":                   {begun(noted(intents.TaskCancel, "human.ann")), run.Mine, terms(), expect{run.Ended, envelope.CodeCancelled, aaif.RunRunning, "b", 1}, nil},
+		"a noted pause":                    {begun(noted(intents.TaskPause, "human.ann")), run.Mine, terms(), expect{run.Parked, "", aaif.RunPaused, "", 0}, nil},
 		"a noted pause that is taken back": {begun(noted(intents.TaskPause, "human.ann"), noted(intents.TaskResume, "human.ann")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1}, nil},
 		"a noted cancel of a stranger": {begun(noted(intents.TaskCancel, "human.eve")), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
 			func(t *testing.T, c *state.Checkpoint, out run.Claimed) {
