@@ -6,12 +6,7 @@ import (
 	"testing"
 	"time"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
-
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -22,22 +17,6 @@ import (
 func TestALeaseIsNotRenewedWithoutWork(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	m := subject.Map{}
-	node, err := New(nc, Config{Entity: "human.ada", Heartbeat: -1, Durable: &Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Create: true, Sweep: -1, Lease: 600 * time.Millisecond,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	begun := make(chan *Run, 10)
 	handler := HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		run := task.Run()
@@ -51,17 +30,7 @@ func TestALeaseIsNotRenewedWithoutWork(t *testing.T) {
 		}
 		return json.RawMessage(`{"went":"on"}`), nil
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	served := make(chan error, 1)
-	serving, stop := context.WithCancel(ctx)
-	go func() { served <- node.Serve(serving, Agent{Entity: "agent.x", Handler: handler, Concurrency: 2}) }()
-	defer func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		cancel()
-	}()
+	node, ctx := serveDurable(t, 600*time.Millisecond, Agent{Entity: "agent.x", Handler: handler, Concurrency: 2})
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
 	if _, err := node.Submit(ctx, task, SubmitOptions{}); err != nil {
 		t.Fatal(err)

@@ -6,12 +6,7 @@ import (
 	"testing"
 	"time"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
-
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -21,22 +16,6 @@ import (
 func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
-	js, err := natsjs.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	m := subject.Map{}
-	node, err := New(nc, Config{Entity: "human.ada", Heartbeat: -1, Durable: &Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Create: true, Sweep: -1,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	lanes := make(chan *lane, 1)
 	handler := HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		run := task.Run()
@@ -49,17 +28,7 @@ func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 			return nil
 		})
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	served := make(chan error, 1)
-	serving, stop := context.WithCancel(ctx)
-	go func() { served <- node.Serve(serving, Agent{Entity: "agent.sleeper", Handler: handler}) }()
-	defer func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		cancel()
-	}()
+	node, ctx := serveDurable(t, 0, Agent{Entity: "agent.sleeper", Handler: handler})
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.sleeper", "x.y.z", json.RawMessage(`{}`))
 	if _, err := node.Submit(ctx, task, SubmitOptions{}); err != nil {
 		t.Fatal(err)
