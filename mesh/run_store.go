@@ -89,6 +89,9 @@ const maxDocument = 256 << 10
 // others have written on top of it, a write at the returned revision fails.
 func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *state.Checkpoint) (uint64, error) {
 	if bytes.Equal(newest.Data, data) { // each checkpoint has its own state id
+		if newest.Replied { // another worker has stored the reply on top of it
+			return newest.Revision - 1, nil
+		}
 		return newest.Revision, nil
 	}
 	now, err := l.codec.Read(newest)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ type Progress struct {
 	Accepted   int
 	Answered   int
 	Violations int
+	Found      []Violation // those since the last call
 }
 
 func (o Options) normal() (Options, error) {
@@ -349,6 +351,7 @@ func (s *soak) mended(f Strike) {
 
 // tell judges the tasks that have ended, and reports progress.
 func (s *soak) tell(ctx context.Context) {
+	told := 0
 	for pause(ctx, time.Second) {
 		s.seen.judge(false)
 		if s.Progress == nil {
@@ -356,6 +359,8 @@ func (s *soak) tell(ctx context.Context) {
 		}
 		s.seen.mu.Lock()
 		p := Progress{Elapsed: time.Since(s.began), Of: s.Faults, Accepted: s.seen.counts.Accepted, Answered: s.seen.counts.Answered, Violations: len(s.seen.found)}
+		p.Found = slices.Clone(s.seen.found[told:])
+		told = len(s.seen.found)
 		s.seen.mu.Unlock()
 		s.mu.Lock()
 		p.Faults = len(s.strikes)

@@ -120,6 +120,9 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 	a.Term.Note("seed %d; stores and logs in %s", f.Seed, f.Dir)
 	last := time.Now()
 	f.Progress = func(p soak.Progress) {
+		for _, v := range p.Found {
+			a.Term.Warn("%s", v)
+		}
 		if every := 10 * time.Second; !a.Term.Words.TTY && time.Since(last) < every {
 			return
 		}
