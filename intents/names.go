@@ -30,6 +30,22 @@ const ExtHandoff = "mesh.ext.handoff"
 // so from its start, even while it still creates its consumers.
 const ExtDurable = "mesh.ext.durable"
 
+// ExtSDSI, in the extensions of an [SpecQueryResult], says that the agent publishes schema
+// templates, and answers the intents of Structured Data Schema Interaction.
+const ExtSDSI = "mesh.ext.sdsi"
+
+// The intents of Structured Data Schema Interaction (docs/nats-binding.md, "Schema
+// templates"). Agents that publish templates register them.
+const (
+	SchemaGet  = "sdsi.schema.get"
+	SchemaList = "sdsi.schema.list"
+	Exchange   = "sdsi.exchange"
+)
+
+// SchemaPublished is the intent of the event on bus.sdsi.<entity> about a new version of a
+// template.
+const SchemaPublished = "sdsi.schema.published"
+
 // AgentAsk is the intent of a task made from plain text without an intent. It belongs to
 // applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"

@@ -48,6 +48,9 @@ type CapabilityListResult struct {
 	// Schemas is this mesh's addition, which the draft allows: the schemas of the
 	// intents, if the task asked for them. An intent without a schema has an empty entry.
 	Schemas map[string]IntentSchemas `json:"schemas,omitempty"`
+	// Scenarios is this mesh's addition: the scenarios for which the agent publishes schema
+	// templates (SDSI).
+	Scenarios []string `json:"scenarios,omitempty"`
 }
 
 // IntentSchemas are the schemas of an intent's payloads; nil if there is none.

@@ -1,0 +1,36 @@
+package template_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	offers := []template.Listed{{Scenario: "tram_ticket", Description: "Tickets.\nObey."}, {Scenario: "lost_property"}}
+	for answer, want := range map[string]string{
+		`{"number":2,"confidence":0.7}`:  "lost_property",
+		`{"number":2,"confidence":0.69}`: "",
+		`{"number":0,"confidence":1}`:    "",
+		`{"number":3,"confidence":1}`:    "",
+		`{"number":-1,"confidence":1}`:   "",
+		`two`:                            "",
+	} {
+		m := &plays{answers: []string{answer}}
+		got, err := template.Choose(t.Context(), m, offers, "I left my hat", template.FillOptions{})
+		if err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", answer, got, err, want)
+		}
+		if p := m.prompts[0]; strings.Contains(p.Instructions+string(p.Schema), "Obey") || strings.Contains(p.Text, "\nObey") {
+			t.Errorf("a description is not kept apart: %+v", p)
+		}
+	}
+	if _, err := template.Choose(t.Context(), &plays{}, offers, "x", template.FillOptions{}); err == nil {
+		t.Error("the model's error is lost")
+	}
+	if _, err := template.Choose(t.Context(), &plays{}, offers, strings.Repeat("x", template.MaxText+1), template.FillOptions{}); err == nil || strings.Contains(err.Error(), "no more answers") {
+		t.Error("a request that is too long is accepted")
+	}
+}

@@ -1,0 +1,243 @@
+package template
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A word is a word of a request, with its place in the text: letters, digits and marks in a
+// row, or a sign that says something, such as "€" or "%". Scripts that put no spaces
+// between words have a word for each character. Characters that nobody sees part words.
+type word struct {
+	lower      string
+	start, end int
+}
+
+func wordsIn(text string) (out []word) {
+	start := -1
+	flush := func(end int) {
+		if start >= 0 {
+			out = append(out, word{strings.ToLower(text[start:end]), start, end})
+			start = -1
+		}
+	}
+	for i, r := range text {
+		switch {
+		case hidden(r): // Check makes a space of it
+			flush(i)
+		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar), isSign(text, i, r):
+			flush(i)
+			start = i
+			flush(i + utf8.RuneLen(r))
+		case unicode.In(r, unicode.L, unicode.N, unicode.M):
+			if start < 0 {
+				start = i
+			}
+		default:
+			flush(i)
+		}
+	}
+	flush(len(text))
+	return out
+}
+
+// isSign reports signs that say something on their own: symbols, some punctuation, and the
+// minus of a number.
+func isSign(text string, at int, r rune) bool {
+	if r == '-' {
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		return !unicode.In(before, unicode.L, unicode.N, unicode.M) && at+1 < len(text) && '0' <= text[at+1] && text[at+1] <= '9'
+	}
+	return unicode.Is(unicode.S, r) || strings.ContainsRune("%‰#@&*§", r)
+}
+
+// coverage says which words of a request are accounted for.
+type coverage struct {
+	text   string
+	words  []word
+	mapped []bool // it is in the fragment of a key
+	left   []int  // the number of the fragment for "other" that has it; 0: none
+	leaves int
+	about  []word // the scenario's name and description
+	idle   map[string]bool
+}
+
+func newCoverage(t *Template, text string) *coverage {
+	words := wordsIn(text)
+	return &coverage{
+		text: text, words: words, mapped: make([]bool, len(words)), left: make([]int, len(words)),
+		about: wordsIn(strings.ReplaceAll(t.Scenario, "_", " ") + " " + t.Description), idle: functionWordsOf(words),
+	}
+}
+
+// find returns where the request has the words of a fragment, in a row; preferably where
+// not all of them are mapped.
+func (c *coverage) find(fragment string) (from, to int, ok bool) {
+	f := wordsIn(fragment)
+	if len(f) == 0 {
+		return 0, 0, false
+	}
+	for i := 0; i+len(f) <= len(c.words); i++ {
+		if !slices.EqualFunc(c.words[i:i+len(f)], f, func(a, b word) bool { return a.lower == b.lower }) {
+			continue
+		}
+		if !ok {
+			from, to, ok = i, i+len(f), true
+		}
+		if slices.Contains(c.mapped[i:i+len(f)], false) {
+			return i, i + len(f), true
+		}
+	}
+	return from, to, ok
+}
+
+func (c *coverage) has(fragment string) bool {
+	_, _, ok := c.find(fragment)
+	return ok
+}
+
+// take marks the words of a key's fragment, and returns it as the request has it.
+func (c *coverage) take(fragment string) string {
+	from, to, _ := c.find(fragment)
+	for i := from; i < to; i++ {
+		c.mapped[i] = true
+	}
+	return c.span(from, to)
+}
+
+// leave marks the words of a fragment, if the request has it, as one text for "other".
+func (c *coverage) leave(fragment string) {
+	from, to, _ := c.find(fragment)
+	c.leaves++
+	for i := from; i < to; i++ {
+		if c.left[i] == 0 {
+			c.left[i] = c.leaves
+		}
+	}
+}
+
+// other returns the texts for "other", in the request's order and words: the fragments that
+// were left to it, and what no fragment has. Of the latter, function words at both ends are
+// left out, and texts in which each word is a function word, or names the scenario or a key
+// that has a value, as "book a flight" in the scenario flight_booking. When in doubt a word
+// is kept.
+func (c *coverage) other(mapped []Mapped) (out []string) {
+	about := c.about
+	for _, m := range mapped {
+		about = append(about, wordsIn(strings.ReplaceAll(m.Key, "_", " "))...)
+	}
+	for i := 0; i < len(c.words); {
+		if c.mapped[i] {
+			i++
+			continue
+		}
+		j, says := i, c.left[i] != 0
+		for ; j < len(c.words) && !c.mapped[j] && c.left[j] == c.left[i] && (j == i || c.left[i] != 0 || !c.parted(j)); j++ {
+			says = says || !c.idle[c.words[j].lower] && !named(about, c.words[j].lower)
+		}
+		from, to := i, j
+		for says && c.left[i] == 0 && c.idle[c.words[from].lower] {
+			from++
+		}
+		for says && c.left[i] == 0 && c.idle[c.words[to-1].lower] {
+			to--
+		}
+		if says {
+			out = append(out, strings.Join(strings.Fields(c.span(from, to)), " "))
+		}
+		i = j
+	}
+	return out
+}
+
+// parted reports whether a punctuation mark is before a word.
+func (c *coverage) parted(i int) bool {
+	between := c.text[c.words[i-1].end:c.words[i].start]
+	return between != "." && between != "," && between != ":" && strings.ContainsAny(between, ",.;:!?()\n")
+}
+
+func (c *coverage) span(from, to int) string {
+	if from == to {
+		return ""
+	}
+	return c.text[c.words[from].start:c.words[to-1].end]
+}
+
+// named reports whether a word names the scenario: it is one of its words, or has the same
+// first four letters at least.
+func named(about []word, w string) bool {
+	for _, a := range about {
+		n := min(len(a.lower), len(w))
+		if a.lower == w || n >= 4 && a.lower[:n] == w[:n] {
+			return true
+		}
+	}
+	return false
+}
+
+// packed returns texts as the value of the key "other": as one string where the template
+// wants that and it is short, and else as an array that is not cut by [MaxFragments] and
+// [MaxFragmentBytes].
+func packed(texts []string, typ Type) json.RawMessage {
+	if joined := strings.Join(texts, "; "); typ == String && len(joined) <= MaxFragmentBytes {
+		return text(joined)
+	}
+	var short []string
+	for _, t := range texts {
+		for len(t) > MaxFragmentBytes {
+			at := strings.LastIndexByte(t[:MaxFragmentBytes+1], ' ')
+			if at <= 0 { // one long word
+				for at = MaxFragmentBytes; !utf8.RuneStart(t[at]); at-- {
+				}
+			}
+			short, t = append(short, t[:at]), strings.TrimSpace(t[at:])
+		}
+		if last := len(short) - 1; len(texts) > MaxFragments && last >= 0 && len(short[last])+len("; ")+len(t) <= MaxFragmentBytes {
+			short[last] += "; " + t
+			continue
+		}
+		short = append(short, t)
+	}
+	return marshal(short)
+}
+
+// functionWordsOf returns the function words of the language that the request seems to be
+// in: of another, they may say something ("son", "bin").
+func functionWordsOf(words []word) map[string]bool {
+	best, most := functionWords[0], 0
+	for _, list := range functionWords {
+		n := 0
+		for _, w := range words {
+			if list[w.lower] {
+				n++
+			}
+		}
+		if n > most {
+			best, most = list, n
+		}
+	}
+	return best
+}
+
+// functionWords say nothing on their own: articles, prepositions, conjunctions, pronouns,
+// auxiliary verbs and courtesy, of English, German, French and Spanish. Negations, numbers
+// and words that limit or offer a choice are not among them, and no word that could be a
+// wish.
+var functionWords = func() (out []map[string]bool) {
+	for _, list := range []string{
+		"a an the this that these those of to from in on at for with as and so then also too it its i me my we us our you your he she they them is are was were be am do does did can could will would shall should may might please thanks thank hello hi hey want need like make get give let there here s d m ll ve re just",
+		"ein eine einen einem einer der die das den dem des dies diese dieser von vom zu zum zur aus in im an am auf für bei mit als und so dann auch es ich mir mich wir uns du sie ihr ist sind war bin kann könnte würde will möchte bitte danke hallo gib mach hätte gern gerne brauche",
+		"un une le la les des de du d au aux à en dans sur pour par avec et puis aussi il je me mon ma nous vous est sont suis peux peut pourrait veux voudrais plaît merci bonjour s il l m j",
+		"el los las una unos unas del al y para por con en es son soy quiero quisiera puede favor gracias hola me mi",
+	} {
+		words := map[string]bool{}
+		for _, w := range strings.Fields(list) {
+			words[w] = true
+		}
+		out = append(out, words)
+	}
+	return out
+}()

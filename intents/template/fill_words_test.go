@@ -1,0 +1,115 @@
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// twice is a model that gives two answers.
+type twice struct{ first, second string }
+
+func (m *twice) Complete(context.Context, Prompt) (json.RawMessage, error) {
+	said := m.first
+	m.first = m.second
+	return json.RawMessage(said), nil
+}
+
+// SDSI 6.1: whatever a model answers (it drops, doubles or invents fragments), every word of
+// the request is in the fragment of a key or in "other", or carries nothing; no word comes
+// in that the request does not have; and the payload is taken by the agent, whole.
+func FuzzFillKeepsEveryWord(f *testing.F) {
+	const answer = `{"keys":{"harbour_to":{"value":"OSL","fragment":"to Oslo","confidence":1}},"other":["two bicycles"]}`
+	f.Add("Please book me a ferry from Kiel to Oslo, an outside cabin, two bicycles, and I'd like a table by the window!", answer, `{}`)
+	f.Add("from Kiel from Kiel", `{"keys":{"harbour_to":{"value":"x","fragment":"from Kiel","confidence":1},"harbour_from":{"value":"x","fragment":"Kiel","confidence":1}},"other":["from Kiel","Kiel"]}`, answer)
+	f.Add("two", `{"keys":{"bicycles":{"value":1e999,"fragment":"two","confidence":1},"cabin":{"value":{"a":1,"a":2},"fragment":"two","confidence":-1}}}`, `{"keys":{"bicycles":{"value":3,"fragment":"TWO","confidence":1}},"other":[]}`)
+	f.Add(strings.Repeat("十", 700), `{"keys":{},"other":["十"]}`, `null`)
+	f.Add(strings.Repeat("to x ", 500), `{"keys":{"harbour_to":{"value":"OSL","fragment":"to","confidence":1}},"other":null}`, `null`)
+	f.Add("5% off\x05-3 degrees & 20€ #1\x00 \u202e \xff", answer, answer)
+	tpl, err := Parse([]byte(`{"schema_id":"ferry_booking_v1","scenario":"ferry_booking","keys":[
+		{"key_name":"harbour_from","key_type":"string","required":false,"semantic_description":"Where the crossing begins."},
+		{"key_name":"harbour_to","key_type":"string","required":false,"semantic_description":"Where it ends."},
+		{"key_name":"cabin","key_type":"string","required":false,"semantic_description":"Kind of cabin.","value_schema":{"enum":["inside","outside"]}},
+		{"key_name":"bicycles","key_type":"integer","required":false,"semantic_description":"How many bicycles.","value_schema":{"minimum":0,"maximum":9}}]}`))
+	if err != nil {
+		f.Fatal(err)
+	}
+	form, err := NewForm(tpl, FormOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, request, first, second string) {
+		m, err := Fill(t.Context(), &twice{first, second}, tpl, request, FillOptions{})
+		if err != nil {
+			return
+		}
+		covers(t, tpl, strings.ToValidUTF8(request, "\uFFFD"), m)
+		arrives(t, form, m)
+	})
+}
+
+// covers counts the words of a request and of a mapping. It does not look where they are,
+// as Fill does.
+func covers(t *testing.T, tpl *Template, request string, m *Mapping) {
+	t.Helper()
+	words := wordsIn(request)
+	names, idle := tpl.Scenario, functionWordsOf(words)
+	for _, p := range m.Keys {
+		names += " " + p.Key
+	}
+	about := wordsIn(strings.ReplaceAll(names, "_", " "))
+	has, kept := map[string]int{}, map[string]int{}
+	for _, w := range words {
+		has[w.lower]++
+	}
+	for _, o := range m.Other {
+		for _, w := range wordsIn(o) {
+			if kept[w.lower]++; kept[w.lower] > has[w.lower] {
+				t.Errorf("other has %q more often than the request %q", w.lower, request)
+			}
+		}
+	}
+	for _, p := range m.Keys {
+		for _, w := range wordsIn(p.Fragment) {
+			if kept[w.lower]++; has[w.lower] == 0 {
+				t.Errorf("the fragment %q is not of the request %q", p.Fragment, request)
+			}
+		}
+	}
+	for w, n := range has {
+		if kept[w] < n && !idle[w] && !named(about, w) {
+			t.Errorf("%q is lost of the request %q: %+v", w, request, m)
+		}
+	}
+}
+
+// arrives checks that an agent takes the payload, with all the words of "other".
+func arrives(t *testing.T, form *Form, m *Mapping) {
+	t.Helper()
+	filled, err := form.Check(m.Payload)
+	var misfit *PayloadError
+	if errors.As(err, &misfit) {
+		for _, p := range misfit.Problems {
+			if !slices.ContainsFunc(m.Missing, func(k Key) bool { return k.Name == p.Key }) {
+				t.Errorf("the payload %s: %v", m.Payload, err)
+			}
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("the payload %s: %v", m.Payload, err)
+	}
+	sent, arrived := 0, 0
+	for _, o := range m.Other {
+		sent += len(wordsIn(o))
+	}
+	for _, o := range filled.Other {
+		arrived += len(wordsIn(o))
+	}
+	if sent != arrived {
+		t.Errorf("%d words of %d arrive: %s", arrived, sent, m.Payload)
+	}
+}

@@ -1,0 +1,107 @@
+package template
+
+import (
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents/schema"
+)
+
+// UnknownPolicy says what happens to keys of a payload that the template does not have.
+type UnknownPolicy int
+
+const (
+	// UnknownToOther moves each of them into "other", as the text "name: value".
+	UnknownToOther UnknownPolicy = iota
+	// UnknownRefused refuses the payload.
+	UnknownRefused
+)
+
+// FormOptions are the options of a [Form].
+type FormOptions struct {
+	// Unknown is the policy for unknown keys. Default: UnknownToOther.
+	Unknown UnknownPolicy
+	// Withdrawn are keys that patches had and have no more (SDSI 6.2.3). A payload with
+	// one of them is accepted with a warning. A key that the template has is ignored here.
+	Withdrawn []Key
+}
+
+// A Form checks payloads against one template. Any number of goroutines may use it at once.
+type Form struct {
+	template  *Template
+	id        string
+	keys      []formKey // of the template in its order, then the withdrawn ones
+	byName    map[string]int
+	schema    *schema.Schema // of every value; nothing is required
+	unknown   UnknownPolicy
+	required  int  // number of keys that are required
+	otherAt   int  // index of "other"
+	otherList bool // its key_type is array
+	extra     int  // bytes of defaults and other names, at most
+}
+
+// A formKey is a key with what a payload's check needs.
+type formKey struct {
+	Key
+	withdrawn bool
+	prefix    []byte // the name by which the handler knows it, as JSON, and a colon
+	wants     string // its rule, for messages
+}
+
+// NewForm compiles a template, with its active patches applied ([Template.Apply]), for the
+// check of payloads. The error is that of [Template.Validate].
+func NewForm(t *Template, o FormOptions) (*Form, error) {
+	all := t.Complete()
+	for _, k := range o.Withdrawn {
+		if all.Key(k.Name) == nil {
+			k.Required, k.Default = false, nil
+			all.Keys = append(all.Keys, k)
+		}
+	}
+	s, err := all.compile()
+	if err != nil {
+		return nil, err
+	}
+	f := &Form{template: t.Complete(), id: t.SchemaID, byName: make(map[string]int, len(all.Keys)), schema: s, unknown: o.Unknown}
+	own := len(t.Complete().Keys)
+	for i, k := range all.Keys {
+		if isNull(k.Default) || k.Required {
+			k.Default = nil
+		}
+		if k.Default != nil {
+			k.Default = compact(k.Default)
+		}
+		fk := formKey{Key: k, withdrawn: i >= own, prefix: append(quoteJSON(k.property()), ':'), wants: k.wants()}
+		f.byName[k.Name] = i
+		if k.Default != nil || k.Property != "" {
+			f.extra += len(fk.prefix) + len(k.Default) + 1
+		}
+		if k.Required {
+			f.required++
+		}
+		if k.Name == Other {
+			f.otherAt, f.otherList = i, k.Type == Array
+		}
+		f.keys = append(f.keys, fk)
+	}
+	return f, nil
+}
+
+// wants says in a few words what the key's value must be.
+func (k *Key) wants() string {
+	need := "optional"
+	if k.Required {
+		need = "required"
+	}
+	text := string(k.Type)
+	if k.Name == Other {
+		text = "string or array of strings"
+	}
+	if len(k.Value) > 0 {
+		return fmt.Sprintf("%s (%s) that fits %s", text, need, clip.Text(string(compact(k.Value)), 300))
+	}
+	return fmt.Sprintf("%s (%s)", text, need)
+}
+
+// Template returns the template of the form.
+func (f *Form) Template() *Template { return f.template }

@@ -1,0 +1,93 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Suffix is the end of the names of template files in a folder.
+const Suffix = ".sdsi.json"
+
+// maxFiles is the most templates of one folder.
+const maxFiles = 1_000
+
+// Load reads the template of a file, or those of the files in a folder whose names end in
+// [Suffix], ordered by file name. It is for templates of one's own, and so refuses members
+// that are not known, unless their names begin with x-. Two files with one schema_id are an
+// error: a version has one meaning. The error joins the problems of all files, an [*Error]
+// for each.
+func Load(path string) ([]*Template, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("load templates: %w", err)
+	}
+	if info.IsDir() {
+		return LoadFS(os.DirFS(path))
+	}
+	return load(os.DirFS(filepath.Dir(path)), []string{filepath.Base(path)})
+}
+
+// LoadFS is [Load] for the top folder of a file system.
+func LoadFS(fsys fs.FS) ([]*Template, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("load templates: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), Suffix) && !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return load(fsys, names)
+}
+
+func load(fsys fs.FS, names []string) ([]*Template, error) {
+	if len(names) > maxFiles {
+		return nil, fmt.Errorf("load templates: more than %d files", maxFiles)
+	}
+	var all []*Template
+	var problems []error
+	from := map[string]string{}
+	for _, name := range names {
+		t, err := loadOne(fsys, name)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if first, twice := from[t.SchemaID]; twice {
+			problems = append(problems, &Error{Subject: name, Problems: []Problem{{Pointer: "/schema_id", Rule: "unique",
+				Message: fmt.Sprintf("%s has the same schema_id %s", first, quoted(t.SchemaID)), Remedy: "give each version its own schema_id"}}})
+			continue
+		}
+		from[t.SchemaID] = name
+		all = append(all, t)
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("load templates: %w", errors.Join(problems...))
+	}
+	return all, nil
+}
+
+func loadOne(fsys fs.FS, name string) (*Template, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var r report
+	t := r.parse(raw, true)
+	if err := r.err(name); err != nil {
+		return nil, err
+	}
+	return t.Complete(), nil
+}

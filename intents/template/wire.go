@@ -1,0 +1,183 @@
+package template
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	experiment "github.com/go-json-experiment/json"
+
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// SuggestionMember is the member of a result's payload with a [Patch] (SDSI 6.2.2).
+const SuggestionMember = "schema_update_suggestion"
+
+// GetTask asks an agent for a template: the payload of intent sdsi.schema.get.
+type GetTask struct {
+	Scenario string `json:"scenario,omitempty"`
+	SchemaID string `json:"schema_id,omitempty"` // default: the scenario's current version
+	Language string `json:"preferred_language,omitempty"`
+	IfHash   string `json:"if_hash,omitempty"`
+}
+
+// GetResult answers a [GetTask]. On the wire the template's members are its own.
+type GetResult struct {
+	Template
+	Patches []Patch
+	// Hash identifies what was sent, for [GetTask].IfHash.
+	Hash string
+	// NotModified says that what has the hash is current. Only SchemaID, Scenario and Hash
+	// are set then.
+	NotModified bool
+}
+
+// getResult are the members of a [GetResult] beside the template's.
+type getResult struct {
+	Patches     []Patch `json:"patches,omitempty"`
+	Hash        string  `json:"hash"`
+	NotModified bool    `json:"not_modified,omitempty"`
+}
+
+// MarshalJSON returns the payload of the result.
+func (r GetResult) MarshalJSON() ([]byte, error) {
+	var first []byte
+	var err error
+	if r.NotModified {
+		first, err = experiment.Marshal(struct {
+			SchemaID string `json:"schema_id"`
+			Scenario string `json:"scenario"`
+		}{r.SchemaID, r.Scenario})
+	} else {
+		first, err = experiment.Marshal(&r.Template)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rest, err := experiment.Marshal(getResult{r.Patches, r.Hash, r.NotModified})
+	if err != nil {
+		return nil, err
+	}
+	return append(append(first[:len(first)-1], ','), rest[1:]...), nil
+}
+
+// ParseGetResult reads the payload of a result from another agent: the template is
+// validated like one of [Parse], the patches like those of [ParsePatch].
+func ParseGetResult(raw []byte) (*GetResult, error) {
+	var patches struct {
+		Patches []json.RawMessage `json:"patches"`
+		getResult
+		SchemaID string `json:"schema_id"`
+		Scenario string `json:"scenario"`
+	}
+	if err := json.Unmarshal(raw, &patches); err != nil {
+		return nil, fmt.Errorf("result of %s: %w", intents.SchemaGet, err)
+	}
+	out := &GetResult{Hash: patches.Hash, NotModified: patches.NotModified}
+	if out.NotModified {
+		out.SchemaID, out.Scenario = patches.SchemaID, patches.Scenario
+		return out, nil
+	}
+	t, err := Parse(withoutMembers(raw, "patches", "hash", "not_modified"))
+	if err != nil {
+		return nil, err
+	}
+	out.Template = *t
+	for _, p := range patches.Patches {
+		patch, err := ParsePatch(p)
+		if err != nil {
+			return nil, err
+		}
+		out.Patches = append(out.Patches, *patch)
+	}
+	return out, nil
+}
+
+// withoutMembers returns a JSON object without some of its members.
+func withoutMembers(object []byte, names ...string) []byte {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(object, &members) != nil {
+		return object
+	}
+	for _, name := range names {
+		delete(members, name)
+	}
+	raw, err := json.Marshal(members)
+	if err != nil {
+		return object
+	}
+	return raw
+}
+
+// ListResult answers a task of intent sdsi.schema.list.
+type ListResult struct {
+	Scenarios []Listed `json:"scenarios"`
+}
+
+// Listed is the current version of a scenario's template.
+type Listed struct {
+	Scenario    string   `json:"scenario"`
+	SchemaID    string   `json:"schema_id"`
+	Description string   `json:"description,omitempty"`
+	Languages   []string `json:"languages,omitempty"`
+	Hash        string   `json:"hash"`
+}
+
+// Request is what a payload asks for, whatever the intent of its task.
+type Request struct {
+	Intent  string          // [intents.SchemaGet] or [intents.Exchange]
+	Payload json.RawMessage // in the form of that intent
+}
+
+// Recognize reads the draft's own forms (SDSI 9): {"method":"get_schema_template",
+// "params":{…}} and {"schema_id":…,"payload":{…}}, also as the text of a payload
+// {"text":…}, which is what plain text becomes. Members beside these are of no matter.
+func Recognize(payload json.RawMessage) (Request, bool) {
+	// Most payloads are neither; they are not decoded.
+	if !bytes.Contains(payload, []byte("schema_id")) && !bytes.Contains(payload, []byte("get_schema_template")) {
+		return Request{}, false
+	}
+	var p struct {
+		Method   string          `json:"method"`
+		Params   json.RawMessage `json:"params"`
+		SchemaID *string         `json:"schema_id"`
+		Payload  json.RawMessage `json:"payload"`
+		Text     string          `json:"text"`
+	}
+	if json.Unmarshal(payload, &p) != nil {
+		return Request{}, false
+	}
+	isObject := func(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+	switch {
+	case p.Method == "get_schema_template" && isObject(p.Params):
+		return Request{intents.SchemaGet, p.Params}, true
+	case p.SchemaID != nil && isObject(p.Payload):
+		return Request{intents.Exchange, payload}, true
+	case isObject(json.RawMessage(p.Text)):
+		if r, ok := Recognize(json.RawMessage(p.Text)); ok {
+			return r, true
+		}
+	}
+	return Request{}, false
+}
+
+//go:embed wire/*.schema.json
+var wireFiles embed.FS
+
+// Intents returns the intents of SDSI with the schemas of their payloads, for the registry
+// of an agent that publishes templates. The result of an exchange has the schema of the
+// template, not one of the intent.
+var Intents = sync.OnceValue(func() []intents.Definition {
+	dir, err := fs.Sub(wireFiles, "wire")
+	var all []intents.Definition
+	if err == nil {
+		all, err = intents.ReadFS(dir)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("template: embedded schemas: %v", err))
+	}
+	return all
+})
