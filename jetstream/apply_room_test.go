@@ -27,7 +27,7 @@ func TestApplyOnASmallDisk(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 700 << 20})
 	js := connect(t, srv)
 	report, err := jetstream.Apply(testContext(t), js, jetstream.Options{})
-	if !errors.Is(err, jetstream.ErrNoRoom) || err.Error() != "the server has room for 699 MiB more of storage, and 2136 MiB are needed: nothing was done: the server has not that much storage left" {
+	if !errors.Is(err, jetstream.ErrNoRoom) || err.Error() != "the server has room for 699 MiB more of storage, and 2200 MiB are needed: nothing was done: the server has not that much storage left" {
 		t.Errorf("got %v", err)
 	}
 	if len(report) > 0 || len(configs(t, js)) > 0 {
@@ -81,8 +81,8 @@ func TestApplyAsksTheAccountForRoom(t *testing.T) {
 	}
 	srv := natstest.Run(t, natsd.Config{ConfigFile: conf, Port: natsd.RandomPort, JetStream: true, StoreDir: t.TempDir()})
 	for user, want := range map[string]string{
-		"s": "the account has room for 476 MiB more of storage, and 2136 MiB are needed: nothing was done",
-		"f": "the account may have 3 streams and has 0, and 17 are to be made: nothing was done",
+		"s": "the account has room for 476 MiB more of storage, and 2200 MiB are needed: nothing was done",
+		"f": "the account may have 3 streams and has 0, and 18 are to be made: nothing was done",
 		"n": "create ", // without permission to ask, the error is that of the stream that does not fit
 	} {
 		js, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo(user, user)))
@@ -103,7 +103,7 @@ func TestApplyAsksTheAccountForRoom(t *testing.T) {
 // must not make another fail.
 func TestManyNodesApplyAtOnceOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 2200 << 20})
+	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 2264 << 20})
 	errs := make([]error, 8)
 	var wait sync.WaitGroup
 	for i := range errs {
@@ -127,7 +127,7 @@ func TestManyNodesApplyAtOnceOnAFullDisk(t *testing.T) {
 func TestRoomProbesOfOthersAreNoFullDisk(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	js := &meetsProbes{JetStream: connect(t, natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 2200 << 20})), left: 24}
+	js := &meetsProbes{JetStream: connect(t, natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 2264 << 20})), left: 24}
 	if got := apply(t, js, jetstream.Options{}); len(got) != len(jetstream.Topology()) || js.left != 0 {
 		t.Errorf("got %q, %d probes left", words(got), js.left)
 	}

@@ -30,7 +30,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		opts := jetstream.Options{Map: m}
 		suffix := m.Suffix()
 		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted",
-			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff", "AEE_COUNT", "aee_agents", "aee_lanes"}
+			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff", "AEE_COUNT", "aee_agents", "aee_lanes", "aee_sdsi"}
 		var created, none []string
 		for _, n := range names {
 			created = append(created, "create "+n+suffix)
@@ -94,7 +94,7 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	for s := range js.KeyValueStores(ctx).Status() {
 		names[s.Bucket()] = true
 	}
-	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff", "aee_agents", "aee_lanes"} {
+	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff", "aee_agents", "aee_lanes", "aee_sdsi"} {
 		if !names[n] {
 			t.Errorf("%s is not listed as a bucket", n)
 		}
@@ -135,7 +135,7 @@ func TestNoRollUpInBucketsOfWorkers(t *testing.T) {
 }
 
 // The documentation names this size.
-func TestTheTopologyReserves2136MiB(t *testing.T) {
+func TestTheTopologyReserves2200MiB(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
 	for _, s := range jetstream.Topology() {
@@ -143,7 +143,7 @@ func TestTheTopologyReserves2136MiB(t *testing.T) {
 			sum += s.Config.MaxBytes
 		}
 	}
-	if sum != 2136<<20 {
+	if sum != 2200<<20 {
 		t.Errorf("%d MiB", sum>>20)
 	}
 }
@@ -245,8 +245,8 @@ func TestApplyRepairsRequiredSettings(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 6; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true; allow_msg_ttl false, should be true",
-		"update aee_keys: topology none, should be 6; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+		"update AEE_BUS: topology none, should be 7; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true; allow_msg_ttl false, should be true",
+		"update aee_keys: topology none, should be 7; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -328,7 +328,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	before := configs(t, js)
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
 	want := []string{
-		"newer AEE_BUS: topology 99, should be 6 (a newer aeemesh made it)",
+		"newer AEE_BUS: topology 99, should be 7 (a newer aeemesh made it)",
 		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
 		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
 	}
@@ -427,7 +427,7 @@ func TestOptionsReportAllErrors(t *testing.T) {
 		Replicas: 2, Lease: time.Millisecond, Only: []string{"AEE_BUSS"}, Entities: []string{"x"},
 		Limits: map[string]jetstream.Limits{"aee_nothing": {}, "AEE_WORK": {MaxAge: time.Hour}, "AEE_SCHEDULE": {MaxBytes: 1}},
 	})
-	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT, aee_agents, aee_lanes"
+	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT, aee_agents, aee_lanes, aee_sdsi"
 	want := `"AEE_BUSS" is not a stream or bucket of the mesh: ` + names + `
 entity "x": has no type: it must be <type>.<name>, like "agent.x"
 lease 1ms: must be a second or more

@@ -36,6 +36,7 @@
 //	AEE_COUNT          aee.count.>     7 days    counters
 //	aee_agents         KV                        definitions of agents, 16 versions of each
 //	aee_lanes          KV                        which entities have a durable lane
+//	aee_sdsi           KV                        schema templates, and pools of what fits no key
 //
 // AEE_WORK is a work queue: a task stays until it is acknowledged, however long that
 // takes. When the stream is full it refuses new tasks, and the submitter gets an error.

@@ -10,7 +10,7 @@ import (
 
 // TopologyVersion is raised with every change of [Topology] that must be applied to a
 // server. The metadata of every stream holds it, under [MetaTopology].
-const TopologyVersion = 6
+const TopologyVersion = 7
 
 // MetaTopology is the metadata key of the topology's version.
 const MetaTopology = "aeemesh.topology"
@@ -33,6 +33,7 @@ const (
 	BucketHandoff  = "aee_handoff"
 	BucketAgents   = "aee_agents"
 	BucketLanes    = "aee_lanes"
+	BucketSDSI     = "aee_sdsi"
 	ObjectsState   = "aee_state_objects"
 )
 
@@ -70,7 +71,7 @@ const (
 // Topology returns all streams and buckets of the mesh, in the order in which they are
 // applied. The caller may modify the slice.
 //
-// Creating them reserves 2,136 MiB of file storage, the sum of their limits. Where the
+// Creating them reserves 2,200 MiB of file storage, the sum of their limits. Where the
 // disk is smaller, set [Options.Limits]. Delayed tasks need storage beyond that: see
 // [StreamSchedule] in the package comment.
 func Topology() []Spec {
@@ -168,6 +169,11 @@ func Topology() []Spec {
 			Name: BucketLanes, Kind: KindBucket,
 			About:  "which entities have a durable lane",
 			Config: fenced(0, 16*mib, 1),
+		},
+		{
+			Name: BucketSDSI, Kind: KindBucket,
+			About:  "schema templates of agents, whose versions never change, and what was learned from the key \"other\"",
+			Config: fenced(0, 64*mib, 1),
 		},
 	}
 }

@@ -239,5 +239,6 @@ func (t *Task) checkTree() error       { return t.host.node.checkTree(t) }
 func (t *Task) canSatisfy() error      { return t.host.canSatisfy(t) }
 func (t *Task) checkReferences() error { return checkReferences(t.Envelope) }
 func (t *Task) checkPayload() error {
-	return t.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
+	intent, _ := t.class()
+	return t.host.validate(intent, intents.Task, t.Envelope.Payload)
 }

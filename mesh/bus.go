@@ -30,6 +30,14 @@ func (n *Node) Broadcast(topic, intent, corr string, payload json.RawMessage) er
 	return n.broadcast(n.cfg.Entity, n.cfg.Signer, topic, intent, corr, payload, nil, nil)
 }
 
+// BroadcastFrom is [Node.Broadcast] in the name of an entity; signer nil: the node's.
+func (n *Node) BroadcastFrom(entity string, signer *sign.Signer, topic, intent string, payload json.RawMessage) error {
+	if signer == nil {
+		signer = n.cfg.Signer
+	}
+	return n.broadcast(entity, signer, topic, intent, "", payload, nil, nil)
+}
+
 func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr string, payload, trace json.RawMessage, header nats.Header) error {
 	to, err := n.subjects.Bus(topic)
 	if err != nil {

@@ -121,13 +121,16 @@ func (t *Task) prepareDelegation(o *delegation) error {
 	}
 	if o.Payload == nil {
 		o.Payload = t.Envelope.Payload
+		if t.served.input != nil {
+			o.Payload = t.served.input
+		}
 		if with, err := envelope.WithReferences(o.Payload, t.reference()); err == nil && !subject.IsPerson(o.To) {
 			o.Payload = with
 		}
 	}
 	o.intent = o.Intent
 	if o.intent == "" {
-		o.intent = t.Envelope.Intent
+		o.intent = t.Intent()
 		if o.intent == intents.RunIntent(t.host.Entity) || o.intent == intents.AgentAsk {
 			o.intent = intents.RunIntent(o.To)
 		}

@@ -32,6 +32,15 @@ func (h *host) accept(t *Task, header nats.Header) {
 		}
 		return
 	}
+	if _, atOnce := t.class(); atOnce {
+		h.running.add(t)
+		if !h.lookups.Go(func() { h.runBeside(t) }) {
+			h.running.remove(t)
+			h.counts.busy.Add(1)
+			h.fail(t, busy(h.Entity))
+		}
+		return
+	}
 	if h.later(t) {
 		if !h.lookups.Go(func() { h.background(t) }) {
 			h.counts.busy.Add(1)
@@ -211,7 +220,8 @@ func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, er
 }
 
 func (h *host) validateResult(t *Task, payload json.RawMessage) error {
-	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
+	intent, _ := t.class()
+	if err := h.validate(intent, intents.Result, payload); err != nil {
 		return err
 	}
 	return satisfies(&t.Requires, payload)
@@ -226,7 +236,8 @@ func (h *host) validateError(t *Task, err error) error {
 	if said.Code.Known() && said.Code != envelope.CodeAgent {
 		return err
 	}
-	bad := h.validate(t.Envelope.Intent, intents.Error, said.Payload())
+	intent, _ := t.class()
+	bad := h.validate(intent, intents.Error, said.Payload())
 	if !isCode(bad, envelope.CodeOutputSchema) {
 		return err
 	}

@@ -87,6 +87,13 @@ type Agent struct {
 	Intents       *intents.Registry
 	DefaultIntent string
 	RefuseUnknown bool
+	// Classify, if set, returns the intent as which the agent takes a task, usually the
+	// task's own. With atOnce, a live task is handled beside the queue, like the reserved
+	// intents: an agent whose places are all taken answers it, too. Classify must not block.
+	Classify func(task *envelope.Envelope) (intent string, atOnce bool)
+	// Scenarios are the interactions for which the agent publishes schema templates (SDSI).
+	// Its answer to aee.capability.list and its NATS micro metadata name them.
+	Scenarios []string
 
 	// Signer signs the envelopes that this agent sends; nil: the node's.
 	Signer *sign.Signer

@@ -11,11 +11,15 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// Input returns the payload for the handler. For a hop it removes references to envelopes
+// Input returns the payload for the handler: that of [Task.ServeAs], if it was called, else
+// the envelope's. For a hop it removes references to envelopes
 // with the same corr: the mesh added them to document the origin of the task. The content
 // that the hop needs is in the rest of the payload and in [Task.HandedState].
 func (t *Task) Input() json.RawMessage {
 	e := t.Envelope
+	if t.served.input != nil {
+		return t.served.input
+	}
 	if e.ReplyTo == "" {
 		return e.Payload
 	}

@@ -36,7 +36,8 @@ func (h *host) canSatisfy(t *Task) error {
 		}
 		return nil
 	}
-	schema := h.gives(t.Envelope.Intent)
+	intent, _ := t.class()
+	schema := h.gives(intent)
 	for member, wanted := range map[string]bool{intents.EvidenceRefsMember: r.Evidence, intents.EvidenceMember: evidence} {
 		if wanted && intents.ClosedTo(schema, member) {
 			return envelope.Errorf(envelope.CodeRequires, "requires asks for %s, which the schema of this agent's results does not allow", member)

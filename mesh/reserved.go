@@ -61,7 +61,9 @@ func (h *host) reserved(ctx context.Context, t *Task) (any, error) {
 	case intents.SpecQuery:
 		return intents.SpecQueryResult{AEEVersion: envelope.Version, Extensions: h.extensions()}, nil
 	case intents.CapabilityList:
-		return h.Intents.AnswerCapabilityList(task.Payload)
+		answer, err := h.Intents.AnswerCapabilityList(task.Payload)
+		answer.Scenarios = h.Scenarios
+		return answer, err
 	case intents.ValidatePayload:
 		return h.Intents.AnswerValidatePayload(task.Payload)
 	case intents.ContextFetch:
@@ -78,6 +80,9 @@ func (h *host) extensions() []string {
 	speaks := []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
 	if h.joined() != nil {
 		speaks = append(speaks, intents.ExtDurable)
+	}
+	if len(h.Scenarios) > 0 {
+		speaks = append(speaks, intents.ExtSDSI)
 	}
 	return speaks
 }

@@ -118,6 +118,9 @@ func (h *host) identity() micro.ServiceIdentity {
 		meta[MetaPrefix] = h.node.cfg.Prefix
 	}
 	meta[MetaIntents] = joinIntents(h.Intents.List(""))
+	if len(h.Scenarios) > 0 {
+		meta[MetaScenarios] = joinIntents(h.Scenarios)
+	}
 	for k, v := range h.Metadata {
 		if _, taken := meta[k]; !taken {
 			meta[k] = v
@@ -128,12 +131,13 @@ func (h *host) identity() micro.ServiceIdentity {
 
 // Keys of an agent's NATS micro metadata.
 const (
-	MetaEntity  = "entity"
-	MetaAgentID = "agent_id"
-	MetaIntents = "intents" // comma-separated, cut after 4096 characters
-	MetaPrefix  = "prefix"
-	MetaHandoff = "handoff" // "1": the agent accepts delegated tasks
-	MetaDurable = "durable" // whether this worker takes durable tasks: see [DurableOn]
+	MetaEntity    = "entity"
+	MetaAgentID   = "agent_id"
+	MetaIntents   = "intents" // comma-separated, cut after 4096 characters
+	MetaPrefix    = "prefix"
+	MetaScenarios = "sdsi.scenarios" // comma-separated: the scenarios of the agent's schema templates
+	MetaHandoff   = "handoff"        // "1": the agent accepts delegated tasks
+	MetaDurable   = "durable"        // whether this worker takes durable tasks: see [DurableOn]
 	// The worker's signature mode, a [sign.Mode]. A client that requests its health must
 	// sign only if the mode is "required".
 	MetaSignatures = "signatures"

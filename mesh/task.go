@@ -112,6 +112,9 @@ type Task struct {
 	done   atomic.Bool // the terminal envelope has been sent
 	placed atomic.Bool // it has one of the agent's places
 
+	classified bool     // class has been called
+	served     servedAs // what Agent.Classify and ServeAs say
+
 	handed           *handed     // the chain of agents that delegated the task; nil: none did
 	mustAnswerItself bool        // requires.handoff is false: the sender accepts an answer of this agent only
 	delegatedTo      *delegation // to which agent this one delegated the task; nil: it did not

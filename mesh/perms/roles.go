@@ -45,7 +45,7 @@ func Viewer(m subject.Map, inboxPrefix string) Permissions {
 	g.publish(jsAPI+"CONSUMER.LIST."+work, jsAPI+"CONSUMER.INFO."+work+".*")
 	for _, spec := range jetstream.Topology() {
 		switch spec.Name {
-		case jetstream.StreamBus, jetstream.StreamWork, jetstream.StreamSchedule, jetstream.StreamReply, jetstream.StreamDead, jetstream.BucketAgents:
+		case jetstream.StreamBus, jetstream.StreamWork, jetstream.StreamSchedule, jetstream.StreamReply, jetstream.StreamDead, jetstream.BucketAgents, jetstream.BucketSDSI:
 			g.publish(jsAPI + "DIRECT.GET." + spec.StreamName(m))
 			g.read(spec.StreamName(m), ">")
 		case jetstream.BucketState, jetstream.ObjectsState:

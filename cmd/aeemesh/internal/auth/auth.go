@@ -28,7 +28,7 @@ type permsFlags struct {
 	client, from, replayScope, journal     string
 	sender, operator, viewer               bool
 	nsc, durable, delayed, streams, create bool
-	team, register, sharedKeys             bool
+	team, register, sharedKeys, templates  bool
 	calls, takesOver                       []string
 	maxTimeout                             time.Duration
 }
@@ -109,6 +109,7 @@ own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
 	flags.StringArrayVar(&f.takesOver, "takes-over-from", nil, "what answering durable tasks needs as well that were sent to this `entity` first and then delegated; may be repeated")
 	flags.BoolVar(&f.register, "register", false, "what registering definitions needs as well; with that permission a user decides which entity any agent is")
 	flags.BoolVar(&f.sharedKeys, "shared-keys", false, "what trusting the keys in the mesh's bucket needs as well")
+	flags.BoolVar(&f.templates, "templates", false, "what a worker needs to publish schema templates and to learn; what a sender needs to hear of new ones")
 	flags.StringVar(&f.replayScope, "replay-scope", "auto", "as given to the worker: auto, process or mesh")
 	flags.StringVar(&f.journal, "journal", "memory", "as given to the worker: memory or jetstream")
 	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")

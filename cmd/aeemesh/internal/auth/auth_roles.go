@@ -26,8 +26,8 @@ type permsRole struct {
 // permsFlagsOf lists, by role, the flags that have an effect in addition to the
 // common ones.
 var permsFlagsOf = map[string][]string{
-	"worker":   {"durable", "create", "team", "calls", "takes-over-from", "register", "shared-keys", "replay-scope", "journal", "max-timeout"},
-	"sender":   {"sender", "client", "from", "durable", "delayed", "streams", "team", "register", "shared-keys"},
+	"worker":   {"durable", "create", "team", "calls", "takes-over-from", "register", "shared-keys", "replay-scope", "journal", "max-timeout", "templates"},
+	"sender":   {"sender", "client", "from", "durable", "delayed", "streams", "team", "register", "shared-keys", "templates"},
 	"person":   {"shared-keys"},
 	"operator": {"operator", "from"},
 	"viewer":   {"viewer", "from"},
@@ -139,6 +139,9 @@ func permissionsOf(a *session.App, cmd *cobra.Command, m subject.Map, f *permsFl
 		if f.streams {
 			add(perms.Replay(m), nil)
 		}
+		if f.templates {
+			add(perms.TemplateEvents(m, r.named.entities...))
+		}
 		if f.team || f.register {
 			add(perms.Registry(m, r.inbox, f.register), nil)
 		}
@@ -189,6 +192,10 @@ func workerPermissions(a *session.App, m subject.Map, f *permsFlags, r permsRole
 	}
 	if f.durable && f.replayScope == "auto" || f.replayScope == "mesh" {
 		add(perms.Seen(m, entity))
+		add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+	}
+	if f.templates {
+		add(perms.Templates(m, entity))
 		add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
 	}
 	if f.journal == "jetstream" {

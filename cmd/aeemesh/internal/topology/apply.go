@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	xterm "golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -170,7 +168,7 @@ var errNobody = errors.New("nobody can be asked")
 
 // AskPerson asks a yes-or-no question at a terminal.
 func AskPerson(a *session.App, question string) (bool, error) {
-	if f, ok := a.Stdin.(*os.File); a.Term.Records != nil || !ok || !xterm.IsTerminal(int(f.Fd())) || !a.Term.Words.TTY {
+	if a.Term.Records != nil || !a.Interactive() {
 		return false, errNobody
 	}
 	fmt.Fprintf(a.Term.Words, "%s [y/N] ", question)

@@ -1,0 +1,129 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+)
+
+// Templates stores the schema templates of agents, in [BucketSDSI] below the entity. The
+// caller defines the content; an id is a schema_id. A version is written once.
+type Templates struct{ kvBucket }
+
+// NewTemplates returns the templates of m's mesh. It does no I/O.
+func NewTemplates(js natsjs.JetStream, m subject.Map) *Templates {
+	return &Templates{kvBucket{js: js, name: BucketSDSI + m.Suffix()}}
+}
+
+// Create stores a version, or fails with [ErrExists].
+func (t *Templates) Create(ctx context.Context, entity, id string, template []byte) error {
+	key, err := sdsiKey(entity, "t", id)
+	if err != nil {
+		return err
+	}
+	_, err = t.create(ctx, key, template)
+	if isWrongSequence(err) {
+		return fmt.Errorf("template %q of %s: %w", id, entity, ErrExists)
+	}
+	return uncertain(t.explain(err, "store template %q of %s", id, entity))
+}
+
+// Get returns a version, or [ErrNotFound].
+func (t *Templates) Get(ctx context.Context, entity, id string) ([]byte, error) {
+	key, err := sdsiKey(entity, "t", id)
+	if err != nil {
+		return nil, err
+	}
+	e, err := t.get(ctx, key)
+	if err != nil {
+		return nil, t.explain(err, "get template %q of %s", id, entity)
+	}
+	return e.value, nil
+}
+
+// List returns the versions of an entity's templates, in the order in which they were
+// stored.
+func (t *Templates) List(ctx context.Context, entity string) ([]Record, error) {
+	if err := subject.ValidateEntity(entity); err != nil {
+		return nil, err
+	}
+	begin := t.subject(subject.Escape(entity) + ".t.")
+	messages, err := last(ctx, t.js, t.stream(), begin+"*")
+	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+		return nil, t.explain(err, "list the templates of %s", entity)
+	}
+	var all []Record
+	for _, m := range messages {
+		e := entryIn(m)
+		id, err := subject.Unescape(strings.TrimPrefix(m.Subject, begin))
+		if err != nil || e.gone || !m.genuine() {
+			continue
+		}
+		all = append(all, recordOf(id, e))
+	}
+	return all, nil
+}
+
+// Pools stores what agents have learned from the key "other", by scenario, in
+// [BucketSDSI] below the entity.
+type Pools struct{ kvBucket }
+
+// NewPools returns the pools of m's mesh. It does no I/O.
+func NewPools(js natsjs.JetStream, m subject.Map) *Pools {
+	return &Pools{kvBucket{js: js, name: BucketSDSI + m.Suffix()}}
+}
+
+// Get returns a pool and its revision; revision 0 if there is none.
+func (p *Pools) Get(ctx context.Context, entity, scenario string) ([]byte, uint64, error) {
+	key, err := sdsiKey(entity, "p", scenario)
+	if err != nil {
+		return nil, 0, err
+	}
+	e, err := p.last(ctx, key)
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, p.explain(err, "get the pool of %s, scenario %q", entity, scenario)
+	}
+	if e.gone {
+		return nil, e.revision, nil
+	}
+	return e.value, e.revision, nil
+}
+
+// Swap replaces a pool at one revision, 0 for a new one, or fails with [ErrChanged].
+func (p *Pools) Swap(ctx context.Context, entity, scenario string, pool []byte, revision uint64) (uint64, error) {
+	key, err := sdsiKey(entity, "p", scenario)
+	if err != nil {
+		return 0, err
+	}
+	next, err := p.update(ctx, key, pool, revision)
+	if isWrongSequence(err) {
+		return 0, fmt.Errorf("pool of %s, scenario %q: %w", entity, scenario, ErrChanged)
+	}
+	return next, uncertain(p.explain(err, "store the pool of %s, scenario %q", entity, scenario))
+}
+
+// sdsiKey returns the key of an entity's template ("t") or pool ("p").
+func sdsiKey(entity, kind, id string) (string, error) {
+	if err := subject.ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	token := subject.Escape(id)
+	if len(token) > subject.MaxID {
+		return "", fmt.Errorf("id of %d bytes when escaped, at most %d are possible", len(token), subject.MaxID)
+	}
+	return subject.Escape(entity) + "." + kind + "." + token, nil
+}
+
+// SDSISubjects is the pattern of the keys of an entity's templates and pools, for
+// permissions.
+func SDSISubjects(m subject.Map, entity string) string {
+	return "$KV." + BucketSDSI + m.Suffix() + "." + subject.Escape(entity) + ".>"
+}
