@@ -167,7 +167,7 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		"model is silent":    {``, none, "--exec"},
 		"unknown provider":   {`"model": {"provider": "anthropic", "preferred": "m"}`, none, "anthropic cannot be reached"},
-		"builtin what":       {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "gpt"}`, none, `"echo" or "script"`},
+		"builtin what":       {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "gpt"}`, none, `"echo", "script" or "filler"`},
 		"no script":          {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script"}`, none, "script"},
 		"bad script":         {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script", "params": {"extended": {"script": [{"sing": 1}]}}}`, none, "turn 1"},
 		"unknown function":   {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, agents.Options{Tools: registry(t, "lint", "fmt")}, "no function is named look: registered are fmt, lint: worker --tool look=COMMAND gives it a program"},

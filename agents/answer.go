@@ -44,12 +44,12 @@ func (l *loop) wantsJSON(task *mesh.Task) bool {
 	if f := l.formatFor(task); f == aaif.ResponseJSON || f == aaif.ResponseJSONSchema {
 		return true
 	}
-	return l.contract.fits(task.Envelope.Intent, json.RawMessage(`{"text":"an answer"}`)) != nil
+	return l.contract.fits(task.Intent(), json.RawMessage(`{"text":"an answer"}`)) != nil
 }
 
 // requestFormat is the response format that is requested from the provider.
 func (l *loop) requestFormat(task *mesh.Task) model.Format {
-	switch schema := l.contract.schema(task.Envelope.Intent); {
+	switch schema := l.contract.schema(task.Intent()); {
 	case !l.wantsJSON(task):
 		return model.Format{}
 	case l.format == aaif.ResponseJSONSchema && schema != nil:
@@ -92,7 +92,7 @@ func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessa
 		payload = []byte(content) // the echo of a payload that is an object is sent as that object
 	}
 	if l.wantsJSON(task) {
-		value := jsontext.Value(unfenced(content))
+		value := jsontext.Value(model.Unfenced(content))
 		if err := value.Compact(); err != nil {
 			return nil, fmt.Sprintf("it is no valid JSON (%v)", err)
 		}
@@ -101,7 +101,7 @@ func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessa
 		}
 		payload = value
 	}
-	if err := l.contract.fits(task.Envelope.Intent, json.RawMessage(payload)); err != nil {
+	if err := l.contract.fits(task.Intent(), json.RawMessage(payload)); err != nil {
 		return nil, err.Error()
 	}
 	return json.RawMessage(payload), ""
@@ -112,23 +112,6 @@ func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessa
 func sameJSON(text string, payload json.RawMessage) bool {
 	a, b := jsontext.Value(text), jsontext.Value(slices.Clone(payload))
 	return a.Compact() == nil && b.Compact() == nil && string(a) == string(b)
-}
-
-// unfenced removes the Markdown code fence that models often put around JSON.
-func unfenced(s string) string {
-	s = strings.TrimSpace(s)
-	body, ok := strings.CutPrefix(s, "```")
-	if !ok {
-		return s
-	}
-	body, ok = strings.CutSuffix(body, "```")
-	if !ok {
-		return s
-	}
-	if language, rest, ok := strings.Cut(body, "\n"); ok && !strings.ContainsAny(language, "{[") {
-		body = rest
-	}
-	return strings.TrimSpace(body)
 }
 
 // tokens is the reserved member usage of a result.
@@ -147,7 +130,7 @@ func (l *loop) addUsage(task *mesh.Task, r *run) {
 		return
 	}
 	with, ok := addMember(r.payload, "usage", tokens{r.usage.InputTokens, r.usage.OutputTokens, r.cut, model.USD(r.usage.CostNanoUSD)})
-	if ok && l.contract.fits(task.Envelope.Intent, with) == nil {
+	if ok && l.contract.fits(task.Intent(), with) == nil {
 		r.payload = with
 	}
 }

@@ -134,7 +134,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 		return nil, err
 	}
 	var e intents.DecisionEvidence
-	if json.Unmarshal([]byte(unfenced(res.Message.Content)), &e) != nil {
+	if json.Unmarshal([]byte(model.Unfenced(res.Message.Content)), &e) != nil {
 		return nil, nil
 	}
 	return usable(&e), nil
@@ -204,7 +204,7 @@ func (l *loop) addEvidence(task *mesh.Task, r *run, e *intents.DecisionEvidence)
 		shown.ContextRefs = nil
 	}
 	with, ok := addMember(without(r.payload, intents.EvidenceMember), intents.EvidenceMember, shown)
-	if !ok || l.contract.fits(task.Envelope.Intent, with) != nil {
+	if !ok || l.contract.fits(task.Intent(), with) != nil {
 		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
 	}
 	r.payload = with

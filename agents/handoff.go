@@ -125,7 +125,7 @@ func (r *run) memory(task *mesh.Task) []aaif.MemoryItem {
 // saidOutput is the output of a turn as conditions see it: the JSON object that
 // it is, or {"text": …}.
 func saidOutput(content string) json.RawMessage {
-	if raw := json.RawMessage(unfenced(content)); len(raw) > 0 && (raw[0] == '{' || raw[0] == '[') && json.Valid(raw) {
+	if raw := json.RawMessage(model.Unfenced(content)); len(raw) > 0 && (raw[0] == '{' || raw[0] == '[') && json.Valid(raw) {
 		return raw
 	}
 	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')

@@ -136,7 +136,7 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Chec
 // begin restores a run from its last checkpoint. A run without a conversation
 // has not begun.
 func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) error {
-	schema := l.contract.schema(task.Envelope.Intent)
+	schema := l.contract.schema(task.Intent())
 	system := l.system
 	switch {
 	case l.wantsJSON(task):
@@ -160,7 +160,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 			return err
 		}
 		r.phase, r.taskFirst = phaseModel, true
-		r.messages = []model.Message{model.System(system), model.User(userMessage(r.input))}
+		r.messages = []model.Message{model.System(system), model.User(taskMessage(ctx, r.input))}
 		if context := l.referred(ctx, task); context != "" {
 			r.messages = append(r.messages, model.User(context))
 		}

@@ -45,7 +45,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 // unknown name, or an invalid script in params.extended.
 func CheckBuiltin(name string, p *aaif.Params) error {
 	switch name {
-	case builtin.Echo:
+	case builtin.Echo, builtin.Filler:
 	case builtin.Script:
 		if p == nil {
 			return errors.New("/agent/model/params/extended/script: the script is missing")
@@ -54,7 +54,7 @@ func CheckBuiltin(name string, p *aaif.Params) error {
 			return fmt.Errorf("/agent/model/params/extended: %w", err)
 		}
 	default:
-		return fmt.Errorf("/agent/model/preferred: the offline model is %q or %q, not %q", builtin.Echo, builtin.Script, name)
+		return fmt.Errorf("/agent/model/preferred: the offline model is %q, %q or %q, not %q", builtin.Echo, builtin.Script, builtin.Filler, name)
 	}
 	return nil
 }

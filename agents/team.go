@@ -75,7 +75,7 @@ func (t *team) withSwarm(task *mesh.Task, res orchestrate.Result) json.RawMessag
 		return res.Payload
 	}
 	with, ok := addMember(orchestrate.Without(res.Payload, func(name string) bool { return name == "swarm" }), "swarm", res.Swarm)
-	if !ok || t.contract.fits(task.Envelope.Intent, with) != nil {
+	if !ok || t.contract.fits(task.Intent(), with) != nil {
 		return res.Payload
 	}
 	return with
@@ -89,7 +89,7 @@ func (t *team) withUsage(task *mesh.Task, payload json.RawMessage, used orchestr
 	}
 	bare := orchestrate.Without(payload, func(name string) bool { return name == "usage" })
 	with, ok := addMember(bare, "usage", used)
-	if !ok || t.contract.fits(task.Envelope.Intent, with) != nil {
+	if !ok || t.contract.fits(task.Intent(), with) != nil {
 		return payload
 	}
 	return with
@@ -149,13 +149,13 @@ func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage
 	defer m.mu.Unlock()
 	req := m.l.base
 	req.Format = model.Format{Type: model.FormatJSON}
-	req.Messages = []model.Message{model.System(m.l.system + "\n\n" + q.Asked + jsonPrompt(q.Schema)), model.User(userMessage(q.Input))}
+	req.Messages = []model.Message{model.System(m.l.system + "\n\n" + q.Asked + jsonPrompt(q.Schema)), model.User(taskMessage(ctx, q.Input))}
 	for repaired := false; ; repaired = true {
 		res, err := m.turn(ctx, &req)
 		if err != nil {
 			return nil, err
 		}
-		answer := bareAnswer(unfenced(res.Message.Content), q.Bare)
+		answer := bareAnswer(model.Unfenced(res.Message.Content), q.Bare)
 		if !json.Valid(answer) {
 			err = errors.New("it is no JSON")
 		} else {

@@ -264,7 +264,7 @@ func TestRoutesThatCannotBeUsed(t *testing.T) {
 		"bedrock, a stranger's": {`"provider": "bedrock", "preferred": "m", "base_url": "https://evil.example"`, agents.Options{}, "credentials"},
 		"vertex, a stranger's":  {`"provider": "vertex_ai", "preferred": "m", "base_url": "https://evil.example"`, agents.Options{}, "credentials"},
 		"no provider":           {`"preferred": "m"`, agents.Options{}, "--exec"},
-		"builtin what":          {`"provider": "custom", "provider_id": "builtin", "preferred": "gpt"`, agents.Options{}, `"echo" or "script"`},
+		"builtin what":          {`"provider": "custom", "provider_id": "builtin", "preferred": "gpt"`, agents.Options{}, `"echo", "script" or "filler"`},
 		"all routes": {`"provider": "openai", "preferred": "m", "fallbacks": [{"provider": "anthropic", "model": "c"}, {"provider": "nobody", "model": "n"}]`, agents.Options{},
 			"/agent/model/fallbacks/1: the endpoint of provider"},
 		"window too small": {`"provider": "ollama", "preferred": "m", "min_context_tokens": 9000`, agents.Options{ContextTokens: 8000}, "8000 tokens"},

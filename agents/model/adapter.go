@@ -177,3 +177,20 @@ func InWords(f Format, messages []Message) []Message {
 	out[0].Content += "\n\n" + words
 	return out
 }
+
+// Unfenced removes the Markdown code fence that models often put around JSON.
+func Unfenced(s string) string {
+	s = strings.TrimSpace(s)
+	body, ok := strings.CutPrefix(s, "```")
+	if !ok {
+		return s
+	}
+	body, ok = strings.CutSuffix(body, "```")
+	if !ok {
+		return s
+	}
+	if language, rest, ok := strings.Cut(body, "\n"); ok && !strings.ContainsAny(language, "{[") {
+		body = rest
+	}
+	return strings.TrimSpace(body)
+}

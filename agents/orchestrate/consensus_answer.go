@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/model"
 )
 
 const (
@@ -31,7 +32,7 @@ func answerMembers(payload json.RawMessage, names ...string) map[string]jsontext
 	if jsonv2.Unmarshal(top["text"], &text) != nil {
 		return nil
 	}
-	if inner := objectOf([]byte(unfenced(text))); hasAny(inner, names) {
+	if inner := objectOf([]byte(model.Unfenced(text))); hasAny(inner, names) {
 		return inner
 	}
 	return nil
@@ -121,7 +122,7 @@ func readRuling(payload json.RawMessage, n int) (ruling, error) {
 	case m == nil:
 		var text string
 		if jsonv2.Unmarshal(objectOf(payload)["text"], &text) == nil {
-			if k, err := strconv.Atoi(unfenced(text)); err == nil {
+			if k, err := strconv.Atoi(model.Unfenced(text)); err == nil {
 				return choose(float64(k), n, "")
 			}
 		}
@@ -177,20 +178,4 @@ func clip(s string, n int) string {
 		n--
 	}
 	return s[:n]
-}
-
-// unfenced removes the Markdown code fence that models often put around JSON.
-func unfenced(s string) string {
-	s = strings.TrimSpace(s)
-	body, ok := strings.CutPrefix(s, "```")
-	if !ok {
-		return s
-	}
-	if body, ok = strings.CutSuffix(body, "```"); !ok {
-		return s
-	}
-	if language, rest, ok := strings.Cut(body, "\n"); ok && !strings.ContainsAny(language, "{[") {
-		body = rest
-	}
-	return strings.TrimSpace(body)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -20,6 +21,9 @@ type hosted struct {
 	file string
 	doc  *aaif.Document  // nil: it has none
 	view *directory.View // nil: its document names no subagents
+
+	desk      *sdsi.Desk // nil: it has no schema templates
+	templates int        // how many of them are the operator's
 }
 
 // name stands for the agent in messages.
@@ -42,6 +46,9 @@ func (w *Worker) makeAgents() error {
 			return faulty("Agents", "%s and %s are both %s", other, h.name(), h.Entity)
 		}
 		from[h.Entity] = h.name()
+		if err := w.addDesk(h); err != nil {
+			return err
+		}
 		w.agents = append(w.agents, h)
 	}
 	for _, p := range w.cfg.Options.AcceptUnhonoured {

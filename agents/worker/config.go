@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -66,6 +67,15 @@ type Config struct {
 	// shares all, and fails without it; Off leaves each process to its own. It
 	// has no effect if Node.ReplayWindow is below 0. Default Auto.
 	Replay Use
+
+	// Templates is a file of a schema template, or a folder of them (*.sdsi.json). If the
+	// folder has one that is named like an agent's entity, the agent's templates are in
+	// there; otherwise they are the templates of a worker's only agent. New reads them.
+	// Default: agents have the template that their document's io.input_schema makes.
+	Templates string
+	// UnknownKeys says what happens to keys of a payload that its template does not have.
+	// Default: they go into "other".
+	UnknownKeys template.UnknownPolicy
 
 	// Register puts the documents into the mesh's registry, so that teams find
 	// these agents. Default false.

@@ -221,6 +221,11 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 		return err
 	}
 	defer end()
+	endTemplates, err := w.learnTemplates(ctx, node, js)
+	if err != nil {
+		return err
+	}
+	defer endTemplates()
 	defer context.AfterFunc(ctx, w.cfg.Hooks.Draining)()
 	return w.serve(ctx, node)
 }

@@ -7,7 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model/builtin"
+	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -16,7 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func askCommand(a *session.App) *cobra.Command {
+func askCommand(a *app) *cobra.Command {
+	var filling schemas.Filling
 	var from string
 	var retries int
 	c := session.Connects(&cobra.Command{
@@ -25,15 +31,22 @@ func askCommand(a *session.App) *cobra.Command {
 		Long: `Sends plain text to an agent and prints the plain text of its answer: the lane
 aee.ask, which needs no envelope. Nothing proves the sender, so a worker that
 requires signatures refuses it: --sign KID sends the text as a signed task
-instead. "-" reads the text from standard input.`,
+instead. "-" reads the text from standard input.
+
+With --model, the text is not sent: that model fills in the schema template that
+the agent publishes ("aeemesh schema show ENTITY"), and the agent gets the
+values. What fits no key of the template goes to its key "other". A model that
+AEEMESH_MODEL names is for agents that publish templates; others get the text.`,
 		Example: `  aeemesh ask agent.writer "a haiku about queues"
   aeemesh ask agent.safe "is it me?" --sign ada
   git diff | aeemesh ask agent.reviewer -
+  aeemesh ask agent.flights "two to Lisbon on 2027-03-01" --model openai/gpt-4o --show
+  aeemesh ask agent.flights "two to Lisbon" --model builtin/filler --dry-run
 
   # the same with the nats CLI:
   nats req aee.ask.agent.writer "a haiku about queues" --timeout 1m`,
 		Args:              outcome.Arguments("ENTITY", "TEXT..."),
-		ValidArgsFunction: completeEntities(a, 1),
+		ValidArgsFunction: completeEntities(a.App, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -49,10 +62,17 @@ instead. "-" reads the text from standard input.`,
 			if retries < 0 {
 				return outcome.Usagef(cmd, "--retries %d: it cannot be negative", retries)
 			}
+			if err := filling.Check(a.App, cmd); err != nil {
+				return err
+			}
 			if from == "" {
 				from = a.DefaultFrom()
 			}
-			s, err := a.Open(ctx, cmd, session.Options{Entity: from, Signed: true})
+			o := session.Options{Entity: from, Signed: true}
+			if filling.Durable {
+				o.Config = a.LaneClient(cmd)
+			}
+			s, err := a.Open(ctx, cmd, o)
 			if err != nil {
 				return err
 			}
@@ -62,10 +82,13 @@ instead. "-" reads the text from standard input.`,
 				ctx, cancel = context.WithTimeout(ctx, a.Conn.Timeout)
 				defer cancel()
 			}
+			if filling.Wanted(ctx, a.App, s, args[0]) {
+				return a.askFilled(ctx, cmd, s, &filling, args[0], text)
+			}
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := watchWait(a, ctx, s.Node, args[0])
-			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)})
+			waiting, stopWondering := watchWait(a.App, ctx, s.Node, args[0])
+			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a.App, cmd, retries)})
 			stopWondering()
 			if err != nil {
 				return outcome.WithMember(unanswered(s, ctx, args[0], err), "entity", args[0])
@@ -79,7 +102,8 @@ instead. "-" reads the text from standard input.`,
 	})
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
 	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	addRetryFlag(a, c.Flags(), &retries)
+	addRetryFlag(a.App, c.Flags(), &retries)
+	filling.Add(c.Flags())
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	unsigned := c.Flags().Lookup("sign")
 	unsigned.DefValue = session.SignNone
@@ -112,4 +136,28 @@ func askAgent(s *session.Session, ctx context.Context, entity, text string, opts
 		return text, nil
 	}
 	return string(reply.Payload), nil
+}
+
+// askFilled fills in the agent's template with the model that the user names.
+func (a *app) askFilled(ctx context.Context, cmd *cobra.Command, s *session.Session, f *schemas.Filling, entity, text string) error {
+	provider, name, ok := strings.Cut(f.Model, "/")
+	if !ok || name == "" {
+		return outcome.Usagef(cmd, "--model %q: it is PROVIDER/NAME, such as openai/gpt-4o", f.Model)
+	}
+	set, err := a.adapters(cmd, &operatorFlags{file: f.Config})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = set.Close() }() // it has models only
+	def := &aaif.Definition{Agent: aaif.Agent{Model: &aaif.Model{Provider: aaif.Provider(provider), Preferred: name}}}
+	if provider == builtin.ProviderID {
+		def.Agent.Model.Provider, def.Agent.Model.ProviderID = aaif.ProviderCustom, builtin.ProviderID
+	}
+	opts := agents.Options{Logger: a.Log}
+	set.Use(&opts)
+	m, _, err := opts.Models(def, opts)
+	if err != nil {
+		return outcome.Usagef(cmd, "--model %s: %w", f.Model, err)
+	}
+	return f.Ask(ctx, a.App, s, sdsi.Filler{Model: m, Name: name}, entity, text)
 }

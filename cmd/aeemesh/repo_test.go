@@ -107,7 +107,7 @@ var floors = []struct {
 	{"mesh's parts", []string{"mesh/internal/*"}},
 	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
-	{"handlers", []string{"agents/program"}},
+	{"handlers", []string{"agents/program", "agents/sdsi"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"worker", []string{"agents/worker"}},
@@ -116,7 +116,7 @@ var floors = []struct {
 	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify"}},
 	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
 	{"session", []string{"cmd/aeemesh/internal/session"}},
-	{"commands", []string{"cmd/aeemesh/internal/bench", "cmd/aeemesh/internal/keys", "cmd/aeemesh/internal/runs", "cmd/aeemesh/internal/auth", "cmd/aeemesh/internal/conditions", "cmd/aeemesh/internal/soak", "cmd/aeemesh/internal/topology"}},
+	{"commands", []string{"cmd/aeemesh/internal/bench", "cmd/aeemesh/internal/keys", "cmd/aeemesh/internal/runs", "cmd/aeemesh/internal/schemas", "cmd/aeemesh/internal/auth", "cmd/aeemesh/internal/conditions", "cmd/aeemesh/internal/soak", "cmd/aeemesh/internal/topology"}},
 	{"views", []string{"cmd/aeemesh/internal/traffic"}},
 	{"demo", []string{"cmd/aeemesh/internal/demo"}},
 	{"command", []string{"cmd/*"}},
@@ -297,7 +297,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},

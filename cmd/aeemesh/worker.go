@@ -38,7 +38,7 @@ type workerFlags struct {
 	refuseUnknown, content, deprecated, register       bool
 	requireTools                                       bool
 	quotas                                             mesh.Quotas
-	cap, unknownCap                                    string
+	cap, unknownCap, templates, unknownKeys            string
 	lane                                               laneFlags
 	vitals                                             vitals
 	machine                                            string
@@ -85,6 +85,8 @@ refuses or releases the rest; a second one ends at once.`,
 	flags.DurationVar(&f.drain, "drain", mesh.DefaultDrain, "how long to finish what has begun when stopped")
 	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest that a task may take, whatever it asks for")
 	flags.StringVar(&f.intents, "intents", "", "`directory` of further intents' schemas, <intent>.{task,result,error}.schema.json")
+	flags.StringVar(&f.templates, "templates", "", "`PATH` of schema templates to publish: a file, a folder of *.sdsi.json, or a folder with one for each entity")
+	flags.StringVar(&f.unknownKeys, "unknown-keys", "other", "what happens to keys that a template does not have: other (they go into its key \"other\") or refuse")
 	flags.BoolVar(&f.refuseUnknown, "refuse-unknown", false, "refuse tasks of intents without a schema (E_INTENT_UNKNOWN)")
 	flags.StringVar(&f.keyName, "api-key-env", "", "`NAME` of the variable that holds the model's API key")
 	flags.StringVar(&f.taskEvents, "task-events", "all", "which events of tasks and steps go to bus.mesh.task and bus.mesh.run: all or failures")

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -29,8 +30,14 @@ var uses = map[string]worker.Use{
 // workerConfig returns what the flags of a worker say.
 func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) (worker.Config, error) {
 	cfg := worker.Config{Adapters: set, Domain: a.Conn.Domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
-		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
+		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
 	var err error
+	if err := outcome.OneOf(cmd, "unknown-keys", f.unknownKeys, "other", "refuse"); err != nil {
+		return cfg, err
+	}
+	if f.unknownKeys == "refuse" {
+		cfg.UnknownKeys = template.UnknownRefused
+	}
 	if cfg.Options, err = a.agentOptions(cmd, f, set, tel); err != nil {
 		return cfg, err
 	}
@@ -188,6 +195,8 @@ func workerError(cmd *cobra.Command, err error) error {
 		return outcome.Hinted(fmt.Errorf("--durable on: %w", bad.Err), "\"aeemesh apply\" makes the streams and buckets.")
 	case "IntentsDir":
 		return fmt.Errorf("--intents: %w", bad.Err)
+	case "Templates":
+		return outcome.Hinted(fmt.Errorf("--templates: %w", bad.Err), "\"aeemesh schema check PATH\" checks them without a server.")
 	case "Register":
 		return registryError(fmt.Errorf("--register: %w", bad.Err))
 	case "Journal":

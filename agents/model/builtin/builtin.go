@@ -15,6 +15,7 @@ const ProviderID = "builtin"
 const (
 	Echo   = "echo"
 	Script = "script"
+	Filler = "filler"
 )
 
 // Model is the offline model. The zero value is ready.
@@ -33,13 +34,13 @@ type answer struct {
 	usage *model.Usage
 }
 
-// Generate generates a turn by the model that Request.Model names: [Echo] or
-// [Script].
+// Generate generates a turn by the model that Request.Model names: [Echo],
+// [Script] or [Filler].
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	return m.generate(ctx, req, "", onDelta)
 }
 
-// Continue continues a turn; see [model.Continuer]. Both models repeat the same
+// Continue continues a turn; see [model.Continuer]. All models repeat the same
 // text, so it always works unless the conversation is another one. It omits the
 // delay before the turn and the pauses in the text that was streamed already.
 func (m *Model) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
@@ -60,8 +61,10 @@ func (*Model) generate(ctx context.Context, req *model.Request, told string, onD
 		a, err = echo(req)
 	case Script:
 		a, err = play(ctx, req)
+	case Filler:
+		a, err = fill(req)
 	default:
-		err = model.Errorf(model.ErrBadRequest, "model %q: the builtin provider has %q and %q", req.Model, Echo, Script)
+		err = model.Errorf(model.ErrBadRequest, "model %q: the builtin provider has %q, %q and %q", req.Model, Echo, Script, Filler)
 	}
 	if err != nil {
 		return nil, err

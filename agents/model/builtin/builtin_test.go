@@ -118,7 +118,7 @@ func TestEchoAnswersWithTheLastUserMessage(t *testing.T) {
 	if _, _, err := ask(t, &model.Request{Model: builtin.Echo, Messages: []model.Message{model.System("x")}}); !errors.Is(err, model.ErrBadRequest) {
 		t.Errorf("without a user message: %v", err)
 	}
-	if _, _, err := ask(t, &model.Request{Model: "gpt", Messages: []model.Message{model.User("x")}}); !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), `"echo" and "script"`) {
+	if _, _, err := ask(t, &model.Request{Model: "gpt", Messages: []model.Message{model.User("x")}}); !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), `"echo", "script" and "filler"`) {
 		t.Errorf("unknown model: %v", err)
 	}
 }

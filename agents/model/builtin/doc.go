@@ -74,6 +74,14 @@
 // of the list it names. $${ writes a plain ${. Values are inserted as they are
 // and not expanded again. Member names are not expanded.
 //
+// # filler
+//
+// Fills in a schema template (package intents/template), so that demos and tests need no
+// key. It is a pattern matcher and understands nothing: it finds the mapping examples of a
+// description in the request ('from Oslo' -> 'OSL'), the values that a key accepts, what
+// stands in the place of an example ("from Rome"), and ISO dates. Of several scenarios it
+// chooses the one whose name and description have most words of the request.
+//
 // # Mistakes
 //
 // A missing turn, or a reference without a value, is a model.ErrBadRequest with

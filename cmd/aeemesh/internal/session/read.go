@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	xterm "golang.org/x/term"
+
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
@@ -53,4 +55,11 @@ func (a *App) DefaultFrom() string {
 		return entity
 	}
 	return "human.unknown"
+}
+
+// Interactive reports whether a person sits at both ends: standard input and standard
+// error are a terminal.
+func (a *App) Interactive() bool {
+	f, ok := a.Stdin.(*os.File)
+	return ok && xterm.IsTerminal(int(f.Fd())) && a.Term.Words.TTY
 }

@@ -1,0 +1,244 @@
+package builtin
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// mappingExample finds the examples of a description: 'from Oslo' -> 'OSL'.
+var mappingExample = regexp.MustCompile(`'([^']{1,100})'\s*(?:->|→)\s*(?:'([^']{0,100})'|(-?[0-9.]+|true|false))`)
+
+// acceptable finds the values that a description lists: "Acceptable values: a, b, c."
+var acceptable = regexp.MustCompile(`(?i)acceptable values:\s*([^.]{1,400})`)
+
+// fill plays a model that fills in a form, as package intents/template asks for it: the
+// JSON Schema of the answer has a property "keys", the form is a line of the user's message,
+// a JSON object with the keys' descriptions, and the request is the last line.
+func fill(req *model.Request) (answer, error) {
+	var form struct {
+		Properties struct {
+			Keys struct {
+				Properties map[string]struct {
+					Properties struct {
+						Value field `json:"value"`
+					} `json:"properties"`
+				} `json:"properties"`
+			} `json:"keys"`
+			Number json.RawMessage `json:"number"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(req.Format.Schema, &form) != nil || form.Properties.Keys.Properties == nil && form.Properties.Number == nil {
+		return answer{}, model.Errorf(model.ErrBadRequest, "model %q: the format is no form; it fills in schema templates", Filler)
+	}
+	asked, err := echo(req)
+	if err != nil {
+		return answer{}, err
+	}
+	lines := strings.Split(strings.TrimSpace(asked.text), "\n")
+	text := lines[len(lines)-1]
+	_ = json.Unmarshal([]byte(text), &text) // a request that is no JSON string is taken as it is
+	if form.Properties.Number != nil {
+		return choose(lines, text), nil
+	}
+	type mapped struct {
+		Value      any     `json:"value"`
+		Fragment   string  `json:"fragment"`
+		Confidence float64 `json:"confidence"`
+	}
+	described := descriptions(lines)
+	keys := map[string]mapped{}
+	for name, k := range form.Properties.Keys.Properties {
+		field := k.Properties.Value
+		field.Description = cmp.Or(described[name], field.Description)
+		if value, fragment, ok := field.find(text); ok {
+			keys[name] = mapped{value, fragment, 0.9}
+		}
+	}
+	raw, err := json.Marshal(map[string]any{"keys": keys, "other": []string{}})
+	return answer{text: string(raw)}, err
+}
+
+// descriptions returns the descriptions of the keys of the form in a message.
+func descriptions(lines []string) map[string]string {
+	out := map[string]string{}
+	for _, line := range lines {
+		var form struct {
+			Keys []struct {
+				Name        string `json:"key_name"`
+				Description string `json:"semantic_description"`
+			} `json:"keys"`
+		}
+		if strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &form) == nil {
+			for _, k := range form.Keys {
+				out[k.Name] = k.Description
+			}
+		}
+	}
+	return out
+}
+
+// choose plays a model that chooses a scenario: the one whose name and description have more
+// words of the request than those of any other.
+func choose(lines []string, text string) answer {
+	var offers struct {
+		Scenarios []struct {
+			Scenario, Description string
+		}
+	}
+	for _, line := range lines {
+		if strings.HasPrefix(line, "{") {
+			_ = json.Unmarshal([]byte(line), &offers) // a line that is something else has no scenarios
+		}
+	}
+	number, most, second := 0, 0, 0
+	for i, o := range offers.Scenarios {
+		n := 0
+		for _, w := range strings.FieldsFunc(strings.ToLower(o.Scenario+" "+o.Description), func(r rune) bool { return !unicode.IsLetter(r) }) {
+			if len(w) > 3 && index(text, w) >= 0 {
+				n++
+			}
+		}
+		if n > most {
+			number, most, second = i+1, n, most
+		} else {
+			second = max(second, n)
+		}
+	}
+	if most == second {
+		number = 0
+	}
+	return answer{text: `{"number":` + strconv.Itoa(number) + `,"confidence":0.8}`}
+}
+
+// field is what the filler reads of a key's JSON Schema.
+type field struct {
+	Type        any    `json:"type"`
+	Description string `json:"description"`
+	Enum        []any  `json:"enum"`
+}
+
+// find looks for the value of a key: by the mapping examples of its description, by the
+// values that it accepts, and by what stands in the place of an example ('from Oslo' finds
+// "from Rome").
+func (f *field) find(text string) (value any, fragment string, ok bool) {
+	examples := mappingExample.FindAllStringSubmatch(f.Description, 20)
+	for _, e := range examples {
+		if at := index(text, e[1]); at >= 0 {
+			return f.typed(e[2] + e[3]), text[at : at+len(e[1])], true
+		}
+	}
+	for _, v := range f.values() {
+		words := strings.ReplaceAll(v, "_", " ")
+		if at := index(text, words); at >= 0 && len(v) > 1 {
+			return f.typed(v), text[at : at+len(words)], true
+		}
+	}
+	for _, e := range examples {
+		lead, _, two := strings.Cut(e[1], " ")
+		switch at := index(text, lead+" "); {
+		case f.Type == "string" && two && at >= 0 && !unicode.IsUpper(rune(lead[0])):
+			if word := capitalized(text[at+len(lead)+1:]); word != "" {
+				return word, text[at : at+len(lead)+1+len(word)], true
+			}
+		case f.Type == "integer" || f.Type == "number":
+			if unit := e[1][strings.LastIndexByte(e[1], ' ')+1:]; unit != e[1] {
+				if n := regexp.MustCompile(`(?i)\b(\d+)\s+` + regexp.QuoteMeta(unit)).FindStringSubmatch(text); n != nil {
+					return f.typed(n[1]), n[0], true
+				}
+			}
+		}
+	}
+	if strings.Contains(f.Description, "ISO 8601") {
+		if d := isoDate.FindString(text); d != "" {
+			return d, d, true
+		}
+	}
+	return nil, "", false
+}
+
+var isoDate = regexp.MustCompile(`\b\d{4}-\d{2}-\d{2}\b`)
+
+// values returns the values that the key accepts, the longest first: "premium economy"
+// before "economy".
+func (f *field) values() (out []string) {
+	if f.Type != "string" {
+		return nil
+	}
+	for _, v := range f.Enum {
+		if s, ok := v.(string); ok {
+			out = append(out, s)
+		}
+	}
+	if m := acceptable.FindStringSubmatch(f.Description); len(out) == 0 && m != nil {
+		for v := range strings.SplitSeq(m[1], ",") {
+			if v = strings.TrimSpace(v); v != "" && !strings.Contains(v, " ") {
+				out = append(out, v)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return len(b) - len(a) })
+	return out
+}
+
+// typed returns a value in the key's type.
+func (f *field) typed(s string) any {
+	switch f.Type {
+	case "integer", "number":
+		if n, err := strconv.ParseFloat(s, 64); err == nil {
+			return n
+		}
+	case "boolean":
+		return s == "true"
+	}
+	return s
+}
+
+// index finds words in a text, in any case and between other words.
+func index(text, words string) int {
+	lower, want := strings.ToLower(text), strings.ToLower(words)
+	if len(lower) != len(text) {
+		lower = text // a letter that is longer in lower case
+	}
+	letter := func(i int) bool {
+		return i >= 0 && i < len(lower) && (unicode.IsLetter(rune(lower[i])) || unicode.IsDigit(rune(lower[i])))
+	}
+	for from := 0; ; {
+		at := strings.Index(lower[from:], want)
+		if at < 0 {
+			return -1
+		}
+		at += from
+		if !letter(at-1) && (strings.HasSuffix(want, " ") || !letter(at+len(want))) {
+			return at
+		}
+		from = at + 1
+	}
+}
+
+// capitalized returns the words that a text begins with, as long as they begin with a
+// capital letter.
+func capitalized(text string) string {
+	end := 0
+	for i, word := range strings.SplitAfter(text, " ") {
+		r := rune(0)
+		for _, r = range word {
+			break
+		}
+		if !unicode.IsUpper(r) || i > 3 {
+			break
+		}
+		bare := strings.TrimRight(strings.TrimSpace(word), ",.;:!?")
+		if bare != strings.TrimSpace(word) {
+			return strings.TrimSpace(text[:end] + bare)
+		}
+		end += len(word)
+	}
+	return strings.TrimSpace(text[:min(end, len(text))])
+}

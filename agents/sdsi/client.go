@@ -1,0 +1,248 @@
+package sdsi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// A Client obtains templates from agents, and sends them what was filled in. A node whose
+// Verifier requires signatures takes no unsigned template (SDSI 7).
+type Client struct {
+	node *mesh.Node
+	now  func() time.Time
+
+	mu    sync.Mutex
+	known map[question]*known
+}
+
+// question names a template that was asked for.
+type question struct{ entity, scenario, language string }
+
+// known is a template that a client remembers.
+type known struct {
+	answer *template.GetResult
+	asked  time.Time
+	stale  bool
+}
+
+// fresh is how long a client uses a template without asking whether it is still current.
+const fresh = 30 * time.Second
+
+// maxRemembered is how many templates a client remembers.
+const maxRemembered = 256
+
+// NewClient returns a client that asks in the name of the node's entity.
+func NewClient(node *mesh.Node) *Client {
+	return &Client{node: node, now: time.Now, known: map[question]*known{}}
+}
+
+// ErrNone is wrapped by the error about an agent that publishes no templates.
+var ErrNone = errors.New("the agent publishes no schema templates")
+
+// offers asks an agent whether it publishes templates. One that does not might take a
+// question for a template as a task for its model.
+func (c *Client) offers(ctx context.Context, entity string) error {
+	var can intents.CapabilityListResult
+	if _, err := c.query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{}, &can); err != nil {
+		return err
+	}
+	if len(can.Scenarios) == 0 {
+		return fmt.Errorf("%s: %w", entity, ErrNone)
+	}
+	return nil
+}
+
+// Scenarios returns the scenarios for which an agent has templates. The error of an agent
+// that has none wraps [ErrNone].
+func (c *Client) Scenarios(ctx context.Context, entity string) ([]template.Listed, error) {
+	if err := c.offers(ctx, entity); err != nil {
+		return nil, err
+	}
+	var list template.ListResult
+	if _, err := c.query(ctx, entity, intents.SchemaList, struct{}{}, &list); err != nil {
+		return nil, err
+	}
+	return list.Scenarios, nil
+}
+
+// Template returns the current template of a scenario, with its patches, in the language
+// that fits best; scenario "" is the only one of the agent. A template that is known is
+// asked for again after half a minute, and sent only if it has changed. Do not change it.
+func (c *Client) Template(ctx context.Context, entity, scenario, language string) (*template.Template, error) {
+	q := question{entity, scenario, language}
+	c.mu.Lock()
+	have := c.known[q]
+	current := have != nil && !have.stale && c.now().Sub(have.asked) < fresh
+	c.mu.Unlock()
+	ask := template.GetTask{Scenario: scenario, Language: language}
+	switch {
+	case current:
+		return c.whole(have.answer), nil
+	case have != nil:
+		ask.IfHash = have.answer.Hash
+	default:
+		if err := c.offers(ctx, entity); err != nil {
+			return nil, err
+		}
+	}
+	got, err := c.get(ctx, entity, ask)
+	if err != nil {
+		return nil, err
+	}
+	if got.NotModified && have != nil && got.Hash == have.answer.Hash {
+		got = have.answer
+	} else if got.NotModified {
+		return nil, fmt.Errorf("template of %s: it says \"not modified\" of a template that was not asked for", entity)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= maxRemembered && c.known[q] == nil {
+		c.known = map[question]*known{}
+	}
+	c.known[q] = &known{answer: got, asked: c.now()}
+	return c.whole(got), nil
+}
+
+// get asks an agent for a template.
+func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (*template.GetResult, error) {
+	reply, err := c.query(ctx, entity, intents.SchemaGet, ask, nil)
+	if err != nil {
+		return nil, err
+	}
+	got, err := template.ParseGetResult(reply.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("template of %s: %w", entity, err)
+	}
+	return got, nil
+}
+
+// query is [mesh.Node.Query] for what only the agent itself may answer: a template that
+// another one signs, to which the task was delegated, is not the agent's word.
+func (c *Client) query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
+	reply, err := c.node.Query(ctx, entity, intent, in, out)
+	if err == nil && reply.From != entity {
+		return nil, envelope.Errorf(envelope.CodeInvalidEnvelope, "%s was asked for its templates, and another agent has answered", entity)
+	}
+	return reply, err
+}
+
+// whole returns a template with the patches that have not expired. A patch that does not
+// apply is left out: the agent takes payloads without its keys.
+func (c *Client) whole(got *template.GetResult) *template.Template {
+	t := &got.Template
+	for _, p := range got.Patches {
+		if p.Expired(c.now()) {
+			continue
+		}
+		if next, err := t.Apply(p); err == nil {
+			t = next
+		}
+	}
+	return t
+}
+
+// Forget makes the client ask an entity again for its templates.
+func (c *Client) Forget(entity string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q, have := range c.known {
+		if q.entity == entity {
+			have.stale = true
+		}
+	}
+}
+
+// Watch forgets the templates of an entity whenever the entity says on bus.sdsi.<entity>
+// that they have changed, until ctx ends. Anybody may say so: the client then asks again.
+func (c *Client) Watch(ctx context.Context, entity string) error {
+	to, err := c.node.Subjects().Bus(Topic(entity))
+	if err != nil {
+		return err
+	}
+	sub, err := c.node.Conn().SubscribeSync(to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection at the latest
+	for {
+		if _, err := sub.NextMsgWithContext(ctx); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		c.Forget(entity)
+	}
+}
+
+// ExchangeOptions configure [Client.Exchange].
+type ExchangeOptions struct {
+	// Durable sends the task over the durable lane.
+	Durable bool
+	// Requires is the envelope's requires member. Default none.
+	Requires json.RawMessage
+	// Refill, if set, makes the payload for the current version, if the agent does not know
+	// the one that was filled in. Default: the same values, if their keys have not changed.
+	Refill func(context.Context, *template.Template) (template.Payload, error)
+}
+
+// Exchanged is the result of an exchange.
+type Exchanged struct {
+	// Envelope is the result as it came.
+	Envelope *envelope.Envelope
+	// Suggestion is what the agent has learned, nil if it says nothing: the client's next
+	// [Client.Template] has it.
+	Suggestion *template.Patch
+}
+
+// Exchange sends values for a template's keys to an agent, and returns its result. If the
+// agent does not know the version, Exchange gets the current one and tries once more. An
+// error of the agent is an *[envelope.Error], as of [mesh.Node.Send].
+func (c *Client) Exchange(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (*Exchanged, error) {
+	out, err := c.exchange(ctx, entity, p, o)
+	if isNotFound(err) {
+		if again, ok := c.renewed(ctx, entity, p, o); ok {
+			return c.exchange(ctx, entity, again, o)
+		}
+	}
+	return out, err
+}
+
+func (c *Client) exchange(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (*Exchanged, error) {
+	task := envelope.New(envelope.TypeTask, c.node.Entity(), entity, intents.Exchange, p.Encode())
+	task.Requires = o.Requires
+	reply, err := c.send(ctx, task, o)
+	if err != nil {
+		return nil, err
+	}
+	out := &Exchanged{Envelope: reply}
+	var said struct {
+		Suggestion json.RawMessage `json:"schema_update_suggestion"`
+	}
+	if json.Unmarshal(reply.Payload, &said) == nil && len(said.Suggestion) > 0 {
+		// A suggestion that is no patch is not worth an error: the result is there.
+		if patch, err := template.ParsePatch(said.Suggestion); err == nil {
+			out.Suggestion = patch
+			c.Forget(entity)
+		}
+	}
+	return out, nil
+}
+
+func (c *Client) send(ctx context.Context, task *envelope.Envelope, o ExchangeOptions) (*envelope.Envelope, error) {
+	if !o.Durable {
+		return c.node.Send(ctx, task, mesh.SendOptions{})
+	}
+	if _, err := c.node.Submit(ctx, task, mesh.SubmitOptions{}); err != nil {
+		return nil, err
+	}
+	return c.node.Await(ctx, task, mesh.ResultOptions{})
+}

@@ -1,0 +1,73 @@
+package sdsi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+func isNotFound(err error) bool {
+	var e *envelope.Error
+	return errors.As(err, &e) && e.Code == envelope.CodeNotFound && e.FromPeer()
+}
+
+// renewed makes a payload for the current version of its template, after an exchange that
+// has ended with E_NOT_FOUND. That may be the agent's own error, about a flight: so the
+// agent is asked whether it knows the version.
+func (c *Client) renewed(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (template.Payload, bool) {
+	q, old := c.filledIn(entity, p.SchemaID)
+	if old == nil {
+		return p, false
+	}
+	if _, err := c.get(ctx, entity, template.GetTask{SchemaID: p.SchemaID}); !isNotFound(err) {
+		return p, false
+	}
+	c.Forget(entity)
+	now, err := c.Template(ctx, entity, q.scenario, q.language)
+	switch {
+	case err != nil || now.SchemaID == p.SchemaID:
+		return p, false
+	case o.Refill != nil:
+		again, err := o.Refill(ctx, now)
+		return again, err == nil
+	}
+	return template.Payload{SchemaID: now.SchemaID, Payload: p.Payload}, sameMeaning(p.Payload, old, now)
+}
+
+// filledIn returns a template that the client remembers, by its schema_id, and how it was
+// asked for.
+func (c *Client) filledIn(entity, schemaID string) (question, *template.Template) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q, have := range c.known {
+		if q.entity == entity && have.answer.SchemaID == schemaID {
+			return q, c.whole(have.answer)
+		}
+	}
+	return question{}, nil
+}
+
+// sameMeaning reports whether a template has the keys of a payload as another one has them,
+// descriptions included, and takes the payload.
+func sameMeaning(payload json.RawMessage, before, now *template.Template) bool {
+	var values map[string]json.RawMessage
+	if json.Unmarshal(payload, &values) != nil {
+		return false
+	}
+	for name := range values {
+		a, b := before.Key(name), now.Key(name)
+		if name != template.Other && (a == nil || b == nil || a.Type != b.Type || a.Description != b.Description || !reflect.DeepEqual(a.Value, b.Value)) {
+			return false
+		}
+	}
+	form, err := template.NewForm(now, template.FormOptions{})
+	if err != nil {
+		return false
+	}
+	_, err = form.Check(payload)
+	return err == nil
+}

@@ -1,0 +1,212 @@
+package sdsi_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// changing is an agent that answers by one desk after the other.
+type changing struct {
+	desk atomic.Pointer[mesh.Agent]
+}
+
+// serveChanging serves an agent whose desk can be replaced, as by a rollout.
+func (r *rig) serveChanging(h mesh.HandlerFunc, desk *sdsi.Desk) *changing {
+	r.Helper()
+	c := &changing{}
+	c.use(r, desk, h)
+	agent := *c.desk.Load()
+	agent.Handler = mesh.HandlerFunc(func(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
+		return c.desk.Load().Handler.Handle(ctx, t)
+	})
+	ready := make(chan struct{})
+	agent.Ready = func() { close(ready) }
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.node(trams).Serve(ctx, agent) }()
+	r.Cleanup(func() { stop(); natstest.Within(r.T, "the end", done) })
+	natstest.Within(r.T, "the agent", ready)
+	return c
+}
+
+func (c *changing) use(r *rig, desk *sdsi.Desk, h mesh.HandlerFunc) {
+	r.Helper()
+	agent := &mesh.Agent{Entity: trams, Handler: h}
+	if err := desk.Attach(agent); err != nil {
+		r.Fatal(err)
+	}
+	c.desk.Store(agent)
+}
+
+// An exchange survives that the agent has replaced the version that was filled in: once,
+// and only if the keys mean the same, or the caller fills in again.
+func TestAnExchangeRenewsItsTemplate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		payload string
+		refill  func(context.Context, *template.Template) (template.Payload, error)
+		want    string // in the result; "": E_NOT_FOUND
+	}{
+		"keys that mean the same": {`{"stop_from":"Harbour"}`, nil, `"stop_from":"Harbour"`},
+		"a key that has changed":  {`{"stop_from":"Harbour","zone_count":2}`, nil, ``},
+		"the caller fills in": {`{"stop_from":"Harbour","zone_count":2}`, func(_ context.Context, now *template.Template) (template.Payload, error) {
+			return template.Payload{SchemaID: now.SchemaID, Payload: json.RawMessage(`{"stop_from":"Museum"}`)}, nil
+		}, `"stop_from":"Museum"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			agent := r.serveChanging(sells, r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")))
+			client := sdsi.NewClient(r.client)
+			if _, err := client.Template(t.Context(), trams, "tram_ticket", ""); err != nil {
+				t.Fatal(err)
+			}
+			next := tram(t, "tram_v2")
+			next.Key("zone_count").Description = "How many zones beyond the first."
+			agent.use(r, r.desk(sdsi.DeskConfig{}, next), sells)
+			out, err := client.Exchange(t.Context(), trams, template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(c.payload)}, sdsi.ExchangeOptions{Refill: c.refill})
+			switch {
+			case c.want == "" && code(err) != envelope.CodeNotFound:
+				t.Errorf("%v", err)
+			case c.want == "":
+			case err != nil:
+				t.Error(err)
+			default:
+				contains(t, "the result", string(out.Envelope.Payload), c.want)
+			}
+		})
+	}
+}
+
+// E_NOT_FOUND of the agent's own is not about the template: nothing is sent twice.
+func TestAnAgentsOwnNotFoundIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	var done atomic.Int32
+	unknown := func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		done.Add(1)
+		return nil, envelope.Errorf(envelope.CodeNotFound, "no such stop")
+	}
+	agent := r.serveChanging(unknown, r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")))
+	client := sdsi.NewClient(r.client)
+	if _, err := client.Template(t.Context(), trams, "tram_ticket", ""); err != nil {
+		t.Fatal(err)
+	}
+	agent.use(r, r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1"), tram(t, "tram_v2")), unknown)
+	if _, err := client.Exchange(t.Context(), trams, template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(`{"stop_from":"x"}`)}, sdsi.ExchangeOptions{}); code(err) != envelope.CodeNotFound {
+		t.Error(err)
+	}
+	if done.Load() != 1 {
+		t.Errorf("the handler was called %d times", done.Load())
+	}
+}
+
+// answers serves an agent that answers sdsi.schema.get with a payload of its own.
+func (r *rig) answers(payload func() string) {
+	r.Helper()
+	ready := make(chan struct{})
+	agent := mesh.Agent{Entity: trams, Scenarios: []string{"tram_ticket"}, Concurrency: 4, Ready: func() { close(ready) },
+		Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(payload()), nil })}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.node(trams).Serve(ctx, agent) }()
+	r.Cleanup(func() { stop(); natstest.Within(r.T, "the end", done) })
+	natstest.Within(r.T, "the agent", ready)
+}
+
+func patched(t testing.TB, patches ...template.Patch) string {
+	t.Helper()
+	raw, err := json.Marshal(template.GetResult{Template: *tram(t, "tram_v1"), Patches: patches, Hash: "sha256:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func patch(id, parent, key string, expires time.Time) template.Patch {
+	return template.Patch{PatchID: id, ParentSchemaID: parent, Timestamp: time.Now().Add(-time.Hour), Expires: expires,
+		NewKeys: []template.Key{{Name: key, Type: template.String, Description: "On trial.", Experimental: true}}}
+}
+
+// One patch that does not apply, or has expired, does not make a template useless.
+func TestPatchesThatDoNotApplyAreLeftOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	later := time.Now().Add(time.Hour)
+	answer := patched(t, patch("p1", "tram_v1", "seat", later), patch("p2", "tram_v0", "dog", later), patch("p3", "tram_v1", "zone_count", later),
+		patch("p4", "tram_v1", "late", time.Now().Add(-time.Minute)), patch("p5", "tram_v1", "pram", later))
+	r.answers(func() string { return answer })
+	got, err := sdsi.NewClient(r.client).Template(t.Context(), trams, "tram_ticket", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"seat": true, "dog": false, "late": false, "pram": true, "zone_count": true} {
+		if (got.Key(key) != nil) != want {
+			t.Errorf("key %s: %v", key, got.Key(key))
+		}
+	}
+}
+
+// Templates are asked for and forgotten by many at once; run with -race.
+func TestAClientServesMany(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	answer := patched(t)
+	r.answers(func() string { return answer })
+	client := sdsi.NewClient(r.client)
+	var users, events sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	events.Go(func() {
+		for ctx.Err() == nil {
+			client.Forget(trams)
+		}
+	})
+	for range 2 {
+		users.Go(func() {
+			for range 50 {
+				if _, err := client.Template(t.Context(), trams, "tram_ticket", ""); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	users.Wait()
+	stop()
+	events.Wait()
+}
+
+// Only the agent itself speaks for its templates, not an agent that it delegates to.
+func TestATemplateOfAnotherAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	const helper = "agent.helper"
+	serve := func(entity string, h mesh.HandlerFunc) {
+		ready := make(chan struct{})
+		agent := mesh.Agent{Entity: entity, Scenarios: []string{"tram_ticket"}, Handler: h, Ready: func() { close(ready) }}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		node := r.node(entity)
+		go func() { done <- node.Serve(ctx, agent) }()
+		t.Cleanup(func() { stop(); natstest.Within(t, "the end", done) })
+		natstest.Within(t, "the agent", ready)
+	}
+	answer := patched(t)
+	serve(helper, func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(answer), nil })
+	serve(trams, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return task.HandOff(ctx, mesh.HandOff{To: helper})
+	})
+	if got, err := sdsi.NewClient(r.client).Template(t.Context(), trams, "tram_ticket", ""); code(err) != envelope.CodeInvalidEnvelope {
+		t.Errorf("%v, %v", got, err)
+	}
+}

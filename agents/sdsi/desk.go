@@ -1,0 +1,217 @@
+package sdsi
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// DeskConfig says what a [Desk] serves.
+type DeskConfig struct {
+	// Entity is the agent's. Required.
+	Entity string
+	// Templates are the versions that the agent serves. Of each scenario the last one, in
+	// natural order of schema_id (v9 before v10), is the current one. At least one.
+	Templates []*template.Template
+	// Unknown says what happens to keys that a template does not have. Default: they go
+	// into "other".
+	Unknown template.UnknownPolicy
+	// Logger gets log messages. Default: none.
+	Logger *slog.Logger
+}
+
+// A Desk answers for the templates of one agent.
+type Desk struct {
+	cfg      DeskConfig
+	log      *slog.Logger
+	own      []*template.Template
+	current  map[string]*version // by scenario
+	io       string              // the intent of the agent's own io schemas; "": none
+	intents  *intents.Registry
+	versions atomic.Pointer[Versions]
+
+	mu    sync.Mutex
+	known map[string]*version // by schema_id
+}
+
+// A version is a template that is ready for use.
+type version struct {
+	*template.Template
+	form    *template.Form
+	handled string // the intent as which the handler does the tasks
+}
+
+// maxKnown is how many versions of other workers a desk remembers.
+const maxKnown = 256
+
+// NewDesk makes a desk, or returns all that is wrong with its templates.
+func NewDesk(cfg DeskConfig) (*Desk, error) {
+	if len(cfg.Templates) == 0 {
+		return nil, errors.New("sdsi: a desk has at least one template")
+	}
+	d := &Desk{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), current: map[string]*version{}, known: map[string]*version{}}
+	var bad []error
+	for _, t := range cfg.Templates {
+		v, err := d.ready(t)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		if d.known[t.SchemaID] != nil {
+			bad = append(bad, fmt.Errorf("two templates have the schema_id %q", t.SchemaID))
+		}
+		d.known[t.SchemaID] = v
+		d.own = append(d.own, v.Template)
+		if now := d.current[t.Scenario]; now == nil || naturalLess(now.SchemaID, t.SchemaID) {
+			d.current[t.Scenario] = v
+		}
+	}
+	return d, errors.Join(bad...)
+}
+
+func (d *Desk) ready(t *template.Template) (*version, error) {
+	t = t.Complete()
+	if err := t.Validate(); err != nil {
+		return nil, err
+	}
+	form, err := template.NewForm(t, template.FormOptions{Unknown: d.cfg.Unknown})
+	if err != nil {
+		return nil, err
+	}
+	return &version{Template: t, form: form, handled: handledAs(t.SchemaID)}, nil
+}
+
+// handledAs returns the intent as which a handler does the exchanges of a template. A
+// schema_id may have characters that an intent may not.
+func handledAs(schemaID string) string {
+	name := intents.Exchange + "." + schemaID
+	if intents.CheckName(name) == nil {
+		return name
+	}
+	sum := sha256.Sum256([]byte(schemaID))
+	return intents.Exchange + "._" + hex.EncodeToString(sum[:16])
+}
+
+// Scenarios returns the names of the scenarios, sorted.
+func (d *Desk) Scenarios() []string {
+	var names []string
+	for name := range d.current {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Attach puts the desk in front of an agent's handler, and registers the intents of SDSI
+// with it. Call it once, before the agent is served.
+func (d *Desk) Attach(a *mesh.Agent) error {
+	if a.Intents == nil {
+		a.Intents = intents.NewRegistry()
+	}
+	d.intents, d.io = a.Intents, a.DefaultIntent
+	if err := a.Intents.Register(template.Intents()...); err != nil {
+		return err
+	}
+	for _, v := range d.known {
+		if err := d.register(v); err != nil {
+			return err
+		}
+	}
+	a.Scenarios = d.Scenarios()
+	a.Classify = classify
+	next := a.Handler
+	a.Handler = mesh.HandlerFunc(func(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
+		return d.handle(ctx, t, next)
+	})
+	return nil
+}
+
+// register tells the agent's handler which results a version has.
+func (d *Desk) register(v *version) error {
+	if len(v.ResponseSchema) == 0 && d.io != "" {
+		v.handled = d.io
+		return nil
+	}
+	err := d.intents.Replace(intents.Definition{Intent: v.handled, Result: v.ResponseSchema})
+	if err != nil {
+		return fmt.Errorf("template %s: response_schema: %w", v.SchemaID, err)
+	}
+	return nil
+}
+
+// classify is [mesh.Agent].Classify of an agent that has a desk.
+func classify(e *envelope.Envelope) (intent string, atOnce bool) {
+	intent = e.Intent
+	switch {
+	case intent == intents.SchemaGet, intent == intents.SchemaList:
+		return intent, true
+	case intent == intents.Exchange, intents.Reserved(intent):
+		return intent, false
+	}
+	if r, ok := template.Recognize(e.Payload); ok {
+		return r.Intent, r.Intent == intents.SchemaGet
+	}
+	return intent, false
+}
+
+// handle answers what is SDSI's, and leaves the rest to the agent.
+func (d *Desk) handle(ctx context.Context, t *mesh.Task, next mesh.Handler) (json.RawMessage, error) {
+	intent, payload := t.Intent(), t.Envelope.Payload
+	if t.Envelope.Intent != intent {
+		if r, ok := template.Recognize(payload); ok {
+			payload = r.Payload
+		}
+	}
+	switch intent {
+	case intents.SchemaGet:
+		return d.get(ctx, payload)
+	case intents.SchemaList:
+		return d.list()
+	case intents.Exchange:
+		return d.exchange(ctx, t, payload, next)
+	}
+	return next.Handle(ctx, t)
+}
+
+// naturalLess orders names as people do: numbers in them by value.
+func naturalLess(a, b string) bool {
+	for a != "" && b != "" {
+		na, nb := digits(a), digits(b)
+		if na > 0 && nb > 0 {
+			x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
+				return c < 0
+			}
+			a, b = a[na:], b[nb:]
+			continue
+		}
+		if a[0] != b[0] {
+			return a[0] < b[0]
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) < len(b)
+}
+
+// digits returns how many digits s begins with.
+func digits(s string) int {
+	i := 0
+	for i < len(s) && '0' <= s[i] && s[i] <= '9' {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,94 @@
+package sdsi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// exchange does a structured payload's task (SDSI 3.2, steps 4 and 5). It may be called
+// again for a durable run that continues: it changes nothing but the task's input.
+func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessage, next mesh.Handler) (json.RawMessage, error) {
+	sent, err := template.ParsePayload(payload)
+	if err != nil {
+		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", err.Error())
+	}
+	v, err := d.version(ctx, sent.SchemaID)
+	if err != nil {
+		return nil, d.explain(sent.SchemaID, err)
+	}
+	filled, err := v.form.Check(sent.Payload)
+	if err != nil {
+		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", err.Error())
+	}
+	for _, w := range filled.Warnings {
+		d.log.Warn("a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", w)
+	}
+	input, err := d.input(v, filled)
+	if err != nil {
+		return nil, err
+	}
+	t.ServeAs(v.handled, input)
+	result, err := next.Handle(withOthers(ctx, filled.Other), t)
+	if err != nil {
+		return nil, err
+	}
+	var misfit *intents.ValidationError
+	if err := d.intents.Validate(v.handled, intents.Result, result); errors.As(err, &misfit) {
+		return nil, envelope.Errorf(envelope.CodeOutputSchema, "%s", misfit.Error())
+	}
+	return result, nil
+}
+
+// input returns the values for the handler. The agent's own input schema, of which the
+// template may have been made, must hold for them; where it has no room for "other", the
+// handler does not get that key.
+func (d *Desk) input(v *version, filled *template.Filled) (json.RawMessage, error) {
+	if v.handled != d.io {
+		return filled.Values, nil
+	}
+	values := filled.Values
+	if intents.ClosedTo(d.intents.Schema(d.io, intents.Task), template.Other) {
+		values = without(values, template.Other)
+	}
+	var misfit *intents.ValidationError
+	if err := d.intents.Validate(d.io, intents.Task, values); errors.As(err, &misfit) {
+		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", misfit.Error())
+	}
+	return values, nil
+}
+
+// without returns an object without a member.
+func without(object json.RawMessage, name string) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(object, &members) != nil || members[name] == nil {
+		return object
+	}
+	delete(members, name)
+	raw, err := json.Marshal(members)
+	if err != nil {
+		return object
+	}
+	return raw
+}
+
+type othersKey struct{}
+
+func withOthers(ctx context.Context, others []string) context.Context {
+	if len(others) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, othersKey{}, others)
+}
+
+// Others returns, for a handler of an exchange, the texts of the key "other": the words of
+// a stranger that fit no key. A handler that asks a model marks them as data.
+func Others(ctx context.Context) []string {
+	others, _ := ctx.Value(othersKey{}).([]string)
+	return others
+}

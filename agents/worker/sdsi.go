@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// publishInterval is how often a worker tries to publish its templates that could not.
+const publishInterval = 30 * time.Second
+
+// addDesk gives an agent the schema templates of the operator's folder, and one that is
+// made of its document's io.input_schema.
+func (w *Worker) addDesk(h *hosted) error {
+	given, err := w.templatesOf(h.Entity)
+	if err != nil {
+		return &ConfigError{"Templates", err}
+	}
+	h.templates = len(given)
+	all := given
+	if t := w.ownTemplate(h); t != nil {
+		all = append(all, t)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: h.Entity, Templates: all, Unknown: w.cfg.UnknownKeys, Logger: w.log})
+	if err == nil {
+		err = desk.Attach(&h.Agent.Agent)
+	}
+	if err != nil {
+		return &ConfigError{"Templates", err}
+	}
+	h.desk = desk
+	return nil
+}
+
+// templatesOf reads the templates of an agent: of the folder below [Config].Templates that
+// has the entity's name, or of Templates itself, if the worker has one agent.
+func (w *Worker) templatesOf(entity string) ([]*template.Template, error) {
+	if w.cfg.Templates == "" {
+		return nil, nil
+	}
+	own := filepath.Join(w.cfg.Templates, entity)
+	switch info, err := os.Stat(own); {
+	case err == nil && info.IsDir():
+		return template.Load(own)
+	case len(w.cfg.Agents) == 1:
+		return template.Load(w.cfg.Templates)
+	}
+	return nil, nil
+}
+
+// ownTemplate makes a template of a document's io.input_schema; nil if there is none, or if
+// it has no form as a template.
+func (w *Worker) ownTemplate(h *hosted) *template.Template {
+	if h.doc == nil {
+		return nil
+	}
+	def := h.doc.Definition()
+	if def.Agent.IO == nil || len(def.Agent.IO.InputSchema) == 0 {
+		return nil
+	}
+	_, scenario, _ := strings.Cut(h.Entity, ".")
+	t, err := template.FromJSONSchema(scenario, scenario, def.Agent.IO.InputSchema, def.Agent.IO.OutputSchema)
+	if err != nil {
+		w.log.Info("the document's io.input_schema makes no schema template", "entity", h.Entity, "why", err)
+		return nil
+	}
+	t.Description = def.Agent.Description
+	// The content is the version: a changed schema has another id.
+	t.SchemaID = scenario + "_" + t.Hash()[len("sha256:"):][:12]
+	return t
+}
+
+// learnTemplates connects the agents' desks to the mesh's templates, and publishes what
+// they have. The returned function ends what it has started.
+func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
+	store := jetstream.NewTemplates(js, node.Subjects())
+	running, stop := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	for _, h := range w.agents {
+		if h.desk == nil || h.templates == 0 && w.cfg.Fenced {
+			continue // its user need not have the permissions
+		}
+		h.desk.Use(store)
+		err := w.publishTemplates(running, node, h)
+		if errors.Is(err, sdsi.ErrTaken) {
+			stop()
+			wait.Wait()
+			return nil, &ConfigError{"Templates", err}
+		}
+		if err == nil {
+			continue
+		}
+		if h.templates == 0 { // that of the document alone, which all its workers have
+			h.desk.Use(nil)
+			w.log.Debug("schema template is not published", "entity", h.Entity, "err", err)
+			continue
+		}
+		w.log.Warn("schema templates are not published yet", "entity", h.Entity, "err", err)
+		wait.Go(func() {
+			for err != nil && running.Err() == nil {
+				select {
+				case <-running.Done():
+				case <-time.After(publishInterval):
+					err = w.publishTemplates(running, node, h)
+				}
+			}
+		})
+	}
+	return func() { stop(); wait.Wait() }, nil
+}
+
+func (w *Worker) publishTemplates(ctx context.Context, node *mesh.Node, h *hosted) error {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Wait)
+	defer cancel()
+	added, err := h.desk.Publish(ctx)
+	for _, t := range added {
+		payload, failed := json.Marshal(template.Listed{Scenario: t.Scenario, SchemaID: t.SchemaID, Description: t.Description, Hash: t.Hash()})
+		if failed == nil {
+			failed = node.BroadcastFrom(h.Entity, h.Signer, sdsi.Topic(h.Entity), intents.SchemaPublished, payload)
+		}
+		if failed != nil {
+			w.log.Warn("event not sent", "entity", h.Entity, "intent", intents.SchemaPublished, "err", failed)
+		}
+		w.log.Info("schema template published", "entity", h.Entity, "scenario", t.Scenario, "schema_id", t.SchemaID)
+	}
+	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
+		err = fmt.Errorf("the mesh has no bucket for them (\"aeemesh apply\" makes it), or JetStream is away: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,211 @@
+package schemas
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// Filling are the flags of a command that fills in a template before it asks.
+type Filling struct {
+	// Model is the model that fills in; "": the command asks in plain text.
+	Model string
+	// Config is the operator's configuration of models.
+	Config string
+	// Durable says that the payload goes over the durable lane, which the session needs then.
+	Durable bool
+
+	scenario, language string
+	threshold          float64
+	show, dryRun       bool
+}
+
+// Add adds the flags.
+func (f *Filling) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Model, "model", "", "fill in the agent's schema template with this model, `PROVIDER/NAME`, and send that instead of the text; builtin/filler needs no key")
+	session.BindEnv(flags, "model", "AEEMESH_MODEL")
+	flags.StringVar(&f.Config, "config", "", "`FILE` (YAML) with the keys, endpoints and prices of models, as for a worker")
+	flags.StringVar(&f.scenario, "scenario", "", "the template's `scenario` (default the agent's only one, or the one that the model chooses)")
+	flags.StringVar(&f.language, "language", "", "`language` of the template's descriptions")
+	flags.Float64Var(&f.threshold, "threshold", template.DefaultThreshold, "least confidence of a mapping; what is below goes to the key \"other\"")
+	flags.BoolVar(&f.show, "show", false, "print how the text was filled in")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print how the text was filled in, and send nothing")
+	flags.BoolVar(&f.Durable, "durable", false, "send it over the durable lane")
+}
+
+// Check refuses flags that have no effect without a model.
+func (f *Filling) Check(a *session.App, cmd *cobra.Command) error {
+	if f.threshold < 0 || f.threshold > 1 {
+		return outcome.Usagef(cmd, "--threshold %v: it is between 0 and 1", f.threshold)
+	}
+	if f.Model != "" {
+		return nil
+	}
+	for _, name := range []string{"scenario", "language", "threshold", "show", "dry-run", "durable", "config"} {
+		if fl := cmd.Flags().Lookup(name); fl.Changed && !a.ByEnv[name] {
+			return outcome.Hinted(outcome.Usagef(cmd, "--%s is about filling in a template: it needs --model", name), "builtin/filler needs no key.")
+		}
+	}
+	return nil
+}
+
+// Wanted reports whether an agent is to be asked by a template: if the command line names a
+// model, and, if the environment does, where the agent publishes templates. A variable that
+// is set for one agent does not make the questions to others fail.
+func (f *Filling) Wanted(ctx context.Context, a *session.App, s *session.Session, entity string) bool {
+	if f.Model == "" || !a.ByEnv["model"] || f.scenario != "" || f.show || f.dryRun {
+		return f.Model != ""
+	}
+	_, err := sdsi.NewClient(s.Node).Scenarios(ctx, entity)
+	return err == nil
+}
+
+// Ask fills in the template of an agent with a request, and sends it. It asks the user once
+// for what is missing, on a terminal.
+func (f *Filling) Ask(ctx context.Context, a *session.App, s *session.Session, m template.Model, entity, text string) error {
+	client := sdsi.NewClient(s.Node)
+	threshold := f.threshold
+	if threshold == 0 {
+		threshold = -1 // every mapping is taken
+	}
+	o := template.FillOptions{Threshold: threshold, Now: time.Now()}
+	scenario, err := f.scenarioOf(ctx, client, m, entity, text, o)
+	if err != nil {
+		return err
+	}
+	tpl, err := client.Template(ctx, entity, scenario, f.language)
+	if err != nil {
+		return noTemplate(ctx, entity, err)
+	}
+	a.Term.Progress("filling in %s with %s", tpl.SchemaID, f.Model)
+	mapping, err := template.Fill(ctx, m, tpl, text, o)
+	if err != nil {
+		return err
+	}
+	if len(mapping.Missing) > 0 {
+		err = f.askBack(ctx, a, m, tpl, mapping, o)
+	}
+	if f.show || f.dryRun { // also of a text in which something is missing
+		if failed := f.print(a.Term, mapping); failed != nil {
+			return failed
+		}
+	}
+	if err != nil || f.dryRun {
+		return err
+	}
+	started := time.Now()
+	a.Term.Progress("asking %s", entity)
+	got, err := client.Exchange(ctx, entity, template.Payload{SchemaID: mapping.SchemaID, Payload: mapping.Payload}, sdsi.ExchangeOptions{Durable: f.Durable})
+	if err != nil {
+		return outcome.SendFailed(ctx, err)
+	}
+	if a.Term.JSON {
+		out := map[string]any{"entity": entity, "schema_id": mapping.SchemaID, "payload": mapping.Payload, "result": got.Envelope.Payload, "ms": time.Since(started).Milliseconds()}
+		return a.Term.Object(out)
+	}
+	a.Term.Payload(got.Envelope.Payload)
+	if got.Suggestion != nil {
+		for _, k := range got.Suggestion.NewKeys {
+			a.Term.Note("the agent has learned the key %s: %s", term.OneLine(k.Name), term.OneLine(k.Description))
+		}
+	}
+	return nil
+}
+
+// noTemplate returns the error of asking an agent for its templates.
+func noTemplate(ctx context.Context, entity string, err error) error {
+	if errors.Is(err, sdsi.ErrNone) {
+		return outcome.Hinted(outcome.NotFound("%s publishes no schema templates", entity), "Without --model it is asked in plain text.")
+	}
+	return outcome.SendFailed(ctx, err)
+}
+
+// scenarioOf returns the scenario to fill in. Of several the model chooses, if it is sure.
+func (f *Filling) scenarioOf(ctx context.Context, client *sdsi.Client, m template.Model, entity, text string, o template.FillOptions) (string, error) {
+	if f.scenario != "" {
+		return f.scenario, nil
+	}
+	all, err := client.Scenarios(ctx, entity)
+	if err != nil {
+		return "", noTemplate(ctx, entity, err)
+	}
+	if len(all) == 1 {
+		return all[0].Scenario, nil
+	}
+	chosen, err := template.Choose(ctx, m, all, text, o)
+	if err != nil || chosen != "" {
+		return chosen, err
+	}
+	var names []string
+	for _, l := range all {
+		names = append(names, l.Scenario)
+	}
+	return "", outcome.Hinted(fmt.Errorf("%s has several scenarios, and the text does not say which: %s", entity, strings.Join(names, ", ")), "--scenario names one.")
+}
+
+// askBack asks the user for the required keys that are missing, if there is a terminal.
+func (f *Filling) askBack(ctx context.Context, a *session.App, m template.Model, tpl *template.Template, mapping *template.Mapping, o template.FillOptions) error {
+	if !a.Term.JSON && a.Interactive() {
+		for _, k := range mapping.Missing {
+			a.Term.Say("%s is missing: %s", term.OneLine(k.Name), term.OneLine(k.Description))
+		}
+		a.Term.Say("What should it be?")
+		line, err := bufio.NewReader(io.LimitReader(a.Stdin, template.MaxText)).ReadString('\n')
+		if err != nil && line == "" {
+			return outcome.ErrInterrupted
+		}
+		more, err := template.Fill(ctx, m, tpl, strings.TrimSpace(line), o)
+		if err != nil {
+			return err
+		}
+		mapping.Add(more)
+	}
+	if len(mapping.Missing) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, k := range mapping.Missing {
+		lines = append(lines, term.OneLine(k.Name)+" ("+term.OneLine(k.Description)+")")
+	}
+	return outcome.Hinted(fmt.Errorf("the text does not say what is required: %s", strings.Join(lines, "; ")), "Say it as well; --dry-run shows how the text is filled in.")
+}
+
+// print prints a mapping.
+func (f *Filling) print(t *term.Terminal, m *template.Mapping) error {
+	if t.JSON {
+		if !f.dryRun {
+			return nil // the result's object has the payload
+		}
+		return t.Object(m)
+	}
+	var rows [][]string
+	for _, k := range m.Keys {
+		rows = append(rows, []string{k.Key, string(k.Value), k.Fragment, fmt.Sprintf("%.2f", k.Confidence)})
+	}
+	for _, o := range m.Other {
+		quoted, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, []string{template.Other, string(quoted), o, ""})
+	}
+	for _, r := range m.Rejected {
+		t.Note("%s was not taken as %s: %s", term.OneLine(string(r.Value)), r.Key, term.OneLine(r.Why))
+	}
+	t.Table([]string{"key", "value", "words", "confidence"}, rows)
+	return nil
+}

@@ -1,0 +1,48 @@
+package schemas
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+)
+
+// Command returns "aeemesh schema". complete completes names of entities.
+func Command(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
+	return a.Holder(&cobra.Command{
+		Use:   "schema",
+		Short: "Show what agents want to know, by scenario",
+		Long: `An agent may publish schema templates: for each scenario the keys that a task's
+payload has, with their types and meaning. A client fills one and sends it with
+"ask" or "send"; the agent checks it and needs no model for that.
+"worker --templates" publishes them; an agent whose document has io.input_schema
+has one for nothing.`,
+		Example: `  aeemesh schema list
+  aeemesh schema list --scenario flight_booking
+  aeemesh schema show agent.flights flight_booking
+  aeemesh schema check templates/`,
+	}, listCommand(a), showCommand(a, complete), historyCommand(a, complete), diffCommand(a), checkCommand(a))
+}
+
+// withNode runs f with a node of the user.
+func withNode(a *session.App, ctx context.Context, cmd *cobra.Command, f func(context.Context, *session.Session) error) error {
+	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Status: session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ctx, cancel := a.Limited(ctx)
+	defer cancel()
+	return f(ctx, s)
+}
+
+// checkEntity refuses an argument that is no entity.
+func checkEntity(cmd *cobra.Command, entity string) error {
+	if err := subject.ValidateEntity(entity); err != nil {
+		return outcome.Usagef(cmd, "%w", err)
+	}
+	return nil
+}
