@@ -11,10 +11,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // get answers sdsi.schema.get.
-func (d *Desk) get(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
+func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (json.RawMessage, error) {
 	var ask template.GetTask
 	if err := json.Unmarshal(payload, &ask); err != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "the members scenario, schema_id, preferred_language and if_hash are strings").WithCause(err)
@@ -25,6 +26,11 @@ func (d *Desk) get(ctx context.Context, payload json.RawMessage) (json.RawMessag
 	}
 	in, _ := v.In(ask.Language)
 	answer := template.GetResult{Template: *in}
+	if ask.Updates == nil || *ask.Updates {
+		l := d.learned(ctx, v, senderOf(t))
+		answer.Patches = l.patches(in)
+		l.told(answer.Patches)
+	}
 	if answer.Hash, err = hashOf(answer); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ type DeskConfig struct {
 	// Unknown says what happens to keys that a template does not have. Default: they go
 	// into "other".
 	Unknown template.UnknownPolicy
+	// Learner follows what clients put into "other", and has the keys that come of it (SDSI
+	// 6.2). Default: nothing is learned.
+	Learner Learner
 	// Logger gets log messages. Default: none.
 	Logger *slog.Logger
 }
@@ -46,6 +49,7 @@ type Desk struct {
 
 	mu    sync.Mutex
 	known map[string]*version // by schema_id
+	forms map[grown]*template.Form
 }
 
 // A version is a template that is ready for use.
@@ -63,7 +67,7 @@ func NewDesk(cfg DeskConfig) (*Desk, error) {
 	if len(cfg.Templates) == 0 {
 		return nil, errors.New("sdsi: a desk has at least one template")
 	}
-	d := &Desk{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), current: map[string]*version{}, known: map[string]*version{}}
+	d := &Desk{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), current: map[string]*version{}, known: map[string]*version{}, forms: map[grown]*template.Form{}}
 	var bad []error
 	for _, t := range cfg.Templates {
 		v, err := d.ready(t)
@@ -178,7 +182,7 @@ func (d *Desk) handle(ctx context.Context, t *mesh.Task, next mesh.Handler) (jso
 	}
 	switch intent {
 	case intents.SchemaGet:
-		return d.get(ctx, payload)
+		return d.get(ctx, t, payload)
 	case intents.SchemaList:
 		return d.list()
 	case intents.Exchange:

@@ -22,19 +22,22 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	if err != nil {
 		return nil, d.explain(sent.SchemaID, err)
 	}
-	filled, err := v.form.Check(sent.Payload)
+	learned := d.learned(ctx, v, senderOf(t))
+	filled, err := learned.form().Check(sent.Payload)
+	stored := learned.observe(t.Envelope.ID, sent, filled, err)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", err.Error())
 	}
 	for _, w := range filled.Warnings {
 		d.log.Warn("a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", w)
 	}
-	input, err := d.input(v, filled)
+	values, others := learned.besides(filled.Values, filled.Other)
+	input, err := d.input(v, values)
 	if err != nil {
 		return nil, err
 	}
 	t.ServeAs(v.handled, input)
-	result, err := next.Handle(withOthers(ctx, filled.Other), t)
+	result, err := next.Handle(withOthers(ctx, others), t)
 	if err != nil {
 		return nil, err
 	}
@@ -42,17 +45,22 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	if err := d.intents.Validate(v.handled, intents.Result, result); errors.As(err, &misfit) {
 		return nil, envelope.Errorf(envelope.CodeOutputSchema, "%s", misfit.Error())
 	}
-	return result, nil
+	if stored != nil { // a result says that the agent has got everything
+		select {
+		case <-stored:
+		case <-ctx.Done():
+		}
+	}
+	return learned.suggest(sent, filled, result), nil
 }
 
 // input returns the values for the handler. The agent's own input schema, of which the
 // template may have been made, must hold for them; where it has no room for "other", the
 // handler does not get that key.
-func (d *Desk) input(v *version, filled *template.Filled) (json.RawMessage, error) {
+func (d *Desk) input(v *version, values json.RawMessage) (json.RawMessage, error) {
 	if v.handled != d.io {
-		return filled.Values, nil
+		return values, nil
 	}
-	values := filled.Values
 	if intents.ClosedTo(d.intents.Schema(d.io, intents.Task), template.Other) {
 		values = without(values, template.Other)
 	}

@@ -345,6 +345,20 @@ func (f *filling) missing(have []Mapped) (out []Key) {
 	return out
 }
 
+// Evidence returns the fragments of the keys that are on trial, for [Payload].Fragments.
+func (m *Mapping) Evidence(t *Template) map[string]string {
+	var out map[string]string
+	for _, one := range m.Keys {
+		if k := t.Key(one.Key); k != nil && k.Experimental {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[one.Key] = one.Fragment
+		}
+	}
+	return out
+}
+
 // Add merges the mapping of an answer to a question for missing keys: keys that have a
 // value keep it.
 func (m *Mapping) Add(more *Mapping) {

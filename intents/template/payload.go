@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -15,11 +16,13 @@ var compiledPayload = mustCompile([]byte(`{
   "required": ["schema_id", "payload"],
   "properties": {
     "schema_id": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"},
-    "payload": {"type": "object"}
+    "payload": {"type": "object"},
+    "fragments": {"type": "object"},
+    "schema_updates": {"type": "boolean"}
   }
 }`))
 
-var payloadMembers = knownMembers("schema_id", "payload")
+var payloadMembers = knownMembers("schema_id", "payload", "fragments", "schema_updates")
 
 // ParsePayload reads what a client sends (SDSI 5.1): {"schema_id": …, "payload": {…}}. It
 // does not know the template; see [Form.Check]. Other members are ignored. The error is an
@@ -50,12 +53,38 @@ func (r *report) payload(raw []byte, s *schema.Schema) *Payload {
 			p.SchemaID = textOf(m.value)
 		case "payload":
 			p.Payload = bytes.Clone(m.value)
+		case "fragments":
+			p.Fragments = fragmentsOf(m.value)
+		case "schema_updates":
+			p.NoUpdates = string(m.value) == "false"
 		}
 	}
 	return p
 }
 
+// fragmentsOf reads the fragments of keys. They are evidence and no values: what is not a
+// text, or too much, is left out.
+func fragmentsOf(raw []byte) map[string]string {
+	var out map[string]string
+	for _, m := range membersOf(raw) {
+		if text := visible(textOf(m.value)); text != "" && len(out) < MaxFragments && len(m.name) <= 128 {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[m.name] = clip.Text(text, MaxFragmentBytes)
+		}
+	}
+	return out
+}
+
 // Encode returns the payload in JSON.
 func (p *Payload) Encode() json.RawMessage {
-	return object(member{"schema_id", quoteJSON(p.SchemaID)}, member{"payload", p.Payload})
+	members := []member{{"schema_id", quoteJSON(p.SchemaID)}, {"payload", p.Payload}}
+	if len(p.Fragments) > 0 {
+		members = append(members, member{"fragments", marshal(p.Fragments)})
+	}
+	if p.NoUpdates {
+		members = append(members, member{"schema_updates", json.RawMessage("false")})
+	}
+	return object(members...)
 }

@@ -73,6 +73,12 @@ const (
 type Payload struct {
 	SchemaID string          `json:"schema_id"`
 	Payload  json.RawMessage `json:"payload"`
+	// Fragments are the words that keys on trial were made of, by key: the agent's evidence
+	// of how well clients understand the key. See [Mapping.Evidence].
+	Fragments map[string]string `json:"fragments,omitempty"`
+	// NoUpdates asks the agent to learn nothing from this payload, and to send no
+	// suggestion. On the wire it is "schema_updates": false.
+	NoUpdates bool `json:"-"`
 }
 
 // A Patch adds to a template what was learned from the key "other" (SDSI 6.2.2). It

@@ -22,6 +22,8 @@ type GetTask struct {
 	SchemaID string `json:"schema_id,omitempty"` // default: the scenario's current version
 	Language string `json:"preferred_language,omitempty"`
 	IfHash   string `json:"if_hash,omitempty"`
+	// Updates, if false, asks for the template without patches. Default true.
+	Updates *bool `json:"schema_updates,omitempty"`
 }
 
 // GetResult answers a [GetTask]. On the wire the template's members are its own.

@@ -1,0 +1,137 @@
+package learn
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// Pools stores pools by compare-and-swap: [jetstream.Pools].
+type Pools interface {
+	// Get returns a pool and its revision; revision 0 if there is none.
+	Get(ctx context.Context, entity, id string) (pool []byte, revision uint64, err error)
+	// Swap replaces a pool at one revision, or fails with [jetstream.ErrChanged].
+	Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (next uint64, err error)
+}
+
+// An Embedder turns texts into vectors of unit length, one for each. Vectors of embedders
+// with different names are not compared.
+type Embedder interface {
+	Embed(ctx context.Context, texts []string) ([][]float32, error)
+	Name() string
+}
+
+// Config configures a [Learner]. Entity, Templates, Pools and Embedder are required.
+type Config struct {
+	// Entity is the agent's.
+	Entity string
+	// Templates are the current ones, of which keys are no news.
+	Templates []*template.Template
+	// Pools stores what was learned. [Learner.Use] can set it later.
+	Pools    Pools
+	Embedder Embedder
+	// Rules are the numbers of SDSI 6.2.
+	Rules evolve.Config
+	// Induce makes a key of a cluster. Default: [evolve.Rules].
+	Induce func(ctx context.Context, c evolve.Cluster, t *template.Template) (template.Key, error)
+	// Judge says whether a value is what a client's words mean. sure is false if it cannot
+	// tell. Default: the words are compared with those that the key was made of, by the
+	// embedder.
+	Judge func(ctx context.Context, j Judgement) (aligned, sure bool, err error)
+	// Sensitive says which keys wait for an operator. Default: the built-in words.
+	Sensitive evolve.Sensitive
+	// Classify is asked, too, why a key waits for an operator; "" says that it does not.
+	// Default: nobody is asked.
+	Classify func(ctx context.Context, k template.Key) (why string, err error)
+	// Scrub removes personal data from a text before it is embedded or stored; keep is
+	// false for a text of which nothing may be stored. Default: [Scrub].
+	Scrub func(text string) (clean string, keep bool)
+	// Exclude reports senders from whom nothing is learned. Default: none.
+	Exclude func(entity string) bool
+	// Cohort returns the group of senders that shares a pool. Default: all share one.
+	Cohort func(entity string) string
+	// Cohorts are the values of Cohort beside "".
+	Cohorts []string
+	// Unsigned counts senders that do not sign by the names that they state. Without, all of
+	// them are one client. Default false.
+	Unsigned bool
+	// Tell publishes an event about a scenario. Default: it is logged only.
+	Tell func(scenario, cohort string, e evolve.Event) error
+
+	// Patience is how long a result waits for the store. Default 2 seconds.
+	Patience time.Duration
+	// Interval is how often a worker looks after the pools. Default 15 seconds.
+	Interval time.Duration
+	// Logger gets what happens. Default: none.
+	Logger *slog.Logger
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+}
+
+// A Judgement asks whether a value is what a client's words mean.
+type Judgement struct {
+	Key      template.Key
+	Value    json.RawMessage
+	Fragment string // the client's words
+}
+
+// New returns a learner, or what is wrong with its configuration.
+func New(cfg Config) (*Learner, error) {
+	rules, err := cfg.Rules.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Entity == "" || cfg.Embedder == nil || len(cfg.Templates) == 0 {
+		return nil, errors.New("learn: a learner has an entity, templates and an embedder")
+	}
+	cfg.Rules = rules
+	cfg.Patience, cfg.Interval = cmp.Or(cfg.Patience, 2*time.Second), cmp.Or(cfg.Interval, 15*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Scrub == nil {
+		cfg.Scrub = Scrub
+	}
+	if cfg.Exclude == nil {
+		cfg.Exclude = func(string) bool { return false }
+	}
+	if cfg.Cohort == nil {
+		cfg.Cohort = func(string) string { return "" }
+	}
+	if cfg.Tell == nil {
+		cfg.Tell = func(string, string, evolve.Event) error { return nil }
+	}
+	l := &Learner{cfg: cfg, pools: map[poolID]*pool{}, judging: make(chan judging, 64), kick: make(chan struct{}, 1)}
+	if cfg.Induce == nil {
+		l.cfg.Induce = func(_ context.Context, c evolve.Cluster, _ *template.Template) (template.Key, error) {
+			return evolve.Rules(c)
+		}
+	}
+	if cfg.Judge == nil {
+		l.cfg.Judge = l.compare
+	}
+	for _, t := range cfg.Templates {
+		for _, cohort := range append([]string{""}, cfg.Cohorts...) {
+			id := poolID{t.Scenario, cohort}
+			if p := l.pools[id]; p != nil {
+				p.template = t // the later one is the current one
+				continue
+			}
+			l.pools[id] = &pool{learner: l, id: id, template: t}
+		}
+	}
+	if cfg.Pools != nil {
+		l.Use(cfg.Pools)
+	}
+	return l, nil
+}
+
+var _ sdsi.Learner = (*Learner)(nil)

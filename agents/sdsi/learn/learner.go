@@ -1,0 +1,200 @@
+package learn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// A Learner looks after the pools of one agent. Many goroutines may use one at once.
+type Learner struct {
+	cfg     Config
+	store   atomic.Pointer[Pools]
+	pools   map[poolID]*pool
+	judging chan judging
+	kick    chan struct{} // there is a ripe cluster
+}
+
+// A poolID names a pool of an agent.
+type poolID struct{ scenario, cohort string }
+
+// PoolID returns the id of a scenario's pool in [jetstream.Pools].
+func PoolID(scenario, cohort string) string {
+	if cohort == "" {
+		return scenario
+	}
+	return scenario + "\n" + cohort // no scenario has a line break
+}
+
+// Use gives the learner the store. Before, it learns nothing.
+func (l *Learner) Use(p Pools) { l.store.Store(&p) }
+
+// client returns the name under which a sender is known, and whether something may be
+// learned from it.
+func (l *Learner) client(from sdsi.Sender) (client string, ok bool) {
+	if l.cfg.Exclude(from.Entity) {
+		return evolve.Client(""), false
+	}
+	if !from.Verified && !l.cfg.Unsigned {
+		return evolve.Client(""), true
+	}
+	return evolve.Client(from.Entity), true
+}
+
+func (l *Learner) pool(scenario string, from sdsi.Sender) *pool {
+	cohort := ""
+	if from.Verified || l.cfg.Unsigned {
+		cohort = l.cfg.Cohort(from.Entity)
+	}
+	if p := l.pools[poolID{scenario, cohort}]; p != nil {
+		return p
+	}
+	return l.pools[poolID{scenario, ""}]
+}
+
+// View implements [sdsi.Learner].
+func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (*evolve.View, string) {
+	p := l.pool(scenario, from)
+	if p == nil || l.store.Load() == nil {
+		return nil, ""
+	}
+	client, _ := l.client(from)
+	return p.seen(ctx), client
+}
+
+// Told implements [sdsi.Learner].
+func (l *Learner) Told(scenario string, from sdsi.Sender, keys []string) {
+	client, ok := l.client(from)
+	if p := l.pool(scenario, from); p != nil && ok && len(keys) > 0 {
+		p.submit(change{plain: true, apply: func(e *evolve.Pool, _ time.Time) bool { return e.Received(client, keys) }})
+	}
+}
+
+// Observe implements [sdsi.Learner].
+func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-chan struct{} {
+	p := l.pool(scenario, from)
+	client, ok := l.client(from)
+	if p == nil || !ok {
+		return nil
+	}
+	o := evolve.Observation{ID: seen.ID, Client: client, Keys: seen.Keys, Refused: seen.Refused}
+	for i, text := range seen.Others {
+		if i == evolve.MaxFragments {
+			break
+		}
+		if clean, keep := l.cfg.Scrub(clip.Text(text, evolve.MaxFragmentBytes)); keep && clean != "" {
+			o.Fragments = append(o.Fragments, evolve.Fragment{Text: clean})
+		}
+	}
+	l.judge(p, client, seen)
+	c := change{plain: len(o.Fragments)+len(o.Keys) == 0, done: make(chan struct{})}
+	c.apply = func(e *evolve.Pool, now time.Time) bool { return e.Observe(o, now) }
+	if len(o.Fragments) == 0 {
+		p.submit(c)
+		if c.plain {
+			return nil
+		}
+		return p.patient(c.done)
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := l.embed(ctx, o.Fragments); err != nil {
+			p.log().Warn("texts of other are not learned from", "err", err)
+			o.Fragments = nil // the rest is counted
+		}
+		p.submit(c)
+	}()
+	return p.patient(c.done)
+}
+
+// patient returns a channel that closes with done, or when a result must not wait longer.
+func (p *pool) patient(done <-chan struct{}) <-chan struct{} {
+	either := make(chan struct{})
+	go func() {
+		defer close(either)
+		wait := time.NewTimer(p.learner.cfg.Patience)
+		defer wait.Stop()
+		select {
+		case <-done:
+		case <-wait.C:
+		}
+	}()
+	return either
+}
+
+// embed sets the vectors of fragments.
+func (l *Learner) embed(ctx context.Context, fragments []evolve.Fragment) error {
+	texts := make([]string, len(fragments))
+	for i, f := range fragments {
+		texts[i] = f.Text
+	}
+	vectors, err := l.cfg.Embedder.Embed(ctx, texts)
+	if err != nil {
+		return err
+	}
+	if len(vectors) != len(fragments) {
+		return errors.New("the embedder has returned another number of vectors")
+	}
+	for i, v := range vectors {
+		fragments[i].Vector = v
+	}
+	return nil
+}
+
+// Run looks after the pools until ctx ends: it makes keys of ripe clusters, moves keys on,
+// publishes events, and judges values. Several workers may run at once.
+func (l *Learner) Run(ctx context.Context) {
+	var wait sync.WaitGroup
+	wait.Go(func() { l.judgeAll(ctx) })
+	tick := time.NewTicker(l.cfg.Interval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		for _, p := range l.sorted() {
+			p.lookAfter(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-l.kick:
+		}
+	}
+	wait.Wait()
+	for _, p := range l.sorted() {
+		p.drain()
+	}
+}
+
+// Look looks after the pools once.
+func (l *Learner) Look(ctx context.Context) {
+	for _, p := range l.sorted() {
+		p.lookAfter(ctx)
+	}
+}
+
+func (l *Learner) sorted() []*pool {
+	var all []*pool
+	for _, p := range l.pools {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *pool) int {
+		return slices.Compare([]string{a.id.scenario, a.id.cohort}, []string{b.id.scenario, b.id.cohort})
+	})
+	return all
+}
+
+func (p *pool) log() *slog.Logger {
+	log := p.learner.cfg.Logger.With("entity", p.learner.cfg.Entity, "scenario", p.id.scenario)
+	if p.id.cohort != "" {
+		log = log.With("cohort", p.id.cohort)
+	}
+	return log
+}

@@ -1,0 +1,209 @@
+package learn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// lookAfter moves the keys of a pool on, makes keys of its ripe clusters, and publishes its
+// events.
+func (p *pool) lookAfter(ctx context.Context) {
+	if p.learner.store.Load() == nil {
+		return
+	}
+	var ripe []evolve.Cluster
+	ok := p.do(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
+		changed := e.Advance(now)
+		ripe = nil
+		for _, c := range e.Ripe(now) {
+			if e.Claim(c.ID, now, claimFor) {
+				ripe = append(ripe, c)
+			}
+		}
+		return changed || len(ripe) > 0
+	}})
+	if !ok {
+		return
+	}
+	for _, c := range ripe {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := p.propose(ctx, c); err != nil {
+			level := p.log().Warn
+			if errors.Is(err, evolve.ErrNoKey) {
+				level = p.log().Info
+			}
+			level("no key comes of a cluster for now", "cluster", c.ID, "err", err)
+		}
+	}
+	p.tell(ctx)
+}
+
+// propose makes a key of a cluster.
+func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
+	cfg := p.learner.cfg
+	ctx, cancel := context.WithTimeout(ctx, claimFor/2)
+	defer cancel()
+	k, err := cfg.Induce(ctx, c, p.template)
+	if err != nil {
+		return err
+	}
+	why := cfg.Sensitive.Why(k, c)
+	if why == "" && cfg.Classify != nil {
+		if why, err = cfg.Classify(ctx, k); err != nil {
+			why = "it could not be classified" // an operator can
+		}
+	}
+	var failed error
+	if !p.do(ctx, change{apply: func(e *evolve.Pool, now time.Time) bool {
+		failed = e.Propose(c.ID, k, p.template, why, now)
+		return failed == nil
+	}}) {
+		return ctx.Err()
+	}
+	return failed
+}
+
+// tell publishes the events that nobody has published. One may be published twice, if a
+// worker ends before it has noted that: Event.Number tells.
+func (p *pool) tell(ctx context.Context) {
+	var events []evolve.Event
+	if !p.do(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { events = e.Untold(); return false }}) {
+		return
+	}
+	told := uint64(0)
+	for _, e := range events {
+		if err := p.learner.cfg.Tell(p.id.scenario, p.id.cohort, e); err != nil {
+			p.log().Warn("event not sent", "number", e.Number, "err", err)
+			break
+		}
+		args := []any{"event", e.Kind, "key", e.Key, "number", e.Number}
+		if e.Why != "" {
+			args = append(args, "why", e.Why)
+		}
+		if e.By != "" {
+			args = append(args, "by", e.By)
+		}
+		p.log().Info("schema template", args...)
+		told = e.Number
+	}
+	if told > 0 {
+		p.do(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }})
+	}
+}
+
+// judging is a value that waits to be judged.
+type judging struct {
+	pool *pool
+	Judgement
+}
+
+// judge has the values of keys on trial judged. There is a bound: a sample is enough.
+func (l *Learner) judge(p *pool, client string, seen sdsi.Seen) {
+	if len(seen.Fragments) == 0 {
+		return
+	}
+	p.mu.Lock()
+	view := p.view
+	p.mu.Unlock()
+	if view == nil {
+		return
+	}
+	for name, fragment := range seen.Fragments {
+		k, _ := view.Key(name, client)
+		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" {
+			select {
+			case l.judging <- judging{p, Judgement{k, seen.Values[name], clean}}:
+			default:
+			}
+		}
+	}
+}
+
+func (l *Learner) judgeAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case j := <-l.judging:
+			asking, cancel := context.WithTimeout(ctx, 30*time.Second)
+			aligned, sure, err := l.cfg.Judge(asking, j.Judgement)
+			cancel()
+			if err != nil {
+				j.pool.log().Warn("a value was not judged", "key", j.Key.Name, "err", err)
+			} else if sure {
+				j.pool.submit(change{plain: true, apply: func(e *evolve.Pool, now time.Time) bool {
+					e.Judge(j.Key.Name, aligned, now)
+					return true
+				}})
+			}
+		}
+	}
+}
+
+// alike is the similarity from which on words mean what a key means. It is lower than that
+// of a cluster: the key's description has other words, too.
+const alike = 0.5
+
+// compare judges a value without a model: the client's words are compared with what the key
+// was made of. It is sure of booleans and of texts; numbers must be in the words.
+func (l *Learner) compare(ctx context.Context, j Judgement) (aligned, sure bool, err error) {
+	examples := examplesIn(j.Key.Description)
+	if len(examples) == 0 {
+		return false, false, nil
+	}
+	vectors, err := l.cfg.Embedder.Embed(ctx, append([]string{j.Fragment}, examples...))
+	if err != nil || len(vectors) != len(examples)+1 {
+		return false, false, err
+	}
+	best := 0.0
+	for _, v := range vectors[1:] {
+		sum := 0.0
+		for i := range v {
+			sum += float64(v[i]) * float64(vectors[0][i])
+		}
+		best = max(best, sum)
+	}
+	return best >= alike && stands(j.Value, j.Key.Type, j.Fragment), true, nil
+}
+
+// stands reports whether a value can come of words: a number has to be among them.
+func stands(value json.RawMessage, typ template.Type, fragment string) bool {
+	if typ != template.Integer && typ != template.Number {
+		return string(value) != "false" || typ != template.Boolean
+	}
+	hasDigits := false
+	for _, w := range template.Words(fragment) {
+		if w.Text == string(value) {
+			return true
+		}
+		hasDigits = hasDigits || w.Text[0] >= '0' && w.Text[0] <= '9'
+	}
+	return !hasDigits // "two": a model has understood it
+}
+
+// examplesIn returns the quoted words of a description's mapping examples.
+func examplesIn(description string) (out []string) {
+	from := -1
+	for i := 0; i < len(description) && len(out) < 6; i++ {
+		if description[i] != '\'' {
+			continue
+		}
+		if from >= 0 {
+			if text := description[from:i]; text != "" && len(text) <= 200 {
+				out = append(out, text)
+			}
+			from = -1
+		} else {
+			from = i + 1
+		}
+	}
+	return out
+}

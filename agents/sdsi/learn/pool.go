@@ -1,0 +1,264 @@
+package learn
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// pool is a stored pool as this worker knows it.
+type pool struct {
+	learner  *Learner
+	id       poolID
+	template *template.Template // the current one
+
+	mu      sync.Mutex
+	queue   []change
+	writing bool
+	closed  bool
+	timer   *time.Timer
+	view    *evolve.View
+	read    time.Time       // when view was read
+	loading <-chan struct{} // the first read; nil: it has not begun, or has ended
+
+	// Of the one goroutine that writes.
+	known    *evolve.Pool
+	revision uint64
+}
+
+// A change is something to do to the pool. apply reports whether it has changed anything;
+// it is called again on what is there now if another worker was faster.
+type change struct {
+	apply func(p *evolve.Pool, now time.Time) bool
+	plain bool          // it may wait for others
+	again bool          // the pool is read again first: another worker may have changed it
+	done  chan struct{} // closed when it is stored, or never will be; may be nil
+}
+
+const (
+	maxQueue  = 4096             // changes that wait
+	plainWait = time.Second      // how long plain changes wait for others
+	fresh     = 5 * time.Second  // how old a view may be
+	ioTimeout = 5 * time.Second  // of one request to the store
+	retryWait = 2 * time.Second  // after a failure of the store
+	claimFor  = 10 * time.Minute // how long one worker makes a key of a cluster
+	maxTries  = 64               // swaps that meet other workers' changes
+)
+
+// submit queues a change. Of changes beyond the bound the plain ones are dropped first.
+func (p *pool) submit(c change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.queue) >= maxQueue || c.plain && len(p.queue) >= maxQueue/2 {
+		if c.done != nil {
+			close(c.done)
+		}
+		return
+	}
+	p.queue = append(p.queue, c)
+	switch {
+	case p.writing:
+	case !c.plain:
+		p.start()
+	case p.timer == nil:
+		p.timer = time.AfterFunc(plainWait, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !p.writing && len(p.queue) > 0 {
+				p.start()
+			}
+		})
+	}
+}
+
+// start begins to write; p.mu is held.
+func (p *pool) start() {
+	p.writing = true
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	go p.write()
+}
+
+// write stores what is queued, and what is queued meanwhile.
+func (p *pool) write() {
+	for {
+		p.mu.Lock()
+		batch := p.queue
+		p.queue = nil
+		if len(batch) == 0 {
+			p.writing = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		for {
+			err := p.swap(batch)
+			if err == nil {
+				break
+			}
+			p.log().Warn("what was learned is not stored yet", "changes", len(batch), "err", err)
+			time.Sleep(retryWait)
+			p.mu.Lock()
+			over := p.closed || len(p.queue) >= maxQueue
+			p.mu.Unlock()
+			if over {
+				p.log().Error("what was learned is lost", "changes", len(batch), "err", err)
+				break
+			}
+		}
+		for _, c := range batch {
+			if c.done != nil {
+				close(c.done)
+			}
+		}
+	}
+}
+
+// swap makes changes to the stored pool.
+func (p *pool) swap(batch []change) error {
+	store := p.learner.store.Load()
+	if store == nil {
+		return nil
+	}
+	for _, c := range batch {
+		if c.again {
+			p.known = nil
+		}
+	}
+	for range maxTries {
+		if p.known == nil {
+			if err := p.load(*store); err != nil {
+				return err
+			}
+		}
+		now := p.learner.cfg.Now()
+		changed := false
+		for _, c := range batch {
+			changed = c.apply(p.known, now) || changed
+		}
+		if !changed {
+			p.publish()
+			return nil
+		}
+		raw, err := p.known.Encode(now)
+		if err != nil {
+			p.known = nil
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+		revision, err := (*store).Swap(ctx, p.learner.cfg.Entity, PoolID(p.id.scenario, p.id.cohort), raw, p.revision)
+		cancel()
+		if err == nil {
+			p.revision = revision
+			p.publish()
+			return nil
+		}
+		p.known = nil // it has changes that are not stored
+		if !errors.Is(err, jetstream.ErrChanged) {
+			return err
+		}
+	}
+	return errors.New("other workers were faster each time")
+}
+
+// load reads the stored pool.
+func (p *pool) load(store Pools) error {
+	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+	defer cancel()
+	raw, revision, err := store.Get(ctx, p.learner.cfg.Entity, PoolID(p.id.scenario, p.id.cohort))
+	if err != nil {
+		return err
+	}
+	cfg, name := p.learner.cfg.Rules, p.learner.cfg.Embedder.Name()
+	var e *evolve.Pool
+	if raw == nil {
+		e, err = evolve.New(cfg, name)
+	} else {
+		e, err = evolve.Decode(raw, cfg)
+	}
+	if err != nil {
+		return err
+	}
+	e.UseEmbedder(name, p.learner.cfg.Now())
+	p.known, p.revision = e, revision
+	return nil
+}
+
+// publish lets readers see the pool as it is stored.
+func (p *pool) publish() {
+	view := p.known.View()
+	if len(p.known.Ripe(p.learner.cfg.Now())) > 0 {
+		select {
+		case p.learner.kick <- struct{}{}:
+		default:
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.view, p.read = view, p.learner.cfg.Now()
+}
+
+// seen returns the view. One that is old is read again in the background; the first one is
+// waited for.
+func (p *pool) seen(ctx context.Context) *evolve.View {
+	now := p.learner.cfg.Now()
+	p.mu.Lock()
+	view, loading, old := p.view, p.loading, now.Sub(p.read) > fresh
+	if old {
+		p.read = now // one at a time
+	}
+	p.mu.Unlock()
+	if old {
+		done := make(chan struct{})
+		p.submit(change{done: done, again: true, apply: nothing})
+		if view == nil {
+			loading = p.patient(done)
+			p.mu.Lock()
+			p.loading = loading
+			p.mu.Unlock()
+		}
+	}
+	if view != nil || loading == nil {
+		return view
+	}
+	select {
+	case <-loading:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loading = nil
+	return p.view
+}
+
+func nothing(*evolve.Pool, time.Time) bool { return false }
+
+// do makes one change and waits for it. It reports false if ctx has ended before.
+func (p *pool) do(ctx context.Context, c change) bool {
+	done := make(chan struct{})
+	c.done = done
+	p.submit(c)
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// drain stores what waits, before the worker ends.
+func (p *pool) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), p.learner.cfg.Patience)
+	defer cancel()
+	p.do(ctx, change{apply: nothing})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}

@@ -1,0 +1,38 @@
+package learn
+
+import (
+	"regexp"
+	"strings"
+)
+
+// personal are the forms of personal data that are recognized without a model.
+var personal = []struct {
+	form *regexp.Regexp
+	name string
+}{
+	{regexp.MustCompile(`[\p{L}\p{N}._%+-]+@[\p{L}\p{N}.-]+\.\p{L}{2,}`), "email"},
+	{regexp.MustCompile(`(?i)\b(?:https?://|www\.)\S+`), "url"},
+	{regexp.MustCompile(`\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){3,8}\b`), "iban"},
+	{regexp.MustCompile(`\b(?:\d{1,3}\.){3}\d{1,3}\b`), "ip"},
+	{regexp.MustCompile(`\+?\d(?:[ ./()-]{0,2}\d){4,}`), "number"},
+	{regexp.MustCompile(`\b(?:[A-Za-z]+\d|\d+[A-Za-z]+\d)[A-Za-z0-9]{3,}\b`), "code"},
+}
+
+// Scrub puts a word such as "[email]" in the place of addresses, long numbers, codes and
+// links: pii_handling "detect" and "anonymize" of AAIF. Names are not recognized; that
+// nobody reads words of one client alone is the work of evolve.
+func Scrub(text string) (clean string, keep bool) {
+	for _, p := range personal {
+		text = p.form.ReplaceAllString(text, "["+p.name+"]")
+	}
+	return strings.TrimSpace(text), true
+}
+
+// Reject keeps nothing of a text in which Scrub finds something: pii_handling "reject".
+func Reject(text string) (clean string, keep bool) {
+	clean, _ = Scrub(text)
+	return clean, clean == strings.TrimSpace(text)
+}
+
+// Keep leaves texts as they are: pii_handling "none".
+func Keep(text string) (clean string, keep bool) { return text, true }

@@ -1,0 +1,231 @@
+package sdsi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// A Learner follows what clients put into the key "other", and has the keys that come of it
+// (SDSI 6.2). Package learn has one. Many goroutines may use one at once.
+type Learner interface {
+	// View returns what a client is told in a scenario, and the name by which the view
+	// knows the client. nil: nothing was learned.
+	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, client string)
+	// Observe takes what one payload tells. Its done is closed when that is stored, or
+	// cannot be.
+	Observe(scenario string, from Sender, seen Seen) (done <-chan struct{})
+	// Told notes that a client was told of keys.
+	Told(scenario string, from Sender, keys []string)
+}
+
+// A Sender is who has sent a payload.
+type Sender struct {
+	Entity   string
+	Verified bool // by its signature; otherwise Entity proves nothing
+}
+
+func senderOf(t *mesh.Task) Sender { return Sender{t.Envelope.From, t.KeyID != ""} }
+
+// Seen is what one payload tells.
+type Seen struct {
+	ID      string   // of the task
+	Others  []string // the texts of "other"
+	Keys    []evolve.Use
+	Refused bool
+	// Values and Fragments of the keys on trial that the payload has, with the words that
+	// the client has made the values of.
+	Values    map[string]json.RawMessage
+	Fragments map[string]string
+}
+
+// grown identifies the form of a template with its patches.
+type grown struct {
+	schemaID   string
+	generation uint64
+	client     string // "" for a client without keys of its own
+}
+
+// maxForms is how many of them a desk keeps.
+const maxForms = 128
+
+// learned is what was learned of a scenario, for one client.
+type learned struct {
+	desk   *Desk
+	v      *version
+	from   Sender
+	view   *evolve.View
+	client string
+}
+
+func (d *Desk) learned(ctx context.Context, v *version, from Sender) learned {
+	l := learned{desk: d, v: v, from: from}
+	if d.cfg.Learner != nil {
+		l.view, l.client = d.cfg.Learner.View(ctx, v.Scenario, from)
+	}
+	return l
+}
+
+// patches returns what is to be told beside a template.
+func (l *learned) patches(t *template.Template) []template.Patch {
+	if l.view == nil {
+		return nil
+	}
+	return l.view.Patches(t, l.client, time.Now())
+}
+
+// told notes that the client was told.
+func (l *learned) told(patches []template.Patch) {
+	if len(patches) == 0 {
+		return
+	}
+	var keys []string
+	for _, p := range patches {
+		for _, k := range p.NewKeys {
+			keys = append(keys, k.Name)
+		}
+	}
+	l.desk.cfg.Learner.Told(l.v.Scenario, l.from, keys)
+}
+
+// form returns the form of the version with the patches and the withdrawn keys.
+func (l *learned) form() *template.Form {
+	if l.view == nil || l.view.Empty() {
+		return l.v.form
+	}
+	id := grown{schemaID: l.v.SchemaID, generation: l.view.Generation()}
+	if l.view.Own(l.client) {
+		id.client = l.client
+	}
+	d := l.desk
+	d.mu.Lock()
+	f := d.forms[id]
+	d.mu.Unlock()
+	if f != nil {
+		return f
+	}
+	f = l.v.form
+	t, err := l.v.Apply(l.patches(l.v.Template)...)
+	if err == nil {
+		f, err = template.NewForm(t, template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
+	}
+	if err != nil { // clients of the template itself are served as ever
+		d.log.Error("what was learned does not fit the template", "scenario", l.v.Scenario, "schema_id", l.v.SchemaID, "err", err)
+		f = l.v.form
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.forms) >= maxForms {
+		clear(d.forms)
+	}
+	d.forms[id] = f
+	return f
+}
+
+// observe tells the learner of a payload that was checked, err says how.
+func (l *learned) observe(id string, sent *template.Payload, filled *template.Filled, err error) (done <-chan struct{}) {
+	if l.view == nil || sent.NoUpdates {
+		return nil
+	}
+	seen := Seen{ID: id}
+	var refused *template.PayloadError
+	wrong := map[string]bool{}
+	if errors.As(err, &refused) {
+		seen.Refused = true
+		for _, p := range refused.Problems {
+			wrong[p.Key] = true
+		}
+	} else {
+		seen.Others = filled.Other
+	}
+	if !l.view.Empty() {
+		var values map[string]json.RawMessage
+		_ = json.Unmarshal(sent.Payload, &values) // Check has read it
+		for name, value := range values {
+			k, state := l.view.Key(name, l.client)
+			if state == "" {
+				continue
+			}
+			seen.Keys = append(seen.Keys, evolve.Use{Key: name, WrongType: wrong[name]})
+			if fragment := sent.Fragments[name]; fragment != "" && k.Experimental && !wrong[name] && !seen.Refused {
+				if seen.Fragments == nil {
+					seen.Values, seen.Fragments = map[string]json.RawMessage{}, map[string]string{}
+				}
+				seen.Values[name], seen.Fragments[name] = value, fragment
+			}
+		}
+	}
+	if len(seen.Keys)+len(seen.Others) == 0 && (l.view.Empty() || seen.Refused) {
+		return nil
+	}
+	return l.desk.cfg.Learner.Observe(l.v.Scenario, l.from, seen)
+}
+
+// suggest adds to a result what was learned (SDSI 6.2.2), for a client that has put
+// something into "other". The result stays as it is if that is not possible.
+func (l *learned) suggest(sent *template.Payload, filled *template.Filled, result json.RawMessage) json.RawMessage {
+	if l.view == nil || sent.NoUpdates || len(filled.Other) == 0 || len(result) < 2 || result[0] != '{' {
+		return result
+	}
+	patches := l.patches(l.v.Template)
+	if len(patches) == 0 {
+		return result
+	}
+	all, err := template.Merge(patches...)
+	if err != nil {
+		return result
+	}
+	raw, err := json.Marshal(all)
+	if err != nil || len(result)+len(raw) > maxWithSuggestion {
+		return result
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(result, &members) != nil || members[template.SuggestionMember] != nil {
+		return result // the agent says so itself
+	}
+	l.told(patches)
+	separator := ","
+	if len(members) == 0 {
+		separator = ""
+	}
+	end := len(result) - 1
+	for result[end] != '}' { // white space
+		end--
+	}
+	out := append([]byte(nil), result[:end]...)
+	out = append(out, separator+`"`+template.SuggestionMember+`":`...)
+	return append(append(out, raw...), '}')
+}
+
+// maxWithSuggestion is how large a result may be with a suggestion: it must fit a message.
+const maxWithSuggestion = 512 << 10
+
+// besides moves the values of learned keys that the agent's own schema has no room for into
+// the texts of "other".
+func (l *learned) besides(values json.RawMessage, others []string) (json.RawMessage, []string) {
+	d := l.desk
+	if l.view == nil || l.view.Empty() || l.v.handled != d.io {
+		return values, others
+	}
+	schema := d.intents.Schema(d.io, intents.Task)
+	var members map[string]json.RawMessage
+	if json.Unmarshal(values, &members) != nil {
+		return values, others
+	}
+	for _, k := range l.form().Template().Keys {
+		value := members[k.Name]
+		if _, state := l.view.Key(k.Name, l.client); value == nil || state == "" || !intents.ClosedTo(schema, k.Name) {
+			continue
+		}
+		values = without(values, k.Name)
+		others = append(others, clip.Text(k.Name+": "+string(value), template.MaxFragmentBytes))
+	}
+	return values, others
+}

@@ -1,0 +1,282 @@
+package evolve
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A cluster is one wish: fragments whose vectors are near to that of the first one. The
+// first one leads for good, so that a cluster cannot drift.
+type cluster struct {
+	ID      uint64   `json:"id"`
+	Vector  []byte   `json:"vector"` // of the first fragment, quantized to int8
+	Leader  string   `json:"leader"` // the client of the first fragment
+	Owner   string   `json:"owner,omitempty"`
+	Heat    float64  `json:"heat"` // at At
+	At      int64    `json:"at"`
+	Votes   []vote   `json:"votes"`
+	Sayings []saying `json:"sayings"`
+	Key     string   `json:"key,omitempty"`     // that was made of it
+	Claimed int64    `json:"claimed,omitempty"` // until when a worker makes a key of it
+}
+
+type vote struct {
+	Client string `json:"c"`
+	At     int64  `json:"t"`
+}
+
+type saying struct {
+	Client string `json:"c"`
+	Text   string `json:"s"`
+}
+
+// quantized returns a vector in one byte for each component.
+func quantized(v []float32) []byte {
+	most := float32(0)
+	for _, x := range v {
+		most = max(most, max(x, -x))
+	}
+	out := make([]byte, len(v))
+	if !(most > 0) || math.IsInf(float64(most), 0) {
+		return out
+	}
+	for i, x := range v {
+		out[i] = byte(int8(math.Round(float64(x / most * 127))))
+	}
+	return out
+}
+
+// cosine returns the similarity of two vectors; -1 for vectors that cannot be compared.
+func cosine(a, b []byte) float64 {
+	if len(a) != len(b) {
+		return -1
+	}
+	var ab, aa, bb int64
+	for i := range a {
+		x, y := int64(int8(a[i])), int64(int8(b[i]))
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	if aa == 0 || bb == 0 {
+		return -1
+	}
+	return float64(ab) / math.Sqrt(float64(aa)*float64(bb))
+}
+
+// join puts a fragment into the cluster that is nearest, or begins one.
+func (p *Pool) join(f Fragment, client string, now time.Time) {
+	v := quantized(f.Vector)
+	p.joinOf("", v, f.Text, client, now)
+	if p.cfg.Personal && client != Client("") {
+		p.joinOf(client, v, f.Text, client, now)
+	}
+}
+
+func (p *Pool) joinOf(owner string, v []byte, text, client string, now time.Time) {
+	var best *cluster
+	nearest := p.cfg.Similarity
+	for _, c := range p.doc.Clusters {
+		if c.Owner == owner {
+			if s := cosine(c.Vector, v); s >= nearest {
+				best, nearest = c, s
+			}
+		}
+	}
+	if best == nil {
+		best = &cluster{ID: p.next(), Vector: v, Leader: client, Owner: owner, At: now.Unix()}
+		p.doc.Clusters = append(p.doc.Clusters, best)
+		best.add(p.cfg, text, client, now)
+		for len(p.doc.Clusters) > p.cfg.MaxClusters {
+			p.evict(now, best)
+		}
+		return
+	}
+	best.add(p.cfg, text, client, now)
+}
+
+// add counts a fragment. A client's vote counts once in [Config.VoteEvery], except in a
+// cluster of its own.
+func (c *cluster) add(cfg Config, text, client string, now time.Time) {
+	c.say(text, client)
+	at := now.Unix()
+	if c.Owner == "" {
+		for _, v := range c.Votes {
+			if v.Client == client && at-v.At < cfg.VoteEvery.seconds() {
+				return
+			}
+		}
+	}
+	c.Heat, c.At = c.heat(cfg, now)+cfg.HeatPerVote, max(at, c.At)
+	c.Votes = append(c.Votes, vote{client, at})
+	if len(c.Votes) > maxVotes {
+		c.Votes = slices.Delete(c.Votes, 0, len(c.Votes)-maxVotes)
+	}
+}
+
+// say keeps a text, if it is new for its client. Of many texts the latest are kept.
+func (c *cluster) say(text, client string) {
+	n := 0
+	for i, s := range c.Sayings {
+		if s.Client == client {
+			if strings.EqualFold(s.Text, text) {
+				return
+			}
+			if n++; n == maxPerClient {
+				c.Sayings = slices.Delete(c.Sayings, i, i+1)
+				break
+			}
+		}
+	}
+	c.Sayings = append(c.Sayings, saying{client, text})
+	if len(c.Sayings) > maxSayings {
+		c.Sayings = slices.Delete(c.Sayings, 0, 1)
+	}
+}
+
+// heat returns the heat at a time (SDSI 6.2.1: it decays exponentially).
+func (c *cluster) heat(cfg Config, now time.Time) float64 {
+	age := max(now.Unix()-c.At, 0)
+	return c.Heat * math.Exp2(-float64(age)/float64(max(cfg.HalfLife.seconds(), 1)))
+}
+
+// recent returns how many clients have voted of late, and how often.
+func (c *cluster) recent(cfg Config, now time.Time) (clients, votes int) {
+	seen := make(map[string]bool, len(c.Votes))
+	for _, v := range c.Votes {
+		if now.Unix()-v.At <= cfg.Recent.seconds() {
+			votes++
+			seen[v.Client] = true
+		}
+	}
+	return len(seen), votes
+}
+
+// ripe reports whether a key may be made of a cluster: both gates are open.
+func (c *cluster) ripe(cfg Config, now time.Time) bool {
+	if c.Key != "" || c.heat(cfg, now) < cfg.MinHeat {
+		return false
+	}
+	clients, votes := c.recent(cfg, now)
+	if c.Owner != "" {
+		return votes >= cfg.MinVotes
+	}
+	return clients >= cfg.MinClients || clients >= 2 && votes >= cfg.MinVotes
+}
+
+// evict removes the cluster that is the smallest loss: of those that one client alone
+// feeds, one of the client that has most of them; else the coldest. A cluster of a key
+// stays for as long as its key, if possible.
+func (p *Pool) evict(now time.Time, keep *cluster) {
+	lone := map[string]int{}
+	for _, c := range p.doc.Clusters {
+		if who := c.alone(); who != "" {
+			lone[who]++
+		}
+	}
+	at, worst := -1, [3]float64{}
+	for i, c := range p.doc.Clusters {
+		if c == keep && len(p.doc.Clusters) > 1 {
+			continue
+		}
+		rank := [3]float64{0, 0, c.heat(p.cfg, now)}
+		switch who := c.alone(); {
+		case c.Key != "":
+			rank[0] = 2
+		case who != "":
+			rank[1] = -float64(lone[who])
+		default:
+			rank[0] = 1
+		}
+		if at < 0 || slices.Compare(rank[:], worst[:]) < 0 {
+			at, worst = i, rank
+		}
+	}
+	p.doc.Clusters = slices.Delete(p.doc.Clusters, at, at+1)
+}
+
+// alone returns the client that alone feeds a cluster, "" if there are several.
+func (c *cluster) alone() string {
+	for _, v := range c.Votes {
+		if v.Client != c.Votes[0].Client {
+			return ""
+		}
+	}
+	if len(c.Votes) == 0 {
+		return "?"
+	}
+	return c.Votes[0].Client
+}
+
+func (p *Pool) cluster(id uint64) *cluster {
+	for _, c := range p.doc.Clusters {
+		if c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// A Cluster describes a cluster, for a person or for what makes a key of it.
+type Cluster struct {
+	ID      uint64  `json:"id"`
+	Heat    float64 `json:"heat"`
+	Clients int     `json:"clients"` // that have voted of late
+	Votes   int     `json:"votes"`   // of late
+	// Examples are texts of the cluster, with only the words that several clients have
+	// said; the most frequent first. Of a client's own cluster they are its texts.
+	Examples []string `json:"examples,omitempty"`
+	Numbers  bool     `json:"numbers,omitempty"` // the texts differ in a number
+	Owner    string   `json:"owner,omitempty"`   // the client whose own it is
+	Key      string   `json:"key_name,omitempty"`
+	Ripe     bool     `json:"ripe,omitempty"`
+}
+
+func (p *Pool) describe(c *cluster, now time.Time) Cluster {
+	out := Cluster{ID: c.ID, Heat: math.Round(c.heat(p.cfg, now)*100) / 100, Owner: c.Owner, Key: c.Key, Ripe: c.ripe(p.cfg, now)}
+	out.Clients, out.Votes = c.recent(p.cfg, now)
+	out.Examples, out.Numbers = c.examples(p.cfg)
+	return out
+}
+
+// Clusters returns all clusters, the hottest first.
+func (p *Pool) Clusters(now time.Time) []Cluster {
+	out := make([]Cluster, 0, len(p.doc.Clusters))
+	for _, c := range p.doc.Clusters {
+		out = append(out, p.describe(c, now))
+	}
+	slices.SortStableFunc(out, func(a, b Cluster) int {
+		switch {
+		case a.Heat > b.Heat:
+			return -1
+		case a.Heat < b.Heat:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// Ripe returns the clusters of which a key can be made, and of which nobody makes one.
+func (p *Pool) Ripe(now time.Time) []Cluster {
+	var out []Cluster
+	for _, c := range p.doc.Clusters {
+		if c.Claimed <= now.Unix() && c.ripe(p.cfg, now) {
+			if d := p.describe(c, now); len(d.Examples) > 0 {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// Claim keeps others from making a key of a cluster for a time, so that a model is asked
+// once. It reports false if somebody else has claimed it, or if it is not ripe.
+func (p *Pool) Claim(id uint64, now time.Time, d time.Duration) bool {
+	c := p.cluster(id)
+	if c == nil || c.Claimed > now.Unix() || !c.ripe(p.cfg, now) {
+		return false
+	}
+	c.Claimed = now.Add(d).Unix()
+	return true
+}

@@ -1,0 +1,81 @@
+package evolve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// errBounds is the error about a stored pool that no Encode has written.
+var errBounds = errors.New("is beyond the bounds of a pool")
+
+// Decode reads what [Pool.Encode] has written. It accepts nothing beyond the bounds of a
+// pool: other workers, and whoever else may write to the bucket, have written it.
+func Decode(raw []byte, cfg Config) (*Pool, error) {
+	cfg, err := cfg.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{cfg: cfg}
+	if len(raw) > 1<<20 {
+		return nil, fmt.Errorf("stored pool: %w", errBounds)
+	}
+	if err := json.Unmarshal(raw, &p.doc); err != nil {
+		return nil, fmt.Errorf("stored pool: %w", err)
+	}
+	if p.doc.Version != 1 {
+		return nil, fmt.Errorf("stored pool: version %d; this release reads version 1", p.doc.Version)
+	}
+	if err := p.doc.check(); err != nil {
+		return nil, fmt.Errorf("stored pool: %w", err)
+	}
+	return p, nil
+}
+
+func (d *document) check() error {
+	if len(d.Clusters) > 1024 || len(d.Lives) > maxLives || len(d.Events) > maxEvents || len(d.Seen) > maxSeen || len(d.OptedOut) > 1024 ||
+		d.Next == 0 || d.Next > math.MaxInt64 || d.Told >= d.Next {
+		return errBounds
+	}
+	last := uint64(0)
+	for _, e := range d.Events {
+		if e.Number <= last || e.Number >= d.Next {
+			return fmt.Errorf("event %d: %w", e.Number, errBounds)
+		}
+		last = e.Number
+	}
+	for _, c := range d.Clusters {
+		if c == nil || len(c.Vector) == 0 || len(c.Vector) > maxDimensions || len(c.Votes) > maxVotes || len(c.Sayings) > maxSayings ||
+			!(c.Heat >= 0) || math.IsInf(c.Heat, 0) || c.ID >= d.Next {
+			return fmt.Errorf("a cluster: %w", errBounds)
+		}
+		for _, s := range c.Sayings {
+			if len(s.Text) > MaxFragmentBytes+3 {
+				return fmt.Errorf("a text: %w", errBounds)
+			}
+		}
+	}
+	for _, l := range d.Lives {
+		if l == nil || len(l.Days) > 401 || len(l.Sample) > maxSampled || l.Number >= d.Next {
+			return fmt.Errorf("a key: %w", errBounds)
+		}
+		switch l.State {
+		case Pending, Queued, Experimental, Stable, Deprecated, Withdrawn, Rejected:
+		default:
+			return fmt.Errorf("key %s: state %q is not known", l.Key.Name, l.State)
+		}
+		probe := template.Patch{PatchID: "p", ParentSchemaID: "t", Timestamp: epoch, Expires: epoch.AddDate(1, 0, 0)}
+		if l.Refines {
+			probe.ModifiedKeys = []template.Refinement{{Name: l.Key.Name, Description: l.Key.Description}}
+		} else {
+			probe.NewKeys = []template.Key{l.Key}
+		}
+		if err := probe.Validate(); err != nil {
+			return fmt.Errorf("key %s: %w", l.Key.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package evolve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// Bounds of what goes into a description.
+const (
+	maxExamples    = 3
+	maxExampleText = 60
+	maxNameWords   = 3
+)
+
+// ErrNoKey is wrapped by the error about a cluster of which no key can be made.
+var ErrNoKey = errors.New("no key can be made of this cluster")
+
+// examples returns texts of a cluster with only the words that several clients have said,
+// and whether its texts differ in a number, which is "#" there.
+func (c *cluster) examples(cfg Config) (texts []string, numbers bool) {
+	enough := cfg.Anonymity
+	if c.Owner != "" {
+		enough = 1 // nobody else reads them
+	}
+	said := map[string]map[string]bool{} // word to clients
+	values, counted := map[string]bool{}, 0
+	for _, s := range c.Sayings {
+		words := template.Words(s.Text)
+		if n := numbersIn(words); len(n) == 1 {
+			values[n[0]] = true
+			counted++
+		}
+		for _, w := range words {
+			if said[w.Text] == nil {
+				said[w.Text] = map[string]bool{}
+			}
+			said[w.Text][s.Client] = true
+		}
+	}
+	numbers = len(values) >= 2 && counted*10 >= len(c.Sayings)*6
+	count := map[string]int{}
+	for _, s := range c.Sayings {
+		var b strings.Builder
+		says, gap := false, false
+		for _, w := range template.Words(s.Text) {
+			text := w.Text
+			switch {
+			case numbers && isNumber(text):
+				text = "#"
+			case len(said[text]) < enough || isNumber(text) && len(text) > 2 && c.Owner == "":
+				gap = true
+				continue
+			default:
+				says = says || !w.Function
+			}
+			if b.Len() > 0 && (!w.Attached || gap) {
+				b.WriteByte(' ')
+			}
+			gap = false
+			b.WriteString(text)
+		}
+		if says && b.Len() <= maxExampleText {
+			if count[b.String()] == 0 {
+				texts = append(texts, b.String())
+			}
+			count[b.String()]++
+		}
+	}
+	slices.SortStableFunc(texts, func(a, b string) int { return count[b] - count[a] })
+	if len(texts) > maxExamples {
+		texts = texts[:maxExamples]
+	}
+	return texts, numbers
+}
+
+func isNumber(word string) bool {
+	for _, c := range word {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return word != ""
+}
+
+func numbersIn(words []template.Word) (out []string) {
+	for _, w := range words {
+		if isNumber(w.Text) && len(w.Text) <= 4 {
+			out = append(out, w.Text)
+		}
+	}
+	return out
+}
+
+// Rules makes a key of a cluster without a model (SDSI 6.2.2, a rule-based extractor): an
+// integer, if its texts differ in a number, and else a boolean. Its name is made of the
+// words that say something.
+func Rules(c Cluster) (template.Key, error) {
+	if len(c.Examples) == 0 {
+		return template.Key{}, fmt.Errorf("%w: its clients share no words", ErrNoKey)
+	}
+	k := template.Key{Type: template.Boolean}
+	if c.Numbers {
+		k.Type = template.Integer
+	}
+	k.Name = nameOf(c.Examples[0])
+	if k.Name == "" {
+		return k, fmt.Errorf("%w: no name can be made of %q", ErrNoKey, c.Examples[0])
+	}
+	title := strings.TrimSpace(strings.ReplaceAll(c.Examples[0], "#", "a number of"))
+	if k.Type == template.Boolean {
+		k.Description = fmt.Sprintf("Whether this is wished for: %s.", title)
+	} else {
+		k.Description = fmt.Sprintf("How many are wished for: %s.", title)
+	}
+	k.Description += mappings(c)
+	return k, nil
+}
+
+// mappings returns mapping examples for a description, from what clients have really said
+// (SDSI 6.2.2).
+func mappings(c Cluster) string {
+	var b strings.Builder
+	for i, text := range c.Examples {
+		value := "true"
+		if c.Numbers {
+			value = strconv.Itoa(i + 2)
+			text = strings.ReplaceAll(text, "#", value)
+		}
+		fmt.Fprintf(&b, " Example mapping: '%s' -> %s.", strings.ReplaceAll(text, "'", "’"), value)
+	}
+	return b.String()
+}
+
+// nameOf makes a key_name of a text; "" if it has no words for that.
+func nameOf(text string) string {
+	var parts []string
+	for _, w := range template.Words(text) {
+		if w.Function || isNumber(w.Text) {
+			continue
+		}
+		if p := ascii(w.Text); p != "" {
+			parts = append(parts, p)
+		}
+		if len(parts) == maxNameWords {
+			break
+		}
+	}
+	name := strings.Join(parts, "_")
+	if name == "" {
+		if strings.IndexFunc(text, unicode.IsLetter) < 0 {
+			return ""
+		}
+		return "wish_" + strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(short(text)))[:6]
+	}
+	if name[0] < 'a' || name[0] > 'z' {
+		name = "wish_" + name
+	}
+	if len(name) > 60 {
+		name = strings.TrimRight(name[:60], "_")
+	}
+	return name
+}
+
+// ascii writes a word with the letters a to z and digits; "" if that cannot be done.
+func ascii(word string) string {
+	word = strings.NewReplacer("ß", "ss", "ø", "o", "æ", "ae", "œ", "oe", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i").Replace(word)
+	var b strings.Builder
+	for _, r := range norm.NFKD.String(word) {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+			b.WriteRune(r)
+		case unicode.Is(unicode.M, r):
+		case r >= utf8.RuneSelf:
+			return ""
+		}
+	}
+	return b.String()
+}
+
+// refined adds mapping examples to the description of a key that exists.
+func refined(before string, c Cluster) string {
+	after := before
+	for _, m := range strings.SplitAfter(mappings(c), ".") {
+		if m = strings.TrimSpace(m); m != "" && !strings.Contains(before, m) && len(after)+len(m) < maxDescription {
+			after += " " + m
+		}
+	}
+	return after
+}
+
+const maxDescription = 2000
+
+// checkCandidate holds what a model, or the rules, have made of a cluster to the rules for
+// keys of patches, and to this: the description has an example of the cluster.
+func checkCandidate(k template.Key, c Cluster) (template.Key, error) {
+	k.Required, k.Experimental, k.Deprecated, k.Property, k.Descriptions = false, false, false, "", nil
+	if string(k.Default) == "null" {
+		k.Default = nil
+	}
+	k.Description = clip.Text(strings.TrimSpace(k.Description), maxDescription)
+	if !slices.ContainsFunc(c.Examples, func(text string) bool {
+		text = strings.TrimSpace(strings.ReplaceAll(text, "#", ""))
+		return text != "" && strings.Contains(strings.ToLower(k.Description), text)
+	}) {
+		k.Description += mappingsFor(k, c)
+	}
+	probe := template.Patch{PatchID: "p", ParentSchemaID: "t", Timestamp: epoch, Expires: epoch.AddDate(1, 0, 0), NewKeys: []template.Key{k}}
+	if err := probe.Validate(); err != nil {
+		return k, fmt.Errorf("%w: %w", ErrNoKey, err)
+	}
+	return k, nil
+}
+
+// mappingsFor is [mappings] for a key of any type, where the values are not known.
+func mappingsFor(k template.Key, c Cluster) string {
+	if k.Type == template.Boolean && !c.Numbers || k.Type == template.Integer && c.Numbers {
+		return mappings(c)
+	}
+	var b strings.Builder
+	for _, text := range c.Examples {
+		value, err := json.Marshal(text)
+		if err == nil {
+			fmt.Fprintf(&b, " Said as: %s.", value)
+		}
+	}
+	return b.String()
+}

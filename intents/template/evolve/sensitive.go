@@ -1,0 +1,82 @@
+package evolve
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// Sensitive decides which keys wait for an operator (SDSI 7): those about payment, identity
+// and access, and those that expose a capability of the agent. The zero value uses the
+// built-in words.
+type Sensitive struct {
+	// Words are further words: a key is sensitive if its name or description has one, or a
+	// word that begins with one that ends in "*".
+	Words []string
+	// Pattern, if set, is matched against name and description, too.
+	Pattern *regexp.Regexp
+	// Capabilities are the names of the agent's tools, skills and intents. A key whose name
+	// has all the words of one, or vice versa, exposes it.
+	Capabilities []string
+}
+
+// sensitiveWords are the built-in ones, of English, German, French and Spanish.
+var sensitiveWords = strings.Fields(`pay* paid card cards credit debit iban bic swift account* bank* invoice* refund* price* discount* coupon* voucher* money cash
+	wallet* crypto* bitcoin bill* charge* fee* cost* upgrade* password* passcode* passphrase* pin otp token* secret* credential* api
+	identity identit* passport* licence* license* ssn birth* nationality gender name names email* phone* address* biometric* fingerprint*
+	access* login* logon sign auth* admin* root sudo role roles permission* privilege* owner* grant* unlock* bypass* override* disable* delete* export*
+	zahl* bezahl* karte* konto* konten rechnung* erstattung* preis* rabatt* gutschein* kosten* kostenlos* gratis passwort* kennwort* ausweis* geburt* zugang* zugriff* rechte berechtig* adresse* telefon* name* anmeld* lösch*
+	paie* payer carte* compte* facture* rembours* prix remise* gratuit* passe passeport* naissance* accès droit* adresse* supprim*
+	pag* tarjeta* cuenta* factura* reembols* precio* descuento* gratis contraseña* pasaporte* nacimiento* acceso* permiso* dirección* borrar`)
+
+// Why says why a key waits for an operator; "": it does not.
+func (s Sensitive) Why(k template.Key, c Cluster) string {
+	text := strings.ReplaceAll(k.Name, "_", " ") + " " + k.Description + " " + strings.Join(c.Examples, " ")
+	words := template.Words(text)
+	for _, list := range [][]string{sensitiveWords, s.Words} {
+		for _, w := range words {
+			if hit := matches(list, w.Text); hit != "" {
+				return fmt.Sprintf("it may be about payment, identity or access (%q)", w.Text)
+			}
+		}
+	}
+	if s.Pattern != nil && s.Pattern.MatchString(text) {
+		return "it matches the operator's pattern for sensitive keys"
+	}
+	for _, capability := range s.Capabilities {
+		if exposes(k.Name, capability) {
+			return fmt.Sprintf("it may expose the agent's capability %s", capability)
+		}
+	}
+	return ""
+}
+
+func matches(list []string, word string) string {
+	for _, w := range list {
+		w = strings.ToLower(w)
+		if begin, open := strings.CutSuffix(w, "*"); word == w || open && begin != "" && strings.HasPrefix(word, begin) {
+			return w
+		}
+	}
+	return ""
+}
+
+// exposes reports whether the words of one name are all in the other.
+func exposes(key, capability string) bool {
+	split := func(name string) (out []string) {
+		for _, w := range template.Words(camel.ReplaceAllString(strings.NewReplacer("_", " ", ".", " ", "-", " ", "/", " ").Replace(name), "$1 $2")) {
+			out = append(out, w.Text)
+		}
+		return out
+	}
+	a, b := split(key), split(capability)
+	within := func(a, b []string) bool {
+		return len(a) > 0 && !slices.ContainsFunc(a, func(w string) bool { return !slices.Contains(b, w) })
+	}
+	return within(a, b) || within(b, a)
+}
+
+var camel = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)

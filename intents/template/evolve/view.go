@@ -1,0 +1,107 @@
+package evolve
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// A View is what clients are told of a pool. It does not change: any number of goroutines
+// may use it at once.
+type View struct {
+	lives      []life // without what was counted
+	optedOut   []string
+	generation uint64
+}
+
+// View returns what clients are told now.
+func (p *Pool) View() *View {
+	v := &View{optedOut: slices.Clone(p.doc.OptedOut)}
+	for _, l := range p.doc.Lives {
+		v.generation = max(v.generation, l.Number)
+		if l.State.advertised() || l.State == Withdrawn {
+			v.lives = append(v.lives, life{Key: l.Key, Refines: l.Refines, Owner: l.Owner, State: l.State, Since: l.Since, Expires: l.Expires, Number: l.Number})
+		}
+	}
+	v.generation = v.generation<<20 | uint64(len(p.doc.Lives))<<10 | uint64(len(p.doc.OptedOut))&0x3ff
+	return v
+}
+
+// Generation differs from that of another view of the pool if clients are told other
+// things.
+func (v *View) Generation() uint64 { return v.generation }
+
+// Empty reports whether there is nothing to tell, and nothing to count.
+func (v *View) Empty() bool { return len(v.lives) == 0 }
+
+// Own reports whether a client has keys of its own.
+func (v *View) Own(client string) bool {
+	return client != "" && slices.ContainsFunc(v.lives, func(l life) bool { return l.Owner == client }) && !slices.Contains(v.optedOut, client)
+}
+
+// Patches returns what a client is told beside a template (SDSI 6.2.2): the advertised keys
+// of all, and its own. A key that the template itself has is left out. Patches that expire
+// before a time are, too.
+func (v *View) Patches(t *template.Template, client string, now time.Time) []template.Patch {
+	var out []template.Patch
+	room := template.MaxKeys - len(t.Keys)
+	for _, l := range v.visible(client) {
+		if !l.State.advertised() || now.Unix() >= l.Expires {
+			continue
+		}
+		patch := template.Patch{PatchID: fmt.Sprintf("%s.%d", l.Key.Name, l.Number), ParentSchemaID: t.SchemaID,
+			Timestamp: time.Unix(l.Since, 0).UTC(), Expires: time.Unix(l.Expires, 0).UTC()}
+		switch there := t.Key(l.Key.Name); {
+		case l.Refines && there != nil && l.Key.Description != there.Description && strings.HasPrefix(l.Key.Description, there.Description):
+			patch.ModifiedKeys = []template.Refinement{{Name: l.Key.Name, Description: l.Key.Description}}
+		case !l.Refines && there == nil && room > 0:
+			room--
+			patch.NewKeys = []template.Key{l.Key}
+		default:
+			continue
+		}
+		out = append(out, patch)
+	}
+	return out
+}
+
+// Withdrawn returns the keys that payloads of a client may still have (SDSI 6.2.3).
+func (v *View) Withdrawn(client string) []template.Key {
+	var out []template.Key
+	for _, l := range v.visible(client) {
+		if l.State == Withdrawn {
+			out = append(out, l.Key)
+		}
+	}
+	return out
+}
+
+// Key returns a key of the pool that a client may send, and its state; "" if there is none.
+func (v *View) Key(name, client string) (template.Key, State) {
+	for _, l := range v.visible(client) {
+		if !l.Refines && l.Key.Name == name {
+			return l.Key, l.State
+		}
+	}
+	return template.Key{}, ""
+}
+
+// visible returns the keys of all and those of one client; of two with one name the one of
+// all.
+func (v *View) visible(client string) (out []life) {
+	none := slices.Contains(v.optedOut, client)
+	for _, l := range v.lives {
+		if l.Owner == "" {
+			out = append(out, l)
+		}
+	}
+	for _, l := range v.lives {
+		if l.Owner != "" && l.Owner == client && !none && !slices.ContainsFunc(out, func(x life) bool { return x.Key.Name == l.Key.Name }) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
