@@ -101,13 +101,13 @@ var floors = []struct {
 	packages []string // path.Match patterns
 }{
 	{"ground", []string{"envelope", "envelope/clip", "envelope/sign", "envelope/subject", "intents/schema", "agents/aaif", "agents/subprocess", "agents/condition/*"}},
-	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
-	{"meaning", []string{"intents", "intents/template", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
+	{"ports", []string{"agents/embedding", "agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
+	{"meaning", []string{"intents", "intents/template", "intents/template/evolve", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh's parts", []string{"mesh/internal/*"}},
 	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
-	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
-	{"handlers", []string{"agents/program", "agents/sdsi"}},
+	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*", "agents/embedding/*"}},
+	{"handlers", []string{"agents/program", "agents/sdsi", "agents/sdsi/learn"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"worker", []string{"agents/worker"}},
@@ -128,6 +128,9 @@ var beside = map[string][]string{
 	"agents/aaif":            {"intents/schema"},
 	"intents/schema":         {"envelope"}, // its bounds of JSON
 	"intents/template":       {"intents"},
+	"intents/template/*":     {"intents/template"},
+	"agents/sdsi/learn":      {"agents/sdsi"},
+	"agents/embedding/*test": {"agents/embedding"},
 	"state":                  {"state/internal/rawdoc"},
 	"state/run":              {"state", "intents"},
 	"state/transfer":         {"state", "state/internal/rawdoc"},

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/embedding"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
@@ -21,13 +22,6 @@ type Pools interface {
 	Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (next uint64, err error)
 }
 
-// An Embedder turns texts into vectors of unit length, one for each. Vectors of embedders
-// with different names are not compared.
-type Embedder interface {
-	Embed(ctx context.Context, texts []string) ([][]float32, error)
-	Name() string
-}
-
 // Config configures a [Learner]. Entity, Templates, Pools and Embedder are required.
 type Config struct {
 	// Entity is the agent's.
@@ -36,7 +30,7 @@ type Config struct {
 	Templates []*template.Template
 	// Pools stores what was learned. [Learner.Use] can set it later.
 	Pools    Pools
-	Embedder Embedder
+	Embedder embedding.Embedder
 	// Rules are the numbers of SDSI 6.2.
 	Rules evolve.Config
 	// Induce makes a key of a cluster. Default: [evolve.Rules].

@@ -3,7 +3,7 @@
 // rules; this package embeds texts, stores the pools in JetStream and makes keys with the
 // agent's model or by rules.
 //
-//	learner, err := learn.New(learn.Config{Entity: "agent.flights", Pools: pools, Embedder: embedding.NGrams()})
+//	learner, err := learn.New(learn.Config{Entity: "agent.flights", Pools: pools, Embedder: ngrams.Embedder{}})
 //	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: "agent.flights", Templates: templates, Learner: learner})
 //	go learner.Run(ctx)
 //

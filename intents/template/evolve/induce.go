@@ -1,7 +1,6 @@
 package evolve
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,30 +50,25 @@ func (c *cluster) examples(cfg Config) (texts []string, numbers bool) {
 	numbers = len(values) >= 2 && counted*10 >= len(c.Sayings)*6
 	count := map[string]int{}
 	for _, s := range c.Sayings {
-		var b strings.Builder
-		says, gap := false, false
+		var kept []template.Word
+		gap := false
 		for _, w := range template.Words(s.Text) {
-			text := w.Text
 			switch {
-			case numbers && isNumber(text):
-				text = "#"
-			case len(said[text]) < enough || isNumber(text) && len(text) > 2 && c.Owner == "":
+			case numbers && isNumber(w.Text):
+				w.Text = "#"
+			case len(said[w.Text]) < enough || isNumber(w.Text) && len(w.Text) > 2 && c.Owner == "":
 				gap = true
 				continue
-			default:
-				says = says || !w.Function
 			}
-			if b.Len() > 0 && (!w.Attached || gap) {
-				b.WriteByte(' ')
-			}
+			w.Attached = w.Attached && !gap
 			gap = false
-			b.WriteString(text)
+			kept = append(kept, w)
 		}
-		if says && b.Len() <= maxExampleText {
-			if count[b.String()] == 0 {
-				texts = append(texts, b.String())
+		if text := joined(kept); text != "" && len(text) <= maxExampleText {
+			if count[text] == 0 {
+				texts = append(texts, text)
 			}
-			count[b.String()]++
+			count[text]++
 		}
 	}
 	slices.SortStableFunc(texts, func(a, b string) int { return count[b] - count[a] })
@@ -82,6 +76,29 @@ func (c *cluster) examples(cfg Config) (texts []string, numbers bool) {
 		texts = texts[:maxExamples]
 	}
 	return texts, numbers
+}
+
+// joined writes words down, without function words at both ends; "" if there are no others.
+func joined(words []template.Word) string {
+	for len(words) > 0 && words[0].Function {
+		words = words[1:]
+	}
+	for len(words) > 0 && words[len(words)-1].Function {
+		words = words[:len(words)-1]
+	}
+	var b strings.Builder
+	letters := false
+	for i, w := range words {
+		if i > 0 && !w.Attached {
+			b.WriteByte(' ')
+		}
+		b.WriteString(w.Text)
+		letters = letters || !w.Function && strings.IndexFunc(w.Text, unicode.IsLetter) >= 0
+	}
+	if !letters {
+		return ""
+	}
+	return b.String()
 }
 
 func isNumber(word string) bool {
@@ -145,10 +162,12 @@ func mappings(c Cluster) string {
 // nameOf makes a key_name of a text; "" if it has no words for that.
 func nameOf(text string) string {
 	var parts []string
+	letters := false
 	for _, w := range template.Words(text) {
 		if w.Function || isNumber(w.Text) {
 			continue
 		}
+		letters = letters || strings.IndexFunc(w.Text, unicode.IsLetter) >= 0
 		if p := ascii(w.Text); p != "" {
 			parts = append(parts, p)
 		}
@@ -158,7 +177,7 @@ func nameOf(text string) string {
 	}
 	name := strings.Join(parts, "_")
 	if name == "" {
-		if strings.IndexFunc(text, unicode.IsLetter) < 0 {
+		if !letters {
 			return ""
 		}
 		return "wish_" + strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(short(text)))[:6]
@@ -189,9 +208,9 @@ func ascii(word string) string {
 }
 
 // refined adds mapping examples to the description of a key that exists.
-func refined(before string, c Cluster) string {
-	after := before
-	for _, m := range strings.SplitAfter(mappings(c), ".") {
+func refined(k template.Key, c Cluster) string {
+	before, after := k.Description, k.Description
+	for _, m := range strings.SplitAfter(mappingsFor(k, c), ".") {
 		if m = strings.TrimSpace(m); m != "" && !strings.Contains(before, m) && len(after)+len(m) < maxDescription {
 			after += " " + m
 		}
@@ -229,10 +248,7 @@ func mappingsFor(k template.Key, c Cluster) string {
 	}
 	var b strings.Builder
 	for _, text := range c.Examples {
-		value, err := json.Marshal(text)
-		if err == nil {
-			fmt.Fprintf(&b, " Said as: %s.", value)
-		}
+		fmt.Fprintf(&b, " Said as: '%s'.", strings.ReplaceAll(text, "'", "’"))
 	}
 	return b.String()
 }

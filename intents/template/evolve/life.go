@@ -200,7 +200,7 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	if there := p.life(k.Name, c.Owner); there != nil {
 		c.Key = k.Name
 		if there.State.advertised() && sensitive == "" && there.Owner == c.Owner {
-			there.Key.Description = refined(there.Key.Description, about)
+			there.Key.Description = refined(there.Key, about)
 			p.move(there, there.State, KindRefined, "clients ask for it in other words", now)
 		}
 		return nil
@@ -241,7 +241,7 @@ func (p *Pool) admit(l *life, base *template.Template) error {
 // refineBase proposes a better description of a key of the template.
 func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensitive string, now time.Time) error {
 	c.Key = base.Name
-	text := refined(base.Description, about)
+	text := refined(*base, about)
 	if base.Name == template.Other || text == base.Description || c.Owner != "" || p.life(base.Name, "") != nil || len(p.doc.Lives) >= maxLives {
 		return nil
 	}

@@ -1,0 +1,2 @@
+// Package embeddingtest has the conformance suite of the port agents/embedding.
+package embeddingtest
