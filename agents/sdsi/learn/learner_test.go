@@ -1,0 +1,369 @@
+package learn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+const ferries = "agent.ferries"
+
+func ferry(t testing.TB) *template.Template {
+	t.Helper()
+	tpl, err := template.Parse([]byte(`{"schema_id":"ferry_v1","scenario":"ferry_booking","language":"en","keys":[
+		{"key_name":"harbour_from","key_type":"string","required":true,"semantic_description":"Where the crossing begins."}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tpl
+}
+
+// rig is a server with pools, and a clock.
+type rig struct {
+	testing.TB
+	pools *jetstream.Pools
+
+	mu     sync.Mutex
+	now    time.Time
+	events []evolve.Event
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Only: []string{jetstream.BucketSDSI}}); err != nil {
+		t.Fatal(err)
+	}
+	return &rig{TB: t, pools: jetstream.NewPools(js, subject.Map{}), now: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}
+}
+
+func (r *rig) clock() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+func (r *rig) pass(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.now.Add(d)
+}
+
+func (r *rig) learner(change func(*learn.Config)) *learn.Learner {
+	r.Helper()
+	cfg := learn.Config{Entity: ferries, Templates: []*template.Template{ferry(r)}, Pools: r.pools, Embedder: ngrams.Embedder{}, Now: r.clock, Patience: 20 * time.Second,
+		Tell: func(_, _ string, e evolve.Event) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.events = append(r.events, e)
+			return nil
+		}}
+	if change != nil {
+		change(&cfg)
+	}
+	l, err := learn.New(cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return l
+}
+
+// stored returns the pool as it is stored.
+func (r *rig) stored(cohort string) *evolve.Pool {
+	r.Helper()
+	raw, _, err := r.pools.Get(context.Background(), ferries, learn.PoolID("ferry_booking", cohort))
+	if err != nil || raw == nil {
+		r.Fatalf("no pool: %v", err)
+	}
+	p, err := evolve.Decode(raw, evolve.Config{Personal: true})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return p
+}
+
+func client(i int) sdsi.Sender { return sdsi.Sender{Entity: fmt.Sprint("agent.c", i), Verified: true} }
+
+func says(l *learn.Learner, id string, from sdsi.Sender, texts ...string) <-chan struct{} {
+	return l.Observe("ferry_booking", from, sdsi.Seen{ID: id, Others: texts})
+}
+
+func wait(t testing.TB, done ...<-chan struct{}) {
+	t.Helper()
+	for _, d := range done {
+		if d != nil {
+			natstest.Within(t, "what was said", d)
+		}
+	}
+}
+
+// Three workers feed one pool at once: nothing is lost, and nothing counts twice.
+func TestSeveralWorkersFeedOnePool(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	workers := []*learn.Learner{r.learner(nil), r.learner(nil), r.learner(nil)}
+	var done []<-chan struct{}
+	for i := range 60 {
+		done = append(done, says(workers[i%3], fmt.Sprint("task", i), client(i), "a window seat please"))
+		if i%4 == 0 { // a durable task that is done again, by another worker
+			done = append(done, says(workers[(i+1)%3], fmt.Sprint("task", i), client(i), "a window seat please"))
+		}
+	}
+	wait(t, done...)
+	clusters := r.stored("").Clusters(r.clock())
+	if len(clusters) != 1 || clusters[0].Votes != 60 || clusters[0].Clients != 60 || clusters[0].Heat != 600 {
+		t.Errorf("%+v", clusters)
+	}
+}
+
+// However many workers look after a pool, a cluster makes one key, its model is asked once,
+// and each event is told.
+func TestAKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var mu sync.Mutex
+	asked := 0
+	induce := func(c *learn.Config) {
+		c.Induce = func(_ context.Context, c evolve.Cluster, _ *template.Template) (template.Key, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			return evolve.Rules(c)
+		}
+	}
+	workers := []*learn.Learner{r.learner(induce), r.learner(induce), r.learner(induce), r.learner(induce)}
+	for i := range 6 {
+		wait(t, says(workers[i%4], fmt.Sprint("task", i), client(i), "a window seat please"))
+	}
+	var all sync.WaitGroup
+	for _, w := range workers {
+		all.Go(func() { w.Look(t.Context()) })
+	}
+	all.Wait()
+	if asked != 1 {
+		t.Errorf("the model was asked %d times", asked)
+	}
+	keys := r.stored("").Keys(r.clock())
+	if len(keys) != 1 || keys[0].Name != "window_seat" || keys[0].State != evolve.Experimental {
+		t.Fatalf("%+v", keys)
+	}
+	for range 2 {
+		r.pass(8 * 24 * time.Hour)
+		for _, w := range workers {
+			all.Go(func() { w.Look(t.Context()) })
+		}
+		all.Wait()
+	}
+	var numbers []uint64
+	for _, e := range r.events {
+		if !slices.Contains(numbers, e.Number) {
+			numbers = append(numbers, e.Number)
+		}
+	}
+	if len(numbers) != 1 || len(r.stored("").Untold()) != 0 {
+		t.Errorf("told: %+v", r.events)
+	}
+	// Every worker tells its clients.
+	for _, w := range workers {
+		v, _ := w.View(t.Context(), "ferry_booking", client(99))
+		if got := v.Patches(ferry(t), "x", r.clock()); len(got) != 1 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// Senders that have not signed are one client, whatever names they state.
+func TestUnsignedSendersAreOneClient(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.learner(nil)
+	for i := range 20 {
+		wait(t, says(l, fmt.Sprint("task", i), sdsi.Sender{Entity: fmt.Sprint("agent.c", i)}, "a window seat please"))
+	}
+	if c := r.stored("").Clusters(r.clock()); len(c) != 1 || c[0].Clients != 1 || c[0].Votes != 1 {
+		t.Errorf("%+v", c)
+	}
+	open := r.learner(func(c *learn.Config) { c.Unsigned = true })
+	for i := range 5 {
+		wait(t, says(open, fmt.Sprint("more", i), sdsi.Sender{Entity: fmt.Sprint("agent.c", i)}, "a window seat please"))
+	}
+	if c := r.stored("").Clusters(r.clock()); c[0].Clients != 6 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// What is personal is removed before anything is stored; with Reject nothing of such a text
+// is stored.
+func TestPersonalDataIsNotStored(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.learner(nil)
+	wait(t, says(l, "1", client(1), "call me at +47 22 33 44 55 or ada@example.org", "IBAN NO93 8601 1117 947, card 4111 1111 1111 1111"))
+	raw, _, err := r.pools.Get(t.Context(), ferries, "ferry_booking")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"22 33", "example.org", "ada", "8601", "4111", "agent.c1"} {
+		if strings.Contains(string(raw), secret) {
+			t.Errorf("%s is stored: %s", secret, raw)
+		}
+	}
+	if !strings.Contains(string(raw), "[email]") {
+		t.Errorf("%s", raw)
+	}
+	strict := r.learner(func(c *learn.Config) { c.Scrub = learn.Reject })
+	wait(t, says(strict, "2", client(2), "write to bob@example.org about kayaks"))
+	raw, _, _ = r.pools.Get(t.Context(), ferries, "ferry_booking")
+	if strings.Contains(string(raw), "kayaks") {
+		t.Errorf("%s", raw)
+	}
+}
+
+// Cohorts have pools of their own; an excluded sender has none.
+func TestCohorts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.learner(func(c *learn.Config) {
+		c.Cohorts = []string{"partners"}
+		c.Cohort = func(entity string) string {
+			if strings.HasSuffix(entity, "7") {
+				return "partners"
+			}
+			return ""
+		}
+		c.Exclude = func(entity string) bool { return entity == "agent.c3" }
+	})
+	wait(t, says(l, "1", client(7), "a window seat"), says(l, "2", client(1), "vegetarian meal"), says(l, "3", client(3), "a kayak"))
+	for cohort, want := range map[string]string{"partners": "window", "": "vegetarian"} {
+		raw, _, _ := r.pools.Get(t.Context(), ferries, learn.PoolID("ferry_booking", cohort))
+		for _, word := range []string{"window", "vegetarian", "kayak"} {
+			if strings.Contains(string(raw), word) != (word == want) {
+				t.Errorf("cohort %q: %s", cohort, raw)
+			}
+		}
+	}
+}
+
+// A value is compared with what the key was made of, if the client says which words it
+// comes from.
+func TestValuesAreJudged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.learner(nil)
+	for i := range 6 {
+		wait(t, says(l, fmt.Sprint("task", i), client(i), "a window seat please"))
+	}
+	l.Look(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+	for i, fragment := range []string{"window seat", "seat at the window", "a dog", "the window seat"} {
+		wait(t, l.Observe("ferry_booking", client(i), sdsi.Seen{ID: fmt.Sprint("use", i), Keys: []evolve.Use{{Key: "window_seat"}},
+			Values: map[string]json.RawMessage{"window_seat": json.RawMessage("true")}, Fragments: map[string]string{"window_seat": fragment}}))
+	}
+	natstest.Eventually(t, "four judgements", func() bool { return r.stored("").Keys(r.clock())[0].Metrics.Judged == 4 })
+	stop()
+	natstest.Within(t, "the end", ended)
+	if m := r.stored("").Keys(r.clock())[0].Metrics; m.AlignmentAccuracy != 0.75 || m.Present != 4 || m.TypeCorrectness != 1 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A store that is away delays nothing for longer than the patience, and what was said is
+// stored when it is back.
+func TestTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	away := &faulty{Pools: r.pools}
+	away.fail(errors.New("no answer"))
+	l := r.learner(func(c *learn.Config) { c.Pools, c.Patience = away, 50*time.Millisecond })
+	wait(t, says(l, "1", client(1), "a window seat"))
+	away.fail(nil)
+	natstest.Eventually(t, "the store", func() bool {
+		raw, _, err := r.pools.Get(t.Context(), ferries, "ferry_booking")
+		return err == nil && strings.Contains(string(raw), "window")
+	})
+}
+
+// faulty is a store that fails.
+type faulty struct {
+	learn.Pools
+	mu  sync.Mutex
+	err error
+}
+
+func (f *faulty) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *faulty) Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (uint64, error) {
+	f.mu.Lock()
+	err := f.err
+	f.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	return f.Pools.Swap(ctx, entity, id, pool, revision)
+}
+
+// A stored pool that cannot be read is not replaced.
+func TestADamagedPoolStays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if _, err := r.pools.Swap(t.Context(), ferries, "ferry_booking", []byte(`{"version":9}`), 0); err != nil {
+		t.Fatal(err)
+	}
+	var log natstest.Buffer
+	l := r.learner(func(c *learn.Config) {
+		c.Patience = 50 * time.Millisecond
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	if v, _ := l.View(t.Context(), "ferry_booking", client(1)); v != nil {
+		t.Error("there is a view")
+	}
+	wait(t, says(l, "1", client(1), "a window seat"))
+	raw, _, err := r.pools.Get(t.Context(), ferries, "ferry_booking")
+	if err != nil || string(raw) != `{"version":9}` || !strings.Contains(log.String(), "version 9") {
+		t.Errorf("%s %v\n%s", raw, err, log.String())
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	r := newRig(b)
+	l := r.learner(nil)
+	texts := []string{"a window seat please", "vegetarian meal", "a dog comes along", "two bicycles", "quiet cabin", "late check in"}
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		i := 0
+		for pb.Next() {
+			i++
+			<-says(l, "", client(i), texts[i%len(texts)])
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "inserts/s")
+}
