@@ -49,13 +49,18 @@ func (t *Templates) Get(ctx context.Context, entity, id string) ([]byte, error) 
 // List returns the versions of an entity's templates, in the order in which they were
 // stored.
 func (t *Templates) List(ctx context.Context, entity string) ([]Record, error) {
+	return t.sdsiRecords(ctx, entity, "t", "list the templates of %s", entity)
+}
+
+// sdsiRecords returns an entity's templates ("t") or pools ("p").
+func (b *kvBucket) sdsiRecords(ctx context.Context, entity, kind, doing string, args ...any) ([]Record, error) {
 	if err := subject.ValidateEntity(entity); err != nil {
 		return nil, err
 	}
-	begin := t.subject(subject.Escape(entity) + ".t.")
-	messages, err := last(ctx, t.js, t.stream(), begin+"*")
+	begin := b.subject(subject.Escape(entity) + "." + kind + ".")
+	messages, err := last(ctx, b.js, b.stream(), begin+"*")
 	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-		return nil, t.explain(err, "list the templates of %s", entity)
+		return nil, b.explain(err, doing, args...)
 	}
 	var all []Record
 	for _, m := range messages {
@@ -95,6 +100,11 @@ func (p *Pools) Get(ctx context.Context, entity, scenario string) ([]byte, uint6
 		return nil, e.revision, nil
 	}
 	return e.value, e.revision, nil
+}
+
+// List returns the pools of an entity, in the order in which they were changed last.
+func (p *Pools) List(ctx context.Context, entity string) ([]Record, error) {
+	return p.sdsiRecords(ctx, entity, "p", "list the pools of %s", entity)
 }
 
 // Swap replaces a pool at one revision, 0 for a new one, or fails with [ErrChanged].

@@ -3,8 +3,9 @@
 // rules; this package embeds texts, stores the pools in JetStream and makes keys with the
 // agent's model or by rules.
 //
-//	learner, err := learn.New(learn.Config{Entity: "agent.flights", Pools: pools, Embedder: ngrams.Embedder{}})
-//	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: "agent.flights", Templates: templates, Learner: learner})
+//	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: "agent.flights", Templates: templates})
+//	learner, err := learn.New(learn.Config{Entity: "agent.flights", Templates: desk.Current(), Pools: pools, Embedder: ngrams.Embedder{}})
+//	desk.Learn(learner)
 //	go learner.Run(ctx)
 //
 // # Several workers, one pool

@@ -257,9 +257,9 @@ func TestCohorts(t *testing.T) {
 		c.Exclude = func(entity string) bool { return entity == "agent.c3" }
 	})
 	wait(t, says(l, "1", client(7), "a window seat"), says(l, "2", client(1), "vegetarian meal"), says(l, "3", client(3), "a kayak"))
-	for cohort, want := range map[string]string{"partners": "window", "": "vegetarian"} {
+	for cohort, want := range map[string]string{"partners": "window seat", "": "vegetarian"} {
 		raw, _, _ := r.pools.Get(t.Context(), ferries, learn.PoolID("ferry_booking", cohort))
-		for _, word := range []string{"window", "vegetarian", "kayak"} {
+		for _, word := range []string{"window seat", "vegetarian", "kayak"} {
 			if strings.Contains(string(raw), word) != (word == want) {
 				t.Errorf("cohort %q: %s", cohort, raw)
 			}

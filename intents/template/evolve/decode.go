@@ -12,6 +12,15 @@ import (
 // errBounds is the error about a stored pool that no Encode has written.
 var errBounds = errors.New("is beyond the bounds of a pool")
 
+// Open is [Decode] with the rules of the worker that has written the pool.
+func Open(raw []byte) (*Pool, error) {
+	var written struct{ Rules Config }
+	if err := json.Unmarshal(raw, &written); err != nil {
+		return nil, fmt.Errorf("stored pool: %w", err)
+	}
+	return Decode(raw, written.Rules)
+}
+
 // Decode reads what [Pool.Encode] has written. It accepts nothing beyond the bounds of a
 // pool: other workers, and whoever else may write to the bucket, have written it.
 func Decode(raw []byte, cfg Config) (*Pool, error) {
@@ -32,6 +41,7 @@ func Decode(raw []byte, cfg Config) (*Pool, error) {
 	if err := p.doc.check(); err != nil {
 		return nil, fmt.Errorf("stored pool: %w", err)
 	}
+	p.doc.Rules = cfg
 	return p, nil
 }
 

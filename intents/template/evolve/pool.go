@@ -36,6 +36,7 @@ type Pool struct {
 type document struct {
 	Version  int        `json:"version"`
 	Embedder string     `json:"embedder"` // of the vectors
+	Rules    Config     `json:"rules"`    // of the worker that has written it
 	Next     uint64     `json:"next"`     // the number of the next cluster or event
 	Told     uint64     `json:"told"`     // events up to here have been published
 	Clusters []*cluster `json:"clusters,omitempty"`
@@ -51,7 +52,7 @@ func New(cfg Config, embedder string) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pool{cfg: cfg, doc: document{Version: 1, Next: 1, Embedder: embedder}}, nil
+	return &Pool{cfg: cfg, doc: document{Version: 1, Next: 1, Embedder: embedder, Rules: cfg}}, nil
 }
 
 // Client returns the name under which a pool stores a client: a hash of its entity. Clients

@@ -1,0 +1,84 @@
+package learn
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// Settings are what an operator says about learning, in a file.
+type Settings struct {
+	// Rules are the numbers of SDSI 6.2.
+	Rules evolve.Config `json:"rules,omitzero"`
+	// Model, PROVIDER/NAME, makes keys, judges values and classifies keys. Default: rules
+	// and the embedder do.
+	Model string `json:"model,omitempty"`
+	// Sensitive are further words of keys that wait for an operator; one that ends in "*"
+	// stands for all words that begin so.
+	Sensitive []string `json:"sensitive,omitempty"`
+	// SensitivePattern is a regular expression for the same.
+	SensitivePattern string `json:"sensitive_pattern,omitempty"`
+	// Cohorts are groups of senders with pools of their own: by name the patterns of
+	// entities, as "agent.partner-*".
+	Cohorts map[string][]string `json:"cohorts,omitempty"`
+	// Exclude are patterns of senders from whom nothing is learned.
+	Exclude []string `json:"exclude,omitempty"`
+	// Unsigned counts senders that do not sign by the names that they state. Without, all of
+	// them are one client. Default false.
+	Unsigned bool `json:"unsigned,omitempty"`
+}
+
+// Apply puts the settings into a configuration; Model is the caller's part.
+func (s Settings) Apply(c *Config) error {
+	c.Rules, c.Sensitive.Words, c.Unsigned = s.Rules, s.Sensitive, s.Unsigned
+	if s.SensitivePattern != "" {
+		pattern, err := regexp.Compile(s.SensitivePattern)
+		if err != nil {
+			return fmt.Errorf("sensitive_pattern: %w", err)
+		}
+		c.Sensitive.Pattern = pattern
+	}
+	for name, patterns := range s.Cohorts {
+		if name == "" {
+			return fmt.Errorf("cohorts: one has no name")
+		}
+		if err := check("cohorts."+name, patterns); err != nil {
+			return err
+		}
+		c.Cohorts = append(c.Cohorts, name)
+	}
+	slices.Sort(c.Cohorts)
+	if err := check("exclude", s.Exclude); err != nil {
+		return err
+	}
+	c.Exclude = func(entity string) bool { return matches(s.Exclude, entity) }
+	c.Cohort = func(entity string) string {
+		for _, name := range c.Cohorts {
+			if matches(s.Cohorts[name], entity) {
+				return name
+			}
+		}
+		return ""
+	}
+	_, err := s.Rules.WithDefaults()
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	return nil
+}
+
+func check(where string, patterns []string) error {
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			return fmt.Errorf("%s: %q is no pattern", where, p)
+		}
+	}
+	return nil
+}
+
+func matches(patterns []string, entity string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, entity); return ok })
+}
