@@ -46,6 +46,10 @@ const (
 // template.
 const SchemaPublished = "sdsi.schema.published"
 
+// SchemaUpdate is the intent of the event on bus.sdsi.<entity> about a key that was learned:
+// it is proposed, on trial, stable, deprecated, withdrawn.
+const SchemaUpdate = "sdsi.schema.update"
+
 // AgentAsk is the intent of a task made from plain text without an intent. It belongs to
 // applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -43,6 +44,9 @@ type Config struct {
 	Programs Programs `json:"programs,omitzero"`
 	// Directory says how the subagents of documents are found.
 	Directory Directory `json:"directory,omitzero"`
+	// Learning says how agents learn from what fits no key of their schema templates, if the
+	// worker lets them learn.
+	Learning learn.Settings `json:"learning,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.
 	Vaults map[aaif.VaultProvider]Vault `json:"vaults,omitzero"`
 	// Worker is the settings of the process that reads the file. They are not

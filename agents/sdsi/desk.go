@@ -30,9 +30,6 @@ type DeskConfig struct {
 	// Unknown says what happens to keys that a template does not have. Default: they go
 	// into "other".
 	Unknown template.UnknownPolicy
-	// Learner follows what clients put into "other", and has the keys that come of it (SDSI
-	// 6.2). Default: nothing is learned.
-	Learner Learner
 	// Logger gets log messages. Default: none.
 	Logger *slog.Logger
 }
@@ -46,6 +43,7 @@ type Desk struct {
 	io       string              // the intent of the agent's own io schemas; "": none
 	intents  *intents.Registry
 	versions atomic.Pointer[Versions]
+	learner  Learner // nil: nothing is learned
 
 	mu    sync.Mutex
 	known map[string]*version // by schema_id
@@ -119,6 +117,19 @@ func (d *Desk) Scenarios() []string {
 	slices.Sort(names)
 	return names
 }
+
+// Current returns the current template of each scenario, in the order of [Desk.Scenarios].
+func (d *Desk) Current() []*template.Template {
+	var all []*template.Template
+	for _, name := range d.Scenarios() {
+		all = append(all, d.current[name].Template)
+	}
+	return all
+}
+
+// Learn has a learner follow what clients put into "other" (SDSI 6.2). Call it before the
+// agent is served. Default: nothing is learned.
+func (d *Desk) Learn(l Learner) { d.learner = l }
 
 // Attach puts the desk in front of an agent's handler, and registers the intents of SDSI
 // with it. Call it once, before the agent is served.

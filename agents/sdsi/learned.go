@@ -67,8 +67,8 @@ type learned struct {
 
 func (d *Desk) learned(ctx context.Context, v *version, from Sender) learned {
 	l := learned{desk: d, v: v, from: from}
-	if d.cfg.Learner != nil {
-		l.view, l.client = d.cfg.Learner.View(ctx, v.Scenario, from)
+	if d.learner != nil {
+		l.view, l.client = d.learner.View(ctx, v.Scenario, from)
 	}
 	return l
 }
@@ -92,7 +92,7 @@ func (l *learned) told(patches []template.Patch) {
 			keys = append(keys, k.Name)
 		}
 	}
-	l.desk.cfg.Learner.Told(l.v.Scenario, l.from, keys)
+	l.desk.learner.Told(l.v.Scenario, l.from, keys)
 }
 
 // form returns the form of the version with the patches and the withdrawn keys.
@@ -165,7 +165,7 @@ func (l *learned) observe(id string, sent *template.Payload, filled *template.Fi
 	if len(seen.Keys)+len(seen.Others) == 0 && (l.view.Empty() || seen.Refused) {
 		return nil
 	}
-	return l.desk.cfg.Learner.Observe(l.v.Scenario, l.from, seen)
+	return l.desk.learner.Observe(l.v.Scenario, l.from, seen)
 }
 
 // suggest adds to a result what was learned (SDSI 6.2.2), for a client that has put

@@ -11,7 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -24,6 +26,9 @@ type hosted struct {
 
 	desk      *sdsi.Desk // nil: it has no schema templates
 	templates int        // how many of them are the operator's
+
+	learner *learn.Learner // nil: it learns nothing
+	tell    func(scenario, cohort string, e evolve.Event) error
 }
 
 // name stands for the agent in messages.

@@ -77,6 +77,11 @@ type Config struct {
 	// Default: they go into "other".
 	UnknownKeys template.UnknownPolicy
 
+	// Learn lets agents learn from what clients put into the key "other" of their templates:
+	// keys come of what recurs (SDSI 6.2). How is in the Adapters' section learning. Default
+	// false.
+	Learn bool
+
 	// Register puts the documents into the mesh's registry, so that teams find
 	// these agents. Default false.
 	Register bool

@@ -39,6 +39,11 @@ func (w *Worker) addDesk(h *hosted) error {
 		return nil
 	}
 	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: h.Entity, Templates: all, Unknown: w.cfg.UnknownKeys, Logger: w.log})
+	if err == nil && w.cfg.Learn {
+		if err := w.addLearner(h, desk); err != nil {
+			return &ConfigError{"Learn", fmt.Errorf("%s: %w", h.name(), err)}
+		}
+	}
 	if err == nil {
 		err = desk.Attach(&h.Agent.Agent)
 	}
@@ -91,13 +96,15 @@ func (w *Worker) ownTemplate(h *hosted) *template.Template {
 // they have. The returned function ends what it has started.
 func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
 	store := jetstream.NewTemplates(js, node.Subjects())
-	running, stop := context.WithCancel(ctx)
+	// It goes on while the worker drains: tasks that have begun tell something, too.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wait sync.WaitGroup
 	for _, h := range w.agents {
 		if h.desk == nil || h.templates == 0 && w.cfg.Fenced {
 			continue // its user need not have the permissions
 		}
 		h.desk.Use(store)
+		w.learn(running, &wait, node, js, h)
 		err := w.publishTemplates(running, node, h)
 		if errors.Is(err, sdsi.ErrTaken) {
 			stop()

@@ -8,9 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
-	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/agents/model/builtin"
-	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -140,24 +137,14 @@ func askAgent(s *session.Session, ctx context.Context, entity, text string, opts
 
 // askFilled fills in the agent's template with the model that the user names.
 func (a *app) askFilled(ctx context.Context, cmd *cobra.Command, s *session.Session, f *schemas.Filling, entity, text string) error {
-	provider, name, ok := strings.Cut(f.Model, "/")
-	if !ok || name == "" {
-		return outcome.Usagef(cmd, "--model %q: it is PROVIDER/NAME, such as openai/gpt-4o", f.Model)
-	}
 	set, err := a.adapters(cmd, &operatorFlags{file: f.Config})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = set.Close() }() // it has models only
-	def := &aaif.Definition{Agent: aaif.Agent{Model: &aaif.Model{Provider: aaif.Provider(provider), Preferred: name}}}
-	if provider == builtin.ProviderID {
-		def.Agent.Model.Provider, def.Agent.Model.ProviderID = aaif.ProviderCustom, builtin.ProviderID
-	}
-	opts := agents.Options{Logger: a.Log}
-	set.Use(&opts)
-	m, _, err := opts.Models(def, opts)
+	m, err := set.Filler(f.Model, agents.Options{Logger: a.Log})
 	if err != nil {
-		return outcome.Usagef(cmd, "--model %s: %w", f.Model, err)
+		return outcome.Usagef(cmd, "--model %w", err)
 	}
-	return f.Ask(ctx, a.App, s, sdsi.Filler{Model: m, Name: name}, entity, text)
+	return f.Ask(ctx, a.App, s, m, entity, text)
 }

@@ -36,7 +36,7 @@ type workerFlags struct {
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls, workQueues, accept        []string
 	refuseUnknown, content, deprecated, register       bool
-	requireTools                                       bool
+	requireTools, learn                                bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap, templates, unknownKeys            string
 	lane                                               laneFlags
@@ -87,6 +87,7 @@ refuses or releases the rest; a second one ends at once.`,
 	flags.StringVar(&f.intents, "intents", "", "`directory` of further intents' schemas, <intent>.{task,result,error}.schema.json")
 	flags.StringVar(&f.templates, "templates", "", "`PATH` of schema templates to publish: a file, a folder of *.sdsi.json, or a folder with one for each entity")
 	flags.StringVar(&f.unknownKeys, "unknown-keys", "other", "what happens to keys that a template does not have: other (they go into its key \"other\") or refuse")
+	flags.BoolVar(&f.learn, "learn", false, "let keys come of what clients put into the key \"other\" of the agents' schema templates; the configuration's section learning says how")
 	flags.BoolVar(&f.refuseUnknown, "refuse-unknown", false, "refuse tasks of intents without a schema (E_INTENT_UNKNOWN)")
 	flags.StringVar(&f.keyName, "api-key-env", "", "`NAME` of the variable that holds the model's API key")
 	flags.StringVar(&f.taskEvents, "task-events", "all", "which events of tasks and steps go to bus.mesh.task and bus.mesh.run: all or failures")

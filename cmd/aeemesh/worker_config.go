@@ -30,7 +30,7 @@ var uses = map[string]worker.Use{
 // workerConfig returns what the flags of a worker say.
 func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) (worker.Config, error) {
 	cfg := worker.Config{Adapters: set, Domain: a.Conn.Domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
-		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
+		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Learn: f.learn, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
 	var err error
 	if err := outcome.OneOf(cmd, "unknown-keys", f.unknownKeys, "other", "refuse"); err != nil {
 		return cfg, err
@@ -197,6 +197,8 @@ func workerError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--intents: %w", bad.Err)
 	case "Templates":
 		return outcome.Hinted(fmt.Errorf("--templates: %w", bad.Err), "\"aeemesh schema check PATH\" checks them without a server.")
+	case "Learn":
+		return fmt.Errorf("--learn: %w", bad.Err)
 	case "Register":
 		return registryError(fmt.Errorf("--register: %w", bad.Err))
 	case "Journal":

@@ -41,7 +41,7 @@ var workerCommon = []commonFlag{
 
 // groupWorkerFlags sorts a worker's own flags into the sections of --help-all.
 func groupWorkerFlags(flags *pflag.FlagSet) {
-	session.InGroup(flags, "Agents", "as", "exec", "concurrency", "queue", "drain", "max-timeout", "intents", "refuse-unknown", "templates", "unknown-keys", "context-tokens", "api-key-env",
+	session.InGroup(flags, "Agents", "as", "exec", "concurrency", "queue", "drain", "max-timeout", "intents", "refuse-unknown", "templates", "unknown-keys", "learn", "context-tokens", "api-key-env",
 		"allow-deprecated", "accept-unhonoured", "register")
 	session.InGroup(flags, "Tools, and what agents may have", "config", "tool", "require-tools", "mcp", "allow", "allow-private", "allow-file", "allow-env", "program-env")
 	session.InGroup(flags, "Senders", "known", "rate", "burst", "unknown-rate", "unknown-burst", "urgent-rate", "cap", "unknown-cap")

@@ -109,7 +109,7 @@ func (f *Filling) Ask(ctx context.Context, a *session.App, s *session.Session, m
 	}
 	started := time.Now()
 	a.Term.Progress("asking %s", entity)
-	got, err := client.Exchange(ctx, entity, template.Payload{SchemaID: mapping.SchemaID, Payload: mapping.Payload}, sdsi.ExchangeOptions{Durable: f.Durable})
+	got, err := client.Exchange(ctx, entity, template.Payload{SchemaID: mapping.SchemaID, Payload: mapping.Payload, Fragments: mapping.Evidence(tpl)}, sdsi.ExchangeOptions{Durable: f.Durable})
 	if err != nil {
 		return outcome.SendFailed(ctx, err)
 	}

@@ -19,12 +19,15 @@ func Command(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
 payload has, with their types and meaning. A client fills one and sends it with
 "ask" or "send"; the agent checks it and needs no model for that.
 "worker --templates" publishes them; an agent whose document has io.input_schema
-has one for nothing.`,
+has one for nothing. With "worker --learn", what many clients want and no key has
+a place for becomes a key: "stats" shows what, and "approve" lets it.`,
 		Example: `  aeemesh schema list
   aeemesh schema list --scenario flight_booking
   aeemesh schema show agent.flights flight_booking
-  aeemesh schema check templates/`,
-	}, listCommand(a), showCommand(a, complete), historyCommand(a, complete), diffCommand(a), checkCommand(a))
+  aeemesh schema check templates/
+  aeemesh schema stats agent.flights`,
+	}, listCommand(a), showCommand(a, complete), historyCommand(a, complete), diffCommand(a), checkCommand(a),
+		statsCommand(a, complete), pendingCommand(a, complete), approveCommand(a, complete), rejectCommand(a, complete), forgetCommand(a, complete))
 }
 
 // withNode runs f with a node of the user.

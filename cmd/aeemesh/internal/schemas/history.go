@@ -76,6 +76,11 @@ oldest first. A version never changes.`,
 
 // withTemplates runs f with the mesh's stored templates.
 func withTemplates(a *session.App, ctx context.Context, cmd *cobra.Command, f func(context.Context, *jetstream.Templates) error) error {
+	return withStores(a, ctx, cmd, func(ctx context.Context, t *jetstream.Templates, _ *jetstream.Pools) error { return f(ctx, t) })
+}
+
+// withStores runs f with the mesh's stored templates, and what was learned beside them.
+func withStores(a *session.App, ctx context.Context, cmd *cobra.Command, f func(context.Context, *jetstream.Templates, *jetstream.Pools) error) error {
 	conn, err := a.Connect(ctx, cmd, session.ConnectionStatus(a.Term, false))
 	if err != nil {
 		return err
@@ -91,7 +96,7 @@ func withTemplates(a *session.App, ctx context.Context, cmd *cobra.Command, f fu
 	}
 	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	return f(ctx, jetstream.NewTemplates(js, m))
+	return f(ctx, jetstream.NewTemplates(js, m), jetstream.NewPools(js, m))
 }
 
 func diffCommand(a *session.App) *cobra.Command {
