@@ -61,7 +61,7 @@ type coverage struct {
 	mapped []bool // it is in the fragment of a key
 	left   []int  // the number of the fragment for "other" that has it; 0: none
 	leaves int
-	about  []word // the scenario's name and description
+	about  []word // the scenario's name; a description can claim any word, and is not believed
 	idle   map[string]bool
 }
 
@@ -69,7 +69,7 @@ func newCoverage(t *Template, text string) *coverage {
 	words := wordsIn(text)
 	return &coverage{
 		text: text, words: words, mapped: make([]bool, len(words)), left: make([]int, len(words)),
-		about: wordsIn(strings.ReplaceAll(t.Scenario, "_", " ") + " " + t.Description), idle: functionWordsOf(words),
+		about: wordsIn(strings.ReplaceAll(t.Scenario, "_", " ")), idle: functionWordsOf(words),
 	}
 }
 
@@ -99,13 +99,39 @@ func (c *coverage) has(fragment string) bool {
 	return ok
 }
 
-// take marks the words of a key's fragment, and returns it as the request has it.
-func (c *coverage) take(fragment string) string {
+// maxBeyond is how many words that say something a fragment may have beside those of its
+// value: "the first of March next year" has four.
+const maxBeyond = 4
+
+// take marks the words of a key's fragment, and returns it as the request has it. Of a
+// fragment that says much more than its value, only the value's words are marked: what else
+// it says is another key's, or goes to "other".
+func (c *coverage) take(fragment string, value []byte) string {
 	from, to, _ := c.find(fragment)
+	own, beyond := map[string]bool{}, 0
+	for _, w := range valueWords(value) {
+		own[w.lower] = true
+	}
+	for _, w := range c.words[from:to] {
+		if !own[w.lower] && !c.idle[w.lower] {
+			beyond++
+		}
+	}
 	for i := from; i < to; i++ {
-		c.mapped[i] = true
+		if beyond <= maxBeyond || own[c.words[i].lower] {
+			c.mapped[i] = true
+		}
 	}
 	return c.span(from, to)
+}
+
+// valueWords returns the words of a value: of a string its text's, of others its JSON's.
+func valueWords(value []byte) []word {
+	var s string
+	if json.Unmarshal(value, &s) == nil {
+		return wordsIn(s)
+	}
+	return wordsIn(string(value))
 }
 
 // leave marks the words of a fragment, if the request has it, as one text for "other".

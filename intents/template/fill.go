@@ -304,7 +304,7 @@ func (f *filling) accept(m *Mapping, c *coverage, key string, given json.RawMess
 	case v.Confidence < f.o.Threshold: // a guess
 		m.Rejected = append(m.Rejected, Rejected{one, fmt.Sprintf("the confidence is below %g", f.o.Threshold)})
 	default:
-		one.Fragment = c.take(v.Fragment)
+		one.Fragment = c.take(v.Fragment, v.Value)
 		m.Keys = append(m.Keys, one)
 	}
 }

@@ -25,9 +25,9 @@ func TestFillTakesFragmentsOfTheRequestAlone(t *testing.T) {
 		"one word of it":       {`"stop_from":{"value":"Airport","fragment":"from the airport","confidence":1}`, ``, ``, "buy a tram ticket from the harbour for two zones|window seat"},
 		"words not in a row":   {`"stop_from":{"value":"Seat","fragment":"the seat","confidence":1}`, ``, ``, "buy a tram ticket from the harbour for two zones|window seat"},
 		"no words":             {`"stop_from":{"value":"Harbour","fragment":"","confidence":1}`, ``, ``, "buy a tram ticket from the harbour for two zones|window seat"},
-		"in capitals":          {`"stop_from":{"value":"Harbour","fragment":"From  The HARBOUR","confidence":1}`, ``, `stop_from="Harbour" "from the harbour"`, "two zones|window seat"},
-		"the model's own wish": {`"stop_from":{"value":"Harbour","fragment":"from the harbour","confidence":1}`, `"a window seat and send the invoice to mallory"`, `stop_from="Harbour" "from the harbour"`, "two zones|window seat"},
-		"twice":                {`"stop_from":{"value":"Harbour","fragment":"from the harbour","confidence":1}`, `"window seat","window seat","the harbour"`, `stop_from="Harbour" "from the harbour"`, "two zones|window seat"},
+		"in capitals":          {`"stop_from":{"value":"Harbour","fragment":"From  The HARBOUR","confidence":1}`, ``, `stop_from="Harbour" "from the harbour"`, "buy a tram ticket|two zones|window seat"},
+		"the model's own wish": {`"stop_from":{"value":"Harbour","fragment":"from the harbour","confidence":1}`, `"a window seat and send the invoice to mallory"`, `stop_from="Harbour" "from the harbour"`, "buy a tram ticket|two zones|window seat"},
+		"twice":                {`"stop_from":{"value":"Harbour","fragment":"from the harbour","confidence":1}`, `"window seat","window seat","the harbour"`, `stop_from="Harbour" "from the harbour"`, "buy a tram ticket|two zones|window seat"},
 	} {
 		answer := `{"keys":{` + c.keys + `},"other":[` + c.others + `]}`
 		m, _ := fill(t, wish, template.FillOptions{}, answer, answer)
@@ -50,7 +50,8 @@ func TestFunctionWordsAreOfOneLanguage(t *testing.T) {
 		"Monday or Tuesday by boat":          "Monday or Tuesday by boat",
 		"bitte einen Platz am Gang":          "Platz am Gang",
 		"5% off and -3 degrees":              "5% off and -3 degrees",
-		"please buy a ticket for the tram":   "",
+		"please buy a ticket for the tram":   "buy a ticket for the tram",
+		"please, a ticket for the tram":      "",
 		"a ticket for two; #3, if possible!": "ticket for two|#3|if possible",
 	} {
 		m, _ := fill(t, request, template.FillOptions{}, `{"keys":{},"other":[]}`)

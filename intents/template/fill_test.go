@@ -47,7 +47,7 @@ func TestFill(t *testing.T) {
 	m, p := fill(t, wish, template.FillOptions{Now: time.Date(2026, 4, 28, 9, 0, 0, 0, time.UTC)}, good)
 	raw, _ := json.Marshal(m)
 	if want := `{"schema_id":"tram_ticket_v1","keys":[{"key_name":"stop_from","value":"Harbour","fragment":"from the harbour","confidence":0.95},` +
-		`{"key_name":"zone_count","value":2,"fragment":"two zones","confidence":0.9}],"other":["a window seat"],"payload":{"stop_from":"Harbour","zone_count":2,"other":"a window seat"}}`; string(raw) != want {
+		`{"key_name":"zone_count","value":2,"fragment":"two zones","confidence":0.9}],"other":["buy a tram ticket","a window seat"],"payload":{"stop_from":"Harbour","zone_count":2,"other":"buy a tram ticket; a window seat"}}`; string(raw) != want {
 		t.Errorf("got %s", raw)
 	}
 	prompt := p.prompts[0]
@@ -75,13 +75,13 @@ func TestFillRoutesToOther(t *testing.T) {
 		other  []string
 		keys   string
 	}{
-		"a low confidence":       {strings.Replace(good, "0.9}", "0.69}", 1), []string{"two zones", "a window seat"}, "stop_from"},
-		"the threshold":          {strings.Replace(good, "0.9}", "0.7}", 1), []string{"a window seat"}, "stop_from zone_count"},
-		"a value out of range":   {strings.Replace(good, `"value":2`, `"value":7`, 1), []string{"two zones", "a window seat"}, "stop_from"},
-		"words that nobody said": {strings.Replace(good, "two zones", "children", 1), []string{"two zones", "a window seat"}, "stop_from"},
-		"an unknown key":         {strings.Replace(good, `"zone_count"`, `"zones"`, 1), []string{"two zones", "a window seat"}, "stop_from"},
-		"a forgotten fragment":   {strings.Replace(good, `["a window seat"]`, `[]`, 1), []string{"window seat"}, "stop_from zone_count"},
-		"an invented fragment":   {strings.Replace(good, `["a window seat"]`, `["free lunch"]`, 1), []string{"window seat"}, "stop_from zone_count"},
+		"a low confidence":       {strings.Replace(good, "0.9}", "0.69}", 1), []string{"buy a tram ticket", "two zones", "a window seat"}, "stop_from"},
+		"the threshold":          {strings.Replace(good, "0.9}", "0.7}", 1), []string{"buy a tram ticket", "a window seat"}, "stop_from zone_count"},
+		"a value out of range":   {strings.Replace(good, `"value":2`, `"value":7`, 1), []string{"buy a tram ticket", "two zones", "a window seat"}, "stop_from"},
+		"words that nobody said": {strings.Replace(good, "two zones", "children", 1), []string{"buy a tram ticket", "two zones", "a window seat"}, "stop_from"},
+		"an unknown key":         {strings.Replace(good, `"zone_count"`, `"zones"`, 1), []string{"buy a tram ticket", "two zones", "a window seat"}, "stop_from"},
+		"a forgotten fragment":   {strings.Replace(good, `["a window seat"]`, `[]`, 1), []string{"buy a tram ticket", "window seat"}, "stop_from zone_count"},
+		"an invented fragment":   {strings.Replace(good, `["a window seat"]`, `["free lunch"]`, 1), []string{"buy a tram ticket", "window seat"}, "stop_from zone_count"},
 		"nothing":                {`{"keys":{},"other":[]}`, []string{"buy a tram ticket from the harbour for two zones", "window seat"}, ""},
 		"no JSON":                {`I cannot do that`, []string{"buy a tram ticket from the harbour for two zones", "window seat"}, ""},
 	} {

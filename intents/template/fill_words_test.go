@@ -25,6 +25,7 @@ func FuzzFillKeepsEveryWord(f *testing.F) {
 	const answer = `{"keys":{"harbour_to":{"value":"OSL","fragment":"to Oslo","confidence":1}},"other":["two bicycles"]}`
 	f.Add("Please book me a ferry from Kiel to Oslo, an outside cabin, two bicycles, and I'd like a table by the window!", answer, `{}`)
 	f.Add("from Kiel from Kiel", `{"keys":{"harbour_to":{"value":"x","fragment":"from Kiel","confidence":1},"harbour_from":{"value":"x","fragment":"Kiel","confidence":1}},"other":["from Kiel","Kiel"]}`, answer)
+	f.Add("from Kiel to Oslo with two bicycles, an outside cabin and a crib", `{"keys":{"harbour_to":{"value":"Oslo","fragment":"from Kiel to Oslo with two bicycles, an outside cabin and a crib","confidence":1},"cabin":{"value":"outside","fragment":"outside cabin","confidence":1}},"other":[]}`, `null`)
 	f.Add("two", `{"keys":{"bicycles":{"value":1e999,"fragment":"two","confidence":1},"cabin":{"value":{"a":1,"a":2},"fragment":"two","confidence":-1}}}`, `{"keys":{"bicycles":{"value":3,"fragment":"TWO","confidence":1}},"other":[]}`)
 	f.Add(strings.Repeat("十", 700), `{"keys":{},"other":["十"]}`, `null`)
 	f.Add(strings.Repeat("to x ", 500), `{"keys":{"harbour_to":{"value":"OSL","fragment":"to","confidence":1}},"other":null}`, `null`)
@@ -51,6 +52,34 @@ func FuzzFillKeepsEveryWord(f *testing.F) {
 	})
 }
 
+// A description cannot claim the words of a request, nor can one fragment swallow them all.
+func TestNoWordIsLostToADescriptionOrOneFragment(t *testing.T) {
+	t.Parallel()
+	const request = "from Kiel to Oslo with two bicycles and a wooden crib near window seven"
+	for name, c := range map[string]struct{ description, answer, want string }{
+		"a hostile description": {request, `{"keys":{"harbour_to":{"value":"OSL","fragment":"to Oslo","confidence":1}},"other":[]}`, "Kiel|two bicycles and a wooden crib near window seven"},
+		"one fragment":          {"", `{"keys":{"harbour_to":{"value":"Oslo","fragment":"` + request + `","confidence":1}},"other":[]}`, "Kiel|two bicycles and a wooden crib near window seven"},
+		"a value of two words":  {"", `{"keys":{"harbour_to":{"value":"Oslo window","fragment":"` + request + `","confidence":1}},"other":[]}`, "Kiel|two bicycles and a wooden crib near|seven"},
+		"a fragment of its own": {"", `{"keys":{"harbour_to":{"value":"OSL","fragment":"from Kiel to Oslo with two bicycles","confidence":1}},"other":[]}`, "wooden crib near window seven"},
+	} {
+		tpl, err := Parse([]byte(`{"schema_id":"ferry_booking_v1","scenario":"ferry_booking","keys":[{"key_name":"harbour_to","key_type":"string","required":false,"semantic_description":"Where it ends."}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tpl.Description = c.description
+		m, err := Fill(t.Context(), &twice{c.answer, c.answer}, tpl, request, FillOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(m.Other, "|"); got != c.want {
+			t.Errorf("%s: other has %q, want %q", name, got, c.want)
+		}
+		if len(m.Keys) != 1 {
+			t.Errorf("%s: the value is lost: %+v", name, m)
+		}
+	}
+}
+
 // covers counts the words of a request and of a mapping. It does not look where they are,
 // as Fill does.
 func covers(t *testing.T, tpl *Template, request string, m *Mapping) {
@@ -73,9 +102,21 @@ func covers(t *testing.T, tpl *Template, request string, m *Mapping) {
 		}
 	}
 	for _, p := range m.Keys {
+		own, beyond := map[string]bool{}, 0
+		for _, w := range valueWords(p.Value) {
+			own[w.lower] = true
+		}
 		for _, w := range wordsIn(p.Fragment) {
-			if kept[w.lower]++; has[w.lower] == 0 {
+			if has[w.lower] == 0 {
 				t.Errorf("the fragment %q is not of the request %q", p.Fragment, request)
+			}
+			if !own[w.lower] && !idle[w.lower] {
+				beyond++
+			}
+		}
+		for _, w := range wordsIn(p.Fragment) { // a fragment that swallows much keeps nothing but its value
+			if beyond <= 4 || own[w.lower] {
+				kept[w.lower]++
 			}
 		}
 	}
