@@ -20,7 +20,7 @@ ENTITY = "agent.photo_desk"
 INSTANCE = uuid.uuid4().hex
 TEMPLATE = json.loads(pathlib.Path(__file__).with_name("photo_retouch.sdsi.json").read_text())
 KEYS = {key["key_name"]: key for key in TEMPLATE["keys"]}
-INTENTS = ["aee.capability.list", "aee.status.ping", "sdsi.exchange", "sdsi.schema.get", "sdsi.schema.list"]
+INTENTS = ["aee.capability.list", "aee.status.health", "aee.status.ping", "sdsi.exchange", "sdsi.schema.get", "sdsi.schema.list"]
 
 
 class Refused(Exception):
@@ -127,6 +127,8 @@ def work(intent, payload):
         return schema_list(payload)
     if intent == "aee.status.ping":
         return {"pong": True}
+    if intent == "aee.status.health":
+        return {"status": "healthy"}
     if intent == "aee.capability.list":
         return {"intents": INTENTS, "scenarios": [TEMPLATE["scenario"]]}
     if intent.startswith(("aee.", "mesh.")):

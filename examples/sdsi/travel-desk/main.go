@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/worker"
@@ -35,7 +36,7 @@ func main() {
 	server := flag.String("nats", "", "`URL` of the server (default the one on this machine)")
 	templates := flag.String("templates", "examples/sdsi/travel-desk", "`folder` of the template")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *server, *templates); err != nil {
 		log.Fatal(err)
