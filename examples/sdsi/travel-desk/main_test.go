@@ -61,7 +61,7 @@ func TestTheDeskBooks(t *testing.T) {
 		return b, json.Unmarshal(got.Envelope.Payload, &b)
 	}
 	const values = `{"origin":"OSL","destination":"FCO","departure_date":"2031-05-05","passenger_count":2,"other":"a quiet row"}`
-	want := booking{ID: "BK-0C4FF1E6", Status: "confirmed", Flight: "OSL to FCO on 2031-05-05, economy", Passengers: 2, Requests: []string{"a quiet row"}}
+	want := booking{ID: "BK-9CA94242", Status: "confirmed", Flight: "OSL to FCO on 2031-05-05, economy", Passengers: 2, Requests: []string{"a quiet row"}}
 	for _, durable := range []bool{true, false} { // a stored task waits for the desk
 		got, err := exchange(values, durable)
 		if err != nil {
