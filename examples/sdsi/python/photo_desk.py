@@ -9,17 +9,19 @@ docs/nats-binding.md, sections 12 and 18. It takes orders to retouch photos.
 It needs no model: the client's model has filled the template in, and the desk checks
 the values. It writes an order; no photo is changed.
 """
+import datetime
 import hashlib
 import json
 import pathlib
 import uuid
 
-from plain_nats import NATS, envelope, is_inbox
+from plain_nats import NATS, is_inbox
 
 ENTITY = "agent.photo_desk"
 INSTANCE = uuid.uuid4().hex
 TEMPLATE = json.loads(pathlib.Path(__file__).with_name("photo_retouch.sdsi.json").read_text())
 KEYS = {key["key_name"]: key for key in TEMPLATE["keys"]}
+MAX_TASK = 128 << 10  # bytes; an answer, which repeats the task's ids, then fits into a message
 INTENTS = ["aee.capability.list", "aee.status.health", "aee.status.ping", "sdsi.exchange", "sdsi.schema.get", "sdsi.schema.list"]
 
 
@@ -139,7 +141,8 @@ def work(intent, payload):
 
 
 def answer(task):
-    """The envelope that answers a task."""
+    """The envelope that answers a task, or what should have been one."""
+    texts = {name: value for name, value in task.items() if isinstance(value, str)}
     try:
         if task.get("v") != "1" or not isinstance(task.get("payload"), dict) or not isinstance(task.get("intent"), str):
             raise Refused("E_INVALID_ENVELOPE", "v, intent or payload is wrong")
@@ -150,7 +153,13 @@ def answer(task):
         kind, payload = "result", work(task["intent"], task["payload"])
     except Refused as e:
         kind, payload = "error", {"code": e.args[0], "message": e.args[1], "retryable": False}
-    return envelope(kind, ENTITY, task.get("from", "unknown"), task.get("intent", "mesh.envelope.refused"), payload, task)
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {
+        "v": "1", "id": str(uuid.uuid4()), "ts": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "type": kind, "from": ENTITY, "to": texts.get("from", "unknown"), "intent": texts.get("intent", "mesh.envelope.refused"),
+        "corr": texts.get("corr", str(uuid.uuid4())), "reply_to": texts.get("id", "0" * 26), "trace": task.get("trace"),
+        "priority": texts.get("priority", "normal"), "requires": None, "payload": payload, "sig": None,
+    }
 
 
 def discovered(verb):
@@ -175,9 +184,9 @@ def serve(nats):
             nats.publish(reply, json.dumps(discovered(subject.split(".")[1].lower())).encode())
             continue
         try:
-            task = json.loads(body)
-        except ValueError:
-            task = None
+            task = json.loads(body) if len(body) <= MAX_TASK else {}
+        except (ValueError, RecursionError):
+            task = {}
         if not isinstance(task, dict):
             task = {}
         if subject != ENTITY:  # plain text in, plain text out

@@ -1,8 +1,7 @@
-"""As much of the NATS protocol as these examples need, and envelopes, with Python's
-standard library alone. For a program of your own use a NATS client library: it also
+"""As much of the NATS protocol as these examples need, with Python's standard
+library alone. For a program of your own use a NATS client library: it also
 knows TLS, credentials and the other servers of a cluster.
 """
-import datetime
 import json
 import os
 import socket
@@ -38,18 +37,18 @@ class NATS:
     def messages(self):
         """Yields the subject, reply subject, headers and body of each message."""
         while line := self.lines.readline():
-            verb, *args = line.decode().split()
+            verb, *args = line.decode(errors="replace").split()
             if verb == "PING":
                 self.socket.sendall(b"PONG\r\n")
             elif verb == "-ERR":
-                raise SystemExit(line.decode().strip())
+                raise SystemExit(line.decode(errors="replace").strip())
             elif verb in ("MSG", "HMSG"):
                 # MSG subject sid [reply] bytes; HMSG has the size of the headers before that of all.
                 sizes = 2 if verb == "HMSG" else 1
                 skip = int(args[-2]) if verb == "HMSG" else 0
                 raw = self.lines.read(int(args[-1]) + 2)
                 reply = args[2] if len(args) == 3 + sizes else ""
-                yield args[0], reply, raw[:skip].decode(), raw[skip:-2]
+                yield args[0], reply, raw[:skip].decode(errors="replace"), raw[skip:-2]
 
     def request(self, subject, body):
         """Returns the body of the first answer that has one."""
@@ -67,15 +66,3 @@ class NATS:
 def is_inbox(reply):
     """An agent answers to inboxes only: docs/nats-binding.md, section 3."""
     return reply.startswith("_") or (reply != "" and "." not in reply and not reply.startswith("$"))
-
-
-def envelope(kind, sender, to, intent, payload, task=None):
-    """An envelope; a reply if there is the task that it answers."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    task = task or {}
-    return {
-        "v": "1", "id": str(uuid.uuid4()), "ts": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "type": kind, "from": sender, "to": to, "intent": intent, "corr": task.get("corr") or str(uuid.uuid4()),
-        "reply_to": task.get("id"), "trace": task.get("trace"), "priority": task.get("priority", "normal"),
-        "requires": None, "payload": payload, "sig": None,
-    }
