@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -76,15 +77,20 @@ func TestThePhotoDesk(t *testing.T) {
 	_, err = client.Template(ctx, photos, "flight_booking", "en")
 	refused(t, err, envelope.CodeNotFound, "photo_retouch_v2")
 	var list template.ListResult
-	if _, err := node.Query(ctx, photos, "sdsi.schema.list", struct{}{}, &list); err != nil {
+	if _, err := node.Query(ctx, photos, intents.SchemaList, struct{}{}, &list); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := node.Query(ctx, photos, "sdsi.schema.get", template.GetTask{IfHash: list.Scenarios[0].Hash}, nil)
+	reply, err := node.Query(ctx, photos, intents.SchemaGet, template.GetTask{IfHash: list.Scenarios[0].Hash}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := template.ParseGetResult(reply.Payload); err != nil || !got.NotModified {
 		t.Errorf("not modified: %s, %v", reply.Payload, err)
+	}
+
+	spec, err := node.Query(ctx, photos, intents.SpecQuery, struct{}{}, nil)
+	if err != nil || !strings.Contains(string(spec.Payload), intents.ExtSDSI) {
+		t.Errorf("what it speaks: %v, %v", spec, err)
 	}
 
 	exchange := func(values string) (string, error) {

@@ -22,7 +22,7 @@ INSTANCE = uuid.uuid4().hex
 TEMPLATE = json.loads(pathlib.Path(__file__).with_name("photo_retouch.sdsi.json").read_text())
 KEYS = {key["key_name"]: key for key in TEMPLATE["keys"]}
 MAX_TASK = 128 << 10  # bytes; an answer, which repeats the task's ids, then fits into a message
-INTENTS = ["aee.capability.list", "aee.status.health", "aee.status.ping", "sdsi.exchange", "sdsi.schema.get", "sdsi.schema.list"]
+INTENTS = ["aee.capability.list", "aee.spec.query", "aee.status.health", "aee.status.ping", "sdsi.exchange", "sdsi.schema.get", "sdsi.schema.list"]
 
 
 class Refused(Exception):
@@ -129,6 +129,8 @@ def work(intent, payload):
         return schema_list(payload)
     if intent == "aee.status.ping":
         return {"pong": True}
+    if intent == "aee.spec.query":
+        return {"aee_version": "1", "extensions": ["mesh.ext.sdsi"]}
     if intent == "aee.status.health":
         return {"status": "healthy"}
     if intent == "aee.capability.list":
