@@ -88,7 +88,8 @@ type Agent struct {
 	DefaultIntent string
 	RefuseUnknown bool
 	// Classify, if set, returns the intent as which the agent takes a task, usually the
-	// task's own. With atOnce, a live task is handled beside the queue, like the reserved
+	// task's own. If it is another one, the handler checks the payload, which need not have
+	// the form of that intent. With atOnce, a live task is handled beside the queue, like the reserved
 	// intents: an agent whose places are all taken answers it, too. Classify must not block.
 	Classify func(task *envelope.Envelope) (intent string, atOnce bool)
 	// Scenarios are the interactions for which the agent publishes schema templates (SDSI).

@@ -79,8 +79,9 @@
 // Fills in a schema template (package intents/template), so that demos and tests need no
 // key. It is a pattern matcher and understands nothing: it finds the mapping examples of a
 // description in the request ('from Oslo' -> 'OSL'), the values that a key accepts, what
-// stands in the place of an example ("from Rome"), and ISO dates. Of several scenarios it
-// chooses the one whose name and description have most words of the request.
+// stands in the place of an example ("from Rome"), and days: ISO dates, and in English
+// "today", "tomorrow" and the next day of a week. Of several scenarios it chooses the one
+// whose name and description have most words of the request.
 //
 // # Mistakes
 //

@@ -52,12 +52,16 @@ func fill(req *model.Request) (answer, error) {
 		Fragment   string  `json:"fragment"`
 		Confidence float64 `json:"confidence"`
 	}
-	described := descriptions(lines)
+	described, now := descriptions(lines), nowOf(lines)
 	keys := map[string]mapped{}
 	for name, k := range form.Properties.Keys.Properties {
 		field := k.Properties.Value
 		field.Description = cmp.Or(described[name], field.Description)
-		if value, fragment, ok := field.find(text); ok {
+		value, fragment, ok := field.find(text)
+		if !ok && field.isDate() {
+			value, fragment, ok = findDate(text, now)
+		}
+		if ok {
 			keys[name] = mapped{value, fragment, 0.9}
 		}
 	}
@@ -122,6 +126,12 @@ type field struct {
 	Type        any    `json:"type"`
 	Description string `json:"description"`
 	Enum        []any  `json:"enum"`
+	Format      string `json:"format"`
+}
+
+// isDate reports whether the key takes days, as YYYY-MM-DD.
+func (f *field) isDate() bool {
+	return f.Type == "string" && (f.Format == "date" || strings.Contains(f.Description, "ISO 8601"))
 }
 
 // find looks for the value of a key: by the mapping examples of its description, by the
@@ -155,15 +165,8 @@ func (f *field) find(text string) (value any, fragment string, ok bool) {
 			}
 		}
 	}
-	if strings.Contains(f.Description, "ISO 8601") {
-		if d := isoDate.FindString(text); d != "" {
-			return d, d, true
-		}
-	}
 	return nil, "", false
 }
-
-var isoDate = regexp.MustCompile(`\b\d{4}-\d{2}-\d{2}\b`)
 
 // values returns the values that the key accepts, the longest first: "premium economy"
 // before "economy".

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
@@ -82,5 +83,40 @@ func TestTheFillerNeedsAForm(t *testing.T) {
 	t.Parallel()
 	if _, err := builtin.New().Generate(t.Context(), &model.Request{Model: builtin.Filler, Messages: []model.Message{model.User("x")}}, nil); err == nil {
 		t.Error("it answers without a form")
+	}
+}
+
+func TestTheFillerCountsDaysFromNow(t *testing.T) {
+	t.Parallel()
+	tpl, err := template.Parse([]byte(`{"schema_id":"trip_v1","scenario":"trip","keys":[
+		{"key_name":"day","key_type":"string","required":true,"semantic_description":"When.","value_schema":{"format":"date"}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2031, 12, 30, 23, 59, 0, 0, time.UTC) // a Tuesday
+	for text, want := range map[string]string{
+		"today":                 "2031-12-30",
+		"Tomorrow, please":      "2031-12-31",
+		"next Monday":           "2032-01-05",
+		"on wednesday":          "2031-12-31",
+		"this Tuesday":          "2032-01-06",
+		"on 2032-02-01, sunday": "2032-02-01",
+		"mondays":               "",
+		"some day":              "",
+	} {
+		m, err := template.Fill(t.Context(), filler{}, tpl, text, template.FillOptions{Now: now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(m.Keys) == 1 {
+			got = strings.Trim(string(m.Keys[0].Value), `"`)
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	if m, err := template.Fill(t.Context(), filler{}, tpl, "tomorrow", template.FillOptions{}); err != nil || len(m.Keys) != 0 {
+		t.Errorf("nobody has said when it is: %v, %v", m, err)
 	}
 }

@@ -103,6 +103,9 @@ func HintForCode(e *envelope.Error) string {
 	case envelope.CodeTooLarge:
 		return "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB."
 	case envelope.CodeInputSchema:
+		if strings.Contains(e.Message, "does not fit the template ") {
+			return "\"aeemesh schema show ENTITY\" shows the template."
+		}
 		return "\"aeemesh agents describe ENTITY --schema\" shows what it takes."
 	}
 	switch {

@@ -94,9 +94,12 @@ func printTemplate(t *term.Terminal, tpl *template.Template, hash string) {
 // keyState says in a word what is special about a key.
 func keyState(k template.Key) string {
 	var words []string
-	for word, is := range map[string]bool{"required": k.Required, "experimental": k.Experimental, "deprecated": k.Deprecated} {
-		if is {
-			words = append(words, word)
+	for _, w := range []struct {
+		is   bool
+		word string
+	}{{k.Required, "required"}, {k.Experimental, "experimental"}, {k.Deprecated, "deprecated"}} {
+		if w.is {
+			words = append(words, w.word)
 		}
 	}
 	return strings.Join(words, ",")

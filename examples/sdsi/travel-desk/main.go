@@ -1,0 +1,97 @@
+// Command travel-desk is a Go program that hosts an agent with a schema template: it
+// books flights. The worker in front of it checks every payload by the template, so
+// that the program gets values which fit, and its result is held to the template's
+// response_schema.
+//
+//	aeemesh up &
+//	go run ./examples/sdsi/travel-desk &
+//	aeemesh schema show agent.travel_desk
+//	aeemesh ask agent.travel_desk 'from Oslo to Rome on 2031-05-05' --model builtin/filler
+//
+// It is a worker like "aeemesh worker": durable tasks, draining and signatures come
+// with it. No flight is booked anywhere.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+)
+
+func main() {
+	server := flag.String("nats", "", "`URL` of the server (default the one on this machine)")
+	templates := flag.String("templates", "examples/sdsi/travel-desk", "`folder` of the template")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *server, *templates); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run serves the desk until ctx ends.
+func run(ctx context.Context, server, templates string) error {
+	w, err := worker.New(worker.Config{
+		Agents:    []worker.Agent{{As: "agent.travel_desk", Handler: mesh.Typed(book)}},
+		Templates: templates,
+		NATS:      natsconn.Config{URL: server},
+		Logger:    slog.Default(),
+	})
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
+}
+
+// flight is what the keys of flight_booking.sdsi.json become.
+type flight struct {
+	Origin      string `json:"origin"`
+	Destination string `json:"destination"`
+	Date        string `json:"departure_date"`
+	Cabin       string `json:"cabin_class"`
+	Passengers  int    `json:"passenger_count"`
+}
+
+// booking is the result, as response_schema has it.
+type booking struct {
+	ID         string   `json:"booking_id"`
+	Status     string   `json:"status"`
+	Flight     string   `json:"flight"`
+	Passengers int      `json:"passengers"`
+	Requests   []string `json:"requests,omitempty"` // for a person to read: nobody has checked them
+}
+
+// book books a flight. The same values are the same booking, so a task that is done
+// again, after a worker was lost, books nothing twice.
+func book(ctx context.Context, f flight) (booking, error) {
+	if f.Origin == "" { // a task with a text, and not with a template's values
+		return booking{}, envelope.Errorf(envelope.CodeInputSchema, "this desk takes the template flight_booking, filled in: sdsi.schema.get has it")
+	}
+	requests := sdsi.Others(ctx)
+	raw, err := json.Marshal(struct {
+		flight
+		Requests []string
+	}{f, requests})
+	if err != nil {
+		return booking{}, err
+	}
+	return booking{
+		ID: fmt.Sprintf("BK-%X", sha256.Sum256(raw))[:len("BK-")+8], Status: "confirmed",
+		Flight:     fmt.Sprintf("%s to %s on %s, %s", f.Origin, f.Destination, f.Date, strings.ReplaceAll(f.Cabin, "_", " ")),
+		Passengers: f.Passengers, Requests: requests,
+	}, nil
+}
