@@ -76,42 +76,69 @@ type Judgement struct {
 	Fragment string // the client's words
 }
 
+// WithDefaults returns the configuration with the defaults filled in, or all that is wrong
+// with its rules.
+func (c Config) WithDefaults() (Config, error) {
+	rules, err := c.Rules.WithDefaults()
+	if err != nil {
+		return c, err
+	}
+	if c.Embedder == nil {
+		return c, errors.New("learn: the embedder is missing")
+	}
+	c.Rules = rules
+	c.Patience, c.Interval = cmp.Or(c.Patience, 2*time.Second), cmp.Or(c.Interval, 15*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Scrub == nil {
+		c.Scrub = Scrub
+	}
+	if c.Exclude == nil {
+		c.Exclude = func(string) bool { return false }
+	}
+	if c.Cohort == nil {
+		c.Cohort = func(string) string { return "" }
+	}
+	if c.Tell == nil {
+		c.Tell = func(string, string, evolve.Event) error { return nil }
+	}
+	if c.Induce == nil {
+		c.Induce = func(_ context.Context, cluster evolve.Cluster, _ *template.Template) (template.Key, error) {
+			return evolve.Rules(cluster)
+		}
+	}
+	if c.Judge == nil {
+		c.Judge = compareWith(c.Embedder)
+	}
+	return c, nil
+}
+
+// Candidate makes a key of a cluster, and says why it waits for an operator; "": it does
+// not. The configuration has its defaults.
+func (c *Config) Candidate(ctx context.Context, cluster evolve.Cluster, t *template.Template) (k template.Key, why string, err error) {
+	if k, err = c.Induce(ctx, cluster, t); err != nil {
+		return k, "", err
+	}
+	if why = c.Sensitive.Why(k, cluster); why == "" && c.Classify != nil {
+		if why, err = c.Classify(ctx, k); err != nil {
+			why = "it could not be classified" // an operator can
+		}
+	}
+	return k, why, nil
+}
+
 // New returns a learner, or what is wrong with its configuration.
 func New(cfg Config) (*Learner, error) {
-	rules, err := cfg.Rules.WithDefaults()
+	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Entity == "" || cfg.Embedder == nil || len(cfg.Templates) == 0 {
-		return nil, errors.New("learn: a learner has an entity, templates and an embedder")
-	}
-	cfg.Rules = rules
-	cfg.Patience, cfg.Interval = cmp.Or(cfg.Patience, 2*time.Second), cmp.Or(cfg.Interval, 15*time.Second)
-	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	if cfg.Scrub == nil {
-		cfg.Scrub = Scrub
-	}
-	if cfg.Exclude == nil {
-		cfg.Exclude = func(string) bool { return false }
-	}
-	if cfg.Cohort == nil {
-		cfg.Cohort = func(string) string { return "" }
-	}
-	if cfg.Tell == nil {
-		cfg.Tell = func(string, string, evolve.Event) error { return nil }
+	if cfg.Entity == "" || len(cfg.Templates) == 0 {
+		return nil, errors.New("learn: a learner has an entity and templates")
 	}
 	l := &Learner{cfg: cfg, pools: map[poolID]*pool{}, judging: make(chan judging, 64), kick: make(chan struct{}, 1)}
-	if cfg.Induce == nil {
-		l.cfg.Induce = func(_ context.Context, c evolve.Cluster, _ *template.Template) (template.Key, error) {
-			return evolve.Rules(c)
-		}
-	}
-	if cfg.Judge == nil {
-		l.cfg.Judge = l.compare
-	}
 	for _, t := range cfg.Templates {
 		for _, cohort := range append([]string{""}, cfg.Cohorts...) {
 			id := poolID{t.Scenario, cohort}

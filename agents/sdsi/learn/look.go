@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/embedding"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
@@ -51,15 +52,9 @@ func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 	cfg := p.learner.cfg
 	ctx, cancel := context.WithTimeout(ctx, claimFor/2)
 	defer cancel()
-	k, err := cfg.Induce(ctx, c, p.template)
+	k, why, err := cfg.Candidate(ctx, c, p.template)
 	if err != nil {
 		return err
-	}
-	why := cfg.Sensitive.Why(k, c)
-	if why == "" && cfg.Classify != nil {
-		if why, err = cfg.Classify(ctx, k); err != nil {
-			why = "it could not be classified" // an operator can
-		}
 	}
 	var failed error
 	if !p.do(ctx, change{apply: func(e *evolve.Pool, now time.Time) bool {
@@ -101,7 +96,8 @@ func (p *pool) tell(ctx context.Context) {
 
 // judging is a value that waits to be judged.
 type judging struct {
-	pool *pool
+	pool   *pool
+	client string
 	Judgement
 }
 
@@ -120,7 +116,7 @@ func (l *Learner) judge(p *pool, client string, seen sdsi.Seen) {
 		k, _ := view.Key(name, client)
 		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" {
 			select {
-			case l.judging <- judging{p, Judgement{k, seen.Values[name], clean}}:
+			case l.judging <- judging{p, client, Judgement{k, seen.Values[name], clean}}:
 			default:
 			}
 		}
@@ -140,7 +136,7 @@ func (l *Learner) judgeAll(ctx context.Context) {
 				j.pool.log().Warn("a value was not judged", "key", j.Key.Name, "err", err)
 			} else if sure {
 				j.pool.submit(change{plain: true, apply: func(e *evolve.Pool, now time.Time) bool {
-					e.Judge(j.Key.Name, aligned, now)
+					e.Judge(j.Key.Name, j.client, aligned, now)
 					return true
 				}})
 			}
@@ -148,30 +144,28 @@ func (l *Learner) judgeAll(ctx context.Context) {
 	}
 }
 
-// alike is the similarity from which on words mean what a key means. It is lower than that
-// of a cluster: the key's description has other words, too.
-const alike = 0.5
+// Alike is the similarity from which on words mean what a key was made of. It is lower than
+// that of a cluster: the key's description has other words, too.
+const Alike = 0.5
 
-// compare judges a value without a model: the client's words are compared with what the key
-// was made of. It is sure of booleans and of texts; numbers must be in the words.
-func (l *Learner) compare(ctx context.Context, j Judgement) (aligned, sure bool, err error) {
-	examples := examplesIn(j.Key.Description)
-	if len(examples) == 0 {
-		return false, false, nil
-	}
-	vectors, err := l.cfg.Embedder.Embed(ctx, append([]string{j.Fragment}, examples...))
-	if err != nil || len(vectors) != len(examples)+1 {
-		return false, false, err
-	}
-	best := 0.0
-	for _, v := range vectors[1:] {
-		sum := 0.0
-		for i := range v {
-			sum += float64(v[i]) * float64(vectors[0][i])
+// compareWith judges values without a model: the client's words are compared with what the
+// key was made of. It is sure of booleans and of texts; numbers must be in the words.
+func compareWith(e embedding.Embedder) func(context.Context, Judgement) (aligned, sure bool, err error) {
+	return func(ctx context.Context, j Judgement) (aligned, sure bool, err error) {
+		examples := ExamplesIn(j.Key.Description)
+		if len(examples) == 0 {
+			return false, false, nil
 		}
-		best = max(best, sum)
+		vectors, err := e.Embed(ctx, append([]string{j.Fragment}, examples...))
+		if err != nil || len(vectors) != len(examples)+1 {
+			return false, false, err
+		}
+		best := 0.0
+		for _, v := range vectors[1:] {
+			best = max(best, embedding.Cosine(v, vectors[0]))
+		}
+		return best >= Alike && stands(j.Value, j.Key.Type, j.Fragment), true, nil
 	}
-	return best >= alike && stands(j.Value, j.Key.Type, j.Fragment), true, nil
 }
 
 // stands reports whether a value can come of words: a number has to be among them.
@@ -189,8 +183,8 @@ func stands(value json.RawMessage, typ template.Type, fragment string) bool {
 	return !hasDigits // "two": a model has understood it
 }
 
-// examplesIn returns the quoted words of a description's mapping examples.
-func examplesIn(description string) (out []string) {
+// ExamplesIn returns the quoted words of a description's mapping examples.
+func ExamplesIn(description string) (out []string) {
 	from := -1
 	for i := 0; i < len(description) && len(out) < 6; i++ {
 		if description[i] != '\'' {

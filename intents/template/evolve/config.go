@@ -40,6 +40,9 @@ type Config struct {
 	Grace Duration `json:"grace,omitempty"`
 	// Compat is how long a withdrawn key is still accepted. Default 30 days.
 	Compat Duration `json:"compat,omitempty"`
+	// Retire is how long a key that has gone, or that an operator has rejected, is not
+	// proposed again. Default 90 days.
+	Retire Duration `json:"retire,omitempty"`
 
 	// A key on trial is promoted at PromoteUsage, PromoteAccuracy and PromoteTypes, and
 	// deprecated below DeprecateUsage, DeprecateAccuracy or DeprecateTypes. Defaults 0.15,
@@ -140,6 +143,7 @@ func (c Config) WithDefaults() (Config, error) {
 	duration("window", &c.Window, 30*day, time.Second, year)
 	duration("grace", &c.Grace, 14*day, time.Second, year)
 	duration("compat", &c.Compat, 30*day, time.Second, year)
+	duration("retire", &c.Retire, 90*day, time.Second, year)
 	number("promote_usage", &c.PromoteUsage, 0.15, 0, 1)
 	number("promote_accuracy", &c.PromoteAccuracy, 0.8, 0, 1)
 	number("promote_types", &c.PromoteTypes, 0.9, 0, 1)

@@ -47,7 +47,7 @@ func Decode(raw []byte, cfg Config) (*Pool, error) {
 
 func (d *document) check() error {
 	if len(d.Clusters) > 1024 || len(d.Lives) > maxLives || len(d.Events) > maxEvents || len(d.Seen) > maxSeen || len(d.OptedOut) > 1024 ||
-		d.Next == 0 || d.Next > math.MaxInt64 || d.Told >= d.Next {
+		d.Next == 0 || !d.Payloads.fits(limit{follow: 64}) || d.Next > math.MaxInt64 || d.Told >= d.Next {
 		return errBounds
 	}
 	last := uint64(0)
@@ -69,11 +69,11 @@ func (d *document) check() error {
 		}
 	}
 	for _, l := range d.Lives {
-		if l == nil || len(l.Days) > 401 || len(l.Sample) > maxSampled || l.Number >= d.Next {
+		if l == nil || len(l.Days) > 401 || len(l.Sample) > maxSampled || !l.Typing.fits(valueLimit) || !l.Judging.fits(valueLimit) || l.Number >= d.Next {
 			return fmt.Errorf("a key: %w", errBounds)
 		}
 		switch l.State {
-		case Pending, Queued, Experimental, Stable, Deprecated, Withdrawn, Rejected:
+		case Pending, Queued, Experimental, Stable, Deprecated, Withdrawn, Rejected, Retired:
 		default:
 			return fmt.Errorf("key %s: state %q is not known", l.Key.Name, l.State)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -22,6 +23,7 @@ const (
 	Deprecated   State = "deprecated" // is withdrawn after the grace period
 	Withdrawn    State = "withdrawn"  // is accepted, and advertised no more
 	Rejected     State = "rejected"   // by an operator; is not proposed again for a while
+	Retired      State = "retired"    // was withdrawn; is not proposed again for a while
 )
 
 // advertised reports whether clients are told of the key.
@@ -41,6 +43,8 @@ type life struct {
 	Approved string       `json:"approved,omitempty"` // by an operator
 	Days     []daily      `json:"days,omitempty"`
 	Sample   []sampled    `json:"sample,omitempty"`
+	Typing   shares       `json:"typing,omitzero"`  // of today's values whose type is counted
+	Judging  shares       `json:"judging,omitzero"` // of today's judgements
 }
 
 // daily has what was counted on one day.
@@ -48,6 +52,7 @@ type daily struct {
 	Day       int64 `json:"d"` // since 1970
 	Payloads  int   `json:"n"`
 	Present   int   `json:"p,omitempty"`
+	Typed     int   `json:"t,omitempty"`
 	WrongType int   `json:"w,omitempty"`
 	Judged    int   `json:"j,omitempty"`
 	Aligned   int   `json:"a,omitempty"`
@@ -74,27 +79,40 @@ func (l *life) today(cfg Config, now time.Time) *daily {
 	return &l.Days[len(l.Days)-1]
 }
 
-// use counts a payload for the keys that it could have had.
+// use counts a payload for the keys that it could have had. A client counts for a part only
+// of the payloads of a day, and of the values of a key.
 func (p *Pool) use(o Observation, now time.Time) {
+	asked, counts := false, false
 	for _, l := range p.doc.Lives {
 		if l.Refines || l.Owner != "" && l.Owner != o.Client || !l.State.advertised() && l.State != Withdrawn {
 			continue
 		}
+		if !asked {
+			asked, counts = true, !o.Refused && p.doc.Payloads.take(o.Client, p.cfg.payloadLimit(), now)
+		}
 		at := slices.IndexFunc(o.Keys, func(u Use) bool { return u.Key == l.Key.Name })
-		if o.Refused && (at < 0 || !o.Keys[at].WrongType) {
+		if at < 0 && !counts || at >= 0 && o.Refused && !o.Keys[at].WrongType {
 			continue
 		}
 		d := l.today(p.cfg, now)
-		d.Payloads++
+		if counts {
+			d.Payloads++
+		}
 		if at < 0 {
 			continue
 		}
-		d.Present++
-		if o.Keys[at].WrongType {
-			d.WrongType++
-			continue
+		if counts {
+			d.Present++
 		}
-		l.sample(o.Client, true)
+		if l.Typing.take(o.Client, valueLimit, now) {
+			d.Typed++
+			if o.Keys[at].WrongType {
+				d.WrongType++
+			}
+		}
+		if !o.Keys[at].WrongType {
+			l.sample(o.Client, true)
+		}
 	}
 }
 
@@ -127,10 +145,10 @@ func (p *Pool) Received(client string, keys []string) bool {
 	return news
 }
 
-// Judge counts a value of a key that was compared with the words it stands for.
-func (p *Pool) Judge(key string, aligned bool, now time.Time) {
+// Judge counts a value of a client that was compared with the words it stands for.
+func (p *Pool) Judge(key, client string, aligned bool, now time.Time) {
 	for _, l := range p.doc.Lives {
-		if l.Key.Name == key && l.State.advertised() {
+		if l.Key.Name == key && l.State.advertised() && l.Judging.take(client, valueLimit, now) {
 			d := l.today(p.cfg, now)
 			d.Judged++
 			if aligned {
@@ -154,11 +172,11 @@ type Metrics struct {
 
 func (l *life) metrics(cfg Config, now time.Time) (m Metrics) {
 	oldest := dayOf(now) - cfg.Window.seconds()/86400
-	wrong, aligned, adopted := 0, 0, 0
+	typed, wrong, aligned, adopted := 0, 0, 0, 0
 	for _, d := range l.Days {
 		if d.Day >= oldest {
 			m.Payloads, m.Present, m.Judged = m.Payloads+d.Payloads, m.Present+d.Present, m.Judged+d.Judged
-			wrong, aligned = wrong+d.WrongType, aligned+d.Aligned
+			typed, wrong, aligned = typed+d.Typed, wrong+d.WrongType, aligned+d.Aligned
 		}
 	}
 	for _, s := range l.Sample {
@@ -173,7 +191,7 @@ func (l *life) metrics(cfg Config, now time.Time) (m Metrics) {
 		return float64(n) / float64(of)
 	}
 	m.UsageFrequency, m.AlignmentAccuracy = ratio(m.Present, m.Payloads), ratio(aligned, m.Judged)
-	m.TypeCorrectness, m.AdoptionRate = ratio(m.Present-wrong, m.Present), ratio(adopted, len(l.Sample))
+	m.TypeCorrectness, m.AdoptionRate = ratio(typed-wrong, typed), ratio(adopted, len(l.Sample))
 	return m
 }
 
@@ -194,11 +212,11 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	if sensitive == "" && p.cfg.Approve == ApproveAll {
 		sensitive = "every change waits for an operator"
 	}
-	if there := base.Key(k.Name); there != nil {
+	if there := likeNamed(base, k.Name); there != nil {
 		return p.refineBase(c, there, about, sensitive, now)
 	}
 	if there := p.life(k.Name, c.Owner); there != nil {
-		c.Key = k.Name
+		c.Key = there.Key.Name
 		if there.State.advertised() && sensitive == "" && there.Owner == c.Owner {
 			there.Key.Description = refined(there.Key, about)
 			p.move(there, there.State, KindRefined, "clients ask for it in other words", now)
@@ -215,13 +233,16 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	return nil
 }
 
-// admit reports whether there is room for a further key.
+// admit reports whether there is room for a further key. Keys that have retired make room.
 func (p *Pool) admit(l *life, base *template.Template) error {
+	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool { return x.State == Retired }); at >= 0 && len(p.doc.Lives) >= maxLives*3/4 {
+		p.doc.Lives = slices.Delete(p.doc.Lives, at, at+1)
+	}
 	all, own := 0, 0
 	for _, x := range p.doc.Lives {
 		if x.Owner == "" {
 			all++
-		} else if x.Owner == l.Owner && x.State != Rejected {
+		} else if x.Owner == l.Owner && x.State != Rejected && x.State != Retired {
 			own++
 		}
 	}
@@ -300,11 +321,42 @@ func (p *Pool) full(owner string) bool {
 // life returns a key that a client would see: of all, or its own.
 func (p *Pool) life(name, owner string) *life {
 	for _, l := range p.doc.Lives {
-		if l.Key.Name == name && (l.Owner == "" || l.Owner == owner) {
+		if sameName(l.Key.Name, name) && (l.Owner == "" || l.Owner == owner) {
 			return l
 		}
 	}
 	return nil
+}
+
+// likeNamed returns the key of a template that has a name or its plural; nil: none has.
+func likeNamed(t *template.Template, name string) *template.Key {
+	if k := t.Key(name); k != nil {
+		return k
+	}
+	for i := range t.Keys {
+		if sameName(t.Keys[i].Name, name) {
+			return &t.Keys[i]
+		}
+	}
+	return nil
+}
+
+// sameName reports whether two names are one, but for plurals and the order of their words.
+func sameName(a, b string) bool {
+	if a == b {
+		return true
+	}
+	parts := func(name string) []string {
+		words := strings.Split(name, "_")
+		for i, w := range words {
+			if len(w) > 3 && !strings.HasSuffix(w, "ss") {
+				words[i] = strings.TrimSuffix(w, "s")
+			}
+		}
+		slices.Sort(words)
+		return words
+	}
+	return slices.Equal(parts(a), parts(b))
 }
 
 func (p *Pool) move(l *life, to State, kind, why string, now time.Time) {
@@ -365,18 +417,18 @@ func (p *Pool) advance(l *life, now time.Time) {
 		}
 	case Deprecated:
 		if age >= p.cfg.Grace.seconds() {
-			p.move(l, Withdrawn, KindWithdrawn, "", now)
+			p.move(l, Withdrawn, KindWithdrawn, l.Why, now)
 		}
 	case Withdrawn:
 		if age >= p.cfg.Compat.seconds() {
-			p.end(l, KindEnded, "", now)
+			p.move(l, Retired, KindEnded, l.Why, now)
 		}
 	case Pending, Queued:
 		if age >= p.cfg.Window.seconds() {
 			p.end(l, KindEnded, "nobody decided, or no place came free", now)
 		}
-	case Rejected:
-		if age >= 3*p.cfg.Window.seconds() {
+	case Rejected, Retired:
+		if age >= p.cfg.Retire.seconds() {
 			p.end(l, "", "", now)
 		}
 	}
@@ -467,7 +519,7 @@ func (p *Pool) Approve(key, by string, now time.Time) error {
 }
 
 // Reject ends a key's way: one that clients know of is deprecated, and the others are
-// remembered, so that they are not proposed again for three windows.
+// remembered, so that they are not proposed again for [Config.Retire].
 func (p *Pool) Reject(key, by, why string, now time.Time) error {
 	l, err := p.find(key, Pending, Queued, Experimental, Stable)
 	if err != nil {

@@ -43,6 +43,7 @@ type document struct {
 	Lives    []*life    `json:"keys,omitempty"`
 	Events   []Event    `json:"events,omitempty"`
 	Seen     []string   `json:"seen,omitempty"`
+	Payloads shares     `json:"payloads,omitzero"` // of today's that count for the keys
 	OptedOut []string   `json:"opted_out,omitempty"`
 }
 
@@ -153,7 +154,7 @@ func (p *Pool) OptOut(client string, out bool) {
 // the clusters that began with a text of it. The keys of all stay: what others know of them
 // are words of several clients. It reports whether there was something.
 func (p *Pool) Forget(client string) bool {
-	found := false
+	found := p.doc.Payloads.forget(client)
 	keep := p.doc.Clusters[:0]
 	for _, c := range p.doc.Clusters {
 		if c.Owner == client || c.Leader == client {
@@ -178,7 +179,8 @@ func (p *Pool) Forget(client string) bool {
 		}
 		before := len(l.Sample)
 		l.Sample = slices.DeleteFunc(l.Sample, func(s sampled) bool { return s.Client == client })
-		found = found || before != len(l.Sample)
+		typed, judged := l.Typing.forget(client), l.Judging.forget(client)
+		found = found || before != len(l.Sample) || typed || judged
 		lives = append(lives, l)
 	}
 	clear(p.doc.Lives[len(lives):])

@@ -284,7 +284,7 @@ func TestATrialEnds(t *testing.T) {
 		p := onTrial(t, Config{})
 		use(p, "window_seat", start.Add(time.Hour), c.used, c.of, c.wrong)
 		for i := range c.judged {
-			p.Judge("window_seat", i < c.aligned, start.Add(2*time.Hour))
+			p.Judge("window_seat", Client(fmt.Sprint("agent.c", i%7)), i < c.aligned, start.Add(2*time.Hour))
 		}
 		if c.approved {
 			if err := p.Approve("window_seat", "human.ops", start.Add(3*time.Hour)); err != nil {
@@ -339,14 +339,28 @@ func TestALifeThatEnds(t *testing.T) {
 		t.Error("it is gone before its time")
 	}
 	p.Advance(at.Add(30 * day))
-	if len(p.Keys(at)) != 0 || len(p.View().Withdrawn("x")) != 0 {
+	if state(p, "window_seat", at) != Retired || len(p.View().Withdrawn("x")) != 0 {
 		t.Errorf("%+v", p.Keys(at))
+	}
+	again := func(at time.Time) int {
+		for d := range 3 {
+			many(p, 6, wish(1, "a window seat"), at.Add(time.Duration(d)*day))
+		}
+		return propose(t, p, at.Add(2*day))
+	}
+	if n := again(at.Add(40 * day)); n != 0 {
+		t.Error("a key that has gone is proposed again at once")
+	}
+	at = at.Add(30*day + 90*day)
+	p.Advance(at)
+	if len(p.Keys(at)) != 0 || again(at) != 1 {
+		t.Errorf("a wish that has come back makes no key: %+v", p.Keys(at))
 	}
 	var kinds []string
 	for _, e := range p.Events() {
 		kinds = append(kinds, e.Kind)
 	}
-	if got := strings.Join(kinds, " "); got != "trial deprecated withdrawn ended" {
+	if got := strings.Join(kinds, " "); got != "trial deprecated withdrawn ended trial" {
 		t.Errorf("events %s", got)
 	}
 }
@@ -363,7 +377,7 @@ func TestStableKeysAreAssessed(t *testing.T) {
 				n = 20
 			}
 			use(p, "window_seat", now.Add(time.Hour), n, 40, false)
-			p.Judge("window_seat", true, now)
+			p.Judge("window_seat", Client("agent.c1"), true, now)
 			now = now.Add(day)
 			p.Advance(now)
 			if patches := p.View().Patches(base(t), "x", now); used > 0 && len(patches) != 1 {
@@ -372,7 +386,7 @@ func TestStableKeysAreAssessed(t *testing.T) {
 		}
 		want := Stable
 		if used == 0 {
-			want = ""
+			want = Retired
 		}
 		if got := state(p, "window_seat", now); got != want {
 			t.Errorf("used %d: %q after 120 days", used, got)
