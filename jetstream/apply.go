@@ -10,6 +10,8 @@ import (
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Apply creates and updates streams, buckets and consumers as [Plan] says, and returns
@@ -42,7 +44,7 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 		return nil, err
 	}
 	// First the changes that free storage.
-	slices.SortStableFunc(plan, func(a, b Change) int { return cmp.Compare(min(a.Reserves, 0), min(b.Reserves, 0)) })
+	sorted.By(plan, func(a, b Change) int { return cmp.Compare(min(a.Reserves, 0), min(b.Reserves, 0)) })
 	var report []Change
 	var conflicts []error
 	for _, c := range plan {

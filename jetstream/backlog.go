@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -126,7 +126,7 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 	for _, l := range b.of {
 		all = append(all, *l)
 	}
-	slices.SortFunc(all, func(x, y Backlog) int { return strings.Compare(x.Entity, y.Entity) })
+	sorted.By(all, func(x, y Backlog) int { return strings.Compare(x.Entity, y.Entity) })
 	return all, nil
 }
 

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
@@ -208,7 +208,7 @@ func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
 	for _, m := range bySubject {
 		messages = append(messages, m)
 	}
-	slices.SortFunc(messages, func(x, y Message) int { return cmp.Compare(x.Seq, y.Seq) })
+	sorted.By(messages, func(x, y Message) int { return cmp.Compare(x.Seq, y.Seq) })
 	return messages, nil
 }
 

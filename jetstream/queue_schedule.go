@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -135,7 +135,7 @@ func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, erro
 			all = append(all, s)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Scheduled) int { return a.Due.Compare(b.Due) })
+	sorted.By(all, func(a, b Scheduled) int { return a.Due.Compare(b.Due) })
 	return all, nil
 }
 

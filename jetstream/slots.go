@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -400,6 +400,6 @@ func (s *Slots) List(ctx context.Context, entity string) ([]Held, error) {
 			held = append(held, Held{N: n, Holder: state.record.Holder, Limit: state.record.Limit, Since: state.since})
 		}
 	}
-	slices.SortFunc(held, func(a, b Held) int { return a.N - b.N })
+	sorted.By(held, func(a, b Held) int { return a.N - b.N })
 	return held, nil
 }

@@ -11,6 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -76,7 +77,7 @@ func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.S
 				yield(state.Record{}, fmt.Errorf("list runs: %w", err))
 				return
 			}
-			slices.SortFunc(rest, func(a, b stateMessage) int { return cmp.Compare(b.last, a.last) })
+			sorted.By(rest, func(a, b stateMessage) int { return cmp.Compare(b.last, a.last) })
 			for _, m := range rest {
 				if status := m.status(); !seen[stateKey(m.id)] && (status == "" || want(status)) {
 					chosen = append(chosen, stateKey(m.id))
@@ -138,7 +139,7 @@ func (s *States) latestByName(ctx context.Context, entity string, want func(aaif
 				all = append(all, r)
 			}
 		}
-		slices.SortFunc(all, func(a, b state.Record) int { return cmp.Compare(b.Revision, a.Revision) })
+		sorted.By(all, func(a, b state.Record) int { return cmp.Compare(b.Revision, a.Revision) })
 		for _, r := range all {
 			if !yield(r, nil) {
 				return

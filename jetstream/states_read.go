@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -359,7 +360,7 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 		}
 	}
 	all = slices.DeleteFunc(all, func(m stateMessage) bool { return m.genuine() && deleted(m.Header) })
-	slices.SortFunc(all, func(a, b stateMessage) int { return cmp.Compare(a.Seq, b.Seq) })
+	sorted.By(all, func(a, b stateMessage) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -73,7 +73,7 @@ func (n *Node) instances(infos [][]byte, stats map[string]*micro.Stats, entity s
 		}
 		out = append(out, Instance{Entity: e, Info: info, Stats: stats[info.ID]})
 	}
-	slices.SortFunc(out, func(a, b Instance) int {
+	sorted.By(out, func(a, b Instance) int {
 		return strings.Compare(a.Entity+" "+a.Info.ID, b.Entity+" "+b.Info.ID)
 	})
 	return out

@@ -1,10 +1,11 @@
 package mesh
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Served is an agent that a node serves.
@@ -23,7 +24,7 @@ func (n *Node) Serving() []Served {
 	for _, h := range n.hosts.all() {
 		out = append(out, Served{Entity: h.Entity, Instance: h.id, Started: h.started, Stopping: h.stopping.Load(), Health: h.health()})
 	}
-	slices.SortFunc(out, func(a, b Served) int { return strings.Compare(a.Entity, b.Entity) })
+	sorted.By(out, func(a, b Served) int { return strings.Compare(a.Entity, b.Entity) })
 	return out
 }
 

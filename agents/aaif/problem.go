@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Severity says how serious a problem is.
@@ -181,7 +183,7 @@ func (p Problem) hint(format string, args ...any) Problem {
 // sortProblems sorts by severity, errors first, then by place, rule and
 // message, removes duplicates, and cuts off a list that is too long.
 func sortProblems(ps []Problem) []Problem {
-	slices.SortFunc(ps, func(a, b Problem) int {
+	sorted.By(ps, func(a, b Problem) int {
 		return cmp.Or(
 			cmp.Compare(a.Severity, b.Severity), // "error" < "warning"
 			comparePointers(a.Pointer, b.Pointer),

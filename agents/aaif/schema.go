@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -132,7 +133,7 @@ func validateTree(k Kind, tree any, text []byte) []Problem {
 			violations[i].Pointer = v.Pointer[:strings.LastIndexByte(v.Pointer, '/')]
 		}
 	}
-	slices.SortStableFunc(violations, func(a, b schema.Problem) int {
+	sorted.By(violations, func(a, b schema.Problem) int {
 		return cmp.Compare(a.Pointer, b.Pointer) // of one value, what it lacks comes before its unknown fields
 	})
 	violations = slices.CompactFunc(violations, func(a, b schema.Problem) bool {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // A Ballot holds the rules of a majority vote.
@@ -69,7 +70,7 @@ func (b Ballot) Count(outcomes []Outcome) Tally {
 		t.Votes[i].For++
 		t.Votes[i].By = append(t.Votes[i].By, o.Alias)
 	}
-	slices.SortStableFunc(t.Votes, func(x, y Vote) int { return cmp.Compare(y.For, x.For) })
+	sorted.By(t.Votes, func(x, y Vote) int { return cmp.Compare(y.For, x.For) })
 	t.decide(b)
 	if t.Err != nil && len(t.Votes) == 0 && b.On != "" && len(t.Abstained) > 0 {
 		t.Err.Message += fmt.Sprintf(": %d answered without it%s", len(t.Abstained), plainTexts(outcomes))

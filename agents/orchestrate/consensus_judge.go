@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // A Candidate is one of the different outputs of a swarm, as judges see it:
@@ -45,7 +45,7 @@ func Candidates(outcomes []Outcome, seed string) []Candidate {
 		}
 		all[i].By = append(all[i].By, o.Alias)
 	}
-	slices.SortFunc(all, func(a, b keyed) int { return strings.Compare(string(a.place[:]), string(b.place[:])) })
+	sorted.By(all, func(a, b keyed) int { return strings.Compare(string(a.place[:]), string(b.place[:])) })
 	out := make([]Candidate, len(all))
 	for i, k := range all {
 		out[i] = k.Candidate
@@ -101,7 +101,7 @@ func Best(candidates []Candidate, judged [][]Judgement, tie Tie) (slot int, scor
 		}
 		return *s.Score
 	}
-	slices.SortFunc(scores, func(a, b Score) int {
+	sorted.By(scores, func(a, b Score) int {
 		switch x, y := value(a), value(b); {
 		case x > y:
 			return -1

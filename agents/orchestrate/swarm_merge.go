@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -115,7 +116,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 func tooMuch(alias, todo string, given []Outcome, size int) *envelope.Error {
 	const named = 3
 	large := slices.DeleteFunc(slices.Clone(given), func(o Outcome) bool { return !o.OK() })
-	slices.SortStableFunc(large, func(a, b Outcome) int { return cmp.Compare(len(b.Output), len(a.Output)) })
+	sorted.By(large, func(a, b Outcome) int { return cmp.Compare(len(b.Output), len(a.Output)) })
 	var who []string
 	for _, o := range large[:min(named, len(large))] {
 		who = append(who, fmt.Sprintf("%s (%d bytes)", o.Alias, len(o.Output)))

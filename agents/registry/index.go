@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Card is an entry without its document, as an index keeps it.
@@ -48,7 +50,7 @@ func (x *Index) All() []Card {
 	for _, c := range x.cards {
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b Card) int { return strings.Compare(a.Key, b.Key) })
+	sorted.By(out, func(a, b Card) int { return strings.Compare(a.Key, b.Key) })
 	return out
 }
 
@@ -103,7 +105,7 @@ func (x *Index) Skilled(skill string) []Card {
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b Card) int {
+	sorted.By(out, func(a, b Card) int {
 		return cmp.Or(strings.Compare(a.Entity, b.Entity), cmp.Compare(a.Revision, b.Revision))
 	})
 	return out

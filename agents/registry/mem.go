@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
@@ -128,7 +129,7 @@ func (m *Mem) since(revision uint64, removed bool) []Entry {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, byRevision)
+	sorted.By(out, byRevision)
 	return out
 }
 

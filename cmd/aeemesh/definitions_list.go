@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -75,7 +76,7 @@ found by, and how many workers answer for it now.`,
 				for _, i := range found {
 					workers[i.Entity]++
 				}
-				slices.SortFunc(all, func(x, y registry.Entry) int {
+				sorted.By(all, func(x, y registry.Entry) int {
 					return cmp.Or(strings.Compare(x.Record.Entity, y.Record.Entity), strings.Compare(x.Key, y.Key))
 				})
 				return showDefinitions(a, all, workers)

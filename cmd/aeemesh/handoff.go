@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -262,7 +262,7 @@ func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return session.LaneError(err)
 	}
-	slices.SortFunc(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
+	sorted.By(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
 	if a.Term.JSON {
 		return term.Objects(a.Term, all)
 	}

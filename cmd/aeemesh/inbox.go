@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -204,7 +205,7 @@ func printAsks(a *session.App, asks []*mesh.PersonTask, wanted []mesh.PersonTask
 		}
 		return 1
 	}
-	slices.SortStableFunc(asks, func(x, y *mesh.PersonTask) int {
+	sorted.By(asks, func(x, y *mesh.PersonTask) int {
 		if c := cmp.Compare(open(x), open(y)); c != 0 {
 			return c
 		}

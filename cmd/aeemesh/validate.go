@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -160,7 +161,7 @@ func (v *verdict) add(problems []aaif.Problem) {
 		return p.Rule == aaif.RuleStringCondition && slices.ContainsFunc(problems, func(more aaif.Problem) bool { return more.Pointer == p.Pointer })
 	})
 	v.Problems = append(v.Problems, problems...)
-	slices.SortStableFunc(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
+	sorted.By(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
 	for _, p := range problems {
 		v.Valid = v.Valid && p.Severity != aaif.SeverityError
 	}

@@ -10,9 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // A key directory has two kinds of files; other files in it are ignored.
@@ -101,8 +102,8 @@ func LoadDir(dir string) (Keys, error) {
 		return Keys{}, fmt.Errorf("key directory %s: %w", dir, err)
 	}
 	byKID := func(a, b *Signer) int { return strings.Compare(a.kid, b.kid) }
-	slices.SortFunc(keys.Signers, byKID)
-	slices.SortFunc(keys.Trusted, func(a, b Key) int { return strings.Compare(a.KID, b.KID) })
+	sorted.By(keys.Signers, byKID)
+	sorted.By(keys.Trusted, func(a, b Key) int { return strings.Compare(a.KID, b.KID) })
 	return keys, nil
 }
 

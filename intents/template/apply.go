@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // ErrConflict is in the error of [Template.Apply] and [Merge] if two patches disagree:
@@ -113,7 +115,7 @@ func inOrder(patches []Patch) []Patch {
 	for i, p := range patches {
 		all[i] = hashed{p, p.Hash()}
 	}
-	slices.SortFunc(all, func(a, b hashed) int {
+	sorted.By(all, func(a, b hashed) int {
 		return cmp.Or(a.Timestamp.Compare(b.Timestamp), strings.Compare(a.PatchID, b.PatchID), strings.Compare(a.hash, b.hash))
 	})
 	all = slices.CompactFunc(all, func(a, b hashed) bool { return a.hash == b.hash })

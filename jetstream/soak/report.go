@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // A Report is the result of a soak.
@@ -71,7 +73,7 @@ func (r *Report) faults(strikes []Strike) {
 	for _, row := range kinds {
 		r.Faults = append(r.Faults, *row)
 	}
-	slices.SortFunc(r.Faults, func(a, b FaultRow) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Kind, b.Kind)) })
+	sorted.By(r.Faults, func(a, b FaultRow) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Kind, b.Kind)) })
 	points := Points
 	if r.Second > 0 {
 		points = slices.Concat(Points, LeavePoints, TakePoints)
@@ -105,7 +107,7 @@ func (r *Report) recoveries(back []recovery, strikes []Strike, writes []time.Tim
 		took[name] = append(took[name], b.took)
 	}
 	// For a struck server: the time until the first write of any worker.
-	slices.SortFunc(writes, time.Time.Compare)
+	sorted.By(writes, time.Time.Compare)
 	for _, s := range strikes {
 		if s.Kind.target() != "server" {
 			continue
@@ -119,7 +121,7 @@ func (r *Report) recoveries(back []recovery, strikes []Strike, writes []time.Tim
 		at := func(p float64) time.Duration { return all[min(len(all)-1, int(p*float64(len(all))))] }
 		r.Back = append(r.Back, RecoveryRow{After: name, Runs: len(all), P50: at(0.50), P99: at(0.99), Max: all[len(all)-1]})
 	}
-	slices.SortFunc(r.Back, func(a, b RecoveryRow) int { return cmp.Or(b.Runs-a.Runs, strings.Compare(a.After, b.After)) })
+	sorted.By(r.Back, func(a, b RecoveryRow) int { return cmp.Or(b.Runs-a.Runs, strings.Compare(a.After, b.After)) })
 }
 
 // Write prints the report as tables.

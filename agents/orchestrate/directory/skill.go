@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -100,7 +100,7 @@ func (d *Directory) skilled(ctx context.Context, want, but string) []candidate {
 			out = append(out, candidate{entity: entity})
 		}
 	}
-	slices.SortFunc(out, func(a, b candidate) int {
+	sorted.By(out, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.load, b.load), strings.Compare(a.entity, b.entity))
 	})
 	return out

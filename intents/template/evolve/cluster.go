@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // A cluster is one wish: fragments whose vectors are near to that of the first one. The
@@ -20,6 +22,8 @@ type cluster struct {
 	Sayings []saying `json:"sayings"`
 	Key     string   `json:"key,omitempty"`     // that was made of it
 	Claimed int64    `json:"claimed,omitempty"` // until when a worker makes a key of it
+
+	long float64 // the length of Vector, once it was asked for
 }
 
 type vote struct {
@@ -48,20 +52,28 @@ func quantized(v []float32) []byte {
 	return out
 }
 
-// cosine returns the similarity of two vectors; -1 for vectors that cannot be compared.
-func cosine(a, b []byte) float64 {
-	if len(a) != len(b) {
+// dot returns the product of two vectors of one length.
+func dot(a, b []byte) int32 {
+	sum := int32(0) // at most 127 * 127 * maxDimensions
+	b = b[:len(a)]
+	for i, x := range a {
+		sum += int32(int8(x)) * int32(int8(b[i]))
+	}
+	return sum
+}
+
+func length(v []byte) float64 { return math.Sqrt(float64(dot(v, v))) }
+
+// near returns the similarity of a cluster and a vector with its length; -1 if they cannot
+// be compared.
+func (c *cluster) near(v []byte, long float64) float64 {
+	if c.long == 0 {
+		c.long = length(c.Vector)
+	}
+	if len(c.Vector) != len(v) || c.long == 0 || long == 0 {
 		return -1
 	}
-	var ab, aa, bb int64
-	for i := range a {
-		x, y := int64(int8(a[i])), int64(int8(b[i]))
-		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
-	}
-	if aa == 0 || bb == 0 {
-		return -1
-	}
-	return float64(ab) / math.Sqrt(float64(aa)*float64(bb))
+	return float64(dot(c.Vector, v)) / (c.long * long)
 }
 
 // join puts a fragment into the cluster that is nearest, or begins one.
@@ -75,10 +87,10 @@ func (p *Pool) join(f Fragment, client string, now time.Time) {
 
 func (p *Pool) joinOf(owner string, v []byte, text, client string, now time.Time) {
 	var best *cluster
-	nearest := p.cfg.Similarity
+	nearest, long := p.cfg.Similarity, length(v)
 	for _, c := range p.doc.Clusters {
 		if c.Owner == owner {
-			if s := cosine(c.Vector, v); s >= nearest {
+			if s := c.near(v, long); s >= nearest {
 				best, nearest = c, s
 			}
 		}
@@ -239,13 +251,16 @@ func (p *Pool) describe(c *cluster, now time.Time) Cluster {
 	return out
 }
 
+// Size returns the number of clusters.
+func (p *Pool) Size() int { return len(p.doc.Clusters) }
+
 // Clusters returns all clusters, the hottest first.
 func (p *Pool) Clusters(now time.Time) []Cluster {
 	out := make([]Cluster, 0, len(p.doc.Clusters))
 	for _, c := range p.doc.Clusters {
 		out = append(out, p.describe(c, now))
 	}
-	slices.SortStableFunc(out, func(a, b Cluster) int {
+	sorted.By(out, func(a, b Cluster) int {
 		switch {
 		case a.Heat > b.Heat:
 			return -1

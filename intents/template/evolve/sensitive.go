@@ -10,8 +10,8 @@ import (
 )
 
 // Sensitive decides which keys wait for an operator (SDSI 7): those about payment, identity
-// and access, and those that expose a capability of the agent. The zero value uses the
-// built-in words.
+// and access, those that sound like orders to a model, and those that expose a capability of
+// the agent. The zero value uses the built-in words.
 type Sensitive struct {
 	// Words are further words: a key is sensitive if its name or description has one, or a
 	// word that begins with one that ends in "*".
@@ -28,6 +28,7 @@ var sensitiveWords = strings.Fields(`pay* paid card cards credit debit iban bic 
 	wallet* crypto* bitcoin bill* charge* fee* cost* upgrade* password* passcode* passphrase* pin otp token* secret* credential* api
 	identity identit* passport* licence* license* ssn birth* nationality gender name names email* phone* address* biometric* fingerprint*
 	access* login* logon sign auth* admin* root sudo role roles permission* privilege* owner* grant* unlock* bypass* override* disable* delete* export*
+	ignore* disregard* obey* instruct* prompt* jailbreak* forward* reveal* leak*
 	zahl* bezahl* karte* konto* konten rechnung* erstattung* preis* rabatt* gutschein* kosten* kostenlos* gratis passwort* kennwort* ausweis* geburt* zugang* zugriff* rechte berechtig* adresse* telefon* name* anmeld* lösch*
 	paie* payer carte* compte* facture* rembours* prix remise* gratuit* passe passeport* naissance* accès droit* adresse* supprim*
 	pag* tarjeta* cuenta* factura* reembols* precio* descuento* gratis contraseña* pasaporte* nacimiento* acceso* permiso* dirección* borrar`)
@@ -39,7 +40,7 @@ func (s Sensitive) Why(k template.Key, c Cluster) string {
 	for _, list := range [][]string{sensitiveWords, s.Words} {
 		for _, w := range words {
 			if hit := matches(list, w.Text); hit != "" {
-				return fmt.Sprintf("it may be about payment, identity or access (%q)", w.Text)
+				return fmt.Sprintf("it may be about payment, identity or access, or an order (%q)", w.Text)
 			}
 		}
 	}

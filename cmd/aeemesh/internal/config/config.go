@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Section is the member of the file that holds the settings.
@@ -103,7 +104,7 @@ func Read(name string, data []byte, settings []Setting) ([]Value, error) {
 			out = append(out, v)
 		}
 	}
-	slices.SortFunc(out, func(a, b Value) int {
+	sorted.By(out, func(a, b Value) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
@@ -156,7 +157,7 @@ func (r *reader) refuse(pointer, format string, args ...any) {
 
 // err joins the problems in order of place.
 func (r *reader) err() error {
-	slices.SortFunc(r.bad, func(a, b *Problem) int {
+	sorted.By(r.bad, func(a, b *Problem) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}

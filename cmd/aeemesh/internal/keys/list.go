@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // keyLine is a line of the output of "keys list".
@@ -116,7 +117,7 @@ func bucketKeys(a *session.App, ctx context.Context, cmd *cobra.Command) ([]keyL
 		}
 		out = append(out, keyLine{r, stateOf(r, time.Now()), false, sign.Shared.String()})
 	}
-	slices.SortFunc(out, func(x, y keyLine) int { return strings.Compare(x.KID, y.KID) })
+	sorted.By(out, func(x, y keyLine) int { return strings.Compare(x.KID, y.KID) })
 	return out, nil
 }
 

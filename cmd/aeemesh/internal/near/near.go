@@ -3,6 +3,8 @@ package near
 import (
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Names returns the candidates that are similar to name, the nearest first, at
@@ -27,7 +29,7 @@ func Names(name string, candidates []string, most int) []string {
 			found = append(found, match{c, d})
 		}
 	}
-	slices.SortStableFunc(found, func(a, b match) int { return a.distance - b.distance })
+	sorted.By(found, func(a, b match) int { return a.distance - b.distance })
 	var out []string
 	for _, m := range found {
 		if len(out) < most && !slices.Contains(out, m.name) {

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -54,7 +54,7 @@ func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun stri
 			}
 		}
 	})
-	slices.SortFunc(list, latestFirst)
+	sorted.By(list, latestFirst)
 	var out []string
 	for _, l := range list[:min(most, len(list))] {
 		out = append(out, cobra.CompletionWithDesc(name(l), term.Printable(l.Entity+" "+l.Status+" "+term.Ago(l.At))))

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -104,7 +105,7 @@ func ListCommand(a *session.App) *cobra.Command {
 				seen[l.Entity+" "+l.Run] = true
 				list = append(list, l)
 			}
-			slices.SortStableFunc(list, latestFirst)
+			sorted.By(list, latestFirst)
 			return printRuns(a, list, more)
 		}),
 	})

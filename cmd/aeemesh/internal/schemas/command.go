@@ -27,7 +27,7 @@ a place for becomes a key: "stats" shows what, and "approve" lets it.`,
   aeemesh schema check templates/
   aeemesh schema stats agent.flights`,
 	}, listCommand(a), showCommand(a, complete), historyCommand(a, complete), diffCommand(a), checkCommand(a),
-		statsCommand(a, complete), pendingCommand(a, complete), approveCommand(a, complete), rejectCommand(a, complete), forgetCommand(a, complete))
+		statsCommand(a, complete), pendingCommand(a, complete), approveCommand(a, complete), rejectCommand(a, complete), forgetCommand(a, complete), simulateCommand(a))
 }
 
 // withNode runs f with a node of the user.

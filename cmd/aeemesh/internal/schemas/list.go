@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -118,7 +119,7 @@ func offersOf(ctx context.Context, node *mesh.Node, entity, scenario string, wai
 	if len(out) == 0 && failed != nil {
 		return nil, failed
 	}
-	slices.SortFunc(out, func(a, b offer) int {
+	sorted.By(out, func(a, b offer) int {
 		return strings.Compare(a.Scenario+"\x00"+a.Entity, b.Scenario+"\x00"+b.Entity)
 	})
 	return out, nil

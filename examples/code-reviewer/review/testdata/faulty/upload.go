@@ -1,4 +1,4 @@
-package orders
+package sorteds
 
 // Where orders go at night. None of these opens any door.
 const (

@@ -1,0 +1,341 @@
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/embedding"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// Config configures a simulation. Learn and Template are required.
+type Config struct {
+	// Learn has the rules and what judges; its parts for a mesh are not used.
+	Learn learn.Config
+	// Template is that of the scenario.
+	Template *template.Template
+	// Careless is the share of wishes that a client puts into a wrong key. Default 0.02.
+	Careless float64
+	// Approve lets an operator approve, after a day, each key that waits for one.
+	Approve bool
+	// Progress, if set, is called now and then.
+	Progress func(requests int, at time.Time)
+}
+
+// tick is how often a worker looks after the pool.
+const tick = time.Hour
+
+// clientRenews is how often a client asks for the template again.
+const clientRenews = 24 * time.Hour
+
+// simulation is one that runs.
+type simulation struct {
+	cfg      Config
+	pool     *evolve.Pool
+	view     *evolve.View
+	now      time.Time
+	next     time.Time // of the next tick
+	random   *rand.Rand
+	clients  map[string]*client
+	matches  map[matchKey]bool // whether a key covers words
+	examples map[string][][]float32
+	vectors  map[string][]float32
+	report   *Report
+	today    *Day
+	keys     map[string]*Key // by name
+	// attackers are those of a generator; spotted is the view that was searched last.
+	attackers []attacker
+	spotted   uint64
+}
+
+// client is what a client knows.
+type client struct {
+	id    string
+	keys  []template.Key
+	asked time.Time
+}
+
+type matchKey struct{ description, words string }
+
+// maxRemembered bounds what is computed once only.
+const maxRemembered = 1 << 17
+
+// Run simulates. The traffic may be that of gen; gen is nil for requests of a file.
+func Run(ctx context.Context, cfg Config, traffic Traffic, gen *Generator) (*Report, error) {
+	var err error
+	if cfg.Learn, err = cfg.Learn.WithDefaults(); err != nil {
+		return nil, err
+	}
+	if cfg.Template == nil {
+		return nil, errors.New("simulate: the template is missing")
+	}
+	cfg.Careless = cmp.Or(cfg.Careless, 0.02)
+	s := &simulation{cfg: cfg, spotted: 1, random: rand.New(rand.NewPCG(6, 2)), clients: map[string]*client{}, report: &Report{Limits: cfg.Learn.Rules, LastKey: -1},
+		matches: map[matchKey]bool{}, examples: map[string][][]float32{}, vectors: map[string][]float32{}, keys: map[string]*Key{}}
+	if s.pool, err = evolve.New(cfg.Learn.Rules, cfg.Learn.Embedder.Name()); err != nil {
+		return nil, err
+	}
+	if gen != nil {
+		s.attackers = gen.attackers()
+	}
+	s.view = s.pool.View()
+	began := time.Now()
+	for r, err := range traffic {
+		if err != nil {
+			return nil, err
+		}
+		if err := s.until(ctx, r.At); err != nil {
+			return nil, err
+		}
+		if err := s.request(ctx, r); err != nil {
+			return nil, err
+		}
+		if s.report.Requests%10_000 == 0 && cfg.Progress != nil {
+			cfg.Progress(s.report.Requests, s.now)
+		}
+	}
+	if s.report.Requests == 0 {
+		return nil, errors.New("there are no requests")
+	}
+	s.finish(time.Since(began))
+	return s.report, nil
+}
+
+// until moves the clock on, and has a worker look after the pool on the way.
+func (s *simulation) until(ctx context.Context, at time.Time) error {
+	if s.now.IsZero() {
+		s.report.Start, s.next = at, at.Add(tick)
+	}
+	for !at.Before(s.next) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s.now = s.next
+		s.next = s.next.Add(tick)
+		if err := s.lookAfter(ctx); err != nil {
+			return err
+		}
+	}
+	s.now = at
+	if day := s.day(); s.today == nil || s.today.Day != day {
+		s.report.Days = append(s.report.Days, Day{Day: day})
+		s.today = &s.report.Days[len(s.report.Days)-1]
+	}
+	return nil
+}
+
+func (s *simulation) day() int { return int(s.now.Sub(s.report.Start) / (24 * time.Hour)) }
+
+// lookAfter does what a worker does for a pool.
+func (s *simulation) lookAfter(ctx context.Context) error {
+	s.pool.Advance(s.now)
+	for _, c := range s.pool.Ripe(s.now) {
+		if !s.pool.Claim(c.ID, s.now, tick/2) {
+			continue
+		}
+		k, why, err := s.cfg.Learn.Candidate(ctx, c, s.cfg.Template)
+		if err == nil {
+			err = s.pool.Propose(c.ID, k, s.cfg.Template, why, s.now)
+		}
+		if err != nil && !errors.Is(err, evolve.ErrNoKey) {
+			return err
+		}
+	}
+	keys := s.pool.Keys(s.now)
+	if s.cfg.Approve {
+		for _, k := range keys {
+			if k.State == evolve.Pending && s.now.Sub(k.Since) >= 24*time.Hour {
+				if err := s.pool.Approve(k.Name, "simulated", s.now); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	s.view = s.pool.View()
+	s.follow(s.pool.Keys(s.now))
+	if s.now.Sub(s.report.Start)%(6*time.Hour) == 0 {
+		raw, err := s.pool.Encode(s.now)
+		if err != nil {
+			return err
+		}
+		s.report.LargestPool = max(s.report.LargestPool, len(raw))
+	}
+	return nil
+}
+
+// request plays one request: the client fills in the template as far as it knows it, and
+// the agent counts.
+func (s *simulation) request(ctx context.Context, r Request) error {
+	s.report.Requests++
+	s.today.Requests++
+	if s.cfg.Learn.Exclude(r.Client) {
+		return nil
+	}
+	c := s.clients[r.Client]
+	if c == nil {
+		c = &client{id: evolve.Client(r.Client)}
+		s.clients[r.Client] = c
+	}
+	if s.now.Sub(c.asked) >= clientRenews {
+		s.tell(c)
+	}
+	o := evolve.Observation{Client: c.id}
+	for _, words := range r.Wishes {
+		words, keep := s.cfg.Learn.Scrub(words)
+		if !keep || words == "" {
+			continue
+		}
+		s.count(&r, func(t *Tally) { t.Wishes++ })
+		key, err := s.choose(ctx, c, words)
+		if err != nil {
+			return err
+		}
+		if key == nil {
+			v, err := s.vector(ctx, words)
+			if err != nil {
+				return err
+			}
+			o.Fragments = append(o.Fragments, evolve.Fragment{Text: words, Vector: v})
+			s.count(&r, func(t *Tally) { t.Other++ })
+			continue
+		}
+		if slices.ContainsFunc(o.Keys, func(u evolve.Use) bool { return u.Key == key.Name }) {
+			continue
+		}
+		o.Keys = append(o.Keys, evolve.Use{Key: key.Name})
+		if key.Experimental {
+			aligned, sure, err := s.cfg.Learn.Judge(ctx, learn.Judgement{Key: *key, Value: valueOf(key, words), Fragment: words})
+			if err != nil {
+				return err
+			}
+			if sure {
+				s.pool.Judge(key.Name, c.id, aligned, s.now)
+			}
+		}
+	}
+	s.pool.Observe(o, s.now)
+	if len(o.Fragments) > 0 {
+		s.tell(c) // with the result
+	}
+	return nil
+}
+
+func (s *simulation) count(r *Request, f func(*Tally)) {
+	if r.attack != "" {
+		f(s.report.attack(r.attack))
+		return
+	}
+	f(&s.today.Tally)
+}
+
+// tell gives a client the keys as they are now.
+func (s *simulation) tell(c *client) {
+	c.asked, c.keys = s.now, nil
+	var names []string
+	for _, p := range s.view.Patches(s.cfg.Template, c.id, s.now) {
+		c.keys = append(c.keys, p.NewKeys...)
+	}
+	for _, k := range c.keys {
+		if !k.Deprecated {
+			names = append(names, k.Name)
+		}
+	}
+	s.pool.Received(c.id, names)
+}
+
+// choose returns the key that a client takes for its words; nil: it has none.
+func (s *simulation) choose(ctx context.Context, c *client, words string) (*template.Key, error) {
+	var open []int
+	for i, k := range c.keys {
+		if k.Deprecated {
+			continue
+		}
+		open = append(open, i)
+		covered, err := s.covers(ctx, k.Description, words)
+		if err != nil {
+			return nil, err
+		}
+		if covered {
+			return &c.keys[i], nil
+		}
+	}
+	if len(open) > 0 && s.random.Float64() < s.cfg.Careless {
+		return &c.keys[open[s.random.IntN(len(open))]], nil
+	}
+	return nil, nil
+}
+
+// covers reports whether a key's description has words like those.
+func (s *simulation) covers(ctx context.Context, description, words string) (bool, error) {
+	id := matchKey{description, words}
+	if yes, ok := s.matches[id]; ok {
+		return yes, nil
+	}
+	v, err := s.vector(ctx, words)
+	if err != nil {
+		return false, err
+	}
+	examples, ok := s.examples[description]
+	if !ok {
+		if texts := learn.ExamplesIn(description); len(texts) > 0 {
+			if examples, err = s.cfg.Learn.Embedder.Embed(ctx, texts); err != nil {
+				return false, err
+			}
+		}
+		s.examples[description] = examples
+	}
+	yes := slices.ContainsFunc(examples, func(e []float32) bool { return embedding.Cosine(e, v) >= covering })
+	if len(s.matches) >= maxRemembered {
+		clear(s.matches)
+	}
+	s.matches[id] = yes
+	return yes, nil
+}
+
+// covering is the similarity from which on a client takes a key for its words. It is between
+// that of a judge, which asks whether a value can be meant, and that of a cluster.
+const covering = 0.7
+
+func (s *simulation) vector(ctx context.Context, words string) ([]float32, error) {
+	if v := s.vectors[words]; v != nil {
+		return v, nil
+	}
+	vs, err := s.cfg.Learn.Embedder.Embed(ctx, []string{words})
+	if err != nil {
+		return nil, err
+	}
+	if len(vs) != 1 {
+		return nil, fmt.Errorf("the embedder returned %d vectors for a text", len(vs))
+	}
+	if len(s.vectors) >= maxRemembered {
+		clear(s.vectors)
+	}
+	s.vectors[words] = vs[0]
+	return vs[0], nil
+}
+
+// valueOf is what a client makes of its words.
+func valueOf(k *template.Key, words string) json.RawMessage {
+	if k.Type == template.Boolean {
+		return json.RawMessage("true")
+	}
+	for _, w := range template.Words(words) {
+		if strings.Trim(w.Text, "0123456789") == "" && (k.Type == template.Integer || k.Type == template.Number) {
+			return json.RawMessage(w.Text)
+		}
+	}
+	if k.Type == template.Integer || k.Type == template.Number {
+		return json.RawMessage("1")
+	}
+	raw, _ := json.Marshal(words) // a string has a JSON form
+	return raw
+}
