@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
+	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/intents"
@@ -21,7 +22,11 @@ import (
 // addLearner lets an agent learn from what fits none of its keys.
 func (w *Worker) addLearner(h *hosted, desk *sdsi.Desk) error {
 	settings := w.cfg.Adapters.Learning()
-	cfg := learn.Config{Entity: h.Entity, Templates: desk.Current(), Embedder: ngrams.Embedder{}, Logger: w.log}
+	embedder, err := w.cfg.Adapters.Embedder(cmp.Or(settings.Embedder, adapters.Offline), w.cfg.Options)
+	if err != nil {
+		return err
+	}
+	cfg := learn.Config{Entity: h.Entity, Templates: desk.Current(), Embedder: embedder, Logger: w.log}
 	if err := settings.Apply(&cfg); err != nil {
 		return err
 	}
@@ -54,7 +59,6 @@ func (w *Worker) addLearner(h *hosted, desk *sdsi.Desk) error {
 		}
 		return h.tell(scenario, cohort, e)
 	}
-	var err error
 	if h.learner, err = learn.New(cfg); err == nil {
 		desk.Learn(h.learner)
 	}

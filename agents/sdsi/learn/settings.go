@@ -16,6 +16,9 @@ type Settings struct {
 	// Model, PROVIDER/NAME, makes keys, judges values and classifies keys. Default: rules
 	// and the embedder do.
 	Model string `json:"model,omitempty"`
+	// Embedder, PROVIDER/NAME, compares what clients say. Default "offline/ngrams", which
+	// needs no model and is degraded: it compares spelling, not meaning.
+	Embedder string `json:"embedder,omitempty"`
 	// Sensitive are further words of keys that wait for an operator; one that ends in "*"
 	// stands for all words that begin so.
 	Sensitive []string `json:"sensitive,omitempty"`
@@ -31,7 +34,7 @@ type Settings struct {
 	Unsigned bool `json:"unsigned,omitempty"`
 }
 
-// Apply puts the settings into a configuration; Model is the caller's part.
+// Apply puts the settings into a configuration; Model and Embedder are the caller's part.
 func (s Settings) Apply(c *Config) error {
 	c.Rules, c.Sensitive.Words, c.Unsigned = s.Rules, s.Sensitive, s.Unsigned
 	if s.SensitivePattern != "" {
