@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/agents/model/route"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
@@ -53,7 +54,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := cfg.Telemetry.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := errors.Join(cfg.Budget.Validate(), cfg.Tree.Validate(), cfg.Programs.check()); err != nil {
+	if err := errors.Join(cfg.Budget.Validate(), cfg.Tree.Validate(), cfg.Programs.check(), cfg.Learning.Apply(&learn.Config{})); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}

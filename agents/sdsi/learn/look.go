@@ -86,7 +86,11 @@ func (p *pool) tell(ctx context.Context) {
 		if e.By != "" {
 			args = append(args, "by", e.By)
 		}
-		p.log().Info("schema template", args...)
+		if e.Kind == evolve.KindProposed {
+			p.log().Warn("a key waits for an operator: aeemesh schema pending "+p.learner.cfg.Entity, args...)
+		} else {
+			p.log().Info("schema template", args...)
+		}
 		told = e.Number
 	}
 	if told > 0 {

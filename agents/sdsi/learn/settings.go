@@ -1,10 +1,12 @@
 package learn
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
@@ -29,6 +31,8 @@ type Settings struct {
 	Cohorts map[string][]string `json:"cohorts,omitempty"`
 	// Exclude are patterns of senders from whom nothing is learned.
 	Exclude []string `json:"exclude,omitempty"`
+	// Interval is how often a worker looks whether keys have come or moved on. Default "15s".
+	Interval evolve.Duration `json:"interval,omitempty"`
 	// Unsigned counts senders that do not sign by the names that they state. Without, all of
 	// them are one client. Default false.
 	Unsigned bool `json:"unsigned,omitempty"`
@@ -36,25 +40,28 @@ type Settings struct {
 
 // Apply puts the settings into a configuration; Model and Embedder are the caller's part.
 func (s Settings) Apply(c *Config) error {
-	c.Rules, c.Sensitive.Words, c.Unsigned = s.Rules, s.Sensitive, s.Unsigned
+	c.Rules, c.Sensitive.Words, c.Unsigned, c.Interval = s.Rules, s.Sensitive, s.Unsigned, time.Duration(s.Interval)
+	if s.Interval < 0 {
+		return fmt.Errorf("learning.interval: %v is negative", time.Duration(s.Interval))
+	}
 	if s.SensitivePattern != "" {
 		pattern, err := regexp.Compile(s.SensitivePattern)
 		if err != nil {
-			return fmt.Errorf("sensitive_pattern: %w", err)
+			return fmt.Errorf("learning.sensitive_pattern: %w", err)
 		}
 		c.Sensitive.Pattern = pattern
 	}
 	for name, patterns := range s.Cohorts {
 		if name == "" {
-			return fmt.Errorf("cohorts: one has no name")
+			return errors.New("learning.cohorts: one has no name")
 		}
-		if err := check("cohorts."+name, patterns); err != nil {
+		if err := check("learning.cohorts."+name, patterns); err != nil {
 			return err
 		}
 		c.Cohorts = append(c.Cohorts, name)
 	}
 	slices.Sort(c.Cohorts)
-	if err := check("exclude", s.Exclude); err != nil {
+	if err := check("learning.exclude", s.Exclude); err != nil {
 		return err
 	}
 	c.Exclude = func(entity string) bool { return matches(s.Exclude, entity) }
@@ -68,7 +75,7 @@ func (s Settings) Apply(c *Config) error {
 	}
 	_, err := s.Rules.WithDefaults()
 	if err != nil {
-		return fmt.Errorf("rules: %w", err)
+		return fmt.Errorf("learning.rules: %w", err)
 	}
 	return nil
 }
