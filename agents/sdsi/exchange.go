@@ -37,7 +37,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 		return nil, err
 	}
 	t.ServeAs(v.handled, input)
-	result, err := next.Handle(withOthers(ctx, others), t)
+	result, err := next.Handle(withWishes(ctx, others, learned.values(values)), t)
 	if err != nil {
 		return nil, err
 	}
@@ -85,18 +85,38 @@ func without(object json.RawMessage, name string) json.RawMessage {
 	return raw
 }
 
-type othersKey struct{}
+type wishesKey struct{}
 
-func withOthers(ctx context.Context, others []string) context.Context {
-	if len(others) == 0 {
+// wishes are what a payload has beside the keys that the agent was written for.
+type wishes struct {
+	others  []string
+	learned []LearnedValue
+}
+
+func withWishes(ctx context.Context, others []string, learned []LearnedValue) context.Context {
+	if len(others)+len(learned) == 0 {
 		return ctx
 	}
-	return context.WithValue(ctx, othersKey{}, others)
+	return context.WithValue(ctx, wishesKey{}, wishes{others, learned})
 }
 
 // Others returns, for a handler of an exchange, the texts of the key "other": the words of
 // a stranger that fit no key. A handler that asks a model marks them as data.
 func Others(ctx context.Context) []string {
-	others, _ := ctx.Value(othersKey{}).([]string)
-	return others
+	w, _ := ctx.Value(wishesKey{}).(wishes)
+	return w.others
+}
+
+// A LearnedValue is the value of a key that has come of learning.
+type LearnedValue struct {
+	Key   template.Key
+	Value json.RawMessage
+}
+
+// Learned returns, for a handler of an exchange, the values of keys that have come of
+// learning, in the order of the template. They are members of the input, too; a handler
+// that was written before those keys came would not see them there.
+func Learned(ctx context.Context) []LearnedValue {
+	w, _ := ctx.Value(wishesKey{}).(wishes)
+	return w.learned
 }

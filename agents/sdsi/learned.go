@@ -229,3 +229,23 @@ func (l *learned) besides(values json.RawMessage, others []string) (json.RawMess
 	}
 	return values, others
 }
+
+// values returns the learned keys that an input has.
+func (l *learned) values(input json.RawMessage) []LearnedValue {
+	if l.view == nil || l.view.Empty() {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(input, &members) != nil {
+		return nil
+	}
+	var out []LearnedValue
+	for _, k := range l.form().Template().Keys {
+		if value := members[k.Name]; value != nil {
+			if _, state := l.view.Key(k.Name, l.client); state != "" && l.v.Key(k.Name) == nil {
+				out = append(out, LearnedValue{k, value})
+			}
+		}
+	}
+	return out
+}

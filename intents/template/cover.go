@@ -254,7 +254,7 @@ func functionWordsOf(words []word) map[string]bool {
 // wish.
 var functionWords = func() (out []map[string]bool) {
 	for _, list := range []string{
-		"a an the this that these those of to from in on at for with as and so then also too it its i me my we us our you your he she they them is are was were be am do does did can could will would shall should may might please thanks thank hello hi hey want need like make get give let there here s d m ll ve re just",
+		"a an the this that these those of to from in on at for with as and so then also too it its i me my we us our you your he she they them is are was were be am do does did can could will would shall should may might please thanks thank hello hi hey want need like prefer wish wishes make get give let there here s d m ll ve re just",
 		"ein eine einen einem einer der die das den dem des dies diese dieser von vom zu zum zur aus in im an am auf für bei mit als und so dann auch es ich mir mich wir uns du sie ihr ist sind war bin kann könnte würde will möchte bitte danke hallo gib mach hätte gern gerne brauche",
 		"un une le la les des de du d au aux à en dans sur pour par avec et puis aussi il je me mon ma nous vous est sont suis peux peut pourrait veux voudrais plaît merci bonjour s il l m j",
 		"el los las una unos unas del al y para por con en es son soy quiero quisiera puede favor gracias hola me mi",

@@ -9,7 +9,8 @@
 //	aeemesh ask agent.travel_desk 'from Oslo to Rome on 2031-05-05' --model builtin/filler
 //
 // It is a worker like "aeemesh worker": durable tasks, draining and signatures come
-// with it. No flight is booked anywhere.
+// with it. It learns: what several clients want and no key has a place for becomes a
+// key, by the rules in learning.yaml. No flight is booked anywhere.
 package main
 
 import (
@@ -22,9 +23,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -45,9 +48,24 @@ func main() {
 
 // run serves the desk until ctx ends.
 func run(ctx context.Context, server, templates string) error {
+	rules, err := os.ReadFile(filepath.Join(templates, "learning.yaml"))
+	if err != nil {
+		return err
+	}
+	cfg, err := adapters.Read(rules)
+	if err != nil {
+		return err
+	}
+	set, err := adapters.New(cfg, adapters.Options{})
+	if err != nil {
+		return err
+	}
+	defer set.Close()
 	w, err := worker.New(worker.Config{
 		Agents:    []worker.Agent{{As: "agent.travel_desk", Handler: mesh.Typed(book)}},
 		Templates: templates,
+		Learn:     true,
+		Adapters:  set,
 		NATS:      natsconn.Config{URL: server},
 		Logger:    slog.Default(),
 	})
@@ -82,6 +100,9 @@ func book(ctx context.Context, f flight) (booking, error) {
 		return booking{}, envelope.Errorf(envelope.CodeInputSchema, "this desk takes the template flight_booking, filled in: sdsi.schema.get has it")
 	}
 	requests := sdsi.Others(ctx)
+	for _, l := range sdsi.Learned(ctx) { // keys that this program does not know
+		requests = append(requests, l.Key.Name+": "+string(l.Value))
+	}
 	raw, err := json.Marshal(struct {
 		flight
 		Requests []string
