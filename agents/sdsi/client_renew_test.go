@@ -34,8 +34,8 @@ func (r *rig) serveChanging(h mesh.HandlerFunc, desk *sdsi.Desk) *changing {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.node(trams).Serve(ctx, agent) }()
-	r.Cleanup(func() { stop(); natstest.Within(r.T, "the end", done) })
-	natstest.Within(r.T, "the agent", ready)
+	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
+	natstest.Within(r.TB, "the agent", ready)
 	return c
 }
 
@@ -120,8 +120,8 @@ func (r *rig) answers(payload func() string) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.node(trams).Serve(ctx, agent) }()
-	r.Cleanup(func() { stop(); natstest.Within(r.T, "the end", done) })
-	natstest.Within(r.T, "the agent", ready)
+	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
+	natstest.Within(r.TB, "the agent", ready)
 }
 
 func patched(t testing.TB, patches ...template.Patch) string {

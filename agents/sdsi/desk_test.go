@@ -38,27 +38,27 @@ func tram(t testing.TB, id string) *template.Template {
 
 // rig is a server with a client.
 type rig struct {
-	*testing.T
+	testing.TB
 	srv    *natsd.Server
 	client *mesh.Node
 }
 
-func newRig(t *testing.T, js bool) *rig {
+func newRig(t testing.TB, js bool) *rig {
 	t.Helper()
 	cfg := natsd.Config{Port: natsd.RandomPort}
 	if js {
 		cfg.JetStream, cfg.StoreDir = true, t.TempDir()
 	}
-	r := &rig{T: t, srv: natstest.Run(t, cfg)}
+	r := &rig{TB: t, srv: natstest.Run(t, cfg)}
 	r.client = r.node("human.ada")
 	return r
 }
 
-func (r *rig) conn() *nats.Conn { return natstest.Conn(r.T, r.srv) }
+func (r *rig) conn() *nats.Conn { return natstest.Conn(r.TB, r.srv) }
 
 func (r *rig) node(entity string) *mesh.Node {
 	r.Helper()
-	n, err := mesh.New(r.conn(), mesh.Config{Entity: entity, Heartbeat: -1})
+	n, err := mesh.New(r.conn(), mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func (r *rig) serve(desk *sdsi.Desk, handler mesh.HandlerFunc, change func(*mesh
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.node(trams).Serve(ctx, agent) }()
-	r.Cleanup(func() { stop(); natstest.Within(r.T, "the end", done) })
-	natstest.Within(r.T, "the agent", ready)
+	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
+	natstest.Within(r.TB, "the agent", ready)
 }
 
 func (r *rig) desk(cfg sdsi.DeskConfig, templates ...*template.Template) *sdsi.Desk {

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -137,14 +138,25 @@ func askAgent(s *session.Session, ctx context.Context, entity, text string, opts
 
 // askFilled fills in the agent's template with the model that the user names.
 func (a *app) askFilled(ctx context.Context, cmd *cobra.Command, s *session.Session, f *schemas.Filling, entity, text string) error {
-	set, err := a.adapters(cmd, &operatorFlags{file: f.Config})
+	m, done, err := a.fillers(cmd, f.Config, f.Model)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = set.Close() }() // it has models only
-	m, err := set.Filler(f.Model, agents.Options{Logger: a.Log})
-	if err != nil {
-		return outcome.Usagef(cmd, "--model %w", err)
-	}
+	defer done()
 	return f.Ask(ctx, a.App, s, m, entity, text)
+}
+
+// fillers makes the model that fills in templates.
+func (a *app) fillers(cmd *cobra.Command, config, name string) (m template.Model, done func(), err error) {
+	set, err := a.adapters(cmd, &operatorFlags{file: config})
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = set.Close() } // it has models only
+	filler, err := set.Filler(name, agents.Options{Logger: a.Log})
+	if err != nil {
+		done()
+		return nil, nil, outcome.Usagef(cmd, "--model %w", err)
+	}
+	return filler, done, nil
 }

@@ -36,6 +36,12 @@ type Filling struct {
 
 // Add adds the flags.
 func (f *Filling) Add(flags *pflag.FlagSet) {
+	f.addModel(flags)
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print how the text was filled in, and send nothing")
+	flags.BoolVar(&f.Durable, "durable", false, "send it over the durable lane")
+}
+
+func (f *Filling) addModel(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Model, "model", "", "fill in the agent's schema template with this model, `PROVIDER/NAME`, and send that instead of the text; builtin/filler needs no key")
 	session.BindEnv(flags, "model", "AEEMESH_MODEL")
 	flags.StringVar(&f.Config, "config", "", "`FILE` (YAML) with the keys, endpoints and prices of models, as for a worker")
@@ -43,8 +49,6 @@ func (f *Filling) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.language, "language", "", "`language` of the template's descriptions")
 	flags.Float64Var(&f.threshold, "threshold", template.DefaultThreshold, "least confidence of a mapping; what is below goes to the key \"other\"")
 	flags.BoolVar(&f.show, "show", false, "print how the text was filled in")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print how the text was filled in, and send nothing")
-	flags.BoolVar(&f.Durable, "durable", false, "send it over the durable lane")
 }
 
 // Check refuses flags that have no effect without a model.
@@ -56,7 +60,7 @@ func (f *Filling) Check(a *session.App, cmd *cobra.Command) error {
 		return nil
 	}
 	for _, name := range []string{"scenario", "language", "threshold", "show", "dry-run", "durable", "config"} {
-		if fl := cmd.Flags().Lookup(name); fl.Changed && !a.ByEnv[name] {
+		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed && !a.ByEnv[name] {
 			return outcome.Hinted(outcome.Usagef(cmd, "--%s is about filling in a template: it needs --model", name), "builtin/filler needs no key.")
 		}
 	}
@@ -78,28 +82,8 @@ func (f *Filling) Wanted(ctx context.Context, a *session.App, s *session.Session
 // for what is missing, on a terminal.
 func (f *Filling) Ask(ctx context.Context, a *session.App, s *session.Session, m template.Model, entity, text string) error {
 	client := sdsi.NewClient(s.Node)
-	threshold := f.threshold
-	if threshold == 0 {
-		threshold = -1 // every mapping is taken
-	}
-	o := template.FillOptions{Threshold: threshold, Now: time.Now()}
-	scenario, err := f.scenarioOf(ctx, client, m, entity, text, o)
-	if err != nil {
-		return err
-	}
-	tpl, err := client.Template(ctx, entity, scenario, f.language)
-	if err != nil {
-		return noTemplate(ctx, entity, err)
-	}
-	a.Term.Progress("filling in %s with %s", tpl.SchemaID, f.Model)
-	mapping, err := template.Fill(ctx, m, tpl, text, o)
-	if err != nil {
-		return err
-	}
-	if len(mapping.Missing) > 0 {
-		err = f.askBack(ctx, a, m, tpl, mapping, o)
-	}
-	if f.show || f.dryRun { // also of a text in which something is missing
+	tpl, mapping, err := f.fill(ctx, a, client, m, entity, text)
+	if mapping != nil && (f.show || f.dryRun) { // also of a text in which something is missing
 		if failed := f.print(a.Term, mapping); failed != nil {
 			return failed
 		}
@@ -124,6 +108,39 @@ func (f *Filling) Ask(ctx context.Context, a *session.App, s *session.Session, m
 		}
 	}
 	return nil
+}
+
+// fill gets the template of an agent, and fills it in. It asks the user once for what is
+// missing, on a terminal; if something still is, it returns an error and the mapping.
+func (f *Filling) fill(ctx context.Context, a *session.App, client *sdsi.Client, m template.Model, entity, text string) (*template.Template, *template.Mapping, error) {
+	o := f.options()
+	scenario, err := f.scenarioOf(ctx, client, m, entity, text, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	tpl, err := client.Template(ctx, entity, scenario, f.language)
+	if err != nil {
+		return nil, nil, noTemplate(ctx, entity, err)
+	}
+	mapping, err := f.fillIn(ctx, a, m, tpl, text, o)
+	return tpl, mapping, err
+}
+
+func (f *Filling) options() template.FillOptions {
+	threshold := f.threshold
+	if threshold == 0 {
+		threshold = -1 // every mapping is taken
+	}
+	return template.FillOptions{Threshold: threshold, Now: time.Now()}
+}
+
+func (f *Filling) fillIn(ctx context.Context, a *session.App, m template.Model, tpl *template.Template, text string, o template.FillOptions) (*template.Mapping, error) {
+	a.Term.Progress("filling in %s with %s", tpl.SchemaID, f.Model)
+	mapping, err := template.Fill(ctx, m, tpl, text, o)
+	if err == nil && len(mapping.Missing) > 0 {
+		err = f.askBack(ctx, a, m, tpl, mapping, o)
+	}
+	return mapping, err
 }
 
 // noTemplate returns the error of asking an agent for its templates.
@@ -181,7 +198,7 @@ func (f *Filling) askBack(ctx context.Context, a *session.App, m template.Model,
 	for _, k := range mapping.Missing {
 		lines = append(lines, term.OneLine(k.Name)+" ("+term.OneLine(k.Description)+")")
 	}
-	return outcome.Hinted(fmt.Errorf("the text does not say what is required: %s", strings.Join(lines, "; ")), "Say it as well; --dry-run shows how the text is filled in.")
+	return outcome.Hinted(fmt.Errorf("the text does not say what is required: %s", strings.Join(lines, "; ")), "Say it as well; --show prints how the text is filled in.")
 }
 
 // print prints a mapping.

@@ -1,0 +1,94 @@
+package sdsi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// An Offer is one scenario of one agent.
+type Offer struct {
+	Entity  string `json:"entity"`
+	Workers int    `json:"workers"` // that have answered
+	template.Listed
+}
+
+// ErrNobody is wrapped by the error about a scenario, or an agent, that nobody has.
+var ErrNobody = errors.New("no agent that answers offers it")
+
+// nobodyError is an ErrNobody that says who has what instead.
+type nobodyError string
+
+func (e nobodyError) Error() string        { return string(e) }
+func (e nobodyError) Is(target error) bool { return target == ErrNobody }
+
+// Find returns what agents that answer within wait offer, in the order of scenarios: of one
+// entity or of all (""), and one scenario or all (""). Their NATS micro metadata says which
+// agents have templates; these are asked. If a scenario or an entity is named and there is
+// none, the error wraps [ErrNobody] (SDSI 3.2).
+func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Duration) ([]Offer, error) {
+	found, err := c.node.Discover(ctx, entity, wait)
+	if err != nil {
+		return nil, err
+	}
+	workers := map[string]int{}
+	var others []string // scenarios that there are instead
+	for _, i := range found {
+		names := strings.Split(i.Info.Metadata[mesh.MetaScenarios], ",")
+		switch {
+		case names[0] == "":
+		case scenario != "" && !slices.Contains(names, scenario):
+			others = append(others, names...)
+		default:
+			workers[i.Entity]++
+		}
+	}
+	var out []Offer
+	var failed error
+	for e, n := range workers {
+		var list template.ListResult
+		if _, err := c.query(ctx, e, intents.SchemaList, struct{}{}, &list); err != nil {
+			failed = fmt.Errorf("%s: %w", e, err)
+			continue
+		}
+		for _, l := range list.Scenarios {
+			if scenario == "" || l.Scenario == scenario {
+				out = append(out, Offer{e, n, l})
+			}
+		}
+	}
+	if len(out) == 0 && failed != nil {
+		return nil, failed
+	}
+	if len(out) == 0 && (entity != "" || scenario != "") {
+		return nil, nobody(entity, scenario, others)
+	}
+	sorted.By(out, func(a, b Offer) int {
+		return strings.Compare(a.Scenario+"\x00"+a.Entity, b.Scenario+"\x00"+b.Entity)
+	})
+	return out, nil
+}
+
+func nobody(entity, scenario string, others []string) error {
+	slices.Sort(others)
+	there := ""
+	if others = slices.Compact(others); len(others) > 0 {
+		there = "; there is " + clip.Text(strings.Join(others, ", "), 300)
+	}
+	switch {
+	case entity == "":
+		return nobodyError(fmt.Sprintf("no agent that answers has the scenario %s%s", scenario, there))
+	case scenario == "":
+		return nobodyError(entity + " does not answer, or publishes no templates")
+	}
+	return nobodyError(fmt.Sprintf("%s does not answer, or does not have the scenario %s%s", entity, scenario, there))
+}
