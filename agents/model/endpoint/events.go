@@ -12,7 +12,8 @@ import (
 
 // Events reads server-sent events (WHATWG HTML, 9.2.6): lines that end with CR,
 // LF or both, and an empty line behind each event. Only the data of events is
-// told; their types, ids and comments are skipped.
+// told; their types, ids and comments are skipped. What is none of these, Stray
+// has.
 type Events struct {
 	lines *bufio.Scanner
 	most  int64
@@ -20,6 +21,7 @@ type Events struct {
 	seen  int  // bytes that were searched for the end of a line
 	first bool // the first line is yet to come, which may have a byte order mark
 	data  []byte
+	stray []byte
 	err   error
 }
 
@@ -72,7 +74,14 @@ func (e *Events) Next() ([]byte, error) {
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
-		if string(name) != "data" {
+		switch string(name) {
+		case "data":
+		case "", "event", "id", "retry":
+			continue
+		default:
+			if int64(len(e.stray)+len(line)) < e.most {
+				e.stray = append(append(e.stray, line...), '\n')
+			}
 			continue
 		}
 		if some {
@@ -93,6 +102,11 @@ func (e *Events) Next() ([]byte, error) {
 	}
 	return nil, e.err
 }
+
+// Stray returns the lines so far that are no field of an event, as many as an
+// event may be large: there are servers that write an error as plain JSON into a
+// stream. They are valid until the next call of Next.
+func (e *Events) Stray() []byte { return e.stray }
 
 // split finds the next line. What is left at the end has no end of its own, and
 // is no line.

@@ -55,6 +55,20 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+func TestStrayLinesAreKept(t *testing.T) {
+	t.Parallel()
+	events := endpoint.NewEvents(strings.NewReader(": hi\nevent: x\nid\nretry: 1\ndata: a\n\n{\n \"error\": 1\r\n}\n\ndata: b\n\n"+strings.Repeat("x", 80)+"\n\ndata: c\n\n"), 100)
+	for _, want := range []string{"", "{\n \"error\": 1\n}\n", "{\n \"error\": 1\n}\n" + strings.Repeat("x", 80) + "\n"} {
+		if _, err := events.Next(); err != nil || string(events.Stray()) != want {
+			t.Errorf("%q, error %v, want %q", events.Stray(), err, want)
+		}
+	}
+	events = endpoint.NewEvents(strings.NewReader(strings.Repeat(strings.Repeat("x", 49)+"\n", 5)), 100)
+	if _, err := events.Next(); err != io.EOF || len(events.Stray()) != 100 {
+		t.Errorf("%d bytes, error %v, want 100", len(events.Stray()), err)
+	}
+}
+
 func TestEventsTellWhyTheyEnd(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

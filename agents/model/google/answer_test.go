@@ -57,6 +57,43 @@ func TestFinishReasonsAndParts(t *testing.T) {
 	}
 }
 
+// Answers that servers word in other ways than most, and what must not be read.
+func TestFormsOfAnswers(t *testing.T) {
+	t.Parallel()
+	event := parts("STOP", `{"text":"ok"}`)
+	for name, c := range map[string]struct {
+		answer string
+		tokens int64 // -1 stands for a failure
+	}{
+		"comments and types":           {": ping\n\nevent: message\nid: 1\ndata: " + event + "\n\n: bye\n\n", 0},
+		"no empty line at the end":     {"data: " + event, 0},
+		"no space, other line ends":    {"data:" + event + "\r\n\r\n", 0},
+		"nulls":                        {stream(`null`, `{"candidates":[null,{"content":null,"finishReason":null}],"usageMetadata":null,"promptFeedback":null}`, event), 0},
+		"members that are not read":    {stream(strings.Replace(event, "{", `{"responseId":7,"createTime":"noon",`, 1)), 0},
+		"other forms of a number":      {stream(`{"usageMetadata":{"promptTokenCount":1e1,"toolUsePromptTokenCount":2.0,"candidatesTokenCount":null}}`, event), 12},
+		"a fraction":                   {stream(`{"usageMetadata":{"promptTokenCount":1.5}}`, event), -1},
+		"a number too large":           {stream(`{"usageMetadata":{"promptTokenCount":2147483648}}`, event), -1},
+		"a text as a number":           {stream(`{"usageMetadata":{"promptTokenCount":"5"}}`, event), -1},
+		"a number as a text":           {stream(parts("", `{"text":5}`), event), -1},
+		"candidates of no list":        {stream(`{"candidates":{}}`, event), -1},
+		"a candidate that is a number": {stream(`{"candidates":[1]}`, event), -1},
+		"arguments in a list":          {stream(parts("", `{"functionCall":{"name":"x","args":[1]}}`), event), -1},
+		"a signature that is none":     {stream(parts("", `{"text":"x","thoughtSignature":"*"}`), event), -1},
+		"text between events":          {stream(event) + "<html>\n\n", -1},
+		"a document instead":           {event, -1},
+	} {
+		res, err := newModel(t, serve(t, &canned{answers: []string{c.answer}})).Generate(t.Context(), hi, func(model.Delta) error { return nil })
+		switch {
+		case c.tokens < 0:
+			if res != nil || !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "not what the API") {
+				t.Errorf("%s: response %+v, error %v", name, res, err)
+			}
+		case err != nil || res.Message.Content != "ok" || res.Usage.InputTokens != c.tokens:
+			t.Errorf("%s: response %+v, error %v", name, res, err)
+		}
+	}
+}
+
 func TestAnswersThatBreak(t *testing.T) {
 	t.Parallel()
 	event := parts("", `{"text":"it began "}`)
@@ -71,6 +108,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		"an event that is no JSON":  {stream(event, "<html>"), model.ErrUnavailable, "not what the API"},
 		"an error event":            {stream(event, `{"error":{"code":503,"status":"UNAVAILABLE","message":"overloaded"}}`), model.ErrUnavailable, "overloaded; UNAVAILABLE"},
 		"a quota met in the middle": {stream(event, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"slow"}}`), model.ErrRateLimited, "slow"},
+		"an error of no event":      {stream(event) + "{\n  \"error\": {\n    \"code\": 429,\n    \"status\": \"RESOURCE_EXHAUSTED\",\n    \"details\": 1\n  }\n}\n", model.ErrRateLimited, "(HTTP 429): RESOURCE_EXHAUSTED"},
 		"a malformed call":          {stream(parts("MALFORMED_FUNCTION_CALL", "")), model.ErrUnavailable, "MALFORMED_FUNCTION_CALL"},
 		"a call without a name":     {stream(parts("STOP", `{"functionCall":{"args":{}}}`)), model.ErrUnavailable, "without a name"},
 		"nothing":                   {stream(parts("OTHER", "")), model.ErrUnavailable, "answered nothing"},
@@ -114,6 +152,10 @@ func TestFailures(t *testing.T) {
 		{500, nil, `<html>` + testKey + `</html>`, model.Error{Kind: model.ErrUnavailable}},
 		{503, nil, status(503, "UNAVAILABLE", "overloaded, "+testKey), model.Error{Kind: model.ErrUnavailable, Message: "overloaded, [key]; UNAVAILABLE"}},
 		{503, nil, ``, model.Error{Kind: model.ErrUnavailable}},
+		{400, nil, `the input token count exceeds the limit`, model.Error{Kind: model.ErrContextTooLong}},
+		{404, nil, `{"error":{"code":"404","status":"NOT_FOUND","message":"x"}}`, model.Error{Kind: model.ErrBadRequest}},
+		{408, map[string]string{"Retry-After": "7"}, `[]`, model.Error{Kind: model.ErrUnavailable, RetryAfter: 7 * time.Second}},
+		{413, nil, `{"error":{"message":"x"}}`, model.Error{Kind: model.ErrContextTooLong}},
 	} {
 		m := newModel(t, serve(t, &canned{status: c.status, header: c.header, answers: []string{c.body}}))
 		for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
@@ -138,6 +180,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(true, stream(parts("", `{"text":"a "},{"functionCall":{"name":"x","args":{"n":1.0}},"thoughtSignature":"AA=="}`), parts("STOP", `{"text":"b"}`)))
 	f.Add(true, stream(`{"error":{"code":429,"message":"x","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"1s"}]}}`))
 	f.Add(true, ": c\r\n\r\ndata:{}\r\n\r\nx")
+	f.Add(true, "{\n\"error\": {\"code\": 503}\n}\n\ndata: null")
 	f.Add(false, fine)
 	f.Add(false, `{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":1e3}}`)
 	f.Fuzz(func(t *testing.T, sse bool, text string) {
@@ -181,5 +224,32 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("the turn cannot go into a conversation: %v", err)
 		}
 		m.Generate(t.Context(), next, nil)
+	})
+}
+
+func FuzzFailure(f *testing.F) {
+	f.Add(429, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"x","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"1s"}]}}`)
+	f.Add(400, `{"error":{"code":"400","status":"API_KEY_INVALID","details":[1]}}`)
+	f.Add(300, `<html>`)
+	f.Fuzz(func(t *testing.T, status int, text string) {
+		if status < 300 || status > 599 {
+			return
+		}
+		m, err := google.New(google.Config{BaseURL: "http://h", Key: secret, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			res := answer("application/json", text+testKey, r)
+			res.StatusCode = status
+			return res, nil
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := m.Generate(t.Context(), hi, nil)
+		var e *model.Error
+		if res != nil || !errors.As(err, &e) || hasKey(err.Error()) {
+			t.Fatalf("response %v and error %v", res, err)
+		}
+		if status >= 400 && e.Status != status {
+			t.Errorf("status %d, want %d", e.Status, status)
+		}
 	})
 }

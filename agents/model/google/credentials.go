@@ -20,7 +20,7 @@ const scope = "https://www.googleapis.com/auth/cloud-platform"
 // the file that GOOGLE_APPLICATION_CREDENTIALS names, the one that gcloud has
 // written, or the metadata server. Nothing is read before the first call, and
 // tokens are kept until shortly before they expire. client fetches them; nil is
-// the SDK's own.
+// the library's own.
 func Credentials(file string, client *http.Client) func(ctx context.Context) (string, error) {
 	var mu sync.Mutex
 	var creds *auth.Credentials

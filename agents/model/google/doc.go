@@ -10,10 +10,8 @@
 //	})
 //	res, err := m.Generate(ctx, &model.Request{Model: "gemini-2.5-flash", Messages: messages}, nil)
 //
-// The vendor's SDK knows the endpoints and sends requests and event streams.
-// This package replaces the bodies between the SDK and the network, because the
-// SDK converts every number to a float64, which would change large numbers in
-// arguments, schemas and results.
+// Package endpoint carries requests and event streams. This package says where
+// the API is, builds the bodies, and reads the answers.
 //
 // # Parameters
 //
@@ -52,14 +50,15 @@
 //
 // # Secrets
 //
-// The environment is not used, although the SDK would use it; only
-// [Credentials] looks where Google's own tools look, if it is given no file.
+// The environment is not used; only [Credentials] looks where Google's own tools
+// look, if it is given no file.
 // Key and token are resolved at each call, live in that call alone, are sent to
 // the origin of BaseURL and nowhere else, and are cut out of what the server
 // says.
 //
 // # Limits
 //
-// An answer is at most Config.MaxResponse bytes. There are no retries but those
-// after a refused parameter. A Model serves any number of goroutines.
+// An answer is at most Config.MaxResponse bytes. The server is told how long its
+// answer is waited for (X-Server-Timeout). There are no retries but those after a
+// refused parameter. A Model serves any number of goroutines.
 package google

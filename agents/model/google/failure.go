@@ -2,92 +2,102 @@ package google
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
-
-	"google.golang.org/genai"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
 // failure converts an error to one of package model.
-func (m *Model) failure(ctx context.Context, x *exchange, err error) error {
+func (m *Model) failure(ctx context.Context, err error, secret string) error {
 	if cause := ctx.Err(); cause != nil {
 		return cause
 	}
-	var own *model.Error
-	if errors.As(err, &own) {
-		return own
+	var r *report
+	if errors.As(err, &r) {
+		return r.error(secret)
 	}
-	if api, ok := asAPIError(err); ok {
-		return report(api, x)
-	}
-	out := &model.Error{Kind: model.ErrUnavailable, Err: err}
-	var request *url.Error
-	switch {
-	case x.status >= 400:
-		out.Status = x.status
-		out.Kind = kind(x.status, "", "", "")
-	case errors.Is(err, context.DeadlineExceeded):
-		out.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
-	case errors.Is(err, errTooLarge):
-		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
-	case errors.As(err, &request): // its own text quotes the whole URL
-		out.Message = model.Quote(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), x.secret)
-	case x.status == 0 && strings.Contains(err.Error(), "tModel:"):
-		out.Kind, out.Message = model.ErrBadRequest, "the name of the model has characters that no model's has"
-	case x.broken != nil:
-		out.Message = model.Quote("the answer broke off: "+err.Error(), x.secret)
-	default: // the SDK's text may quote the whole answer
-		out.Message = "the answer is not what the API's reference says"
-	}
-	return out
+	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, secret)
 }
 
-func asAPIError(err error) (genai.APIError, bool) {
-	var v genai.APIError
-	if errors.As(err, &v) {
-		return v, true
-	}
-	var p *genai.APIError
-	if errors.As(err, &p) && p != nil {
-		return *p, true
-	}
-	return v, false
+// report is a failure that the server reports. If the server's text is not the
+// API's JSON, Message is the text, and the other members are empty.
+type report struct {
+	rpcStatus
+	status int // of HTTP; an error within an answer has 200
+	header http.Header
 }
 
-// report converts an error of the API (google.rpc.Status).
-func report(api genai.APIError, x *exchange) *model.Error {
-	status := x.status
+// rpcStatus is the API's form of an error (google.rpc.Status).
+type rpcStatus struct {
+	Code    int              `json:"code"`
+	Message string           `json:"message"`
+	Status  string           `json:"status"`
+	Details []map[string]any `json:"details"`
+}
+
+// Error returns a text without what the server says, which may quote the key.
+func (r *report) Error() string { return "the server reported an error" }
+
+// reportOf reads an answer without success. If its body breaks off, only the
+// status and the header count.
+func reportOf(res *http.Response) *report {
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		body = nil
+	}
+	r := &report{status: res.StatusCode, header: res.Header}
+	if said := parseStatus(body); said != nil {
+		r.rpcStatus = *said
+	} else {
+		r.Message = string(body)
+	}
+	return r
+}
+
+// parseStatus returns the error of a document; nil if it has none in the API's
+// form.
+func parseStatus(doc []byte) *rpcStatus {
+	var d struct {
+		Error *rpcStatus `json:"error"`
+	}
+	if json.Unmarshal(doc, &d) != nil {
+		return nil
+	}
+	return d.Error
+}
+
+func (r *report) error(secret string) *model.Error {
+	status := r.status
 	if status < 400 {
 		status = 0
-		if api.Code >= 400 && api.Code < 600 {
-			status = api.Code
+		if r.Code >= 400 && r.Code < 600 {
+			status = r.Code
 		}
 	}
-	reason, delay := details(api.Details)
-	e := &model.Error{Kind: kind(status, api.Status, reason, api.Message), Status: status}
+	reason, delay := details(r.Details)
+	e := &model.Error{Kind: kind(status, r.Status, reason, r.Message), Status: status}
 	if e.Kind == model.ErrRateLimited || e.Kind == model.ErrUnavailable {
-		if e.RetryAfter = model.RetryAfter(x.received, time.Now()); e.RetryAfter == 0 {
+		if e.RetryAfter = model.RetryAfter(r.header, time.Now()); e.RetryAfter == 0 {
 			e.RetryAfter = delay
 		}
 	}
 	var parts []string
 	// A text about a wrong key may quote a part of the key. A body in another
 	// form than the API's is not quoted either.
-	if own := api.Status != "" && !strings.Contains(api.Status, " "); own {
-		if e.Kind != model.ErrAuth && api.Message != "" {
-			parts = append(parts, model.Quote(api.Message, x.secret))
+	if own := r.Status != "" && !strings.Contains(r.Status, " "); own {
+		if e.Kind != model.ErrAuth && r.Message != "" {
+			parts = append(parts, model.Quote(r.Message, secret))
 		}
-		parts = append(parts, model.Quote(api.Status, x.secret))
+		parts = append(parts, model.Quote(r.Status, secret))
 	}
 	if reason != "" {
-		parts = append(parts, model.Quote(reason, x.secret))
+		parts = append(parts, model.Quote(reason, secret))
 	}
 	e.Message = strings.Join(parts, "; ")
 	return e

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // The providers, as AAIF's model.provider names them.
@@ -71,8 +70,9 @@ type Config struct {
 // Model is the API. Make it with [New].
 type Model struct {
 	cfg    Config
+	base   *url.URL // with the API's version
 	host   string
-	client *genai.Client
+	client *endpoint.Client
 	learnt learnt
 }
 
@@ -105,11 +105,19 @@ func New(cfg Config) (*Model, error) {
 	if cfg.MaxResponse == 0 {
 		cfg.MaxResponse = DefaultMaxResponse
 	}
-	m := &Model{cfg: cfg, host: base.Hostname()}
-	if m.client, err = cfg.client(base); err != nil { // its text would quote the whole configuration
-		return nil, errors.New("google model: the SDK refuses the configuration")
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = endpoint.OwnClient()
 	}
-	return m, nil
+	return &Model{
+		cfg:  cfg,
+		base: base.JoinPath(cfg.APIVersion),
+		host: base.Hostname(),
+		client: &endpoint.Client{
+			HTTP:    endpoint.SameOrigin(cfg.HTTPClient),
+			Timeout: cfg.RequestTimeout,
+			MaxBody: cfg.MaxResponse,
+		},
+	}, nil
 }
 
 var place = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*$`)
@@ -182,46 +190,8 @@ func (cfg *Config) base() (*url.URL, error) {
 	if !version.MatchString(cfg.APIVersion) {
 		return nil, fmt.Errorf("api version: %q is not one", cfg.APIVersion)
 	}
-	u.Path, u.RawPath = path+"/", ""
+	u.Path, u.RawPath, u.ForceQuery = path+"/", "", false
 	return u, nil
-}
-
-// client makes the SDK's client. Every setting that it would take from the
-// environment is set explicitly; its key is never sent.
-func (cfg *Config) client(base *url.URL) (*genai.Client, error) {
-	hc := &http.Client{}
-	if cfg.HTTPClient != nil {
-		*hc = *cfg.HTTPClient
-	}
-	next := hc.Transport
-	if next == nil {
-		next = http.DefaultTransport
-		if t, ok := next.(*http.Transport); ok && cfg.HTTPClient == nil {
-			next = t.Clone()
-		}
-	}
-	hc.Transport = seam{next}
-	check := hc.CheckRedirect
-	hc.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-			return errElsewhere
-		}
-		if check != nil {
-			return check(req, via)
-		}
-		if len(via) >= 10 {
-			return errors.New("stopped after 10 redirects")
-		}
-		return nil
-	}
-	backend := genai.BackendGeminiAPI
-	if cfg.Provider == Vertex {
-		backend = genai.BackendVertexAI
-	}
-	return genai.NewClient(context.Background(), &genai.ClientConfig{
-		APIKey: placeholder, Backend: backend, Project: cfg.Project, Location: cfg.Location, HTTPClient: hc,
-		HTTPOptions: genai.HTTPOptions{BaseURL: base.String(), APIVersion: cfg.APIVersion},
-	})
 }
 
 // Generate requests the model's next turn. Standard parameters that the model
@@ -234,8 +204,12 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	x := &exchange{limit: m.cfg.MaxResponse}
-	if err := m.authorize(ctx, x); err != nil {
+	secret, header, err := m.credential(ctx)
+	if err != nil {
+		return nil, err
+	}
+	target, err := m.target(req.Model, onDelta != nil)
+	if err != nil {
 		return nil, err
 	}
 	without := m.learnt.get(req)
@@ -244,22 +218,21 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 		if err != nil {
 			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
 		}
-		x.body = body
 		t := &turn{onDelta: onDelta}
-		err = m.send(ctx, req.Model, x, t, onDelta != nil)
+		err = m.send(ctx, target, header, body, t)
 		var callback callbackError
 		switch {
 		case errors.As(err, &callback):
 			return nil, callback.error
 		case err != nil:
-			if more := refused(x, err, req, without); more != 0 && tries < maxRefusals {
+			if more := refused(err, req, without); more != 0 && tries < maxRefusals {
 				without |= more
 				m.learnt.keep(req, more)
 				continue
 			}
-			return nil, m.failure(ctx, x, err)
+			return nil, m.failure(ctx, err, secret)
 		}
-		out, err := t.response(req, x)
+		out, err := t.response(req)
 		if err != nil {
 			return nil, err
 		}
@@ -268,52 +241,21 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	}
 }
 
-// authorize resolves the credential for one call.
-func (m *Model) authorize(ctx context.Context, x *exchange) error {
-	resolve, header, prefix, what := m.cfg.Key, "X-Goog-Api-Key", "", "key"
-	if m.cfg.Token != nil {
-		resolve, header, prefix, what = m.cfg.Token, "Authorization", "Bearer ", "token"
-	}
-	if resolve == nil {
-		return nil
-	}
-	secret, err := resolve(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return model.Errorf(model.ErrAuth, "resolve the %s: %w", what, err)
-	}
-	if x.secret = strings.TrimSpace(secret); x.secret != "" {
-		x.header, x.value = header, prefix+x.secret
-	}
-	return nil
-}
-
 // send sends the request once, and reads the answer into t.
-func (m *Model) send(ctx context.Context, name string, x *exchange, t *turn, stream bool) error {
-	ctx, cancel := context.WithTimeout(withExchange(ctx, x), m.cfg.RequestTimeout)
-	defer cancel()
-	x.begin()
-	// The body that is really sent is x.body: the SDK's own would convert
-	// numbers to float64.
-	nothing := []*genai.Content{{Parts: []*genai.Part{{Text: "-"}}}}
-	off := false
-	config := &genai.GenerateContentConfig{AutomaticContinuation: &off}
-	if !stream {
-		res, err := m.client.Models.GenerateContent(ctx, name, nothing, config)
-		if err = x.err(err); err != nil {
-			return err
-		}
-		return t.chunk(res)
+func (m *Model) send(ctx context.Context, target string, header http.Header, body []byte, t *turn) error {
+	header = header.Clone()
+	header.Set("Accept", "*/*")
+	header.Set("X-Server-Timeout", m.patience(ctx))
+	res, err := m.client.Post(ctx, target, header, body)
+	if err != nil {
+		return err
 	}
-	for res, err := range m.client.Models.GenerateContentStream(ctx, name, nothing, config) {
-		if err != nil {
-			return x.err(err)
-		}
-		if err := t.chunk(res); err != nil {
-			return err
-		}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode < 200 || res.StatusCode > 299:
+		return reportOf(res)
+	case t.onDelta != nil:
+		return t.stream(res, m.cfg.MaxResponse)
 	}
-	return x.err(nil)
+	return t.whole(res)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -169,7 +170,11 @@ func TestTargets(t *testing.T) {
 		{google.Config{Provider: google.Vertex, Project: "p", Token: secret}, "gemini-2.5-pro", "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/global/publishers/google/models/gemini-2.5-pro:generateContent"},
 		{google.Config{Provider: google.Vertex, Project: "p", Location: "us-central1", Token: secret}, "meta/llama", "https://us-central1-aiplatform.googleapis.com/v1beta1/projects/p/locations/us-central1/publishers/meta/models/llama:generateContent"},
 		{google.Config{Provider: google.Vertex, Project: "p", Location: "eu", Token: secret}, "m", "https://aiplatform.eu.rep.googleapis.com/v1beta1/projects/p/locations/eu/publishers/google/models/m:generateContent"},
+		{google.Config{Provider: google.Vertex, Project: "p", Location: "us", Token: secret}, "publishers/x/models/m", "https://aiplatform.us.rep.googleapis.com/v1beta1/projects/p/locations/us/publishers/x/models/m:generateContent"},
+		{google.Config{Provider: google.Vertex, Project: "p", Token: secret}, "projects/q/locations/l/endpoints/7", "https://aiplatform.googleapis.com/v1beta1/projects/q/locations/l/endpoints/7:generateContent"},
+		{google.Config{Provider: google.Vertex, Project: "p", Token: secret}, "models/m", "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/global/models/m:generateContent"},
 		{google.Config{Provider: google.Vertex, Key: secret}, "m", "https://aiplatform.googleapis.com/v1beta1/publishers/google/models/m:generateContent"},
+		{google.Config{Key: secret, BaseURL: "http://h/a b/?"}, "a#b c", "http://h/a%20b/v1beta/models/a%23b%20c:generateContent"},
 	} {
 		var got string
 		c.cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -185,7 +190,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	m := newModel(t, "http://h")
-	for _, name := range []string{"", "a?b", "../x", "a&b"} {
+	for _, name := range []string{"", "a?b", "../x", "a&b", "a%zz"} {
 		if _, err := m.Generate(t.Context(), &model.Request{Model: name, Messages: hi.Messages}, nil); !errors.Is(err, model.ErrBadRequest) {
 			t.Errorf("model %q: error %v", name, err)
 		}
@@ -222,6 +227,37 @@ func TestNewReportsAllProblems(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The server is told how long its answer is waited for.
+func TestServerTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 90500*time.Millisecond)
+		defer cancel()
+		for _, c := range []struct {
+			ctx           context.Context
+			model, client time.Duration
+			want          string
+		}{
+			{t.Context(), 0, 0, "600"},
+			{t.Context(), time.Minute, 0, "60"},
+			{t.Context(), time.Minute, time.Millisecond, "1"},
+			{ctx, 0, 0, "91"},
+		} {
+			got := ""
+			m, err := google.New(google.Config{RequestTimeout: c.model, HTTPClient: &http.Client{Timeout: c.client, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				got = r.Header.Get("X-Server-Timeout")
+				return answer("application/json", fine, r), nil
+			})}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Generate(c.ctx, hi, nil); err != nil || got != c.want {
+				t.Errorf("the server is given %s s, want %s; error %v", got, c.want, err)
+			}
+		}
+	})
 }
 
 func TestUnreachableAndSlowServersAreUnavailable(t *testing.T) {

@@ -1,6 +1,7 @@
 package google
 
 import (
+	"errors"
 	"regexp"
 	"sync"
 
@@ -52,13 +53,13 @@ func asksJSON(r *model.Request) bool {
 
 // refused returns what the API refuses of a request beyond without; 0 if the
 // error has another reason, or if the author has set the refused parameter.
-func refused(x *exchange, err error, req *model.Request, without refusal) refusal {
-	api, ok := asAPIError(err)
-	if !ok || x.status != 400 {
+func refused(err error, req *model.Request, without refusal) refusal {
+	var r *report
+	if !errors.As(err, &r) || r.status != 400 {
 		return 0
 	}
 	for _, w := range words {
-		if without&w.what == 0 && w.needs(req) && w.says.MatchString(api.Message) {
+		if without&w.what == 0 && w.needs(req) && w.says.MatchString(r.Message) {
 			return w.what
 		}
 	}

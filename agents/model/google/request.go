@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// The request's body, by the API's reference. The SDK's types would convert
-// numbers to float64.
+// The request's body, by the API's reference. Arguments, schemas and results are
+// JSON as it is, because a float64 would change large numbers.
 type (
 	wireRequest struct {
 		SystemInstruction *wireContent  `json:"systemInstruction,omitempty"`

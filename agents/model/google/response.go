@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 const (
@@ -25,7 +25,7 @@ type turn struct {
 	onDelta func(model.Delta) error
 	text    strings.Builder
 	parts   []answered
-	finish  genai.FinishReason
+	finish  finishReason
 	blocked bool
 	usage   model.Usage
 	model   string
@@ -34,37 +34,103 @@ type turn struct {
 // answered is a part of the answer; adjacent plain texts form one part.
 type answered struct {
 	text string
-	call *genai.FunctionCall
+	call *call
 	sign []byte
 }
 
-// chunk adds one response of the API to the turn.
-func (t *turn) chunk(res *genai.GenerateContentResponse) error {
-	if res.ModelVersion != "" {
-		t.model = res.ModelVersion
+// whole reads an answer of one document. An empty one has no turn.
+func (t *turn) whole(res *http.Response) error {
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return brokeOff(err)
 	}
-	if u := res.UsageMetadata; u != nil {
-		t.usage = model.Usage{
-			InputTokens:       int64(u.PromptTokenCount) + int64(u.ToolUsePromptTokenCount),
-			OutputTokens:      int64(u.CandidatesTokenCount) + int64(u.ThoughtsTokenCount),
-			CachedInputTokens: int64(u.CachedContentTokenCount),
+	if len(body) == 0 {
+		return nil
+	}
+	a, err := parseAnswer(body)
+	if err != nil {
+		return err
+	}
+	return t.chunk(a)
+}
+
+// stream reads an answer of events, each of which is a part of it or an error.
+// The API also writes an error as plain JSON between the events.
+func (t *turn) stream(res *http.Response, most int64) error {
+	// The last event may lack the empty line that ends it.
+	events := endpoint.NewEvents(io.MultiReader(res.Body, strings.NewReader("\n\n")), most)
+	for {
+		data, err := events.Next()
+		if err != nil && err != io.EOF {
+			return brokeOff(err)
+		}
+		if stray := events.Stray(); len(stray) > 0 {
+			return strayError(stray, res)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err := reported(data, res); err != nil {
+			return err
+		}
+		a, err := parseAnswer(data)
+		if err != nil {
+			return err
+		}
+		if err := t.chunk(a); err != nil {
+			return err
 		}
 	}
-	if f := res.PromptFeedback; f != nil && f.BlockReason != "" {
+}
+
+// strayError returns the error of text between events: of its first JSON value,
+// in which single members may have wrong types.
+func strayError(text []byte, res *http.Response) error {
+	var first json.RawMessage
+	var d struct {
+		Error *rpcStatus `json:"error"`
+	}
+	if json.NewDecoder(bytes.NewReader(text)).Decode(&first) == nil && endpoint.Decode(first, &d) == nil && d.Error != nil {
+		return &report{*d.Error, res.StatusCode, res.Header}
+	}
+	return errStrange
+}
+
+func brokeOff(err error) error { return fmt.Errorf("the answer broke off: %w", err) }
+
+// reported returns a *report if a document within an answer is an error.
+func reported(doc []byte, res *http.Response) error {
+	if said := parseStatus(doc); said != nil {
+		return &report{*said, res.StatusCode, res.Header}
+	}
+	return nil
+}
+
+// chunk adds one response of the API to the turn.
+func (t *turn) chunk(a *answer) error {
+	if a.ModelVersion != "" {
+		t.model = a.ModelVersion
+	}
+	if u := a.UsageMetadata; u != nil {
+		t.usage = model.Usage{
+			InputTokens:       int64(u.Prompt) + int64(u.ToolPrompt),
+			OutputTokens:      int64(u.Candidates) + int64(u.Thoughts),
+			CachedInputTokens: int64(u.Cached),
+		}
+	}
+	if a.PromptFeedback.BlockReason != "" {
 		t.blocked = true
 	}
-	for _, c := range res.Candidates {
-		if c == nil || c.Index != 0 {
+	for i := range a.Candidates {
+		c := &a.Candidates[i]
+		if c.Index != 0 {
 			continue
 		}
-		if c.FinishReason != "" && c.FinishReason != genai.FinishReasonUnspecified {
+		if c.FinishReason != "" && c.FinishReason != finishUnspecified {
 			t.finish = c.FinishReason
 		}
-		if c.Content == nil {
-			continue
-		}
-		for _, p := range c.Content.Parts {
-			if err := t.part(p); err != nil {
+		for j := range c.Content.Parts {
+			if err := t.part(&c.Content.Parts[j]); err != nil {
 				return err
 			}
 		}
@@ -73,9 +139,9 @@ func (t *turn) chunk(res *genai.GenerateContentResponse) error {
 }
 
 // part adds a part. Thoughts are not part of the answer.
-func (t *turn) part(p *genai.Part) error {
+func (t *turn) part(p *part) error {
 	switch {
-	case p == nil || p.Thought:
+	case p.Thought:
 		return nil
 	case p.FunctionCall != nil:
 		if len(t.parts) >= maxCalls {
@@ -113,7 +179,7 @@ func (t *turn) part(p *genai.Part) error {
 	return nil
 }
 
-func (t *turn) response(req *model.Request, x *exchange) (*model.Response, error) {
+func (t *turn) response(req *model.Request) (*model.Response, error) {
 	finish, err := t.reason()
 	if err != nil {
 		return nil, err
@@ -122,19 +188,16 @@ func (t *turn) response(req *model.Request, x *exchange) (*model.Response, error
 	if res.Model == "" {
 		res.Model = req.Model
 	}
-	exact := exactArguments(x.answer.Bytes())
 	ids := takenIDs(req)
 	var pieces []model.Piece
-	next := 0
 	for _, p := range t.parts {
 		n := note{Signature: p.sign}
 		piece := model.Piece{Text: p.text}
 		if p.call != nil {
-			call, given, err := toolCall(p.call, exact, next, ids)
+			call, given, err := toolCall(p.call, ids)
 			if err != nil {
 				return nil, err
 			}
-			next++
 			n.ID = given
 			res.Message.ToolCalls = append(res.Message.ToolCalls, call)
 			piece = model.Piece{Call: &call}
@@ -164,19 +227,18 @@ func (t *turn) reason() (model.Finish, error) {
 			return model.FinishContentFilter, nil
 		}
 		return "", model.Errorf(model.ErrUnavailable, "the answer broke off: %w", io.ErrUnexpectedEOF)
-	case genai.FinishReasonMaxTokens:
+	case finishMaxTokens:
 		return model.FinishLength, nil
-	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage, genai.FinishReasonBlocklist,
-		genai.FinishReasonProhibitedContent, genai.FinishReasonSPII, genai.FinishReasonImageSafety,
-		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
+	case finishSafety, finishRecitation, finishLanguage, finishBlocklist, finishProhibitedContent, finishSPII,
+		finishImageSafety, finishImageProhibited, finishImageRecitation:
 		return model.FinishContentFilter, nil
-	case genai.FinishReasonMalformedFunctionCall, genai.FinishReasonUnexpectedToolCall, genai.FinishReasonTooManyToolCalls:
+	case finishMalformedCall, finishUnexpectedCall, finishTooManyCalls:
 		return "", model.Errorf(model.ErrUnavailable, "the model made a call that its provider does not pass on: %s", t.finish)
 	}
 	if calls {
 		return model.FinishToolCalls, nil
 	}
-	if t.finish == genai.FinishReasonOther && t.text.Len() == 0 {
+	if t.finish == finishOther && t.text.Len() == 0 {
 		return "", model.Errorf(model.ErrUnavailable, "the model answered nothing: %s", t.finish)
 	}
 	return model.FinishStop, nil
@@ -195,70 +257,18 @@ func takenIDs(req *model.Request) map[string]bool {
 
 // toolCall returns the next call of the answer. If the model has given it no
 // id, it gets one that is unique in the conversation.
-func toolCall(f *genai.FunctionCall, exact []json.RawMessage, next int, ids map[string]bool) (call model.ToolCall, given bool, err error) {
+func toolCall(f *call, ids map[string]bool) (out model.ToolCall, given bool, err error) {
 	if f.Name == "" {
-		return call, false, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
+		return out, false, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
 	}
-	call = model.ToolCall{ID: f.ID, Name: f.Name}
+	out = model.ToolCall{ID: f.ID, Name: f.Name, Arguments: model.Arguments(string(f.Args))}
 	if given = f.ID != "" && !ids[f.ID]; !given {
 		for n := len(ids) + 1; ; n++ {
-			if call.ID = fmt.Sprintf("call_%d", n); !ids[call.ID] {
+			if out.ID = fmt.Sprintf("call_%d", n); !ids[out.ID] {
 				break
 			}
 		}
 	}
-	ids[call.ID] = true
-	switch {
-	case next < len(exact) && len(exact[next]) > 0:
-		call.Arguments = model.Arguments(string(exact[next]))
-	case f.Args == nil:
-		call.Arguments = json.RawMessage("{}")
-	default:
-		if call.Arguments, err = json.Marshal(f.Args); err != nil {
-			return call, false, model.Errorf(model.ErrUnavailable, "the arguments of a tool call: %w", err)
-		}
-	}
-	return call, given, nil
-}
-
-// exactArguments returns the arguments of the answer's calls in order, byte for
-// byte: the SDK decodes their numbers as float64.
-func exactArguments(answer []byte) (all []json.RawMessage) {
-	add := func(doc []byte) error {
-		var res struct {
-			Candidates []struct {
-				Index   int
-				Content struct {
-					Parts []struct {
-						Thought      bool
-						FunctionCall *struct{ Args json.RawMessage }
-					}
-				}
-			}
-		}
-		if err := json.Unmarshal(doc, &res); err != nil {
-			return err
-		}
-		for _, c := range res.Candidates {
-			if c.Index != 0 {
-				continue
-			}
-			for _, p := range c.Content.Parts {
-				if p.FunctionCall != nil && !p.Thought {
-					all = append(all, bytes.Clone(p.FunctionCall.Args))
-				}
-			}
-		}
-		return nil
-	}
-	if add(answer) == nil {
-		return all
-	}
-	all = nil
-	for line := range bytes.Lines(answer) {
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && add(bytes.TrimSpace(data)) != nil {
-			return nil
-		}
-	}
-	return all
+	ids[out.ID] = true
+	return out, given, nil
 }
