@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -155,6 +156,8 @@ type Options struct {
 	// Directory finds the subagents that a document names. Default: a
 	// subagent's ref is its entity id.
 	Directory orchestrate.Directory
+	// Shape is that of [orchestrate.Options].
+	Shape func(ctx context.Context, entity string, made json.RawMessage) (intent string, shaped json.RawMessage, ok bool)
 
 	off       func(*aaif.Tool) string // the required capability that a tool needs and this runtime lacks; see switchedOff
 	permits   map[string]string       // by place: the worker flag that would permit a refused tool; see Refusal

@@ -31,7 +31,7 @@ type team struct {
 
 // newTeam makes the handler of a definition that declares a team.
 func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) (*team, []aaif.Problem, error) {
-	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger, Handoffs: newHandoffs(def, opts)})}
+	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger, Handoffs: newHandoffs(def, opts), Shape: opts.Shape})}
 	if !plan.NeedsMind() {
 		return t, nil, nil
 	}

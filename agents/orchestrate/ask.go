@@ -141,6 +141,11 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
 	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, FailFast: at.who.anybody()}
+	if w.opts.Shape != nil && c.Intent == "" && subject.EntityType(c.To) != subject.TypeHuman {
+		if intent, shaped, ok := w.opts.Shape(ctx, c.To, payload); ok {
+			c.Intent, c.Payload = intent, shaped
+		}
+	}
 	if a.patient > 0 && subject.EntityType(c.To) == subject.TypeHuman {
 		c.Timeout = a.patient
 	}

@@ -62,6 +62,10 @@ type Options struct {
 	// not block the swarm. Time in which a member waits for a person does not
 	// count. Default 10 minutes.
 	MemberTime time.Duration
+	// Shape, if set, may put what one member has made into another form for the next
+	// one, such as that of the next one's schema template (SDSI). ok false leaves it as it
+	// is. A member for which the document names an intent gets its input as it is, too.
+	Shape func(ctx context.Context, entity string, made json.RawMessage) (intent string, shaped json.RawMessage, ok bool)
 	// Logger receives records about each task. Default: discarded.
 	Logger *slog.Logger
 }

@@ -83,7 +83,7 @@ func (w *Worker) makeAgent(given Agent) (*hosted, error) {
 	if given.Handler == nil && given.Program == nil && h.doc.Definition().Agent.Orchestration != nil {
 		h.view = view
 	}
-	opts.Directory = view
+	opts.Directory, opts.Shape = view, w.shape(h)
 	var err error
 	if h.Agent, err = agents.New(h.doc, opts); err != nil && h.file != "" {
 		err = fmt.Errorf("%s: %w", h.file, err)

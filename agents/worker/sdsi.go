@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -151,4 +152,20 @@ func (w *Worker) publishTemplates(ctx context.Context, node *mesh.Node, h *hoste
 		err = fmt.Errorf("the mesh has no bucket for them (\"aeemesh apply\" makes it), or JetStream is away: %w", err)
 	}
 	return err
+}
+
+// shape lets an agent that publishes templates give its team's members what they publish
+// templates for (SDSI, between agents).
+func (w *Worker) shape(h *hosted) func(ctx context.Context, entity string, made json.RawMessage) (string, json.RawMessage, bool) {
+	var client atomic.Pointer[sdsi.Client]
+	return func(ctx context.Context, entity string, made json.RawMessage) (string, json.RawMessage, bool) {
+		node := w.node.Load()
+		if h.desk == nil || node == nil {
+			return "", nil, false
+		}
+		if client.Load() == nil {
+			client.CompareAndSwap(nil, sdsi.NewClient(node))
+		}
+		return client.Load().Shape(ctx, entity, made)
+	}
 }

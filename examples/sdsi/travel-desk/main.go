@@ -10,7 +10,7 @@
 //
 // It is a worker like "aeemesh worker": durable tasks, draining and signatures come
 // with it. It learns: what several clients want and no key has a place for becomes a
-// key, by the rules in learning.yaml. No flight is booked anywhere.
+// key, by the rules in learning.yml. No flight is booked anywhere.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 
 // run serves the desk until ctx ends.
 func run(ctx context.Context, server, templates string) error {
-	rules, err := os.ReadFile(filepath.Join(templates, "learning.yaml"))
+	rules, err := os.ReadFile(filepath.Join(templates, "learning.yml"))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"strings"
 
@@ -85,10 +84,7 @@ func (f *Filling) payload(a *session.App, m *template.Mapping, err error) error 
 	if a.Term.JSON {
 		return a.Term.Object(m)
 	}
-	raw, err := json.Marshal(template.Payload{SchemaID: m.SchemaID, Payload: m.Payload})
-	if err != nil {
-		return err
-	}
-	a.Term.Line("%s", raw)
+	p := template.Payload{SchemaID: m.SchemaID, Payload: m.Payload}
+	a.Term.Line("%s", p.Encode())
 	return nil
 }

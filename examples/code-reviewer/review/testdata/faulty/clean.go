@@ -1,4 +1,4 @@
-package sorteds
+package orders
 
 import (
 	"errors"

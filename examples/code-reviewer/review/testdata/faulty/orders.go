@@ -1,6 +1,6 @@
-// Package sorteds keeps orders in a folder, and has a fault in almost every
+// Package orders keeps orders in a folder, and has a fault in almost every
 // function: it is what the code reviewer of the demo is given to read.
-package sorteds
+package orders
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package sorteds
+package orders
 
 import "fmt"
 
@@ -17,9 +17,9 @@ func Check(o *Order) error {
 }
 
 // Totals adds up the orders by item.
-func Totals(orders []Order) map[string]float64 {
+func Totals(orders []Order)   map[string]float64 {
 	var totals map[string]float64
-	for _, o := range orders {
+	for _,o := range orders {
 		totals[o.Item] += o.Amount
 	}
 	return totals

@@ -1,4 +1,4 @@
-package sorteds
+package orders
 
 // Where orders go at night. None of these opens any door.
 const (
