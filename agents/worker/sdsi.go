@@ -154,13 +154,14 @@ func (w *Worker) publishTemplates(ctx context.Context, node *mesh.Node, h *hoste
 	return err
 }
 
-// shape lets an agent that publishes templates give its team's members what they publish
-// templates for (SDSI, between agents).
+// shape lets an agent that publishes templates of the operator's folder give its team's
+// members what they publish templates for. An agent that has only the one of its document
+// goes on as before there were any.
 func (w *Worker) shape(h *hosted) func(ctx context.Context, entity string, made json.RawMessage) (string, json.RawMessage, bool) {
 	var client atomic.Pointer[sdsi.Client]
 	return func(ctx context.Context, entity string, made json.RawMessage) (string, json.RawMessage, bool) {
 		node := w.node.Load()
-		if h.desk == nil || node == nil {
+		if h.templates == 0 || node == nil {
 			return "", nil, false
 		}
 		if client.Load() == nil {
