@@ -115,18 +115,22 @@ func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.
 		if err == nil {
 			continue
 		}
-		if h.templates == 0 { // that of the document alone, which all its workers have
+		if h.templates > 0 {
+			w.log.Warn("schema templates are not published yet", "entity", h.Entity, "err", err)
+		} else { // that of the document alone, which all its workers have
 			h.desk.Use(nil)
-			w.log.Debug("schema template is not published", "entity", h.Entity, "err", err)
-			continue
+			w.log.Debug("schema template is not published yet", "entity", h.Entity, "err", err)
 		}
-		w.log.Warn("schema templates are not published yet", "entity", h.Entity, "err", err)
 		wait.Go(func() {
 			for err != nil && running.Err() == nil {
 				select {
 				case <-running.Done():
+					return
 				case <-time.After(publishInterval):
-					err = w.publishTemplates(running, node, h)
+				}
+				h.desk.Use(store)
+				if err = w.publishTemplates(running, node, h); err != nil && h.templates == 0 {
+					h.desk.Use(nil)
 				}
 			}
 		})
