@@ -101,7 +101,7 @@ func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wait sync.WaitGroup
 	for _, h := range w.agents {
-		if h.desk == nil || h.templates == 0 && w.cfg.Fenced {
+		if h.desk == nil || h.templates == 0 && h.learner == nil && w.cfg.Fenced {
 			continue // its user need not have the permissions
 		}
 		h.desk.Use(store)
