@@ -52,6 +52,21 @@ func (t *Templates) List(ctx context.Context, entity string) ([]Record, error) {
 	return t.sdsiRecords(ctx, entity, "t", "list the templates of %s", entity)
 }
 
+// Each calls f with every version of every agent, in the order in which they were stored.
+func (t *Templates) Each(ctx context.Context, f func(entity string, version Record)) error {
+	return t.list(ctx, func(key string, e kvEntry) {
+		parts := strings.Split(key, ".") // escaped: three tokens
+		if len(parts) != 3 || parts[1] != "t" {
+			return
+		}
+		entity, badEntity := subject.Unescape(parts[0])
+		id, badID := subject.Unescape(parts[2])
+		if badEntity == nil && badID == nil {
+			f(entity, recordOf(id, e))
+		}
+	})
+}
+
 // sdsiRecords returns an entity's templates ("t") or pools ("p").
 func (b *kvBucket) sdsiRecords(ctx context.Context, entity, kind, doing string, args ...any) ([]Record, error) {
 	if err := subject.ValidateEntity(entity); err != nil {

@@ -94,10 +94,7 @@ func (d *Desk) explain(schemaID string, err error) error {
 func (d *Desk) list() (json.RawMessage, error) {
 	answer := template.ListResult{Scenarios: []template.Listed{}}
 	for _, name := range d.Scenarios() {
-		v := d.current[name]
-		answer.Scenarios = append(answer.Scenarios, template.Listed{
-			Scenario: name, SchemaID: v.SchemaID, Description: v.Description, Languages: v.Languages(), Hash: v.Hash(),
-		})
+		answer.Scenarios = append(answer.Scenarios, d.current[name].Listed())
 	}
 	return json.Marshal(answer)
 }

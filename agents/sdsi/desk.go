@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -78,7 +77,7 @@ func NewDesk(cfg DeskConfig) (*Desk, error) {
 		}
 		d.known[t.SchemaID] = v
 		d.own = append(d.own, v.Template)
-		if now := d.current[t.Scenario]; now == nil || naturalLess(now.SchemaID, t.SchemaID) {
+		if now := d.current[t.Scenario]; now == nil || template.LessID(now.SchemaID, t.SchemaID) {
 			d.current[t.Scenario] = v
 		}
 	}
@@ -200,33 +199,4 @@ func (d *Desk) handle(ctx context.Context, t *mesh.Task, next mesh.Handler) (jso
 		return d.exchange(ctx, t, payload, next)
 	}
 	return next.Handle(ctx, t)
-}
-
-// naturalLess orders names as people do: numbers in them by value.
-func naturalLess(a, b string) bool {
-	for a != "" && b != "" {
-		na, nb := digits(a), digits(b)
-		if na > 0 && nb > 0 {
-			x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
-				return c < 0
-			}
-			a, b = a[na:], b[nb:]
-			continue
-		}
-		if a[0] != b[0] {
-			return a[0] < b[0]
-		}
-		a, b = a[1:], b[1:]
-	}
-	return len(a) < len(b)
-}
-
-// digits returns how many digits s begins with.
-func digits(s string) int {
-	i := 0
-	for i < len(s) && '0' <= s[i] && s[i] <= '9' {
-		i++
-	}
-	return i
 }

@@ -72,10 +72,15 @@ func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Du
 	if len(out) == 0 && (entity != "" || scenario != "") {
 		return nil, nobody(entity, scenario, others)
 	}
-	sorted.By(out, func(a, b Offer) int {
+	SortOffers(out)
+	return out, nil
+}
+
+// SortOffers sorts offers by scenario, and by entity.
+func SortOffers(offers []Offer) {
+	sorted.By(offers, func(a, b Offer) int {
 		return strings.Compare(a.Scenario+"\x00"+a.Entity, b.Scenario+"\x00"+b.Entity)
 	})
-	return out, nil
 }
 
 func nobody(entity, scenario string, others []string) error {

@@ -143,7 +143,7 @@ func (w *Worker) publishTemplates(ctx context.Context, node *mesh.Node, h *hoste
 	defer cancel()
 	added, err := h.desk.Publish(ctx)
 	for _, t := range added {
-		payload, failed := json.Marshal(template.Listed{Scenario: t.Scenario, SchemaID: t.SchemaID, Description: t.Description, Hash: t.Hash()})
+		payload, failed := json.Marshal(t.Listed())
 		if failed == nil {
 			failed = node.BroadcastFrom(h.Entity, h.Signer, sdsi.Topic(h.Entity), intents.SchemaPublished, payload)
 		}

@@ -29,7 +29,7 @@ prints all that is wrong with each, and connects to nothing.`,
 				}
 				for _, t := range all {
 					if a.Term.JSON {
-						if err := a.Term.Object(template.Listed{Scenario: t.Scenario, SchemaID: t.SchemaID, Description: t.Description, Hash: t.Hash()}); err != nil {
+						if err := a.Term.Object(t.Listed()); err != nil {
 							return err
 						}
 						continue

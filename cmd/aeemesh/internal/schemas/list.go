@@ -13,11 +13,14 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 func listCommand(a *session.App) *cobra.Command {
 	var scenario string
 	var wait time.Duration
+	var stored bool
 	c := session.Connects(&cobra.Command{
 		Use:   "list [ENTITY]",
 		Short: "List the scenarios for which agents have templates",
@@ -36,6 +39,9 @@ template. --scenario says who can do one; nobody can: the exit status is 3.`,
 			}
 			return withNode(a, ctx, cmd, func(ctx context.Context, s *session.Session) error {
 				offers, err := sdsi.NewClient(s.Node).Find(ctx, entity, scenario, wait)
+				if stored && (err == nil || errors.Is(err, sdsi.ErrNobody)) {
+					offers, err = withStored(ctx, a, s, offers, entity, scenario, err)
+				}
 				if errors.Is(err, sdsi.ErrNobody) {
 					return outcome.Hinted(outcome.NotFound("%w", err), "\"aeemesh schema list\" lists all scenarios, \"aeemesh agents list\" all agents.")
 				}
@@ -61,6 +67,43 @@ template. --scenario says who can do one; nobody can: the exit status is 3.`,
 	})
 	c.Flags().StringVar(&scenario, "scenario", "", "only this `scenario`: who can do it?")
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
+	c.Flags().BoolVar(&stored, "stored", false, "also agents that do not answer, by what they have published: durable tasks wait for them")
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
+}
+
+// withStored adds what agents have published that do not answer now. nobody is the error
+// if none answers.
+func withStored(ctx context.Context, a *session.App, s *session.Session, offers []sdsi.Offer, entity, scenario string, nobody error) ([]sdsi.Offer, error) {
+	js, err := a.JetStream(s.Node.Conn())
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, o := range offers {
+		there[o.Entity] = true
+	}
+	current := map[string]template.Listed{}
+	err = jetstream.NewTemplates(js, s.Node.Subjects()).Each(ctx, func(e string, version jetstream.Record) {
+		t, err := template.Parse(version.Value)
+		if err != nil || there[e] || entity != "" && e != entity || scenario != "" && t.Scenario != scenario {
+			return
+		}
+		id := e + "\x00" + t.Scenario
+		if now, ok := current[id]; !ok || template.LessID(now.SchemaID, t.SchemaID) {
+			current[id] = t.Listed()
+		}
+	})
+	if err != nil {
+		return nil, session.LaneError(err)
+	}
+	for id, l := range current {
+		e, _, _ := strings.Cut(id, "\x00")
+		offers = append(offers, sdsi.Offer{Entity: e, Listed: l})
+	}
+	if len(offers) == 0 {
+		return nil, nobody
+	}
+	sdsi.SortOffers(offers)
+	return offers, nil
 }
