@@ -49,44 +49,43 @@ func (t *Templates) Get(ctx context.Context, entity, id string) ([]byte, error) 
 // List returns the versions of an entity's templates, in the order in which they were
 // stored.
 func (t *Templates) List(ctx context.Context, entity string) ([]Record, error) {
-	return t.sdsiRecords(ctx, entity, "t", "list the templates of %s", entity)
+	return t.sdsiRecords(ctx, entity, "t")
 }
 
 // Each calls f with every version of every agent, in the order in which they were stored.
 func (t *Templates) Each(ctx context.Context, f func(entity string, version Record)) error {
-	return t.list(ctx, func(key string, e kvEntry) {
-		parts := strings.Split(key, ".") // escaped: three tokens
-		if len(parts) != 3 || parts[1] != "t" {
-			return
+	return t.eachSDSI(ctx, "*.t.*", f)
+}
+
+// eachSDSI calls f with the records whose keys match a pattern of escaped tokens.
+func (b *kvBucket) eachSDSI(ctx context.Context, pattern string, f func(entity string, r Record)) error {
+	messages, err := last(ctx, b.js, b.stream(), b.subject(pattern))
+	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+		return b.explain(err, "list %s", b.name)
+	}
+	for _, m := range messages {
+		tokens := strings.Split(strings.TrimPrefix(m.Subject, b.subject("")), ".")
+		e := entryIn(m)
+		if len(tokens) != 3 || e.gone || !m.genuine() {
+			continue
 		}
-		entity, badEntity := subject.Unescape(parts[0])
-		id, badID := subject.Unescape(parts[2])
+		entity, badEntity := subject.Unescape(tokens[0])
+		id, badID := subject.Unescape(tokens[2])
 		if badEntity == nil && badID == nil {
 			f(entity, recordOf(id, e))
 		}
-	})
+	}
+	return nil
 }
 
 // sdsiRecords returns an entity's templates ("t") or pools ("p").
-func (b *kvBucket) sdsiRecords(ctx context.Context, entity, kind, doing string, args ...any) ([]Record, error) {
+func (b *kvBucket) sdsiRecords(ctx context.Context, entity, kind string) ([]Record, error) {
 	if err := subject.ValidateEntity(entity); err != nil {
 		return nil, err
 	}
-	begin := b.subject(subject.Escape(entity) + "." + kind + ".")
-	messages, err := last(ctx, b.js, b.stream(), begin+"*")
-	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-		return nil, b.explain(err, doing, args...)
-	}
 	var all []Record
-	for _, m := range messages {
-		e := entryIn(m)
-		id, err := subject.Unescape(strings.TrimPrefix(m.Subject, begin))
-		if err != nil || e.gone || !m.genuine() {
-			continue
-		}
-		all = append(all, recordOf(id, e))
-	}
-	return all, nil
+	err := b.eachSDSI(ctx, subject.Escape(entity)+"."+kind+".*", func(_ string, r Record) { all = append(all, r) })
+	return all, err
 }
 
 // Pools stores what agents have learned from the key "other", by scenario, in
@@ -119,7 +118,7 @@ func (p *Pools) Get(ctx context.Context, entity, scenario string) ([]byte, uint6
 
 // List returns the pools of an entity, in the order in which they were changed last.
 func (p *Pools) List(ctx context.Context, entity string) ([]Record, error) {
-	return p.sdsiRecords(ctx, entity, "p", "list the pools of %s", entity)
+	return p.sdsiRecords(ctx, entity, "p")
 }
 
 // Swap replaces a pool at one revision, 0 for a new one, or fails with [ErrChanged].
