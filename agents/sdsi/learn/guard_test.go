@@ -1,0 +1,90 @@
+package learn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// A key about payment, one that the model calls sensitive, and one that it cannot judge
+// wait for an operator.
+func TestWhatIsSensitiveWaits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wish     string
+		classify func(context.Context, template.Key) (string, error)
+		want     evolve.State
+	}{
+		"harmless":          {"a window seat", nil, evolve.Experimental},
+		"about payment":     {"pay by invoice", nil, evolve.Pending},
+		"the model says so": {"a window seat", func(context.Context, template.Key) (string, error) { return "I say so", nil }, evolve.Pending},
+		"it says no":        {"a window seat", func(context.Context, template.Key) (string, error) { return "", nil }, evolve.Experimental},
+		"it is away":        {"a window seat", func(context.Context, template.Key) (string, error) { return "", errors.New("away") }, evolve.Pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			l := r.learner(func(cfg *learn.Config) { cfg.Classify = c.classify })
+			for i := range 6 {
+				wait(t, says(l, fmt.Sprint("task", i), client(i), c.wish))
+			}
+			l.Look(t.Context())
+			keys := r.stored("").Keys(r.clock())
+			if len(keys) != 1 || keys[0].State != c.want {
+				t.Errorf("%+v, want %s", keys, c.want)
+			}
+		})
+	}
+}
+
+// Who judges values gets no personal data either.
+func TestJudgesGetNoPersonalData(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	judged := make(chan string, 8)
+	l := r.learner(func(cfg *learn.Config) {
+		cfg.Judge = func(_ context.Context, j learn.Judgement) (bool, bool, error) {
+			judged <- j.Fragment
+			return true, true, nil
+		}
+	})
+	for i := range 6 {
+		wait(t, says(l, fmt.Sprint("task", i), client(i), "a window seat"))
+	}
+	l.Look(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); l.Run(ctx) }()
+	wait(t, l.Observe("ferry_booking", client(1), sdsi.Seen{ID: "use", Keys: []evolve.Use{{Key: "window_seat"}},
+		Values: map[string]json.RawMessage{"window_seat": json.RawMessage("true")}, Fragments: map[string]string{"window_seat": "a window seat for ada@example.org"}}))
+	if got := natstest.Within(t, "a judgement", judged); strings.Contains(got, "example.org") || !strings.Contains(got, "[email]") {
+		t.Errorf("%q", got)
+	}
+	stop()
+	natstest.Within(t, "the end", ended)
+}
+
+// Who has not signed is of no cohort, whatever name it states.
+func TestACohortNeedsASignature(t *testing.T) {
+	t.Parallel()
+	for unsigned, want := range map[bool]string{false: "", true: "partners"} {
+		r := newRig(t)
+		l := r.learner(func(c *learn.Config) {
+			c.Unsigned, c.Cohorts = unsigned, []string{"partners"}
+			c.Cohort = func(string) string { return "partners" }
+		})
+		wait(t, says(l, "1", sdsi.Sender{Entity: "agent.partner"}, "a window seat"))
+		if got := r.stored(want).Size(); got != 1 {
+			t.Errorf("unsigned %v: %d clusters of cohort %q", unsigned, got, want)
+		}
+	}
+}
