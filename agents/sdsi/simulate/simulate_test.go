@@ -30,6 +30,9 @@ func flight(t testing.TB) *template.Template {
 // run simulates 60,000 requests in half a year.
 func run(t testing.TB, gen simulate.Generator, rules evolve.Config) *simulate.Report {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it simulates half a year")
+	}
 	if gen.Requests == 0 {
 		gen.Requests = 60_000
 	}
