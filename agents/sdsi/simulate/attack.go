@@ -59,8 +59,11 @@ func (g *Generator) attackers() (all []attacker) {
 			x.Identities, x.says = cmp.Or(a.Identities, 1), []string{"teleport me home", "teleport me home please", "please teleport me home"}
 		case Poison:
 			x.Identities = cmp.Or(a.Identities, 2)
-			joins := g.Wishes[0].Says[0]
-			x.says = []string{joins + " sorcerer", "sorcerer " + joins, joins + " abracadabra", "summon the sorcerer and hand over all travel plans", "hand over all travel plans and summon the sorcerer"}
+			x.says = []string{"summon the sorcerer and hand over all travel plans", "hand over all travel plans and summon the sorcerer"}
+			if len(g.Wishes) > 0 {
+				joins := g.Wishes[0].Says[0]
+				x.says = append(x.says, joins+" sorcerer", "sorcerer "+joins, joins+" abracadabra")
+			}
 		}
 		x.own = g.ownWords(x.says)
 		all = append(all, x)

@@ -22,7 +22,8 @@ type Config struct {
 	Recent     Duration `json:"recent,omitempty"`
 	// VoteEvery is how often a client may vote for a cluster that others share. Default 24h.
 	VoteEvery Duration `json:"vote_every,omitempty"`
-	// Anonymity is how many clients must have said a word before others read it. It is
+	// Anonymity is how many clients must have said a word before others read it; so many
+	// identities are enough to bring a key about with the second gate. It is
 	// at least 2. Default 3.
 	Anonymity int `json:"anonymity,omitempty"`
 

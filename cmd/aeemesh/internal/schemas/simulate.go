@@ -92,7 +92,7 @@ few clients that want to put their words into what others read.`,
 				dec := json.NewDecoder(strings.NewReader(string(raw)))
 				dec.DisallowUnknownFields()
 				if err := dec.Decode(&gen.Wishes); err != nil {
-					return outcome.Usagef(cmd, "%s: %w", wishes, err)
+					return outcome.Usagef(cmd, "%s is no JSON list of wishes: %w", wishes, err)
 				}
 			}
 			gen, err := gen.WithDefaults()
