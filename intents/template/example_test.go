@@ -42,6 +42,6 @@ func Example() {
 	// {"day":"2031-05-01","guests":2,"other":"terrace: yes"}
 	// [terrace: yes]
 	// the payload does not fit the template table_booking_v1:
-	//   day is missing; add it: string (required) that fits {"format":"date"}. day: The day of the visit as YYYY-MM-DD. Example: 'first of May 2031' -> '2031-05-01'.
-	//   guests must be at most 12; send integer (optional) that fits {"minimum":1,"maximum":12}. guests: How many people come. Example: 'the four of us' -> 4.
+	//   day is missing; add it: a string that fits {"format":"date"} (required). day: The day of the visit as YYYY-MM-DD. Example: 'first of May 2031' -> '2031-05-01'.
+	//   guests must be at most 12; send an integer that fits {"minimum":1,"maximum":12} (optional). guests: How many people come. Example: 'the four of us' -> 4.
 }

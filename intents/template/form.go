@@ -93,12 +93,18 @@ func (k *Key) wants() string {
 	if k.Required {
 		need = "required"
 	}
-	text := string(k.Type)
+	text := "a " + string(k.Type)
+	switch k.Type {
+	case Integer, Object, Array:
+		text = "an " + string(k.Type)
+	case Null:
+		text = "null"
+	}
 	if k.Name == Other {
-		text = "string or array of strings"
+		text = "a string or an array of strings"
 	}
 	if len(k.Value) > 0 {
-		return fmt.Sprintf("%s (%s) that fits %s", text, need, clip.Text(string(compact(k.Value)), 300))
+		return fmt.Sprintf("%s that fits %s (%s)", text, clip.Text(string(compact(k.Value)), 300), need)
 	}
 	return fmt.Sprintf("%s (%s)", text, need)
 }
