@@ -150,13 +150,16 @@ func Recognize(payload json.RawMessage) (Request, bool) {
 		Text     string          `json:"text"`
 	}
 	if json.Unmarshal(payload, &p) != nil {
+		if misshapen(payload) { // the check says what is wrong
+			return Request{intents.Exchange, payload}, true
+		}
 		return Request{}, false
 	}
 	isObject := func(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 	switch {
 	case p.Method == "get_schema_template" && isObject(p.Params):
 		return Request{intents.SchemaGet, p.Params}, true
-	case p.SchemaID != nil && isObject(p.Payload):
+	case p.SchemaID != nil && isObject(p.Payload), misshapen(payload):
 		return Request{intents.Exchange, payload}, true
 	case isObject(json.RawMessage(p.Text)):
 		if r, ok := Recognize(json.RawMessage(p.Text)); ok {
@@ -164,6 +167,23 @@ func Recognize(payload json.RawMessage) (Request, bool) {
 		}
 	}
 	return Request{}, false
+}
+
+// misshapen reports whether a payload is meant as an exchange, whatever its members have:
+// it has both members of one, and no others than those of one.
+func misshapen(payload json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(payload, &members) != nil || members["schema_id"] == nil || members["payload"] == nil {
+		return false
+	}
+	for name := range members {
+		switch name {
+		case "schema_id", "payload", "fragments", "schema_updates":
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 //go:embed wire/*.schema.json

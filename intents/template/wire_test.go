@@ -37,8 +37,12 @@ func TestRecognize(t *testing.T) {
 		`{"method":"get_schema_template","params":{"scenario":"x"}}`: `sdsi.schema.get {"scenario":"x"}`,
 		`{"schema_id":"a","payload":{"b":1}}`:                        `sdsi.exchange {"schema_id":"a","payload":{"b":1}}`,
 		`{"text":"{\"schema_id\":\"a\",\"payload\":{}}"}`:            `sdsi.exchange {"schema_id":"a","payload":{}}`,
-		`{"method":"get_schema_template"}`:                           "", `{"schema_id":"a"}`: "", `{"schema_id":1,"payload":{}}`: "", `{"schema_id":"a","payload":"x"}`: "",
-		`{"text":"what is a schema_id?"}`: "", `{}`: "", `[`: "",
+		`{"method":"get_schema_template"}`:                           "", `{"schema_id":"a"}`: "", `{"schema_id":"a","payload":"x","more":1}`: "",
+		// Meant as an exchange: its check says what is wrong.
+		`{"schema_id":1,"payload":{}}`:                  `sdsi.exchange {"schema_id":1,"payload":{}}`,
+		`{"schema_id":"a","payload":"x"}`:               `sdsi.exchange {"schema_id":"a","payload":"x"}`,
+		`{"schema_id":"a","payload":[],"fragments":{}}`: `sdsi.exchange {"schema_id":"a","payload":[],"fragments":{}}`,
+		`{"text":"what is a schema_id?"}`:               "", `{}`: "", `[`: "",
 	} {
 		r, ok := template.Recognize(json.RawMessage(raw))
 		got := ""

@@ -242,10 +242,12 @@ type Cluster struct {
 	Owner    string   `json:"owner,omitempty"`   // the client whose own it is
 	Key      string   `json:"key_name,omitempty"`
 	Ripe     bool     `json:"ripe,omitempty"`
+	// Unproved says that no client has proved who it is: together they are one.
+	Unproved bool `json:"unproved,omitempty"`
 }
 
 func (p *Pool) describe(c *cluster, now time.Time) Cluster {
-	out := Cluster{ID: c.ID, Heat: math.Round(c.heat(p.cfg, now)*100) / 100, Owner: c.Owner, Key: c.Key, Ripe: c.ripe(p.cfg, now)}
+	out := Cluster{ID: c.ID, Heat: math.Round(c.heat(p.cfg, now)*100) / 100, Owner: c.Owner, Key: c.Key, Ripe: c.ripe(p.cfg, now), Unproved: c.alone() == Client("")}
 	out.Clients, out.Votes = c.recent(p.cfg, now)
 	out.Examples, out.Numbers = c.examples(p.cfg)
 	return out

@@ -151,7 +151,11 @@ func printStats(t *term.Terminal, s *stock, now time.Time, limit int) {
 		t.Say("no keys yet")
 	}
 	rows = nil
+	unproved := 0
 	for i, c := range s.Clusters(now) {
+		if c.Unproved {
+			unproved++
+		}
 		if i == limit {
 			break
 		}
@@ -163,6 +167,9 @@ func printStats(t *term.Terminal, s *stock, now time.Time, limit int) {
 	}
 	if len(rows) > 0 {
 		t.Table([]string{"wish", "heat", "clients", "votes", "key", "said"}, rows)
+	}
+	if unproved > 0 {
+		t.Note("Senders that do not sign count as one client, and one client makes no key. Sign, or set learning.unsigned in the worker's configuration.")
 	}
 	rows = nil
 	events := s.Events()
