@@ -1,6 +1,7 @@
 package template
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -16,53 +17,69 @@ const (
 // other returns the fragments of "other" and of the unknown keys, and the value of "other"
 // for the handler: a string or an array, as its key_type says.
 func (c *checking) other(raw []byte) (fragments []string, value []byte) {
-	cut := false
-	take := func(s string) {
-		whole := s
-		if s = visible(s); s == "" {
-			return
-		}
-		if len(fragments) == MaxFragments {
-			cut = true
-			return
-		}
-		cut = cut || len(whole) > MaxFragmentBytes
-		fragments = append(fragments, clip.Text(s, MaxFragmentBytes))
-	}
-	if len(raw) > 0 && raw[0] == '[' {
-		for _, item := range itemsOf(raw) {
-			take(textOf(item))
-		}
-	} else {
-		take(textOf(raw))
-	}
+	f := textsOf(raw)
 	for _, m := range c.unknown {
 		text := textOf(m.value)
 		if m.value[0] != '"' {
 			text = string(compact(m.value))
 		}
-		take(clip.Text(m.name, 64) + ": " + text)
+		f.take(clip.Text(m.name, 64) + ": " + text)
 		if len(c.warnings) < maxPerKey {
 			c.warnings = append(c.warnings, fmt.Sprintf("%s is no key of the template: it was moved into other", quoted(m.name)))
 		}
 	}
-	if cut {
+	if f.cut {
 		c.warnings = append(c.warnings, fmt.Sprintf("other was cut to %d fragments of %d bytes", MaxFragments, MaxFragmentBytes))
 	}
-	if len(fragments) == 0 {
+	if len(f.texts) == 0 {
 		return nil, nil
 	}
 	if !c.form.otherList {
-		return fragments, quoteJSON(strings.Join(fragments, "; "))
+		return f.texts, quoteJSON(strings.Join(f.texts, "; "))
 	}
 	value = []byte{'['}
-	for i, s := range fragments {
+	for i, s := range f.texts {
 		if i > 0 {
 			value = append(value, ',')
 		}
 		value = append(value, quoteJSON(s)...)
 	}
-	return fragments, append(value, ']')
+	return f.texts, append(value, ']')
+}
+
+// OtherTexts returns the texts of a value of the key "other", a JSON string or an array of
+// strings, as [Form.Check] does: cleaned, without empty ones, and bounded.
+func OtherTexts(value json.RawMessage) []string { return textsOf(value).texts }
+
+// otherTexts are the texts of "other", cleaned and bounded.
+type otherTexts struct {
+	texts []string
+	cut   bool // something was left out
+}
+
+func textsOf(raw []byte) otherTexts {
+	var f otherTexts
+	if len(raw) > 0 && raw[0] == '[' {
+		for _, item := range itemsOf(raw) {
+			f.take(textOf(item))
+		}
+	} else {
+		f.take(textOf(raw))
+	}
+	return f
+}
+
+func (f *otherTexts) take(s string) {
+	whole := s
+	if s = visible(s); s == "" {
+		return
+	}
+	if len(f.texts) == MaxFragments {
+		f.cut = true
+		return
+	}
+	f.cut = f.cut || len(whole) > MaxFragmentBytes
+	f.texts = append(f.texts, clip.Text(s, MaxFragmentBytes))
 }
 
 // visible replaces the characters that readers do not see by spaces, line breaks and tabs
