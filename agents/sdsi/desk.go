@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -31,6 +33,8 @@ type DeskConfig struct {
 	Unknown template.UnknownPolicy
 	// Logger gets log messages. Default: none.
 	Logger *slog.Logger
+	// Meter gets the metrics aee.sdsi.*. Default: none.
+	Meter metric.MeterProvider
 }
 
 // A Desk answers for the templates of one agent.
@@ -43,6 +47,7 @@ type Desk struct {
 	intents  *intents.Registry
 	versions atomic.Pointer[Versions]
 	learner  Learner // nil: nothing is learned
+	tel      telemetry
 
 	mu    sync.Mutex
 	known map[string]*version // by schema_id
@@ -65,6 +70,11 @@ func NewDesk(cfg DeskConfig) (*Desk, error) {
 		return nil, errors.New("sdsi: a desk has at least one template")
 	}
 	d := &Desk{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), current: map[string]*version{}, known: map[string]*version{}, forms: map[grown]*template.Form{}}
+	tel, err := newTelemetry(cfg.Meter)
+	if err != nil {
+		return nil, err
+	}
+	d.tel = tel
 	var bad []error
 	for _, t := range cfg.Templates {
 		v, err := d.ready(t)

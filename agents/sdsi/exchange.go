@@ -24,6 +24,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	}
 	learned := d.learned(ctx, v, senderOf(t))
 	filled, err := learned.form().Check(sent.Payload)
+	d.tel.checked(d.cfg.Entity, v, filled, err)
 	stored := learned.observe(t.Envelope.ID, sent, filled, err)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", err.Error())

@@ -39,7 +39,7 @@ func (w *Worker) addDesk(h *hosted) error {
 	if len(all) == 0 {
 		return nil
 	}
-	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: h.Entity, Templates: all, Unknown: w.cfg.UnknownKeys, Logger: w.log})
+	desk, err := sdsi.NewDesk(sdsi.DeskConfig{Entity: h.Entity, Templates: all, Unknown: w.cfg.UnknownKeys, Logger: w.log, Meter: w.cfg.Node.MeterProvider})
 	if err == nil && w.cfg.Learn {
 		if err := w.addLearner(h, desk); err != nil {
 			return &ConfigError{"Learn", fmt.Errorf("%s: %w", h.name(), err)}
