@@ -282,6 +282,7 @@ type agentDescription struct {
 	AEEVersion string                `json:"aee_version,omitempty"`
 	Extensions []string              `json:"extensions,omitempty"`
 	Intents    []string              `json:"intents,omitempty"`
+	Scenarios  []string              `json:"scenarios,omitempty"` // of its schema templates
 	Health     *intents.HealthResult `json:"health,omitempty"`
 	Instances  []mesh.Instance       `json:"instances"`
 	Problems   []string              `json:"problems,omitempty"` // requests that it did not answer
@@ -299,7 +300,8 @@ aee.spec.query, which every agent answers).
 
 With --schema it prints the JSON Schemas of the agent's tasks and results, by
 intent. ENTITY.run is that of tasks whose intent the agent has no schema for,
-such as those of "send" and "ask".`,
+such as those of "send" and "ask". Schema templates are shown by
+"aeemesh schema show ENTITY".`,
 		Example: `  aeemesh agents describe agent.reviewer
   aeemesh agents describe agent.reviewer --json | jq .intents
   aeemesh agents describe agent.reviewer --schema | jq '."agent.reviewer.run".task'
@@ -360,7 +362,7 @@ func describeAgent(s *session.Session, ctx context.Context, entity string, wait 
 	}{
 		{intents.StatusHealth, &health, func() { d.Health = &health }},
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
-		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
+		{intents.CapabilityList, &list, func() { d.Intents, d.Scenarios = list.Intents, list.Scenarios }},
 	} {
 		if err := inquire(ctx, inquirer(s, d.Instances, entity), entity, q.intent, q.out); err != nil {
 			if mayNotAsk(err) && len(d.Instances) > 0 {
@@ -393,7 +395,12 @@ func (d *agentDescription) tell() {
 		}
 	}
 	meta := d.Instances[0].Info.Metadata
-	d.AEEVersion, d.Intents = meta["aee_version"], strings.FieldsFunc(meta[mesh.MetaIntents], func(r rune) bool { return r == ',' })
+	d.AEEVersion, d.Intents, d.Scenarios = meta["aee_version"], listed(meta[mesh.MetaIntents]), listed(meta[mesh.MetaScenarios])
+}
+
+// listed returns the parts of a comma-separated list in a worker's metadata.
+func listed(meta string) []string {
+	return strings.FieldsFunc(meta, func(r rune) bool { return r == ',' })
 }
 
 // accepted lists the unhonoured fields of the agent's document that its
@@ -442,6 +449,7 @@ func printDescription(a *session.App, d agentDescription) {
 			t.Line("%-12s %s", "", term.Printable(name))
 		}
 	}
+	field("scenarios", strings.Join(d.Scenarios, ", "))
 	for _, p := range d.Problems {
 		t.Warn("%s", term.Printable(p))
 	}

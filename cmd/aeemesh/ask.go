@@ -34,19 +34,29 @@ instead. "-" reads the text from standard input.
 With --model, the text is not sent: that model fills in the schema template that
 the agent publishes ("aeemesh schema show ENTITY"), and the agent gets the
 values. What fits no key of the template goes to its key "other". A model that
-AEEMESH_MODEL names is for agents that publish templates; others get the text.`,
+AEEMESH_MODEL names is for agents that publish templates; others get the text.
+With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 		Example: `  aeemesh ask agent.writer "a haiku about queues"
   aeemesh ask agent.safe "is it me?" --sign ada
   git diff | aeemesh ask agent.reviewer -
   aeemesh ask agent.flights "two to Lisbon on 2027-03-01" --model openai/gpt-4o --show
   aeemesh ask agent.flights "two to Lisbon" --model builtin/filler --dry-run
+  aeemesh ask --scenario flight_booking "two to Lisbon" --model builtin/filler
 
   # the same with the nats CLI:
   nats req aee.ask.agent.writer "a haiku about queues" --timeout 1m`,
-		Args:              outcome.Arguments("ENTITY", "TEXT..."),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if filling.Anyone(args) {
+				return nil
+			}
+			return outcome.Arguments("ENTITY", "TEXT...")(cmd, args)
+		},
 		ValidArgsFunction: completeEntities(a.App, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := subject.ValidateEntity(args[0]); err != nil {
+			anyone := filling.Anyone(args)
+			if anyone {
+				args = []string{"", args[0]}
+			} else if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
 			}
 			text := strings.Join(args[1:], " ")
@@ -79,6 +89,11 @@ AEEMESH_MODEL names is for agents that publish templates; others get the text.`,
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, a.Conn.Timeout)
 				defer cancel()
+			}
+			if anyone {
+				if args[0], err = filling.Who(ctx, cmd, a.App, s); err != nil {
+					return err
+				}
 			}
 			if filling.Wanted(ctx, a.App, s, args[0]) {
 				return a.askFilled(ctx, cmd, s, &filling, args[0], text)

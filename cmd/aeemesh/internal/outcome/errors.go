@@ -84,6 +84,22 @@ func Hinted(err error, format string, args ...any) error {
 	return &hintedError{err, fmt.Sprintf(format, args...)}
 }
 
+// aboutError is an error of a command that is about an entity.
+type aboutError struct {
+	error
+	entity string
+}
+
+func (e *aboutError) Unwrap() error { return e.error }
+
+// About adds the entity that a command is about, which its hints then name.
+func About(err error, entity string) error {
+	if err == nil {
+		return nil
+	}
+	return &aboutError{err, entity}
+}
+
 // ErrQuiet is a failure that has been reported already.
 var ErrQuiet = errors.New("failed")
 

@@ -23,6 +23,15 @@ import (
 
 // Hint returns the hint that is printed under an error.
 func Hint(err error) string {
+	var about *aboutError
+	if errors.As(err, &about) {
+		// Other hints with ENTITY mean another entity, such as the sender.
+		return strings.NewReplacer("agents describe ENTITY", "agents describe "+about.entity, "schema show ENTITY", "schema show "+about.entity).Replace(hintOf(err))
+	}
+	return hintOf(err)
+}
+
+func hintOf(err error) string {
 	var usage *UsageError
 	if errors.As(err, &usage) {
 		switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
@@ -65,6 +66,28 @@ func (f *Filling) Check(a *session.App, cmd *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// Anyone reports whether a command line names a scenario and a text, but no agent.
+func (f *Filling) Anyone(args []string) bool {
+	return f.scenario != "" && len(args) == 1 && subject.ValidateEntity(args[0]) != nil
+}
+
+// Who returns the agent that has the scenario.
+func (f *Filling) Who(ctx context.Context, cmd *cobra.Command, a *session.App, s *session.Session) (string, error) {
+	a.Term.Progress("asking who has %s", f.scenario)
+	offers, err := sdsi.NewClient(s.Node).Find(ctx, "", f.scenario, time.Second)
+	if err != nil {
+		return "", notFound(ctx, err)
+	}
+	var who []string
+	for _, o := range offers {
+		who = append(who, o.Entity)
+	}
+	if len(who) > 1 {
+		return "", outcome.Usagef(cmd, "several agents have the scenario %s: name one of %s", f.scenario, strings.Join(who, ", "))
+	}
+	return who[0], nil
 }
 
 // Wanted reports whether an agent is to be asked by a template: if the command line names a

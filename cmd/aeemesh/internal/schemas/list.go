@@ -42,11 +42,8 @@ template. --scenario says who can do one; nobody can: the exit status is 3.`,
 				if stored && (err == nil || errors.Is(err, sdsi.ErrNobody)) {
 					offers, err = withStored(ctx, a, s, offers, entity, scenario, err)
 				}
-				if errors.Is(err, sdsi.ErrNobody) {
-					return outcome.Hinted(outcome.NotFound("%w", err), "\"aeemesh schema list\" lists all scenarios, \"aeemesh agents list\" all agents.")
-				}
 				if err != nil {
-					return outcome.SendFailed(ctx, err)
+					return notFound(ctx, err)
 				}
 				if a.Term.JSON {
 					return term.Objects(a.Term, offers)
@@ -70,6 +67,14 @@ template. --scenario says who can do one; nobody can: the exit status is 3.`,
 	c.Flags().BoolVar(&stored, "stored", false, "also agents that do not answer, by what they have published: durable tasks wait for them")
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
+}
+
+// notFound returns the error of looking for agents.
+func notFound(ctx context.Context, err error) error {
+	if errors.Is(err, sdsi.ErrNobody) {
+		return outcome.Hinted(outcome.NotFound("%w", err), "\"aeemesh schema list\" lists all scenarios, \"aeemesh agents list\" all agents.")
+	}
+	return outcome.SendFailed(ctx, err)
 }
 
 // withStored adds what agents have published that do not answer now. nobody is the error

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Do wraps f as a command's function: from its start on, errors are failures
@@ -25,6 +26,9 @@ func (a *App) Do(f func(ctx context.Context, cmd *cobra.Command, args []string) 
 		var usage *outcome.UsageError
 		if errors.As(err, &usage) && usage.Cmd == nil {
 			usage.Cmd = cmd // the command's help has more
+		}
+		if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "ENTITY" && len(args) > 0 && subject.ValidateEntity(args[0]) == nil {
+			return outcome.About(err, args[0])
 		}
 		return err
 	}
