@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the program as its users do, against real servers. -update
 // writes what cmp compares into the scripts.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	if signal.Ignored(syscall.SIGHUP) { // under nohup; what is started from here is to hear it
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)

@@ -36,6 +36,7 @@ import (
 // processes of their own, what they are sent, what comes back, and what the bus
 // tells meanwhile. UPDATE_SCRIPTS=1 writes what expect and bus compare.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/team",
 		Deadline:            time.Now().Add(5 * time.Minute),
