@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	// The first asynchronous publish of nats.go, over a connection that is being closed,
 	// leaves a goroutine that waits for the end of the connection.
-	goleak.VerifyTestMain(natstest.AtOnce(m, 8), goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	goleak.VerifyTestMain(natstest.AtOnce(m, 16), goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
 const patience = time.Minute

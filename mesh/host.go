@@ -152,6 +152,7 @@ type host struct {
 	taskSubs, controlSubs []*nats.Subscription // subscriptions of tasks; of control and monitoring, which end later
 	stopping              atomic.Bool
 	left                  bool        // no more heartbeats; see beats
+	quieten               func()      // ends the heartbeats
 	workers               sched.Group // started by the first task
 	closing               atomic.Bool // messages that wait for a signature check are refused
 	taskScope             context.Context
@@ -182,7 +183,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	defer n.hosts.add(h)()
-	defer n.beats.add(h)()
+	h.quieten = n.beats.add(h)
 	h.announce(intents.AgentJoined)
 	if h.Ready != nil {
 		h.Ready()
@@ -437,6 +438,7 @@ func (h *host) stop() error {
 	h.lookups.Close()
 	h.running.stop()
 	h.stopTasks()
+	h.quieten() // "left" is the last word
 	h.announce(intents.AgentLeft)
 	if flushErr := h.flush(); err == nil && flushErr != nil && busy {
 		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)

@@ -7,4 +7,4 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-func TestMain(m *testing.M) { os.Exit(natstest.AtOnce(m, 8).Run()) }
+func TestMain(m *testing.M) { os.Exit(natstest.AtOnce(m, 16).Run()) }

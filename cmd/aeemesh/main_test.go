@@ -33,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(natstest.AtOnce(m, 8), map[string]func(){"aeemesh": main, "mcpserver": mcpServer, "stepwise": stepwise})
+	testscript.Main(natstest.AtOnce(m, 12), map[string]func(){"aeemesh": main, "mcpserver": mcpServer, "stepwise": stepwise})
 }
 
 // TestScripts runs the program as its users do, against real servers. -update

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		stop()
 		os.Exit(0)
 	}
-	os.Exit(natstest.AtOnce(m, 8).Run())
+	os.Exit(natstest.AtOnce(m, 16).Run())
 }
 
 func testLauncher(t *testing.T) *launcher {
