@@ -45,6 +45,9 @@ func Decode(raw []byte, cfg Config) (*Pool, error) {
 	return p, nil
 }
 
+// lastSecond is the last one of the year 9999, in Unix time: JSON has no later times.
+const lastSecond = 253402300799
+
 func (d *document) check() error {
 	if len(d.Clusters) > 1024 || len(d.Lives) > maxLives || len(d.Events) > maxEvents || len(d.Seen) > maxSeen || len(d.OptedOut) > 1024 ||
 		d.Next == 0 || !d.Payloads.fits(limit{follow: 64}) || d.Next > math.MaxInt64 || d.Told >= d.Next {
@@ -71,6 +74,9 @@ func (d *document) check() error {
 	for _, l := range d.Lives {
 		if l == nil || len(l.Days) > 401 || len(l.Sample) > maxSampled || !l.Typing.fits(valueLimit) || !l.Judging.fits(valueLimit) || l.Number >= d.Next {
 			return fmt.Errorf("a key: %w", errBounds)
+		}
+		if min(l.Since, l.Expires) < 0 || max(l.Since, l.Expires) > lastSecond {
+			return fmt.Errorf("key %s: the times: %w", l.Key.Name, errBounds)
 		}
 		switch l.State {
 		case Pending, Queued, Experimental, Stable, Deprecated, Withdrawn, Rejected, Retired:

@@ -49,7 +49,7 @@ func (v *View) Patches(t *template.Template, client string, now time.Time) []tem
 	var out []template.Patch
 	room := template.MaxKeys - len(t.Keys)
 	for _, l := range v.visible(client) {
-		if !l.State.advertised() || now.Unix() >= l.Expires {
+		if !l.State.advertised() || max(now.Unix(), l.Since) >= l.Expires { // clocks differ
 			continue
 		}
 		patch := template.Patch{PatchID: fmt.Sprintf("%s.%d", l.Key.Name, l.Number), ParentSchemaID: t.SchemaID,
