@@ -9,8 +9,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/embedding"
+	"github.com/aeemesh/aeemesh/agents/embedding/hosted"
 	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/embedding/openai"
+	"github.com/aeemesh/aeemesh/agents/model/bedrock"
+	"github.com/aeemesh/aeemesh/agents/model/google"
 )
 
 // Offline is the name of the embedder that needs no model. It is degraded: it compares
@@ -37,6 +40,8 @@ func (s *Set) Embedder(name string, opts agents.Options) (embedding.Embedder, er
 	}
 	base, header := e.base, e.KeyHeader
 	switch {
+	case e.api == APIBedrock || e.api == APIVertex:
+		return e.hosted(model, opts)
 	case e.api == APIGoogle: // has the protocol beside its own
 		base = strings.TrimSuffix(base, "/") + "/v1beta/openai"
 	case provider == string(aaif.ProviderAzureOpenAI):
@@ -48,4 +53,19 @@ func (s *Set) Embedder(name string, opts agents.Options) (embedding.Embedder, er
 		return nil, fmt.Errorf("embedder %q: embeddings of %s are not supported", name, provider)
 	}
 	return openai.New(openai.Config{Provider: provider, Model: model, BaseURL: base, Key: e.key, KeyHeader: header, HTTPClient: e.client, MaxRetries: 1})
+}
+
+// hosted makes the embedder of a cloud's service, which the adapter for its models reaches.
+func (e *endpoint) hosted(name string, opts agents.Options) (embedding.Embedder, error) {
+	m, err := e.model(opts)
+	if err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *bedrock.Model:
+		return hosted.Bedrock(e.name, name, m.Invoke)
+	case *google.Model:
+		return hosted.Vertex(e.name, name, m.Predict)
+	}
+	return nil, fmt.Errorf("embedder %s/%s: there is no adapter for the API %s", e.name, name, e.api)
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // An Embedder turns texts into vectors. Many goroutines may use one at once.
@@ -42,6 +45,18 @@ func Units(vectors [][]float32, texts int) error {
 		}
 	}
 	return nil
+}
+
+// Sendable returns texts that a service takes: valid UTF-8, of at most so many bytes, and
+// not empty.
+func Sendable(texts []string, most int) []string {
+	out := make([]string, len(texts))
+	for i, t := range texts {
+		if out[i] = clip.Text(strings.ToValidUTF8(t, " "), most); strings.TrimSpace(t) == "" {
+			out[i] = "-"
+		}
+	}
+	return out
 }
 
 // Cosine returns the similarity of two vectors of unit length, between -1 and 1; 0 if they

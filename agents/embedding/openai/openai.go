@@ -14,7 +14,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/embedding"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // DefaultBatch is how many texts one request has where [Config].Batch is 0.
@@ -119,18 +118,12 @@ func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 }
 
 func (e *embedder) batch(ctx context.Context, texts []string, key string) ([][]float32, error) {
-	input := make([]string, len(texts))
-	for i, t := range texts { // the API refuses an empty text, and one that is too long
-		if input[i] = clip.Text(strings.ToValidUTF8(t, " "), maxText); strings.TrimSpace(t) == "" {
-			input[i] = "-"
-		}
-	}
 	body, err := json.Marshal(struct {
 		Model      string   `json:"model"`
 		Input      []string `json:"input"`
 		Format     string   `json:"encoding_format"`
 		Dimensions int      `json:"dimensions,omitempty"`
-	}{e.cfg.Model, input, "float", e.cfg.Dimensions})
+	}{e.cfg.Model, embedding.Sendable(texts, maxText), "float", e.cfg.Dimensions})
 	if err != nil {
 		return nil, err
 	}

@@ -35,14 +35,18 @@ func (m *Model) credential(ctx context.Context) (secret string, header http.Head
 	return secret, header, nil
 }
 
-// target returns the URL for a model and a method.
+// target returns the URL for the next turn of a model.
 func (m *Model) target(name string, stream bool) (string, error) {
+	if stream {
+		return m.method(name, "streamGenerateContent", "alt=sse")
+	}
+	return m.method(name, "generateContent", "")
+}
+
+// method returns the URL for a model and a method.
+func (m *Model) method(name, method, query string) (string, error) {
 	if _, err := url.PathUnescape(name); err != nil || name == "" || strings.ContainsAny(name, "?&") || strings.Contains(name, "..") {
 		return "", model.Errorf(model.ErrBadRequest, "the name of the model has characters that no model's has")
-	}
-	method, query := "generateContent", ""
-	if stream {
-		method, query = "streamGenerateContent", "alt=sse"
 	}
 	u := m.base.JoinPath(m.resource(name) + ":" + method)
 	u.RawQuery = query
