@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -129,7 +130,9 @@ refused by NEW: a key was removed, retyped, or is required now.`,
 			}
 			var err error
 			if entity == "" {
-				err = load(os.ReadFile)
+				if err = load(os.ReadFile); errors.Is(err, fs.ErrNotExist) {
+					err = outcome.Hinted(err, "With --entity, OLD and NEW are the schema_id of stored versions; \"aeemesh schema history ENTITY\" lists them.")
+				}
 			} else {
 				err = withTemplates(a, ctx, cmd, func(ctx context.Context, store *jetstream.Templates) error {
 					return load(func(id string) ([]byte, error) { return store.Get(ctx, entity, id) })
