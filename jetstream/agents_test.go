@@ -93,6 +93,7 @@ func TestAgentsWithoutABucket(t *testing.T) {
 // A watch reads the changes that it missed while the server was down, deletions included.
 func TestWatchingAgentsOutlivesTheServer(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true, StoreDir: t.TempDir()})
 	js := connect(t, srv)

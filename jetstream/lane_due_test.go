@@ -105,6 +105,7 @@ func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 // neither by a schedule nor by the subject of due tasks.
 func TestAScheduleReachesItsOwnEntityOnly(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
 	q := jetstream.NewQueue(js, subject.Map{})
@@ -142,6 +143,7 @@ func TestAScheduleReachesItsOwnEntityOnly(t *testing.T) {
 // and the operator is told how to delete the schedule.
 func TestAFencedLaneDropsWhatAScheduleRepeats(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
 	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "aee.schedule.agent.x.again", Data: []byte("again"), Header: nats.Header{

@@ -94,6 +94,7 @@ func TestALaneWithoutTasksSleeps(t *testing.T) {
 // tasks whose publication it did not get, and delayed tasks that fall due.
 func TestThePollFindsTasks(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	js := start(t)
 	apply(t, js, jetstream.Options{})
 	before := jetstream.NewQueue(js, subject.Map{})
@@ -139,6 +140,7 @@ func TestASleepingLaneGetsTheTasksOfADeadWorker(t *testing.T) {
 // A sleeping lane reports that the server is away, and is woken by tasks after it is back.
 func TestASleepingLaneOutlastsTheServer(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	apply(t, js, jetstream.Options{})

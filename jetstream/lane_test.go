@@ -268,6 +268,7 @@ func TestLaneRequeuesTasksItHasNoRoomFor(t *testing.T) {
 
 func TestLaneDeliversAgain(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
 	q := jetstream.NewQueue(js, subject.Map{})

@@ -45,6 +45,7 @@ func (r *durableRig) crowd(node *mesh.Node, size int, handler mesh.Handler) (sto
 // server restarts.
 func TestACrowdOfIdleAgentsAnswers(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	const size = 200
 	r := newDurableRig(t)
 	defer r.crowd(r.lane(mesh.Config{}), size, echo)()
@@ -82,6 +83,7 @@ func TestACrowdOfIdleAgentsAnswers(t *testing.T) {
 // and so reads the runs of all of them at once.
 func TestACrowdWakesTheRunsOfADeadWorker(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	parks := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if !task.Run().Restored() {

@@ -227,6 +227,7 @@ func TestTheSweepLeavesLivingOwnersAlone(t *testing.T) {
 
 func TestNothingIsLostWhenTheServerRestarts(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g, Concurrency: 2})
@@ -356,6 +357,7 @@ func TestALostAnswerDoesNotEndTheWaitForAResult(t *testing.T) {
 // because another worker of the agent sees that the connection of its owner is gone.
 func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	long := func(nc *nats.Conn) func(*mesh.Durable) {
 		return func(d *mesh.Durable) {

@@ -101,6 +101,7 @@ func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
 // A task that kills its worker each time must not do so for ever.
 func TestAPoisonousTaskStopsKillingWorkers(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)

@@ -55,6 +55,7 @@ func guardsAsked(t *testing.T, ctl chan *nats.Msg, want int) {
 // A worker has two guardians: the one that outlives the other does the work.
 func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)
@@ -101,6 +102,7 @@ func TestAWorkerThatStartsGoesOnWithTheRunsOfTheDead(t *testing.T) {
 // A worker that starts leaves the runs of the living alone.
 func TestAWorkerThatStartsLeavesTheRunsOfTheLiving(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)

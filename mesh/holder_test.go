@@ -155,6 +155,7 @@ func TestLiveTasksEndWhenTheirWorkerDies(t *testing.T) {
 // A worker that connects again between the two probes still answers its tasks.
 func TestAWorkerThatConnectsAgainKeepsItsTasks(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	inboxes := r.listen("_INBOX.>")
 	line, nc := r.cord(nats.ReconnectWait(20 * time.Second)) // it says so to the sender, who is patient

@@ -49,6 +49,7 @@ func (r *durableRig) life(id state.ID) (seconds int, revision uint64) {
 // store, however many and however large they are.
 func TestNotesAreShortAndFew(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: willing{g}})

@@ -139,6 +139,7 @@ func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 // The exit statuses and codes of docs/cli.md, with a server.
 func TestExitStatusesTellFailuresApart(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	if err := applyTopology(srv); err != nil {
 		t.Fatal(err)

@@ -95,6 +95,9 @@ func readPID(t *testing.T, file string) (pid int) {
 // with its children.
 func TestCloseKillsStubbornServers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	servers, err := mcp.NewServers(mcp.Config{Servers: map[string]mcp.Server{"it": {Command: self(t, "stubborn")}}})
 	if err != nil {
 		t.Fatal(err)
@@ -191,6 +194,9 @@ func TestSessionIsSharedAndListRefreshed(t *testing.T) {
 // A server that is there and says nothing is given up.
 func TestSilentServerIsGivenUp(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	servers := newServers(t, mcp.Server{Command: self(t, "silent")}, func(c *mcp.Config) { c.Ping = time.Second })
 	tl := tools(t, open(t, servers, "mcp://it/stop"))["subject"]
 	_, err := tl.Call(t.Context(), json.RawMessage(`{}`)) // it stops itself, and never answers

@@ -43,6 +43,9 @@ func serveOld() error {
 // one.
 func TestOldServersAreSpokenTo(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 	src := open(t, newServers(t, mcp.Server{Command: self(t, "old")}, func(c *mcp.Config) { c.ConnectTimeout = 6 * time.Second }), "mcp://it/greet")
 	var list []tool.Tool
 	eventually(t, "the server is spoken to", func() (ok bool) {

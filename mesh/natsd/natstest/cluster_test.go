@@ -12,6 +12,7 @@ import (
 // What three servers hold survives the loss of any one of them.
 func TestClusterOutlivesOneServer(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	servers := natstest.Cluster(t, 3)
 	js, err := natsjs.New(natstest.ConnAll(t, servers))
 	if err != nil {
