@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/aeemesh/aeemesh/intents/template"
 )
@@ -94,4 +95,23 @@ func (d *document) check() error {
 		}
 	}
 	return nil
+}
+
+var epoch = time.Unix(0, 0).UTC()
+
+// Encode returns the pool as it is stored, at most [Config.MaxBytes] long: clusters are
+// removed until it fits.
+func (p *Pool) Encode(now time.Time) ([]byte, error) {
+	for {
+		raw, err := json.Marshal(&p.doc)
+		if err != nil || len(raw) <= p.cfg.MaxBytes || len(p.doc.Clusters) == 0 {
+			if err == nil && len(raw) > p.cfg.MaxBytes {
+				err = fmt.Errorf("the pool has %d bytes without any cluster, at most %d are stored", len(raw), p.cfg.MaxBytes)
+			}
+			return raw, err
+		}
+		for n := max(1, len(p.doc.Clusters)*(len(raw)-p.cfg.MaxBytes)/len(raw)); n > 0 && len(p.doc.Clusters) > 0; n-- {
+			p.evict(now, nil)
+		}
+	}
 }

@@ -1,0 +1,163 @@
+package evolve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// daily has what was counted on one day.
+type daily struct {
+	Day       int64 `json:"d"` // since 1970
+	Payloads  int   `json:"n"`
+	Present   int   `json:"p,omitempty"`
+	Typed     int   `json:"t,omitempty"`
+	WrongType int   `json:"w,omitempty"`
+	Judged    int   `json:"j,omitempty"`
+	Aligned   int   `json:"a,omitempty"`
+}
+
+// sampled is a client whose adoption of a key is followed: of those that have received it,
+// the ones with the smallest names, which are hashes.
+type sampled struct {
+	Client  string `json:"c"`
+	Adopted bool   `json:"a,omitempty"`
+}
+
+func dayOf(now time.Time) int64 { return now.Unix() / 86400 }
+
+func (l *life) today(cfg Config, now time.Time) *daily {
+	d := dayOf(now)
+	if n := len(l.Days); n == 0 || l.Days[n-1].Day < d {
+		l.Days = append(l.Days, daily{Day: d})
+		oldest := d - cfg.Window.seconds()/86400
+		for len(l.Days) > 1 && (l.Days[0].Day < oldest || len(l.Days) > 400) {
+			l.Days = slices.Delete(l.Days, 0, 1)
+		}
+	}
+	return &l.Days[len(l.Days)-1]
+}
+
+// use counts a payload for the keys that it could have had. A client counts for a part only
+// of the payloads of a day, and of the values of a key.
+func (p *Pool) use(o Observation, now time.Time) {
+	asked, counts := false, false
+	for _, l := range p.doc.Lives {
+		if l.Refines || l.Owner != "" && l.Owner != o.Client || !l.State.advertised() && l.State != Withdrawn {
+			continue
+		}
+		if !asked {
+			asked, counts = true, !o.Refused && p.doc.Payloads.take(o.Client, p.cfg.payloadLimit(), now)
+		}
+		at := slices.IndexFunc(o.Keys, func(u Use) bool { return u.Key == l.Key.Name })
+		if at < 0 && !counts || at >= 0 && o.Refused && !o.Keys[at].WrongType {
+			continue
+		}
+		d := l.today(p.cfg, now)
+		if counts {
+			d.Payloads++
+		}
+		if at < 0 {
+			continue
+		}
+		if counts {
+			d.Present++
+		}
+		if l.Typing.take(o.Client, valueLimit, now) {
+			d.Typed++
+			if o.Keys[at].WrongType {
+				d.WrongType++
+			}
+		}
+		if !o.Keys[at].WrongType {
+			l.sample(o.Client, true)
+		}
+	}
+}
+
+// sample notes that a client has received a key, or has used it.
+func (l *life) sample(client string, adopted bool) bool {
+	at, there := slices.BinarySearchFunc(l.Sample, client, func(s sampled, c string) int { return cmp.Compare(s.Client, c) })
+	if there {
+		changed := adopted && !l.Sample[at].Adopted
+		l.Sample[at].Adopted = l.Sample[at].Adopted || adopted
+		return changed
+	}
+	if at >= maxSampled {
+		return false
+	}
+	l.Sample = slices.Insert(l.Sample, at, sampled{client, adopted})
+	if len(l.Sample) > maxSampled {
+		l.Sample = l.Sample[:maxSampled]
+	}
+	return true
+}
+
+// Received notes that a client was told of keys. It reports whether that is news.
+func (p *Pool) Received(client string, keys []string) bool {
+	news := false
+	for _, l := range p.doc.Lives {
+		if l.State.advertised() && slices.Contains(keys, l.Key.Name) && (l.Owner == "" || l.Owner == client) {
+			news = l.sample(client, false) || news
+		}
+	}
+	return news
+}
+
+// Judge counts a value of a client that was compared with the words it stands for.
+func (p *Pool) Judge(key, client string, aligned bool, now time.Time) {
+	for _, l := range p.doc.Lives {
+		if l.Key.Name == key && l.State.advertised() && l.Judging.take(client, valueLimit, now) {
+			d := l.today(p.cfg, now)
+			d.Judged++
+			if aligned {
+				d.Aligned++
+			}
+		}
+	}
+}
+
+// Metrics are the four of SDSI 6.2.3 over the window, with what they are made of. A ratio of
+// nothing is -1.
+type Metrics struct {
+	Payloads          int     `json:"payloads"`
+	Present           int     `json:"present"`
+	Judged            int     `json:"judged"`
+	UsageFrequency    float64 `json:"usage_frequency"`
+	AlignmentAccuracy float64 `json:"semantic_alignment_accuracy"`
+	TypeCorrectness   float64 `json:"value_type_correctness"`
+	AdoptionRate      float64 `json:"client_adoption_rate"`
+}
+
+func (l *life) metrics(cfg Config, now time.Time) (m Metrics) {
+	oldest := dayOf(now) - cfg.Window.seconds()/86400
+	typed, wrong, aligned, adopted := 0, 0, 0, 0
+	for _, d := range l.Days {
+		if d.Day >= oldest {
+			m.Payloads, m.Present, m.Judged = m.Payloads+d.Payloads, m.Present+d.Present, m.Judged+d.Judged
+			typed, wrong, aligned = typed+d.Typed, wrong+d.WrongType, aligned+d.Aligned
+		}
+	}
+	for _, s := range l.Sample {
+		if s.Adopted {
+			adopted++
+		}
+	}
+	ratio := func(n, of int) float64 {
+		if of == 0 {
+			return -1
+		}
+		return float64(n) / float64(of)
+	}
+	m.UsageFrequency, m.AlignmentAccuracy = ratio(m.Present, m.Payloads), ratio(aligned, m.Judged)
+	m.TypeCorrectness, m.AdoptionRate = ratio(typed-wrong, typed), ratio(adopted, len(l.Sample))
+	return m
+}
+
+func percent(ratio float64) string {
+	if ratio < 0 {
+		return "not judged"
+	}
+	return fmt.Sprintf("%.0f %%", 100*ratio)
+}

@@ -1,0 +1,174 @@
+package evolve
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// Propose makes a key of a cluster (SDSI 6.2.2): it goes on trial, waits for a place, or
+// for an operator, where sensitive says why. A key whose name is in the base template, or
+// in the pool, refines the description there. The error wraps [ErrNoKey] if k cannot be a
+// key; the cluster then waits for more.
+func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensitive string, now time.Time) error {
+	c := p.cluster(id)
+	if c == nil || !c.ripe(p.cfg, now) {
+		return fmt.Errorf("%w: it has cooled down, or has a key", ErrNoKey)
+	}
+	about := p.describe(c, now)
+	k, err := checkCandidate(k, about)
+	if err != nil {
+		return err
+	}
+	if sensitive == "" && p.cfg.Approve == ApproveAll {
+		sensitive = "every change waits for an operator"
+	}
+	if there := likeNamed(base, k.Name); there != nil {
+		return p.refineBase(c, there, about, sensitive, now)
+	}
+	if there := p.life(k.Name, c.Owner); there != nil {
+		c.Key = there.Key.Name
+		if there.State.advertised() && sensitive == "" && there.Owner == c.Owner {
+			there.Key.Description = refined(there.Key, about)
+			p.move(there, there.State, KindRefined, "clients ask for it in other words", now)
+		}
+		return nil
+	}
+	l := &life{Key: k, Owner: c.Owner, Cluster: c.ID}
+	if err := p.admit(l, base); err != nil {
+		return err
+	}
+	c.Key = k.Name
+	p.doc.Lives = append(p.doc.Lives, l)
+	p.begin(l, sensitive, now)
+	return nil
+}
+
+// admit reports whether there is room for a further key. Keys that have retired make room.
+func (p *Pool) admit(l *life, base *template.Template) error {
+	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool { return x.State == Retired }); at >= 0 && len(p.doc.Lives) >= maxLives*3/4 {
+		p.doc.Lives = slices.Delete(p.doc.Lives, at, at+1)
+	}
+	all, own := 0, 0
+	for _, x := range p.doc.Lives {
+		if x.Owner == "" {
+			all++
+		} else if x.Owner == l.Owner && x.State != Rejected && x.State != Retired {
+			own++
+		}
+	}
+	switch {
+	case len(p.doc.Lives) >= maxLives:
+		return fmt.Errorf("%w: the pool has %d keys, in all states", ErrNoKey, maxLives)
+	case l.Owner == "" && all >= maxLives*3/4: // clients' own keys take no place of all
+		return fmt.Errorf("%w: the pool has %d keys of all clients, in all states", ErrNoKey, all)
+	case l.Owner != "" && own >= p.cfg.MaxPersonal:
+		return fmt.Errorf("%w: the client has %d keys of its own", ErrNoKey, own)
+	case len(base.Keys)+p.cfg.MaxKeys > template.MaxKeys:
+		return fmt.Errorf("%w: the template has %d keys, at most %d are possible", ErrNoKey, len(base.Keys), template.MaxKeys)
+	}
+	return nil
+}
+
+// refineBase proposes a better description of a key of the template.
+func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensitive string, now time.Time) error {
+	c.Key = base.Name
+	text := refined(*base, about)
+	if base.Name == template.Other || text == base.Description || c.Owner != "" || p.life(base.Name, "") != nil || len(p.doc.Lives) >= maxLives {
+		return nil
+	}
+	k := *base
+	k.Description, k.Descriptions = text, nil
+	l := &life{Key: k, Refines: true, Cluster: c.ID}
+	p.doc.Lives = append(p.doc.Lives, l)
+	if sensitive != "" {
+		p.move(l, Pending, KindProposed, sensitive, now)
+	} else {
+		p.move(l, Stable, KindRefined, "clients ask for it in other words", now)
+	}
+	return nil
+}
+
+// begin decides what a new, or an approved, key is first.
+func (p *Pool) begin(l *life, sensitive string, now time.Time) {
+	switch {
+	case sensitive != "" && l.Approved == "":
+		p.move(l, Pending, KindProposed, sensitive, now)
+	case l.Refines:
+		p.move(l, Stable, KindRefined, "approved", now)
+	case p.full(l.Owner):
+		p.move(l, Queued, KindQueued, "as many keys are on trial as may be", now)
+	default:
+		p.move(l, Experimental, KindTrial, "", now)
+	}
+}
+
+// full reports whether one more key on trial would be too many: for any client, if it is
+// for all, or for its owner.
+func (p *Pool) full(owner string) bool {
+	trials, keys, own := 0, 0, map[string]int{}
+	for _, l := range p.doc.Lives {
+		switch {
+		case l.Refines:
+		case l.Owner != "" && l.State == Experimental:
+			own[l.Owner]++
+		case l.Owner == "" && l.State.advertised():
+			keys++
+			if l.State == Experimental {
+				trials++
+			}
+		}
+	}
+	if owner != "" {
+		return trials+own[owner] >= p.cfg.MaxTrials
+	}
+	most := 0
+	for _, n := range own {
+		most = max(most, n)
+	}
+	return trials+most >= p.cfg.MaxTrials || keys >= p.cfg.MaxKeys
+}
+
+// life returns a key that a client would see: of all, or its own.
+func (p *Pool) life(name, owner string) *life {
+	for _, l := range p.doc.Lives {
+		if sameName(l.Key.Name, name) && (l.Owner == "" || l.Owner == owner) {
+			return l
+		}
+	}
+	return nil
+}
+
+// likeNamed returns the key of a template that has a name or its plural; nil: none has.
+func likeNamed(t *template.Template, name string) *template.Key {
+	if k := t.Key(name); k != nil {
+		return k
+	}
+	for i := range t.Keys {
+		if sameName(t.Keys[i].Name, name) {
+			return &t.Keys[i]
+		}
+	}
+	return nil
+}
+
+// sameName reports whether two names are one, but for plurals and the order of their words.
+func sameName(a, b string) bool {
+	if a == b {
+		return true
+	}
+	parts := func(name string) []string {
+		words := strings.Split(name, "_")
+		for i, w := range words {
+			if len(w) > 3 && !strings.HasSuffix(w, "ss") {
+				words[i] = strings.TrimSuffix(w, "s")
+			}
+		}
+		slices.Sort(words)
+		return words
+	}
+	return slices.Equal(parts(a), parts(b))
+}
