@@ -306,7 +306,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			return m, nil
 		case ctx.Err() != nil:
 			return m, context.Cause(ctx)
-		case !errors.Is(err, ErrNobody) || time.Now().Add(pause).After(until):
+		case !errors.Is(err, ErrUnanswered) || time.Now().Add(pause).After(until):
 			return m, err
 		}
 		if time.Now().After(long) {
@@ -338,7 +338,7 @@ func (w *work) choose(key string, p *Participant, m Member) {
 
 // noReceiver is the error of a member for which no receiver was found.
 func noReceiver(p *Participant, err error) *envelope.Error {
-	if errors.Is(err, ErrNobody) {
+	if errors.Is(err, ErrUnanswered) {
 		return envelope.Errorf(envelope.CodeNoResponders, "no worker answers for %s: %v", p.Ref, err)
 	}
 	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)

@@ -13,15 +13,15 @@ var (
 	// ErrUnknown: the reference cannot be resolved now or later: it has no
 	// known form, or its definition cannot be read.
 	ErrUnknown = errors.New("no agent is known by this reference")
-	// ErrNobody: the reference is valid, but no agent answers for it now.
-	ErrNobody = errors.New("no worker answers for this reference now")
+	// ErrUnanswered: the reference is valid, but no agent answers for it now.
+	ErrUnanswered = errors.New("no worker answers for this reference now")
 )
 
 // Directory resolves the reference of a subagent (AAIF,
 // orchestration.subagents[].ref) to a member of the mesh.
 //
 // Implementers must return before ctx ends and be safe for concurrent use.
-// Their errors must wrap [ErrUnknown], [ErrNobody] or the context's error. They
+// Their errors must wrap [ErrUnknown], [ErrUnanswered] or the context's error. They
 // must return the same member for a reference while the same agents are
 // available.
 type Directory interface {

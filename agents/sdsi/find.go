@@ -22,19 +22,20 @@ type Offer struct {
 	template.Listed
 }
 
-// ErrNobody is wrapped by the error about a scenario, or an agent, that nobody has.
-var ErrNobody = errors.New("no agent that answers offers it")
+// ErrNotOffered is wrapped by the error about a scenario that no answering agent has, and
+// about an agent that does not answer or has no templates.
+var ErrNotOffered = errors.New("no agent that answers offers it")
 
-// nobodyError is an ErrNobody that says who has what instead.
-type nobodyError string
+// notOfferedError is an ErrNotOffered that says who has what instead.
+type notOfferedError string
 
-func (e nobodyError) Error() string        { return string(e) }
-func (e nobodyError) Is(target error) bool { return target == ErrNobody }
+func (e notOfferedError) Error() string        { return string(e) }
+func (e notOfferedError) Is(target error) bool { return target == ErrNotOffered }
 
 // Find returns what agents that answer within wait offer, in the order of scenarios: of one
 // entity or of all (""), and one scenario or all (""). Their NATS micro metadata says which
 // agents have templates; these are asked. If a scenario or an entity is named and there is
-// none, the error wraps [ErrNobody] (SDSI 3.2).
+// none, the error wraps [ErrNotOffered] (SDSI 3.2).
 func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Duration) ([]Offer, error) {
 	found, err := c.node.Discover(ctx, entity, wait)
 	if err != nil {
@@ -70,7 +71,7 @@ func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Du
 		return nil, failed
 	}
 	if len(out) == 0 && (entity != "" || scenario != "") {
-		return nil, nobody(entity, scenario, others)
+		return nil, notOffered(entity, scenario, others)
 	}
 	SortOffers(out)
 	return out, nil
@@ -83,7 +84,7 @@ func SortOffers(offers []Offer) {
 	})
 }
 
-func nobody(entity, scenario string, others []string) error {
+func notOffered(entity, scenario string, others []string) error {
 	slices.Sort(others)
 	there := ""
 	if others = slices.Compact(others); len(others) > 0 {
@@ -91,9 +92,9 @@ func nobody(entity, scenario string, others []string) error {
 	}
 	switch {
 	case entity == "":
-		return nobodyError(fmt.Sprintf("no agent that answers has the scenario %s%s", scenario, there))
+		return notOfferedError(fmt.Sprintf("no agent that answers has the scenario %s%s", scenario, there))
 	case scenario == "":
-		return nobodyError(entity + " does not answer, or publishes no templates")
+		return notOfferedError(entity + " does not answer, or publishes no templates")
 	}
-	return nobodyError(fmt.Sprintf("%s does not answer, or does not have the scenario %s%s", entity, scenario, there))
+	return notOfferedError(fmt.Sprintf("%s does not answer, or does not have the scenario %s%s", entity, scenario, there))
 }

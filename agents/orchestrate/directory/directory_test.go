@@ -106,7 +106,7 @@ func find(t testing.TB, v *directory.View, ref string) string {
 	switch {
 	case errors.Is(err, orchestrate.ErrUnknown):
 		return "unknown: " + err.Error()
-	case errors.Is(err, orchestrate.ErrNobody):
+	case errors.Is(err, orchestrate.ErrUnanswered):
 		return "nobody: " + err.Error()
 	case err != nil:
 		return "error: " + err.Error()
@@ -431,7 +431,7 @@ func FuzzFind(f *testing.F) {
 		switch {
 		case err == nil && !orchestrate.IsEntity(m.Entity):
 			t.Fatalf("%q means %+v", ref, m)
-		case err != nil && !errors.Is(err, orchestrate.ErrUnknown) && !errors.Is(err, orchestrate.ErrNobody):
+		case err != nil && !errors.Is(err, orchestrate.ErrUnknown) && !errors.Is(err, orchestrate.ErrUnanswered):
 			t.Fatalf("%q: %v", ref, err)
 		case err != nil && len(err.Error()) > 2000:
 			t.Fatalf("%q: an error of %d bytes", ref, len(err.Error()))

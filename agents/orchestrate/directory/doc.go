@@ -49,6 +49,6 @@
 // # Errors
 //
 // [orchestrate.ErrUnknown]: the reference can never be resolved with this
-// document and configuration. [orchestrate.ErrNobody]: it cannot be resolved
+// document and configuration. [orchestrate.ErrUnanswered]: it cannot be resolved
 // now. All errors are a [*Problem], with a hint for operators.
 package directory

@@ -9,7 +9,7 @@ import (
 
 // Problem is the error of a reference that cannot be resolved.
 type Problem struct {
-	Kind  error  // orchestrate.ErrUnknown or orchestrate.ErrNobody
+	Kind  error  // orchestrate.ErrUnknown or orchestrate.ErrUnanswered
 	Ref   string // truncated if it is long
 	Why   string
 	Hint  string // what an operator can do; "" if that is obvious
@@ -41,5 +41,5 @@ func unknown(ref, why, hint string, cause error) error {
 }
 
 func noAgent(ref, why, hint string, cause error) error {
-	return &Problem{orchestrate.ErrNobody, clip.Text(ref, 120), why, hint, cause}
+	return &Problem{orchestrate.ErrUnanswered, clip.Text(ref, 120), why, hint, cause}
 }

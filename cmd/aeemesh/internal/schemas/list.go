@@ -39,7 +39,7 @@ template. --scenario says who can do one; nobody can: the exit status is 3.`,
 			}
 			return withNode(a, ctx, cmd, func(ctx context.Context, s *session.Session) error {
 				offers, err := sdsi.NewClient(s.Node).Find(ctx, entity, scenario, wait)
-				if stored && (err == nil || errors.Is(err, sdsi.ErrNobody)) {
+				if stored && (err == nil || errors.Is(err, sdsi.ErrNotOffered)) {
 					offers, err = withStored(ctx, a, s, offers, entity, scenario, err)
 				}
 				if err != nil {
@@ -71,15 +71,15 @@ template. --scenario says who can do one; nobody can: the exit status is 3.`,
 
 // notFound returns the error of looking for agents.
 func notFound(ctx context.Context, err error) error {
-	if errors.Is(err, sdsi.ErrNobody) {
+	if errors.Is(err, sdsi.ErrNotOffered) {
 		return outcome.Hinted(outcome.NotFound("%w", err), "\"aeemesh schema list\" lists all scenarios, \"aeemesh agents list\" all agents.")
 	}
 	return outcome.SendFailed(ctx, err)
 }
 
-// withStored adds what agents have published that do not answer now. nobody is the error
+// withStored adds what agents have published that do not answer now. missing is the error
 // if none answers.
-func withStored(ctx context.Context, a *session.App, s *session.Session, offers []sdsi.Offer, entity, scenario string, nobody error) ([]sdsi.Offer, error) {
+func withStored(ctx context.Context, a *session.App, s *session.Session, offers []sdsi.Offer, entity, scenario string, missing error) ([]sdsi.Offer, error) {
 	js, err := a.JetStream(s.Node.Conn())
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func withStored(ctx context.Context, a *session.App, s *session.Session, offers 
 		offers = append(offers, sdsi.Offer{Entity: e, Listed: l})
 	}
 	if len(offers) == 0 {
-		return nil, nobody
+		return nil, missing
 	}
 	sdsi.SortOffers(offers)
 	return offers, nil
