@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -223,6 +224,11 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 	if err != nil {
 		return nil, err
 	}
+	if reply.From != entity {
+		if err := c.holdsResponse(entity, p.SchemaID, reply); err != nil {
+			return nil, err
+		}
+	}
 	out := &Exchanged{Envelope: reply}
 	var said struct {
 		Suggestion json.RawMessage `json:"schema_update_suggestion"`
@@ -235,6 +241,24 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 		}
 	}
 	return out, nil
+}
+
+// holdsResponse holds the result of another agent, to which the exchange was delegated, to the
+// response schema of the template: that agent does not know it. Of an entity's own results
+// the [Desk] there has made sure.
+func (c *Client) holdsResponse(entity, schemaID string, reply *envelope.Envelope) error {
+	_, t := c.filledIn(entity, schemaID)
+	if t == nil || len(t.ResponseSchema) == 0 {
+		return nil
+	}
+	responses, err := schema.Compile(t.ResponseSchema)
+	if err != nil {
+		return fmt.Errorf("template %s: response_schema: %w", schemaID, err)
+	}
+	if err := responses.Validate(reply.Payload); err != nil {
+		return envelope.Errorf(envelope.CodeOutputSchema, "%s has answered for %s, and the result is not one of the template %s: %s", reply.From, entity, schemaID, err.Error())
+	}
+	return nil
 }
 
 func (c *Client) send(ctx context.Context, task *envelope.Envelope, o ExchangeOptions) (*envelope.Envelope, error) {

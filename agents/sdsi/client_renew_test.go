@@ -114,14 +114,7 @@ func TestAnAgentsOwnNotFoundIsNotRepeated(t *testing.T) {
 // answers serves an agent that answers sdsi.schema.get with a payload of its own.
 func (r *rig) answers(payload func() string) {
 	r.Helper()
-	ready := make(chan struct{})
-	agent := mesh.Agent{Entity: trams, Scenarios: []string{"tram_ticket"}, Concurrency: 4, Ready: func() { close(ready) },
-		Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(payload()), nil })}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.node(trams).Serve(ctx, agent) }()
-	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
-	natstest.Within(r.TB, "the agent", ready)
+	r.serveAs(trams, func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(payload()), nil })
 }
 
 func patched(t testing.TB, patches ...template.Patch) string {
@@ -186,24 +179,53 @@ func TestAClientServesMany(t *testing.T) {
 	events.Wait()
 }
 
+const helper = "agent.helper"
+
+// serveAs runs an agent that says it has the trams' scenario.
+func (r *rig) serveAs(entity string, h mesh.HandlerFunc) {
+	r.Helper()
+	ready := make(chan struct{})
+	agent := mesh.Agent{Entity: entity, Scenarios: []string{"tram_ticket"}, Handler: h, Concurrency: 4, Ready: func() { close(ready) }}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	node := r.node(entity)
+	go func() { done <- node.Serve(ctx, agent) }()
+	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
+	natstest.Within(r.TB, "the agent", ready)
+}
+
+// An agent that gets a delegated exchange does not know the template: the client holds its
+// result to the response schema.
+func TestADelegatedResultIsHeldToTheResponseSchema(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.serve(r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")), func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return task.HandOff(ctx, mesh.HandOff{To: helper})
+	}, nil)
+	var result atomic.Value
+	r.serveAs(helper, func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return json.RawMessage(result.Load().(string)), nil
+	})
+	c := sdsi.NewClient(r.client)
+	if _, err := c.Template(t.Context(), trams, "tram_ticket", ""); err != nil {
+		t.Fatal(err)
+	}
+	for answer, want := range map[string]envelope.Code{`{"ticket":"T-1"}`: "", `{"ticket":1}`: envelope.CodeOutputSchema} {
+		result.Store(answer)
+		got, err := c.Exchange(t.Context(), trams, template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(`{"stop_from":"Harbour"}`)}, sdsi.ExchangeOptions{})
+		if code(err) != want {
+			t.Errorf("%s: %+v, %v", answer, got, err)
+		}
+	}
+}
+
 // Only the agent itself speaks for its templates, not an agent that it delegates to.
 func TestATemplateOfAnotherAgentIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
-	const helper = "agent.helper"
-	serve := func(entity string, h mesh.HandlerFunc) {
-		ready := make(chan struct{})
-		agent := mesh.Agent{Entity: entity, Scenarios: []string{"tram_ticket"}, Handler: h, Ready: func() { close(ready) }}
-		ctx, stop := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		node := r.node(entity)
-		go func() { done <- node.Serve(ctx, agent) }()
-		t.Cleanup(func() { stop(); natstest.Within(t, "the end", done) })
-		natstest.Within(t, "the agent", ready)
-	}
 	answer := patched(t)
-	serve(helper, func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(answer), nil })
-	serve(trams, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	r.serveAs(helper, func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(answer), nil })
+	r.serveAs(trams, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		return task.HandOff(ctx, mesh.HandOff{To: helper})
 	})
 	if got, err := sdsi.NewClient(r.client).Template(t.Context(), trams, "tram_ticket", ""); code(err) != envelope.CodeInvalidEnvelope {
