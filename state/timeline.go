@@ -66,8 +66,8 @@ func headerMoment(r Record, err error) Moment {
 	return m
 }
 
-// AskedBy precedes, in the detail of a step that somebody requested, the requester and
-// the reason.
+// AskedBy precedes the requester and the reason in the detail of a step that was
+// requested.
 const AskedBy = "asked by "
 
 // events describes what happened between two checkpoints. before is nil for the first

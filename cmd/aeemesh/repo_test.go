@@ -300,8 +300,8 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 	}
 }
 
-// heavy modules are imported by the packages named and nobody else, so that
-// a library user links what he uses, and a library can be changed in one place.
+// heavy modules are imported only by the packages named here: a program links only the
+// libraries that it uses, and a library can be replaced in one place.
 var heavy = []struct {
 	module string
 	in     []string // path.Match patterns of packages

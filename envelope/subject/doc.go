@@ -1,7 +1,7 @@
 // Package subject maps entities, priorities and ids to NATS subjects and back.
 //
-// It is the one place that knows how the mesh lies over NATS, so that nobody
-// builds a subject by hand:
+// It is the only package that knows how the mesh uses subjects; no other builds one by
+// hand:
 //
 //	m, err := subject.New("acme") // or "" for no prefix
 //	live, err := m.Live("agent.reviewer")                // acme.agent.reviewer

@@ -71,8 +71,8 @@ func ValidateEntity(id string) error {
 	return validateFirst("entity", id, typ)
 }
 
-// withType is what somebody may have meant whose entity has no type: "agent.echo"
-// for "echo", and for "agent:echo".
+// withType returns the entity that an id without a type probably means: "agent.echo" for
+// "echo", and for "agent:echo".
 func withType(id string) string {
 	dotted := strings.NewReplacer(":", ".", "/", ".").Replace(id)
 	typ, _, ok := strings.Cut(dotted, ".")

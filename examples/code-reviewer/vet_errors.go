@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 )
 
-// ignoredErrors finds calls whose error nobody looks at. Writing "_ =" in front
-// is a decision, and passes.
+// ignoredErrors finds calls whose error is ignored. "_ =" in front of a call is an explicit
+// decision, and passes.
 func ignoredErrors(p *pkg, file *ast.File) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		stmt, ok := n.(*ast.ExprStmt)

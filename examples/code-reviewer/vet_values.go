@@ -21,7 +21,7 @@ func copiedLocks(p *pkg, file *ast.File) {
 	value := func(e ast.Expr) {
 		switch ast.Unparen(e).(type) {
 		case *ast.Ident, *ast.SelectorExpr, *ast.IndexExpr, *ast.StarExpr:
-		default: // a literal, or what a call returns, is nobody else's
+		default: // a literal, or the result of a call, is not shared
 			return
 		}
 		if tv, ok := p.info.Types[e]; !ok || !tv.IsValue() {

@@ -10,7 +10,7 @@ import (
 
 // A word is a word of a request, with its place in the text: letters, digits and marks in a
 // row, or a sign that says something, such as "€" or "%". Scripts that put no spaces
-// between words have a word for each character. Characters that nobody sees part words.
+// between words have a word for each character. Invisible characters separate words.
 type word struct {
 	lower      string
 	start, end int

@@ -297,7 +297,7 @@ func (f *filling) accept(m *Mapping, c *coverage, key string, given json.RawMess
 	}
 	one := Mapped{key, bytes.Clone(v.Value), v.Fragment, v.Confidence}
 	switch misfit := f.misfit(key, v.Value); {
-	case !c.has(v.Fragment): // words that nobody said
+	case !c.has(v.Fragment): // words that the text does not have
 		m.Rejected = append(m.Rejected, Rejected{one, "the request does not have these words"})
 	case misfit != "":
 		m.Rejected = append(m.Rejected, Rejected{one, misfit})

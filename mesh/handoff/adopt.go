@@ -11,16 +11,15 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Adopt gives a document of another platform, which was no task of a mesh, what a
-// run of entity's needs besides: a task, from whom it says. The document has no
-// member for the run's input. Where the conversation begins with a JSON object,
-// which is how agents with an io.input_schema are told of theirs, that is the
-// task's payload, and else the text that the user said last. It is not held
-// against a schema: the run has begun, and goes on from its conversation.
+// Adopt makes a run of entity from a document of another platform, which did not begin as a
+// task of a mesh: it adds a task that from has sent. The document has no member for the
+// run's input. If the conversation begins with a JSON object, as it does for agents with an
+// io.input_schema, the object is the task's payload; else the user's last text is. The
+// payload is not validated: the run has begun, and continues from its conversation.
 //
-// One that waits for a person's approval is refused (state.ErrInvalid): nobody can
-// give it here, and the run must not go on without (AAIF, Agent State Document). So
-// is one without a conversation: it would begin anew, with an input that nobody gave.
+// A run that waits for a person's approval is refused with state.ErrInvalid: the approval
+// cannot be given here, and the run must not continue without it (AAIF, Agent State
+// Document). So is a run without a conversation, which would start again without an input.
 func Adopt(c *state.Checkpoint, entity, from string) error {
 	if a := c.Doc.ApprovalRequest; a != nil || c.Doc.Status == aaif.RunAwaitingApproval {
 		what := "a person's approval"

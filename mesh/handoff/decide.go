@@ -63,10 +63,9 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 	}
 }
 
-// prepare puts the run beside the others, parked, where no worker touches it. It
-// comes before the handoff is accepted, so that an accepted one has a run
-// for certain; and a run that is found here without having been accepted is
-// nobody's (see Collect).
+// prepare stores the run, parked, so that no worker runs it. It comes before the handoff
+// is accepted, so that every accepted handoff has a run. Collect removes a run whose
+// handoff was never accepted.
 func (r *Receiver) prepare(ctx context.Context, h *record) error {
 	run := h.c.Clone()
 	run.Mesh.Epoch++
@@ -155,11 +154,10 @@ func bare(c *state.Checkpoint) {
 	}
 }
 
-// Refuse ends a handoff that has not been accepted, for ever: when it returns
-// without error the run will never run here. It fails with [ErrAccepted] where
-// that is too late. A handoff that never came is refused too, so that it cannot
-// come later, if its issuer may hand runs over to here at all ([transfer.ErrTokenKey]):
-// what nobody else could bring needs no refusal.
+// Refuse ends a handoff that has not been accepted: when it returns without error, the
+// run will never run here. It fails with [ErrAccepted] if the handoff has been accepted. A
+// handoff that has not arrived is refused too, so that it cannot arrive later. If its
+// issuer may not hand runs over to this platform, the error wraps [transfer.ErrTokenKey].
 func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Status, error) {
 	for {
 		h, err := r.load(ctx, id)
@@ -220,9 +218,9 @@ func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Stat
 	return h.status(), nil
 }
 
-// Entity is the agent in whose name the receipt for a document will be: of
-// [Receiver.Decline] if it is to be refused, else of [Receiver.Import]. It
-// changes nothing: whoever has no key to sign a receipt with finds out in time.
+// Entity returns the agent that will sign the receipt for a document: the receipt of
+// [Receiver.Decline] with refuse, else that of [Receiver.Import]. It changes nothing, so a
+// caller can check that it has the agent's key before it imports or declines.
 func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string, error) {
 	token, text, err := transfer.TakeToken(doc)
 	if err != nil {

@@ -217,8 +217,8 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 	return h.status(), nil
 }
 
-// Import takes a whole document in, with its token in provenance, as from a
-// file. There is nobody to wait for: the run is staged and accepted at once.
+// Import receives a whole document, with its token in provenance, for example from a
+// file. No source waits for an answer, so the run is staged and accepted at once.
 func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
 	token, text, err := transfer.TakeToken(doc)
 	if err != nil {

@@ -72,9 +72,9 @@ func (r *Receiver) decode(rec state.Record) (*record, error) {
 	return &record{id: rec.ID.Run, c: c, rev: rec.Revision}, nil
 }
 
-// write stores the record in its next phase. change makes the rest of the next
-// state; it gets a copy. Where somebody else has written meanwhile, the error is
-// state.ErrChanged.
+// write stores the record in its next phase. change gets a copy of the state and makes
+// the other changes. The error is state.ErrChanged if another process has written the
+// record meanwhile.
 func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, change func(*state.Checkpoint)) error {
 	next := h.c.Clone()
 	if change != nil {
@@ -112,8 +112,8 @@ type compacter interface {
 	Compact(ctx context.Context, id state.ID) error
 }
 
-// put stores data over a revision. Where no answer comes it looks whether the
-// data are there: nobody else writes the same.
+// put stores data over a revision. If no answer comes, it reads the record: no other
+// process writes the same data.
 func (r *Receiver) put(ctx context.Context, store state.Store, id state.ID, prev uint64, data []byte) (uint64, error) {
 	rev, err := store.Put(ctx, id, prev, data)
 	if !errors.Is(err, state.ErrUncertain) {

@@ -37,7 +37,7 @@ type HandlerOptions struct {
 	// Bearer, if set, must come with each request, as an Authorization header. It
 	// is read anew each time, so that it can be changed.
 	Bearer func() (string, error)
-	// Version is the program's, told to whoever asks.
+	// Version is the program's version, which capability answers state.
 	Version string
 	// Beat is the time between two signs of life in a stream of replies. Default
 	// 5 seconds.

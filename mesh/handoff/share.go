@@ -86,7 +86,7 @@ func (s *share) add(h holding, n int) bool {
 	return s.pending == 0 && s.bytes == 0
 }
 
-// pending reports whether a record is of a handoff that nobody has accepted.
+// pending reports whether the record's handoff has not been accepted.
 func (h *record) pending() bool {
 	switch h.migration().Phase {
 	case state.PhaseAccepted, state.PhaseRunning:

@@ -14,9 +14,9 @@ import (
 )
 
 // A NATS server proves who connects by a nonce that it chooses and the connection's user
-// key signs. Envelopes are signed with keys of the same kind, and a signature says nothing
-// of what it is for: whoever runs or stands in for the server could have an envelope of its
-// choice signed as a nonce. So no key may be both.
+// key signs. Envelopes are signed with keys of the same kind, and a signature does not say
+// what it is for: a malicious server could send an envelope of its choice as the nonce and
+// get it signed. So no key may be used for both.
 
 // ErrKeyServesTwice is wrapped by the error for a connection whose user key signs
 // envelopes, too.

@@ -42,7 +42,7 @@ type Config struct {
 
 	// MonitorPort serves nats-server's HTTP monitoring (/varz, /jsz, …) on
 	// Host. Default: 0, none. RandomPort lets the system choose. It shows
-	// subjects, addresses and user names to whoever can connect.
+	// subjects, addresses and user names to every client that can connect.
 	MonitorPort int
 
 	// JetStream turns persistence on. It needs a StoreDir.

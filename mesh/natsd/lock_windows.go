@@ -8,7 +8,7 @@ import (
 
 const errSharingViolation = syscall.Errno(32) // ERROR_SHARING_VIOLATION
 
-// openLocked opens a file that nobody else can open meanwhile.
+// openLocked opens a file that no other process can open meanwhile.
 func openLocked(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)
 	if err != nil {

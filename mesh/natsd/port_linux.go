@@ -6,9 +6,8 @@ import (
 )
 
 // HoldPort finds a port of 127.0.0.1 for a server that is started later, or again
-// and again: it is free for whoever asks for it by its number, and nobody else is
-// given it until release is called. On systems other than Linux it is free now,
-// and release does nothing.
+// and again: until release is called, the system gives it only to a process that asks for
+// it by its number. On systems other than Linux it is free now, and release does nothing.
 //
 // A socket is bound to it that does not listen: the system takes that into account
 // where it chooses a port by itself.

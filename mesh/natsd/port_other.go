@@ -7,9 +7,8 @@ import (
 	"net"
 )
 
-// HoldPort finds a port of 127.0.0.1 that nobody listens on for a server that is
-// started later. Here nothing keeps others from taking it meanwhile; release does
-// nothing.
+// HoldPort finds a free port of 127.0.0.1 for a server that is started later. On this
+// system another process can take the port meanwhile; release does nothing.
 func HoldPort() (port int, release func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -224,7 +224,7 @@ func (s *Server) describe(opts *server.Options) *running {
 	return r
 }
 
-// reachable replaces the address that means "all of them", to which nobody can
+// reachable replaces the address that means "all addresses", to which clients cannot
 // connect, with this machine's own.
 func reachable(raw string) string {
 	u, err := url.Parse(raw)

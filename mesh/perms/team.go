@@ -5,12 +5,11 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// Call are the least that a worker needs to give tasks to the given
-// entities, as a team does and whoever hands tasks over, besides
-// [Worker]: to send them live, and to cancel them. With durable also
-// what it takes over the durable lane, besides [DurableWorker]: to
-// queue tasks for them, to see whether they have the lane, and to hear what they
-// answer. A worker that calls people needs [PeopleCall].
+// Call returns the least permissions with which a worker can send tasks to the given
+// entities, as a team and an agent that delegates do, in addition to [Worker]: to send
+// live tasks, and to cancel them. With durable, and in addition to [DurableWorker]: to
+// queue tasks, to see whether the entities have the durable lane, and to receive their
+// replies. A worker that calls people needs [PeopleCall].
 func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) {
 	var p Permissions
 	for _, entity := range entities {

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// critical marks the tasks that the roots had to wait for: from the end of each
-// task back, whoever below it ended last, then whoever ended last before that one
-// began, and so on; and so within each of them.
+// critical marks the tasks on the critical path. Seen from the end of a task, that is
+// the child that ended last, then the child that ended last before that one began, and so
+// on back to the begin; and the same within each of these children.
 func (t *Tree) critical() {
 	for _, root := range t.Roots {
 		root.waitedFor()
@@ -40,7 +40,7 @@ func (n *Node) end() time.Time {
 	case n.State == Unknown, n.State == Withdrawn:
 		return time.Time{}
 	case n.State == Failed && n.Code == string(envelope.CodeCancelled) && n.Then == intents.ThenSkip:
-		return time.Time{} // whoever asked was done without it
+		return time.Time{} // its caller went on without it
 	case n.State.Ended():
 		return n.Ended
 	}

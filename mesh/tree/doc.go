@@ -1,12 +1,11 @@
-// Package tree draws what the tasks of one corr do for one another: who works
-// for whom, how long, what it took, and how it ended.
+// Package tree builds and draws the tree of the tasks with one corr: which task caused
+// which, how long each took, what it used, and how it ended.
 //
-// A [Builder] takes what is known, in the order in which it came to be known:
-// the events on bus.mesh.task and bus.mesh.run, checkpoints of durable runs, and
-// stored answers. None of it has to be there. Events come at most once, and an
-// agent in another language has none of its own, so that only the events of
-// its caller name it: the tree is drawn from what there is, and a task whose end
-// nobody told is of state [Unknown].
+// A [Builder] takes events of bus.mesh.task and bus.mesh.run, checkpoints of durable
+// runs, and stored answers, in the order in which the caller receives them. Each of them
+// may be missing: events are delivered at most once, and an agent in another language
+// may publish none, so that only the events of its caller name it. A task that began and
+// whose end is not known has the state [Unknown].
 //
 //	b := tree.New(corr)
 //	for e := range events {
@@ -15,17 +14,17 @@
 //	t := b.Tree(time.Now())
 //	t.WriteText(os.Stdout, tree.TextOptions{})
 //
-// From the bottom up: usage.go adds up what tasks used; facts.go keeps what was
-// said of each task, and by whom; events.go and record.go read it; tree.go makes
-// the tree of it, state.go tells how each task stands, critical.go which of them
-// the whole had to wait for. text.go and dot.go draw.
+// From the bottom up: usage.go adds up usage; facts.go keeps what is known of each task,
+// and which entity said it; events.go and record.go read events and checkpoints; tree.go
+// builds the tree; state.go derives the state of each task; critical.go marks the critical
+// path; text.go and dot.go draw.
 //
 // # Trust
 //
-// Whoever may publish on the bus may say anything there, and nothing is verified
-// here. What an agent says of its own task goes before what others say of it.
-// Names are made harmless before they are drawn; rings among parents are cut;
-// beyond [MaxTasks] nothing new is taken in.
+// Every client that may publish on the bus can publish false events, and this package
+// verifies none. An agent's events about its own task take precedence over those of
+// others. Control characters in names are escaped, cycles among parents are cut, and no
+// more than [MaxTasks] tasks are kept.
 //
 // # Concurrency
 //

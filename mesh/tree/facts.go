@@ -103,9 +103,8 @@ func (w *word) is(s State, at time.Time, ms float64, problem *envelope.Error, us
 	}
 }
 
-// saidBy takes an entity's word for which task it works on, and reports whether
-// it may be believed: an entity that was known to do it says so again, or nobody
-// has said so before.
+// saidBy records that an entity claims to work on the task. It returns false if another
+// entity has claimed the task before.
 func (f *facts) saidBy(entity string) bool {
 	if f.ownEntity && f.entity != entity {
 		return false
@@ -205,8 +204,8 @@ func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
 	return f
 }
 
-// vain forgets the live task of a step, before, that nobody was there for: the same
-// try then went over the durable lane, under another id.
+// vain removes before, the live task of a step that found no worker: the same try was
+// then sent over the durable lane under another id.
 func (b *Builder) vain(before, f *facts, s intents.StepEvent) {
 	if f == nil || before == nil || before == f || before.try != s.Try || before.durable || !s.Durable || before.own.state != "" || before.caller.state != Sent {
 		return

@@ -106,7 +106,7 @@ func (f *facts) record(run string, epoch uint64, status aaif.RunStatus, began, a
 	f.durable = true
 	set(&f.run, run)
 	if epoch == 0 {
-		return // nobody has begun it
+		return // it has not begun
 	}
 	f.epoch = max(f.epoch, epoch)
 	if !began.IsZero() && (f.own.first.IsZero() || began.Before(f.own.first)) {
@@ -140,8 +140,8 @@ func waitStatus(s State, status aaif.RunStatus) string {
 	return ""
 }
 
-// Answer takes the stored answer to a task, in the place of events that nobody
-// heard. taskID is the task's, and durable says that it came over that lane.
+// Answer takes the stored answer to the task taskID, for events that were missed.
+// durable says that the task was sent over the durable lane.
 func (b *Builder) Answer(taskID string, at time.Time, reply *envelope.Envelope) bool {
 	f := b.task(taskID)
 	if f == nil || reply.Corr != b.corr {

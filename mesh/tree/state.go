@@ -12,7 +12,7 @@ type State string
 
 // The states of a task.
 const (
-	Sent      State = "sent"       // its caller sent it; nobody has said that it began
+	Sent      State = "sent"       // its caller sent it; no event says that it began
 	Running   State = "running"    //
 	Retrying  State = "retrying"   // it failed, and will be tried again
 	Waiting   State = "waiting"    // for a person, or to be resumed
@@ -20,7 +20,7 @@ const (
 	Failed    State = "failed"     // it gave an error, or its caller gave it up
 	HandedOff State = "handed_off" // another task goes on with it, and answers
 	Withdrawn State = "withdrawn"  // of a person: the answer is not waited for any more
-	Unknown   State = "unknown"    // it was begun, and nobody told its end
+	Unknown   State = "unknown"    // it began; no event says how it ended
 )
 
 // Ended reports whether nothing more is to come of a task.
@@ -99,8 +99,7 @@ func (f *facts) stand(n *Node) {
 // out how long a run waited, and what its owners before did.
 func (w *word) long() float64 { return max(w.ms, between(w.first, w.at)) }
 
-// settle says what became of tasks whose end nobody told, and how long all of
-// them took.
+// settle sets the state of tasks whose end no event told, and the duration of all tasks.
 func (t *Tree) settle(now time.Time) {
 	for _, n := range t.Nodes { // those above come first
 		above := t.index[n.Parent]

@@ -29,7 +29,7 @@ type Tree struct {
 
 // A Node is one task.
 type Node struct {
-	ID     string `json:"id"`               // the task's; of a step that nobody was sent, the task's above and the step's name
+	ID     string `json:"id"`               // the task's; of a step without a task, the id above and the step's name
 	Parent string `json:"parent,omitempty"` // the id of the node above; absent at a root
 	Depth  int    `json:"depth"`
 	Edge   Edge   `json:"edge,omitempty"` // how it came from there

@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Capture makes of a run the state that moves: it stands still. worker keeps it until the
-// target has claimed it; id names the move if nobody has asked for one.
+// Capture makes the state of a run that is transferred: the run is stopped. worker keeps it
+// until the target has claimed it. id names the transfer if no request has named it.
 func Capture(c *state.Checkpoint, worker, id string, now time.Time) {
 	m := c.Mesh.Migration
 	if m == nil { // parked by the handler itself

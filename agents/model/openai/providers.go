@@ -12,8 +12,8 @@ type Provider struct {
 	// Name is AAIF's: mistral, groq, and so on; custom for any other endpoint.
 	Name string
 
-	// BaseURL is the endpoint that everybody has; empty for azure_openai and
-	// custom, whose endpoints somebody has.
+	// BaseURL is the provider's public endpoint; empty for azure_openai and custom,
+	// which have an endpoint for each customer.
 	BaseURL string
 
 	quirks

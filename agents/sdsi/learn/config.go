@@ -41,8 +41,8 @@ type Config struct {
 	Judge func(ctx context.Context, j Judgement) (aligned, sure bool, err error)
 	// Sensitive says which keys wait for an operator. Default: the built-in words.
 	Sensitive evolve.Sensitive
-	// Classify is asked, too, why a key waits for an operator; "" says that it does not.
-	// Default: nobody is asked.
+	// Classify returns why a key waits for an operator, or "" if it does not. It is called
+	// for keys that Sensitive lets pass. Default nil: Sensitive alone decides.
 	Classify func(ctx context.Context, k template.Key) (why string, err error)
 	// Scrub removes personal data from a text before it is embedded or stored; keep is
 	// false for a text of which nothing may be stored. Default: [Scrub].

@@ -66,8 +66,8 @@ func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 	return failed
 }
 
-// tell publishes the events that nobody has published. One may be published twice, if a
-// worker ends before it has noted that: Event.Number tells.
+// tell publishes the events that no worker has published. If a worker dies before it has
+// stored that, an event is published twice, with the same Event.Number.
 func (p *pool) tell(ctx context.Context) {
 	var events []evolve.Event
 	if !p.do(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { events = e.Untold(); return false }}) {

@@ -19,8 +19,8 @@ var personal = []struct {
 }
 
 // Scrub puts a word such as "[email]" in the place of addresses, long numbers, codes and
-// links: pii_handling "detect" and "anonymize" of AAIF. Names are not recognized; that
-// nobody reads words of one client alone is the work of evolve.
+// links: pii_handling "detect" and "anonymize" of AAIF. Names are not recognized;
+// package evolve keeps words of only one client from others.
 func Scrub(text string) (clean string, keep bool) {
 	for _, p := range personal {
 		text = p.form.ReplaceAllString(text, "["+p.name+"]")

@@ -48,7 +48,7 @@ var slang = []string{"comfy chair", "snug recliner", "cushy lounger", "plush arm
 type attacker struct {
 	Attack
 	says []string
-	own  []string // words that nobody else says
+	own  []string // words of this attack alone
 }
 
 func (g *Generator) attackers() (all []attacker) {
@@ -82,7 +82,7 @@ func (a attacker) request(random *rand.Rand, day int) (Request, bool) {
 	return Request{Client: "agent." + a.Kind + "_" + strconv.Itoa(random.IntN(a.Identities)), Wishes: []string{say(random, a.says)}, attack: a.Kind}, true
 }
 
-// ownWords returns those of an attacker's words that nobody else says.
+// ownWords returns the words that only this attack says.
 func (g *Generator) ownWords(says []string) []string {
 	others := map[string]bool{}
 	for _, w := range g.Wishes {

@@ -66,7 +66,7 @@ func (r *Report) attack(kind string) *Tally {
 	return &r.Attacks[len(r.Attacks)-1].Tally
 }
 
-// A Day is one day of a simulation. Its wishes are those of clients that attack nobody.
+// A Day is one day of a simulation. Its wishes are those of honest clients.
 type Day struct {
 	Day      int `json:"day"`
 	Requests int `json:"requests"`

@@ -35,7 +35,7 @@ type Generator struct {
 	Days int `json:"days,omitempty"`
 	// Clients is how many clients there are. A few of them send most requests. Default 200.
 	Clients int `json:"clients,omitempty"`
-	// Noise is the share of requests with a wish that nobody has twice. Default 0.05.
+	// Noise is the share of requests with a wish that does not recur. Default 0.05.
 	Noise float64 `json:"noise,omitempty"`
 	// Wishes are those that recur. Default: those of travellers.
 	Wishes []Wish `json:"wishes,omitempty"`
@@ -148,7 +148,7 @@ func say(random *rand.Rand, says []string) string {
 	return text
 }
 
-// nonsense returns words that nobody says twice.
+// nonsense returns random words, for a wish that does not recur.
 func nonsense(random *rand.Rand) string {
 	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
 	var b strings.Builder

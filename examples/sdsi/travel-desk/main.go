@@ -90,7 +90,7 @@ type booking struct {
 	Status     string   `json:"status"`
 	Flight     string   `json:"flight"`
 	Passengers int      `json:"passengers"`
-	Requests   []string `json:"requests,omitempty"` // for a person to read: nobody has checked them
+	Requests   []string `json:"requests,omitempty"` // for a person to read; the desk does not check them
 }
 
 // book books a flight. The same values are the same booking, so a task that is done

@@ -274,7 +274,7 @@ func (p *Pool) Clusters(now time.Time) []Cluster {
 	return out
 }
 
-// Ripe returns the clusters of which a key can be made, and of which nobody makes one.
+// Ripe returns the clusters of which a key can be made and that no worker has claimed.
 func (p *Pool) Ripe(now time.Time) []Cluster {
 	var out []Cluster
 	for _, c := range p.doc.Clusters {
@@ -287,8 +287,8 @@ func (p *Pool) Ripe(now time.Time) []Cluster {
 	return out
 }
 
-// Claim keeps others from making a key of a cluster for a time, so that a model is asked
-// once. It reports false if somebody else has claimed it, or if it is not ripe.
+// Claim reserves a cluster for one worker until now+d, so that a model is asked once. It
+// returns false if another worker has claimed the cluster, or if it is not ripe.
 func (p *Pool) Claim(id uint64, now time.Time, d time.Duration) bool {
 	c := p.cluster(id)
 	if c == nil || c.Claimed > now.Unix() || !c.ripe(p.cfg, now) {

@@ -22,8 +22,8 @@ func Open(raw []byte) (*Pool, error) {
 	return Decode(raw, written.Rules)
 }
 
-// Decode reads what [Pool.Encode] has written. It accepts nothing beyond the bounds of a
-// pool: other workers, and whoever else may write to the bucket, have written it.
+// Decode reads what [Pool.Encode] has written. It refuses a pool beyond the
+// bounds: every client that may write to the bucket could have written it.
 func Decode(raw []byte, cfg Config) (*Pool, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {

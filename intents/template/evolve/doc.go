@@ -1,7 +1,7 @@
 // Package evolve lets schema templates grow out of their use (SDSI 6.2). What clients put
 // into the key "other" is collected in a [Pool], one for each scenario. What recurs there
-// becomes a key on trial, and, if clients use it, a stable one. Keys that nobody uses go
-// again.
+// becomes a key on trial, and, if clients use it, a stable one. Keys that clients do not
+// use are withdrawn.
 //
 // The package is pure: it does no I/O, starts no goroutine and asks no clock. A caller
 // stores the pool ([Pool.Encode], [Decode]) and replaces it by compare-and-swap, so that

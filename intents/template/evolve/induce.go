@@ -30,7 +30,7 @@ var ErrNoKey = errors.New("no key can be made of this cluster")
 func (c *cluster) examples(cfg Config) (texts []string, numbers bool) {
 	enough := cfg.Anonymity
 	if c.Owner != "" {
-		enough = 1 // nobody else reads them
+		enough = 1 // only the owner reads them
 	}
 	said := map[string]map[string]bool{} // word to clients
 	values, counted := map[string]bool{}, 0

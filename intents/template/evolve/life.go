@@ -158,7 +158,7 @@ func (p *Pool) end(l *life, kind, why string, now time.Time) {
 	}
 }
 
-// cool removes the clusters that nobody feeds any more.
+// cool removes the clusters that get no votes any more.
 func (p *Pool) cool(now time.Time) bool {
 	before := len(p.doc.Clusters)
 	p.doc.Clusters = slices.DeleteFunc(p.doc.Clusters, func(c *cluster) bool {

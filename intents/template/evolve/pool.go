@@ -230,7 +230,7 @@ func (p *Pool) next() uint64 {
 	return n
 }
 
-// Untold returns the events that nobody has published yet.
+// Untold returns the events that have not been published.
 func (p *Pool) Untold() []Event {
 	at, _ := slices.BinarySearchFunc(p.doc.Events, p.doc.Told+1, func(e Event, n uint64) int { return cmp.Compare(e.Number, n) })
 	return slices.Clone(p.doc.Events[at:])

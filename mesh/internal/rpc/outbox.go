@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// gatherFrom is how many exchanges must be under way before a sender looks
-// for company: with fewer, there is nobody to wait for.
+// gatherFrom is how many exchanges must be under way before a sender waits for others
+// to publish together with.
 const gatherFrom = 4
 
 // outbox gathers the requests that goroutines send at about the same time. The
@@ -68,7 +68,7 @@ func (o *outbox) settle(x *Exchange) (published bool) {
 		}
 	}
 	o.mu.Unlock()
-	// Somebody has taken it, and publishes it now.
+	// Another goroutine has taken it, and publishes it now.
 	o.publishing.Lock()
 	defer o.publishing.Unlock()
 	return x.sent.Load()

@@ -26,13 +26,11 @@ const (
 // hands each to the exchange that waits for it. One exchange may have several
 // answers: nats.go's own requests have one.
 //
-// A reply subject that nobody has used before is dear to the server, which looks
-// it up, remembers the outcome, and forgets it again: a tenth of what a request
-// costs all sides together. So the subject of an exchange that has had its one
-// answer is used again, for the same recipient, and only after it has rested.
-// Whoever answers twice, at once or late, is found out by the rest, which ends the
-// subject's life, or by what the answer names, which the caller looks at, so that it is not
-// taken for the answer to a later task.
+// A new reply subject costs the server a tenth of what the whole request costs: it looks
+// the subject up, caches the result, and evicts it again. So the subject of an exchange
+// that has had its one answer is used again for the same recipient, after a rest. A second
+// answer that comes during the rest retires the subject. One that comes later names another
+// task, which the caller checks, so that it is not taken for the answer to that task.
 type Exchanger struct {
 	conn *nats.Conn
 	out  outbox
@@ -286,7 +284,7 @@ func (r *Exchanger) deliver(msg *nats.Msg) {
 	switch x := r.byID[id]; {
 	case x == nil:
 	case x.resting:
-		r.wake(x) // for good: somebody answers twice
+		r.wake(x) // for good: this is a second answer
 	case len(x.answers) < cap(x.answers)-places:
 		x.answers <- msg
 	default:

@@ -8,8 +8,8 @@ import (
 
 // Config says how workers are watched.
 type Config struct {
-	// Probe asks whether a worker is there. It returns false only if the server says that
-	// nobody listens; a timeout, or any other error, is true.
+	// Probe asks whether a worker is there. It returns false only if the server
+	// answers "no responders"; a timeout, or any other error, is true.
 	Probe func(ctx context.Context, worker string) bool
 	// Dead is called, on a goroutine of its own, for a worker that is dead. It is not
 	// watched any more.

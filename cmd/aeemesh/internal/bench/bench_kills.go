@@ -305,7 +305,7 @@ func (b *killBench) calmDown(ctx context.Context) error {
 		Reconnects: b.seen.reconnected(), TakenOver: &moved, GivenUp: &wrong})
 }
 
-// watch compares workers that watch one another with as many that nobody watches.
+// watch compares workers that watch one another with as many that are not watched.
 func (b *killBench) watch(ctx context.Context) error {
 	if b.watched == 0 || cpuOf(b.server.pid()) < 0 {
 		return nil
