@@ -123,7 +123,7 @@ func TestProgramTasksBehindOneThatTimedOutAreBusyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// A place that nobody lingers on is used as ever.
+// A place without a lingering program is used as before.
 func TestProgramServesOnThePlacesThatAreFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -302,7 +302,7 @@ func TestProgramStopsWithEverythingItStarted(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs. One that nobody has reaped does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

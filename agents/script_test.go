@@ -8,7 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// What is wrong with a script is for whoever tries it to see. An error that the
+// A mistake in a script is shown to the user who runs it. An error that the
 // script plays is a provider's, whose words stay here.
 func TestASenderIsToldWhatIsWrongWithTheScript(t *testing.T) {
 	t.Parallel()

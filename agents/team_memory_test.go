@@ -120,7 +120,7 @@ func TestMemoriesOfACallAreStoredOnce(t *testing.T) {
 		begun <- task.Envelope
 		<-finish
 		c, err := task.HandedState(t.Context())
-		// Nobody waits for the call that the crash has cut off: it may outlast the test.
+		// The test does not wait for the call that the crash has cut off: it may take longer.
 		if t.Context().Err() == nil && (err != nil || len(c.Doc.MemorySnapshot) != 2) {
 			t.Errorf("came along: %v, %v", c, err)
 		}

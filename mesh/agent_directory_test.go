@@ -31,7 +31,7 @@ func (v *voyage) impersonate(entity, agentID string) {
 }
 
 // Finding 23 of the security review: what a worker says of itself on $SRV.INFO keeps
-// nobody's runs from coming.
+// no run from coming.
 func TestAStrangerTakesNoAgentIDAway(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]string{"that stands for the entity": "", "of a document": uuid.NewString()} {

@@ -226,7 +226,7 @@ func TestAUserThatAnotherPlatformNames(t *testing.T) {
 }
 
 // A run that asks another agent leaves the mesh when that one has answered: where it
-// comes to nobody is asked again.
+// arrives, no agent is asked again.
 func TestARunLeavesWhenThoseThatItAskedHaveAnswered(t *testing.T) {
 	t.Parallel()
 	const helper = "agent.helper"

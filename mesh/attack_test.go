@@ -31,7 +31,7 @@ const (
 	private  = "PRIVATE" // stands in everything that is the victim's
 )
 
-// attack is a mesh in which somebody holds the credentials of one agent's worker,
+// attack is a mesh in which an attacker holds the credentials of one agent's worker,
 // with everything that can be printed for it, and another agent has something in
 // every store.
 type attack struct {
@@ -181,7 +181,7 @@ func (a *attack) effective() map[string]string {
 	note("reply", last.Data, err)
 	by, err := jetstream.NewSeen(a.admin, a.m, 10*time.Minute).Claim(ctx, victim, "id", "attacker")
 	if by != "attacker" {
-		by = "another" // whoever it is: the id is taken
+		by = "another" // the id is taken
 	}
 	note("seen", []byte(by), err)
 	refuted, err := jetstream.NewRefutations(a.admin, a.m).List(ctx, victim, "id")
@@ -294,7 +294,7 @@ func requests(stream string, consumers []string) (subjects []string) {
 	return subjects
 }
 
-// Whoever holds the credentials of an agent's worker, exactly as they are printed,
+// An attacker with the credentials of an agent's worker, exactly as they are printed,
 // reads nothing of another agent and changes nothing of it (findings 1, 5 and 17 of the
 // security review): by every request that JetStream knows, by publishing to every
 // subject that the other one has something on, by headers that make JetStream do more

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// inVain waits until a durable task has called somebody who is not there.
+// inVain waits until a durable task has called an agent without a worker.
 func (r *durableRig) inVain(task *envelope.Envelope) {
 	r.t.Helper()
 	eventually(r.t, "somebody is called", func() bool {
@@ -44,7 +44,7 @@ func TestADurableCallWaitsForTheFirstWorker(t *testing.T) {
 	}
 }
 
-// Whoever waits for a first worker heeds a wish meanwhile.
+// A run that waits for an agent's first worker obeys commands meanwhile.
 func TestADurableCallThatWaitsForAWorkerIsInterrupted(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

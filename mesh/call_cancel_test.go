@@ -103,7 +103,7 @@ func TestCancelReachesTheLeavesBehindAKilledWorker(t *testing.T) {
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
 		t.Fatalf("the root ended with %v", err)
 	}
-	r.serve(r.lane(mesh.Config{}), middle) // somebody must carry the order on
+	r.serve(r.lane(mesh.Config{}), middle) // a worker must pass the command on
 	stopped := []string{within(t, "the durable leaf to stop", durable.stopped), within(t, "the live leaf to stop", live.stopped)}
 	equal(t, "stopped", stopped, began)
 	r.drainedQueue()
@@ -119,7 +119,7 @@ func TestCancelReachesTheLeavesBehindAKilledWorker(t *testing.T) {
 	}
 }
 
-// A run that nobody runs, because it was paused, is cancelled with the calls that
+// A paused run, which no worker runs, is cancelled with the calls that
 // its checkpoint names.
 func TestCancelReachesTheCallsOfAPausedRun(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestCallIsInterruptedByAPauseAndFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the run is paused", func() bool { return r.record(task).Doc.Status == aaif.RunPaused })
-	g.open() // its answer comes while nobody waits for it
+	g.open() // its answer comes while no run waits for it
 	eventually(t, "the hop is answered", func() bool { return len(r.openRuns(helper)) == 0 })
 	if _, err := client.Command(ctxFor(t), lead, intents.ResumeTask{Target: intents.Target{ID: task.ID}}); err != nil {
 		t.Fatal(err)

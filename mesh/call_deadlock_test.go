@@ -14,7 +14,7 @@ import (
 )
 
 // A task that comes back to an agent all of whose places are taken by tasks that wait
-// for it is refused at once; one that waits for somebody else's is queued.
+// for it is refused at once; one that waits for another agent's is queued.
 func TestATaskThatWouldWaitForItselfIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -92,7 +92,7 @@ func TestACircleOfAgents(t *testing.T) {
 	}
 }
 
-// On the durable lane nobody refuses such a task, so the operator is told.
+// The durable lane does not refuse such a task, so the operator is told.
 func TestADurableCircleIsToldTheOperator(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)

@@ -54,7 +54,7 @@ func (r *durableRig) hops(to string) func() (*nats.Msg, *envelope.Envelope) {
 const someTrace = `{"span_id":"b7ad6b7169203331","trace_id":"0af7651916cd43dd8448eb211c80319c"}`
 
 // Whichever way a task goes on, that a person has to approve it goes along, and the
-// next worker refuses it, since nobody can. No worker runs such a task, so the one
+// next worker refuses it, since no person can there. No worker runs such a task, so the one
 // that sends it on is told here that its own is of that kind.
 func TestApprovalIsInheritedByEveryHop(t *testing.T) {
 	t.Parallel()

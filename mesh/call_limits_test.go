@@ -72,7 +72,7 @@ func TestTreeHasSoManyTasks(t *testing.T) {
 	}
 }
 
-// Hops of somebody who writes no requires.tree are counted by whoever gets them.
+// The receiver counts hops of a sender that writes no requires.tree.
 func TestTreeOfForeignersIsCountedOnArrival(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
@@ -142,7 +142,7 @@ func TestTreeBudgetStopsHops(t *testing.T) {
 		}
 	}
 	empty(t, "no hop is sent without a budget", hops)
-	// Somebody who sends on nevertheless is refused by the receiver.
+	// The receiver refuses a sender that sends on nevertheless.
 	hop := requiring(newTask(helper, "helper.work", `{}`), `{"tree":{"depth":1,"tokens":5}}`)
 	if _, err := counters.Add(ctxFor(t), 5, helper, mesh.CountTokens, hop.Corr); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestTreeHasADeadline(t *testing.T) {
 	}
 }
 
-// Who calls somebody that waits for him waits in vain on the durable lane, but not for
+// An agent that calls an agent that waits for it waits in vain on the durable lane, but not for
 // ever.
 func TestCallOfABusyAncestorEnds(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,7 @@ func TestCallOverTheLiveLaneInheritsWhatItsTaskSays(t *testing.T) {
 	if err := json.Unmarshal([]byte(member(t, hop.Requires, "tree")), &tree); err != nil || tree["key"] == "" {
 		t.Errorf("tree %v, %v: it has no key", tree, err)
 	}
-	delete(tree, "key") // which nobody can guess
+	delete(tree, "key") // which cannot be guessed
 	equal(t, "tree", canonical(t, mustJSON(tree)), `{"depth":1,"max_depth":16,"max_iterations":10000,"max_tasks":10000,"root":"`+task.ID+`","waiting":[{"entity":"agent.lead","task":"`+task.ID+`"}]}`)
 	equal(t, "format", member(t, hop.Requires, "format"), `"text"`)
 	requires, err := hop.Requirements()

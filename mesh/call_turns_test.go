@@ -87,7 +87,7 @@ func TestTreeHasSoManyTurns(t *testing.T) {
 	equal(t, "too little for the first one", codeOf(err), envelope.CodeTreeLimit)
 }
 
-// A task that nobody else has a part in asks no counter.
+// A task with only one operator asks no counter.
 func TestTurnsOfATaskAloneAreNotCounted(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
@@ -167,7 +167,7 @@ func TestTurnsOfARunThatGoesOnAreCountedOnce(t *testing.T) {
 }
 
 // A program in the middle that knows nothing of trees, or lies about its own, frees
-// nobody from what the operator of the next one says: its corr is counted by the
+// no task from the bounds of the next one's operator: its corr is counted by the
 // server, over both lanes.
 func TestWhoDropsOrRaisesTheBoundsOfATreeFreesNobody(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 
 const operator = "human.operator"
 
-// Fault 7 of the operators' review: a task that nobody serves could not be got rid
+// Fault 7 of the operators' review: a task without a worker could not be got rid
 // of. An operator takes it out of the queue, and its sender hears of it.
 func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func newCutTree(t *testing.T, operators ...string) *cutTree {
 	return r
 }
 
-// An operator's cancel reaches the leaves of both lanes although nobody is there
+// An operator's cancel reaches the leaves of both lanes although there is no worker
 // for the agent between, and says that one task waits for a worker of that.
 func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 	eventually(t, "no run is open", func() bool { return len(r.openRuns(lead, "agent.middle", "agent.durable")) == 0 })
 }
 
-// Whoever is no operator of the leaf's agent is told that it does not obey, and it
+// A caller who is no operator of the leaf's agent is told that it does not obey, and it
 // goes on until a worker of the middle stops it.
 func TestCancelTreeObeysOperatorsOnly(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestCancelTreeBelowARootThatNobodyServes(t *testing.T) {
 	}
 }
 
-// A live task that somebody sent himself is no operator's to end: only hops are.
+// An operator cannot end a live task that a client has sent: only hops.
 func TestLiveTaskOfAnotherIsNoOperatorsToEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -57,7 +57,7 @@ func runOf(task *envelope.Envelope) state.ID {
 	return state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
 }
 
-// overtaken is a store in which somebody else writes a run's first record just
+// overtaken is a store in which another worker writes a run's first record just
 // before its owner does.
 type overtaken struct {
 	*jetstream.States
@@ -83,7 +83,7 @@ func (o *overtaken) Reply(ctx context.Context, id state.ID, prev uint64, reply j
 	return o.States.Reply(ctx, id, prev, reply, note, end)
 }
 
-// interfere serves a task whose run has a record of somebody else's when its own
+// interfere serves a task whose run has another worker's record when its own
 // first one is written, which is after the handler has begun.
 func interfere(t *testing.T, r *durableRig, begun func(*state.Checkpoint)) (*mesh.Node, *envelope.Envelope, *newlyBegun) {
 	n := &newlyBegun{}

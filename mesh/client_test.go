@@ -57,7 +57,7 @@ func TestSendReturnsTheResultAndErrorsAsErrors(t *testing.T) {
 	}
 }
 
-// A task may ask for a stream although nobody here takes it.
+// A task may ask for a stream although this client does not read it.
 func TestSendIgnoresAStreamThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -87,8 +87,8 @@ func (r *rig) twice(before, after func(m *nats.Msg, task *envelope.Envelope)) {
 	settle(r.t, r.nc)
 }
 
-// A reply subject serves many tasks, one after the other. What somebody sends on
-// it to an earlier one is nobody's answer.
+// A reply subject serves many tasks, one after the other. A late message on
+// it to an earlier task is not taken for an answer.
 func TestAnAnswerToAnEarlierTaskIsIgnored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -348,7 +348,7 @@ func TestRetriesEnd(t *testing.T) {
 	for code, want := range map[envelope.Code]int32{
 		envelope.CodeBusy: 3, envelope.CodeRateLimited: 3, envelope.CodeDraining: 3,
 		envelope.CodeTimeout: 1, envelope.CodeUnavailable: 1, envelope.CodeInternal: 1, "E_MINE": 1,
-		// Said by an agent, it is about somebody whom the agent asked: the
+		// In an agent's answer, it is about another agent that it has asked: the
 		// task itself was begun.
 		envelope.CodeNoResponders: 1,
 	} {
@@ -367,7 +367,7 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// An agent whose own errand failed because somebody else was busy has begun
+// An agent whose own call failed because another agent was busy has begun
 // its task: its sender must not be told that nothing was done.
 func TestRefusalsOfOthersAreNotTheAgentsOwn(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func TestHandlersContextEndsWithItsTask(t *testing.T) {
 	g := newGate(t)
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		child, cancel := context.WithTimeout(ctx, time.Hour)
-		_ = cancel // whoever forgets it must not leave anything running
+		_ = cancel // a caller that forgets it must leave nothing running
 		got <- seen{ctx, child, task}
 		if string(task.Envelope.Payload) == `{"wait":true}` {
 			<-g.release

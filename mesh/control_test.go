@@ -98,8 +98,8 @@ func TestForeignersCancelDoesNothing(t *testing.T) {
 	equal(t, "queued", parse(t, within(t, "a result", b).Data).Type, envelope.TypeResult)
 }
 
-// Whoever hears ids on the bus can claim any from; a signed task ends by a
-// signed word only.
+// Every client that reads ids on the bus can claim any from; a signed task ends by a
+// signed command only.
 func TestUnsignedCancelDoesNotEndSignedTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

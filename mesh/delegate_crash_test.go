@@ -28,7 +28,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 				r := newDurableRig(t)
 				p := newPoints(t)
 				at := p.hold(point)
-				// step is one step of a run, done by whoever comes to it first.
+				// step is one step of a run, done by the first worker that comes to it.
 				step := func(ctx context.Context, task *mesh.Task, by string) (json.RawMessage, error) {
 					run := task.Run()
 					if len(run.View().Mesh.Loop) == 0 {
@@ -148,7 +148,7 @@ func TestADurableHandOverWaitsForItsReceiver(t *testing.T) {
 	r.drainedQueue()
 }
 
-// Somebody listens where the receiver's tasks come in, and does not answer: it may
+// The receiver's subject has a subscriber that does not answer: it may
 // be busy, or stand still. Its queue takes the task all the same, and who hands it
 // on keeps no place for it.
 func TestADurableTaskIsHandedToOneThatIsSilent(t *testing.T) {

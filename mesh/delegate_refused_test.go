@@ -116,7 +116,7 @@ func TestAStateThatIsNotWhatItsReferenceSaysIsRefused(t *testing.T) {
 		}
 		return json.RawMessage(`{}`), nil
 	})})
-	// A run of agent.a that is nobody's to read, and what agent.a really passed on.
+	// A run of agent.a that no other may read, and what agent.a really passed on.
 	states := jetstream.NewStates(r.js(r.nc), r.m)
 	put := func(entity string, kind state.StepKind) (ref map[string]string) {
 		c := state.New(entity, envelope.NewID(), "")

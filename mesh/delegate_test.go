@@ -247,7 +247,7 @@ func TestCancelFollowsAHandOver(t *testing.T) {
 			}()
 			within(t, "the last one has it", g.entered)
 			if lane == "live" {
-				// Whoever gives up cancels the task where it was sent.
+				// A client that gives up cancels the task where it was sent.
 				events := r.events()
 				cancel()
 				within(t, "the sender", done)

@@ -37,7 +37,7 @@ func TestATaskThatNobodyCanReadIsRefusedOnAReplySubjectThatServedBefore(t *testi
 	}
 }
 
-// An answer that nobody can read says whose fault it is, whatever its reply
+// The error about an unreadable answer says whose fault it is, whatever its reply
 // subject served for before.
 func TestAnAnswerThatNobodyCanReadEndsATask(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ func TestATaskThatIsHandedBackFindsAnotherWorker(t *testing.T) {
 	}
 }
 
-// What nobody has begun is sent again, as text too, and finds the worker that has come
+// A task that has not begun is sent again, as text too, and finds the worker that has come
 // meanwhile.
 func TestWhatNobodyHasBegunIsSentAgain(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func TestCancelOfARunningTask(t *testing.T) {
 }
 
 // All places are taken, so the task waits in the queue. The cancel is noted at
-// once, and whoever draws the task ends it.
+// once, and the worker that draws the task ends it.
 func TestCancelOfAQueuedTask(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
@@ -235,7 +235,7 @@ func TestACommandForNobodysTaskIsNotKeptForLong(t *testing.T) {
 	equal(t, "time to live of the run", ttl(), "")
 }
 
-// Strangers' cancels are noted, because nobody knows yet whose task it is, and
+// Strangers' cancels are noted, because the task's sender is not known yet, and
 // do nothing.
 func TestAStrangersCancelOfAQueuedTaskIsIgnored(t *testing.T) {
 	t.Parallel()
@@ -288,7 +288,7 @@ func TestPauseAndResumeAcrossWorkers(t *testing.T) {
 		t.Errorf("result of a paused run: %v", err)
 	}
 
-	// Another worker, later: nothing happens until somebody resumes the run.
+	// Another worker, later: nothing happens until the run is resumed.
 	s2 := newStepper(t, 3)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s2})
 	if out := r.command(client, intents.ResumeTask{Target: intents.Target{Run: c.Doc.RunID}}); !out.Resumed || out.Status != "running" {
@@ -356,7 +356,7 @@ func TestSteering(t *testing.T) {
 	equal(t, "commands", len(r.record(task).Mesh.Commands), 2)
 }
 
-// Nobody serves the agent when the commands come: they are durable tasks
+// The agent has no worker when the commands come: they are durable tasks
 // themselves, and wait for a worker.
 func TestCommandsWithoutAWorkerAreDurable(t *testing.T) {
 	t.Parallel()
@@ -422,7 +422,7 @@ func TestWhoMayCommand(t *testing.T) {
 	}
 }
 
-// Nobody hears the control subject, and the only place is taken: the server mostly
+// The control subject has no subscriber, and the only place is taken: the server mostly
 // hands the command to the worker all the same, which gives it back, and reads it.
 func TestABusyWorkerHearsACommandThatItGaveBack(t *testing.T) {
 	t.Parallel()

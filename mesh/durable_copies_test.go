@@ -82,8 +82,8 @@ func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
 }
 
 // A run that this worker has claimed, and that finds no slot to go on in, goes to
-// whoever comes next. Finding D6 of the reliability review: its message was given
-// back, the worker kept the run, and nobody ran it.
+// the next worker. Finding D6 of the reliability review: its message was given
+// back, the worker kept the run, and no worker ran it.
 func TestAClaimedRunThatFindsNoSlotGoesOn(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)

@@ -24,7 +24,7 @@ import (
 )
 
 // cable is a client's way to the server, which can be blocked: then nothing
-// comes through in either direction and nobody notices, as when a process
+// comes through in either direction without an error, as when a process
 // stands still or a network drops everything.
 type cable struct {
 	mu      sync.Mutex
@@ -253,7 +253,7 @@ func TestNothingIsLostWhenTheServerRestarts(t *testing.T) {
 	r.drainedQueue()
 }
 
-// At each point of the commit order the worker is cut off for good. Whoever
+// At each point of the commit order the worker is cut off for good. The worker that
 // comes next finishes, the handler's outcome is not computed twice once it is
 // stored, and there is one reply.
 func TestAWorkerMayDieAtEveryPoint(t *testing.T) {

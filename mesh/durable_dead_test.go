@@ -143,7 +143,7 @@ func TestWhatCannotBeTakenIsADeadLetter(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		data []byte
-		id   string // "": nobody can be answered
+		id   string // "": there is no sender to answer
 		code envelope.Code
 	}{
 		{"no envelope", []byte("hello"), "", envelope.CodeInvalidEnvelope},
@@ -207,7 +207,7 @@ func TestAnIdThatIsUsedAgainForAnotherTask(t *testing.T) {
 	equal(t, "code", r.letters()[0].Code, string(envelope.CodeReplay))
 	equal(t, "replies", len(r.replies(task)), 1)
 
-	// Whoever waits for the second is told so, and not the first one's result. Each is a
+	// The sender of the second is told so, and does not get the first one's result. Each is a
 	// dead letter: that the server knows the id does not make it the same task.
 	var replayed *envelope.Error
 	for range 2 {

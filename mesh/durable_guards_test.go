@@ -129,7 +129,7 @@ func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 	equal(t, "epoch", r.record(task).Mesh.Epoch, before.Mesh.Epoch)
 }
 
-// Nothing is written on top of a record that ends a run, whoever wrote it.
+// Nothing is written on top of a record that ends a run, also if another worker wrote it.
 func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

@@ -240,7 +240,7 @@ type points struct {
 	over <-chan struct{}
 }
 
-// newPoints holds nobody beyond the end of the test, also where that fails.
+// newPoints releases every goroutine at the end of the test, also if the test fails.
 func newPoints(t testing.TB) *points {
 	return &points{at: map[mesh.Point]chan chan struct{}{}, over: t.Context().Done()}
 }

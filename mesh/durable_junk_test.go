@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
-// Whoever may publish at all may publish anything to the subjects of the durable
+// A client with the permission to publish may publish anything to the subjects of the durable
 // lane. Each of it ends, as a dead letter or dropped with an alert; none is handed
 // out for ever; and the tasks behind it are done.
 func TestJunkOnTheDurableLaneEnds(t *testing.T) {

@@ -174,7 +174,7 @@ func TestDrainGivesUpWhatDoesNotEnd(t *testing.T) {
 	if _, err := r.result(client, task); err != nil {
 		t.Error(err)
 	}
-	g.open() // what the first one says now is heard by nobody
+	g.open() // what the first one publishes now has no receiver
 	r.drainedQueue()
 	equal(t, "replies", len(r.replies(task)), 1)
 }
@@ -203,7 +203,7 @@ func TestCBORAllTheWay(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// And whoever asks later gets the same.
+	// And a client that asks later gets the same.
 	var later []string
 	if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{OnStream: func(e *envelope.Envelope) error {
 		later = append(later, string(e.Payload))

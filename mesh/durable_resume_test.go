@@ -18,7 +18,7 @@ import (
 )
 
 // A run that is resumed behind a backlog has a message, so the sweep leaves it alone,
-// and it goes on before tasks that nobody has begun. Finding D9 of the reliability
+// and it goes on before tasks that have not begun. Finding D9 of the reliability
 // review: it went to the end of the queue, and each sweep said that it had been lost.
 func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func TestTheAgentsTimeoutCountsRunningTime(t *testing.T) {
 	}
 	r.command(client, intents.ResumeTask{Target: target(task)})
 	within(t, "the task", s.entered)
-	_, err := r.result(client, task) // nobody lets it go on
+	_, err := r.result(client, task) // it is not resumed
 	if codeOf(err) != envelope.CodeTimeout || !strings.Contains(err.Error(), limit.String()) {
 		t.Errorf("result %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // silent is a store that stores the first checkpoint of a handler's step, lets
-// somebody else write on top of it, and does not say that it was stored.
+// another worker write on top of it, and does not say that it was stored.
 type silent struct {
 	state.Store
 	used bool

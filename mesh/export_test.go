@@ -285,7 +285,7 @@ func TestAnImpatientExport(t *testing.T) {
 	p.mustExport()
 }
 
-// A sealed file is read with the key that both platforms have, and by nobody else.
+// A sealed file is read only with the key that both platforms have.
 func TestASealedFile(t *testing.T) {
 	t.Parallel()
 	p := newParcel(t)

@@ -238,7 +238,7 @@ func (r *rig) counters(entity string) map[string]int {
 	return out
 }
 
-// What comes back must be addressed to whoever could be made out.
+// The answer must be addressed to the sender, as far as it could be read.
 func TestAnswerToBrokenEnvelopeNamesWhatCouldBeRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -363,7 +363,7 @@ func TestTaskWithoutReplySubjectFromAPersonLandsInTheInbox(t *testing.T) {
 			same(t, got, task.ReplyError(envelope.Errorf("E_MINE", "no luck")))
 		}
 	}
-	// Nobody else has an inbox.
+	// No other has an inbox.
 	other := newTask(reviewer, "code.review", `{}`)
 	other.From = "agent.other"
 	r.nc.Publish(reviewer, encode(t, other))

@@ -300,7 +300,7 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// The server tells of a refused subscription on the side; a worker that nobody
+// The server reports a refused subscription asynchronously; a worker that no task
 // reaches must not sit there as if all were well.
 func TestServeSaysThatASubscriptionIsNotPermitted(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Finding 23 of the security review: made-up senders push nobody's limiter out, which
+// Finding 23 of the security review: made-up senders push no limiter out, which
 // would give its quota back. Those that are new while all places are taken share one.
 func TestMadeUpSendersGiveNobodyItsQuotaBack(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 )
 
 // A clerk does one thing: it ends with what it was told. Before that it stands
-// still: until it may go on, or, where a call's outcome is unknown, until somebody
+// still: until it may go on, or, where a call's outcome is unknown, until an operator
 // settles it.
 type clerk struct {
 	begun   chan *mesh.Run

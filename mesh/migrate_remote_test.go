@@ -79,7 +79,7 @@ func TestARunGoesToAnotherPlatformBetweenTurns(t *testing.T) {
 	v.finish("target")
 }
 
-// A paused run goes at once, and waits there until somebody resumes it, from
+// A paused run goes at once, and waits there until it is resumed, from
 // here.
 func TestAPausedRunGoesToAnotherPlatform(t *testing.T) {
 	t.Parallel()
@@ -267,7 +267,7 @@ func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
 }
 
 // From when the source has let go until the target has said whether it runs the
-// run, nobody runs it; however long that takes.
+// run, no worker runs it; however long that takes.
 func TestARunInDoubt(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]bool{"accepted": false, "refused": true} {

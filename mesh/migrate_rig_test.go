@@ -38,7 +38,7 @@ func newAuthor(name string) *author {
 	return &author{name: name, words: make(chan struct{}, 1000), told: make(chan string, 1000), tools: make(chan chan struct{}, 10), begun: make(chan *mesh.Run, 10)}
 }
 
-// text is what a turn comes to, whoever writes it.
+// text is what a turn comes to, on each worker.
 func text(turn int) string { return fmt.Sprintf("turn %d is one of %d. ", turn, turns) }
 
 // speak lets n words go.

@@ -28,7 +28,7 @@ func TestARunMovesInTheMiddleOfAGeneration(t *testing.T) {
 			if any {
 				to = intents.MigrateAny
 			}
-			m.move(to) // whoever answers first, its owner or one who sees that it was asked
+			m.move(to) // its owner answers, or a worker that sees the request
 			run := within(t, "the target", m.target.begun)
 			if !run.Restored() || run.Epoch() != 2 {
 				t.Errorf("restored %v, epoch %d", run.Restored(), run.Epoch())
@@ -113,7 +113,7 @@ func TestAPausedRunMoves(t *testing.T) {
 	if _, err := m.client.Command(ctx, reviewer, intents.ResumeTask{Target: intents.Target{ID: m.task.ID}}); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever draws the message, the target runs it.
+	// The target runs it, whichever worker draws the message.
 	within(t, "the target", m.target.begun)
 	m.finish("target")
 	if c := m.record(m.task); c.Mesh.Owner != m.targetID {
@@ -179,7 +179,7 @@ func TestAMoveThatFails(t *testing.T) {
 }
 
 // The source is gone at each point of the move, and the target at each of its
-// own. Somebody finishes the run, and the caller notices nothing.
+// own. One worker finishes the run, and the caller notices nothing.
 func TestWorkersDieDuringAMove(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
@@ -207,7 +207,7 @@ func TestWorkersDieDuringAMove(t *testing.T) {
 			release := within(t, "the point", held)
 			nc.Close()
 			close(release)
-			// Whoever is left takes it when the lease has ended.
+			// The worker that is left takes it when the lease has ended.
 			by := "target"
 			if tt.who == "target" {
 				by = "source"
@@ -244,7 +244,7 @@ func TestAMoveRacesARedelivery(t *testing.T) {
 	equal(t, "epoch", m.record(m.task).Mesh.Epoch, uint64(2))
 }
 
-// Offers are verified by the worker that gets them, whoever sends them.
+// The worker that gets an offer verifies it, whichever process sends it.
 func TestAForgedOfferIsRefused(t *testing.T) {
 	t.Parallel()
 	m := newMovement(t)

@@ -75,7 +75,7 @@ func TestAPersonIsAskedAndTheRunWaitsWithoutAPlace(t *testing.T) {
 	}
 }
 
-// Whoever subscribes to NATS can answer: the first one counts that is an answer.
+// Every NATS subscriber can answer: the first valid answer counts.
 func TestAPersonAnswersWithPlainNATS(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
@@ -163,8 +163,8 @@ func TestAPersonDeclines(t *testing.T) {
 	}
 }
 
-// Nobody answers in time: the run goes on by itself, the person is told, and an
-// answer that comes then does not count. Somebody else is asked instead, by a
+// No person answers in time: the run goes on by itself, the person is told, and an
+// answer that comes then does not count. Another person is asked instead, by a
 // worker that did not begin the run.
 func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
 	t.Parallel()
@@ -341,7 +341,7 @@ func TestALiveTaskWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// Whoever waits for an agent that waits for a person holds no place either, and a
+// A run that waits for an agent that waits for a person holds no place either, and a
 // cancel reaches the person through both.
 func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	t.Parallel()
@@ -378,7 +378,7 @@ func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	})
 }
 
-// What nobody wrote who may speak for the asker changes nothing.
+// A message by an entity that may not speak for the asker changes nothing.
 func TestAStrangerTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

@@ -81,7 +81,7 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 	}
 }
 
-// Nobody is asked for what no schema says.
+// A person is not asked for a member that is not in the schema.
 func TestAPersonIsNotAskedForWhatIsNoSchema(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

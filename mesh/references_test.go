@@ -100,7 +100,7 @@ func TestATaskFetchesWhatItRefersTo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			hash, err := there.Hash() // whoever is no party to an envelope has to know its hash
+			hash, err := there.Hash() // an entity that is no party to an envelope has to know its hash
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,7 @@ func (p *proven) work(priority string, e *envelope.Envelope, header nats.Header)
 	return codeOf(err)
 }
 
-// Finding 2 of the security review: a header that nobody signed turned the check of ts
+// Finding 2 of the security review: an unsigned header turned the check of ts
 // off, for tasks and for commands.
 func TestAHeaderMakesNoOldTaskFresh(t *testing.T) {
 	t.Parallel()

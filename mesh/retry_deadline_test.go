@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A call that nobody answers in time fails with an error that may pass. The pause
+// A call without an answer in time fails with a retryable error. The pause
 // before another attempt would outlast the task: its sender hears of it now, and
 // nothing is left for the operator to try again.
 func TestAPauseThatOutlastsTheTaskIsNotBegun(t *testing.T) {

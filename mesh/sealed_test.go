@@ -147,7 +147,7 @@ func reboundTo(t *testing.T, k state.Codec, rec state.Record, revision uint64) [
 }
 
 // The owner of a run finds an older record in its place at its next write, and lets
-// nobody go on from it.
+// no worker go on from it.
 func TestAnOwnerDoesNotGoOnFromAnOlderRecord(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

@@ -192,7 +192,7 @@ func TestReplayAndStaleAreRefused(t *testing.T) {
 	equal(t, "again", errorOf(t, r.request(task)).Code, envelope.CodeReplay)
 	a := alertOf(t, parse(t, within(t, "an alert", alerts).Data))
 	equal(t, "alert", [2]string{string(a.Code), a.ID}, [2]string{"E_REPLAY", task.ID})
-	// Nobody can spoil another's id.
+	// No sender can spoil another's id.
 	task.From = "human.eve"
 	equal(t, "another's", r.request(task).Type, envelope.TypeResult)
 	for name, ts := range map[string]string{

@@ -19,7 +19,7 @@ import (
 )
 
 // A worker hears an answer from its publisher, or was not listening yet; the
-// stream has it only later, and nobody says so.
+// stream has it only later, without a notice.
 func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
@@ -72,7 +72,7 @@ func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
 	}
 }
 
-// between is a store in which somebody else writes just before a run that waits
+// between is a store in which another worker writes just before a run that waits
 // is woken.
 type between struct {
 	state.Store

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// uncertain parks its run with a call of which nobody knows whether it was done,
+// uncertain parks its run with a call whose outcome is unknown,
 // and answers with who goes on when that was settled.
 type uncertain struct {
 	name  string

@@ -148,7 +148,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// loops are long by any clock, within a cost that nobody would give them.
+// loops are long by any clock, within the given cost.
 var loops = map[aaif.Language]string{
 	aaif.LangJSONPath:  "$..[?$..[?$..[?$..[?@ == 5]]]].nothing",
 	aaif.LangJMESPath:  strings.Repeat("map(&", 10) + "@" + strings.Repeat(", $.l)", 10),

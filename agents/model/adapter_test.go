@@ -50,7 +50,7 @@ func TestRetryAfterReadsSecondsMillisecondsAndDates(t *testing.T) {
 
 func TestQuoteTellsNoCredential(t *testing.T) {
 	t.Parallel()
-	// Put together here, so that nobody who looks for credentials finds these.
+	// Joined at run time, so that scanners for credentials do not report them.
 	for _, secret := range []string{"Bearer abcdefgh", "sk-" + "ant-REDACTED", "AKIA" + "IOSFODNN7EXAMPLE", "AIza" + "SyA1234567890abcdefghij", "hf" + "_abcdefghijkl", "ABSK" + "QmVkcm9ja0FQSUtleQ=="} {
 		if got := model.Quote("you sent " + secret + ", which is wrong"); strings.Contains(got, secret) || !strings.Contains(got, "[key]") || !strings.HasPrefix(got, "you sent") {
 			t.Errorf("Quote left %q in %q", secret, got)

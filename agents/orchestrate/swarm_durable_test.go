@@ -318,7 +318,7 @@ func TestASwarmOfAThousand(t *testing.T) {
 	if got.payload != `{"by":1,"verdict":1}` || s.Answered != n*9/10 || s.Failed != n/10 || s.Votes[0].For != n*6/10 || len(s.Dissent) != n*3/10 {
 		t.Errorf("%s, %d answered, %d failed, %v", got.payload, s.Answered, s.Failed, got.err)
 	}
-	// Nobody else writes to the bucket: its revisions are the run's.
+	// Only this run writes to the bucket: its revisions are the run's.
 	states := jetstream.NewStates(r.js(natstest.Conn(t, r.srv)), subject.Map{})
 	rec, err := states.Get(r.ctx(), state.ID{Entity: boss, Run: state.RunID(boss, task.ID)})
 	if err != nil {

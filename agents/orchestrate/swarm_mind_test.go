@@ -52,7 +52,7 @@ func (m *mind) Ask(_ context.Context, q orchestrate.Question) (json.RawMessage, 
 
 func (m *mind) Save(*state.Checkpoint) {}
 
-// Where nobody else merges or scores, the agent's own model does.
+// Without a member that merges or scores, the agent's own model does.
 func TestTheOwnModelMergesAndScores(t *testing.T) {
 	t.Parallel()
 	best := three(`],"consensus":{"strategy":"best_of_n"}`)

@@ -45,7 +45,7 @@ func TestSwarm(t *testing.T) {
 		name    string
 		block   string
 		root    string
-		says    map[string]string // by the last token of the entity; nobody serves who is not there
+		says    map[string]string // by the last token of the entity; an entity that is missing is not served
 		want    string            // "!CODE words" is an error
 		winner  string
 		by      string

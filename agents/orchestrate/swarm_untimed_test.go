@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A durable swarm that nobody gave a time has thirty days. A member that never
-// answers, and one that nobody ever serves, do not take them all.
+// A durable swarm without a deadline has thirty days. A member that never
+// answers, and one without a worker, do not use them up.
 func TestADurableSwarmDoesNotHangOnItsMembers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

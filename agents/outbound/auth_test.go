@@ -100,7 +100,7 @@ func TestCredentialsAreSent(t *testing.T) {
 	}
 }
 
-// A credential goes to its endpoint's origin, and to nobody whom that origin names.
+// A credential goes to its endpoint's origin, and to no other that this origin names.
 func TestCredentialsStayWithTheirOrigin(t *testing.T) {
 	t.Parallel()
 	other := serve(t, func(w http.ResponseWriter, r *http.Request) {

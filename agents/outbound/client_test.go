@@ -206,7 +206,7 @@ func TestPublicEndpointsNeedNoEntry(t *testing.T) {
 		"allowed.example/v1/literal": "plain http to 127.0.0.1",
 		"allowed.example/v1/meta":    "metadata",
 		"allowed.example/v2":         "loopback", // the entry is about another path, and its connections are not used
-		"private.example":            "loopback", // an address that may be connected to, of an endpoint that nobody allowed
+		"private.example":            "loopback", // an address that may be connected to, of an endpoint that is not allowed
 		"inside.example":             "the address 127.0.0.1 of inside.example is loopback",
 	} {
 		name, path, _ := strings.Cut(host, "/")
@@ -422,7 +422,7 @@ func TestSlowServersAreCutOff(t *testing.T) {
 	}
 }
 
-// A proxy of the environment would connect to what nobody checked.
+// A proxy of the environment would connect to an unchecked address.
 func TestProxiesOfTheEnvironmentAreNotAsked(t *testing.T) {
 	var asked atomic.Int32
 	proxy := serve(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })

@@ -87,7 +87,7 @@ func TestMutualTLS(t *testing.T) {
 		if want == "!" && (err == nil || strings.Contains(err.Error(), "nonsense")) || want != "!" && (err != nil || got != want) {
 			t.Errorf("%q, %v; want %q", got, err, want)
 		}
-		if text == client { // and to nobody else
+		if text == client { // and not to the other server
 			if got, err := get(t, c, s.URL+"?to="+other.URL); err != nil || got != "200 nobody" {
 				t.Errorf("to another origin: %q, %v", got, err)
 			}
@@ -96,7 +96,7 @@ func TestMutualTLS(t *testing.T) {
 	if got, err := get(t, newClient(t, p, Options{}), s.URL); err == nil {
 		t.Errorf("without a certificate: %q", got)
 	}
-	// A server that nobody trusts is not spoken to.
+	// A server with an untrusted certificate gets no request.
 	strict := newPolicy(t, Config{Allow: []string{u.Host}})
 	_, err := Access{Policy: strict}.Call(t.Context(), newClient(t, strict, Options{}), Request{Method: "GET", URL: u})
 	var f *Failure
@@ -106,7 +106,7 @@ func TestMutualTLS(t *testing.T) {
 }
 
 // Where nothing is encrypted there is no handshake to show a certificate in: a
-// call would go out as nobody (AAIF, Tool Definitions: auth).
+// call would have no identity (AAIF, Tool Definitions: auth).
 func TestMTLSNeedsTLS(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, Config{Allow: []string{"*", "http://api.example"}})

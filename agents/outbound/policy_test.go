@@ -156,7 +156,7 @@ func TestPrivateAddressesAreAllowedByName(t *testing.T) {
 	}
 }
 
-// Whoever is refused reads what to add.
+// The error of a refused endpoint says what to add.
 func TestRefusalsSayWhatToAdd(t *testing.T) {
 	t.Parallel()
 	empty := newPolicy(t, Config{})

@@ -77,7 +77,7 @@ func TestSkillsAreComparedFolded(t *testing.T) {
 	}
 }
 
-// Whoever reads a stored record of a later release, or one that was tampered
+// The reader of a stored record of a later release, or of one that was tampered
 // with, is told so.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()

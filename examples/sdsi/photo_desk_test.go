@@ -24,7 +24,7 @@ import (
 const photos = "agent.photo_desk"
 
 // The desk in Python, which has no library of ours, does what this mesh's client expects,
-// and survives what nobody should send.
+// and survives input that it should not get.
 func TestThePhotoDesk(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// A file brings its token with it; there is nobody to wait for.
+// A file has its token in it; no source waits for an answer.
 func TestImportOfAFile(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
@@ -67,7 +67,7 @@ func TestImportFromAnotherPlatform(t *testing.T) {
 	equal(t, "conversation", c.Doc.Conversation[0].Content, "and now?")
 }
 
-// Nobody here can give the approval that a run of another platform waits for.
+// The approval that a run of another platform waits for cannot be given here.
 func TestImportOfARunThatWaitsForApproval(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*aaif.State){

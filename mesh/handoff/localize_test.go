@@ -37,7 +37,7 @@ func TestTheSenderOfAHandedOverRun(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	adas := p.trust("ada-1", "human.ada")
-	ceos, _, err := sign.NewKey("ceo-1", sign.Ed25519, "human.ceo") // nobody here knows it
+	ceos, _, err := sign.NewKey("ceo-1", sign.Ed25519, "human.ceo") // unknown here
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func stream(t *testing.T, x parcel) *bytes.Buffer {
 func TestTheTaskOfAHandedOverRun(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
-	other := envelope.NewID() // of somebody's task here
+	other := envelope.NewID() // of another task here
 	for name, change := range map[string]func(*state.Checkpoint, *transfer.Grant){
 		"for another agent": func(c *state.Checkpoint, g *transfer.Grant) {
 			p.task(c, g, func(e *envelope.Envelope) { e.To = "agent.bank" })
@@ -197,7 +197,7 @@ func TestAHandedOverRunCommandsNobody(t *testing.T) {
 	if strings.Contains(string(m.Plan), "agent.bank") || !strings.Contains(string(m.Plan), "pipeline") {
 		t.Errorf("plan %s", m.Plan)
 	}
-	// It waits for nobody who could wake it, so it goes on.
+	// Nothing here could wake it, so it goes on.
 	equal(t, "status", c.Doc.Status, aaif.RunRunning)
 	equal(t, "kicks", len(p.kicked), 1)
 	if d := m.Deadline.Sub(p.now); d > 30*24*time.Hour {

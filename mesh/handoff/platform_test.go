@@ -178,7 +178,7 @@ func (p *platform) pack(change ...func(*state.Checkpoint, *transfer.Grant)) parc
 
 func newID(t testing.TB) string {
 	t.Helper()
-	// A UUID of the run of a task that nobody has.
+	// A UUID of the run of an unknown task.
 	return state.RunID(entity, fmt.Sprint(t.Name(), time.Now().UnixNano()))
 }
 

@@ -123,7 +123,7 @@ func TestHandoffNeedsTLS(t *testing.T) {
 	resp.Body.Close()
 	equal(t, "status", resp.StatusCode, http.StatusUpgradeRequired)
 	equal(t, "records", p.records(), "")
-	// A target whose certificate nobody knows is not talked to.
+	// A target with an unknown certificate gets no request.
 	if _, err := p.newClient(handoff.ClientOptions{}).Send(context.Background(), x.token, x.doc); err == nil {
 		t.Error("an unknown certificate was trusted")
 	}

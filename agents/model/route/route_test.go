@@ -239,7 +239,7 @@ func TestHangingRouteIsAFailure(t *testing.T) {
 			_, err := m.Generate(ctx, hello(), nil)
 			return err
 		}
-		for range 3 { // deadlines that nobody could keep
+		for range 3 { // deadlines that no provider could meet
 			if err := call(time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("impatient: %v", err)
 			}

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 // newServer is a server with the tool subject, which behaves, and others.
-// Whoever hangs does so until done is closed, at the latest.
+// A tool that hangs does so until done is closed.
 func newServer(behaviour string, done <-chan struct{}) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	d := tooltest.Definition()

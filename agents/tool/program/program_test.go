@@ -246,7 +246,7 @@ func TestTheWholeGroupIsKilled(t *testing.T) {
 	}
 }
 
-// alive is whether the process runs; a zombie that nobody has reaped does not.
+// alive reports whether the process runs; a zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -365,7 +365,7 @@ func TestALifeThatEnds(t *testing.T) {
 	}
 }
 
-// A stable key that nobody uses any more goes; one that is used stays, and is renewed.
+// A stable key that clients do not use any more goes; one that is used stays, and is renewed.
 func TestStableKeysAreAssessed(t *testing.T) {
 	t.Parallel()
 	for _, used := range []int{0, 20} {

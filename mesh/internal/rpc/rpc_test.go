@@ -191,7 +191,7 @@ func TestASubjectOnWhichMoreCameIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// A peer may stream what nobody asked for; the answer that ends it is the last.
+// A peer may stream without being asked; the answer that ends it is the last.
 func TestAnAnswerIsNotLostBehindAStreamThatNobodyAskedFor(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// While a server is down its port is nobody's, and it is there for the next one.
+// While a server is down no other process gets its port, and the next server can use it.
 func TestAPortIsKeptBetweenTwoServers(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{})
