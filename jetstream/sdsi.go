@@ -99,21 +99,7 @@ func NewPools(js natsjs.JetStream, m subject.Map) *Pools {
 
 // Get returns a pool and its revision; revision 0 if there is none.
 func (p *Pools) Get(ctx context.Context, entity, scenario string) ([]byte, uint64, error) {
-	key, err := sdsiKey(entity, "p", scenario)
-	if err != nil {
-		return nil, 0, err
-	}
-	e, err := p.last(ctx, key)
-	if errors.Is(err, natsjs.ErrMsgNotFound) {
-		return nil, 0, nil
-	}
-	if err != nil {
-		return nil, 0, p.explain(err, "get the pool of %s, scenario %q", entity, scenario)
-	}
-	if e.gone {
-		return nil, e.revision, nil
-	}
-	return e.value, e.revision, nil
+	return p.sdsiRecord(ctx, entity, "p", scenario)
 }
 
 // List returns the pools of an entity, in the order in which they were changed last.
@@ -123,18 +109,55 @@ func (p *Pools) List(ctx context.Context, entity string) ([]Record, error) {
 
 // Swap replaces a pool at one revision, 0 for a new one, or fails with [ErrChanged].
 func (p *Pools) Swap(ctx context.Context, entity, scenario string, pool []byte, revision uint64) (uint64, error) {
-	key, err := sdsiKey(entity, "p", scenario)
+	return p.swapSDSI(ctx, entity, "p", scenario, pool, revision)
+}
+
+// optOuts is the id of the one record of its kind.
+const optOuts = "clients"
+
+// OptOuts returns the clients from whom an agent learns nothing, and the revision; revision 0
+// if none has opted out yet.
+func (p *Pools) OptOuts(ctx context.Context, entity string) ([]byte, uint64, error) {
+	return p.sdsiRecord(ctx, entity, "o", optOuts)
+}
+
+// SwapOptOuts replaces them at one revision, as [Pools.Swap] does a pool.
+func (p *Pools) SwapOptOuts(ctx context.Context, entity string, clients []byte, revision uint64) (uint64, error) {
+	return p.swapSDSI(ctx, entity, "o", optOuts, clients, revision)
+}
+
+// sdsiRecord returns a record and its revision; revision 0 if there is none.
+func (b *kvBucket) sdsiRecord(ctx context.Context, entity, kind, id string) ([]byte, uint64, error) {
+	key, err := sdsiKey(entity, kind, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	e, err := b.last(ctx, key)
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, b.explain(err, "get what %s has learned, %q", entity, id)
+	}
+	if e.gone {
+		return nil, e.revision, nil
+	}
+	return e.value, e.revision, nil
+}
+
+func (b *kvBucket) swapSDSI(ctx context.Context, entity, kind, id string, value []byte, revision uint64) (uint64, error) {
+	key, err := sdsiKey(entity, kind, id)
 	if err != nil {
 		return 0, err
 	}
-	next, err := p.update(ctx, key, pool, revision)
+	next, err := b.update(ctx, key, value, revision)
 	if isWrongSequence(err) {
-		return 0, fmt.Errorf("pool of %s, scenario %q: %w", entity, scenario, ErrChanged)
+		return 0, fmt.Errorf("what %s has learned, %q: %w", entity, id, ErrChanged)
 	}
-	return next, uncertain(p.explain(err, "store the pool of %s, scenario %q", entity, scenario))
+	return next, uncertain(b.explain(err, "store what %s has learned, %q", entity, id))
 }
 
-// sdsiKey returns the key of an entity's template ("t") or pool ("p").
+// sdsiKey returns the key of an entity's template ("t"), pool ("p") or opt-outs ("o").
 func sdsiKey(entity, kind, id string) (string, error) {
 	if err := subject.ValidateEntity(entity); err != nil {
 		return "", err
@@ -146,7 +169,7 @@ func sdsiKey(entity, kind, id string) (string, error) {
 	return subject.Escape(entity) + "." + kind + "." + token, nil
 }
 
-// SDSISubjects is the pattern of the keys of an entity's templates and pools, for
+// SDSISubjects is the pattern of the keys of an entity's templates, pools and opt-outs, for
 // permissions.
 func SDSISubjects(m subject.Map, entity string) string {
 	return "$KV." + BucketSDSI + m.Suffix() + "." + subject.Escape(entity) + ".>"

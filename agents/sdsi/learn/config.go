@@ -20,6 +20,8 @@ type Pools interface {
 	Get(ctx context.Context, entity, id string) (pool []byte, revision uint64, err error)
 	// Swap replaces a pool at one revision, or fails with [jetstream.ErrChanged].
 	Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (next uint64, err error)
+	// OptOuts returns the stored [OptOuts] of an agent; nil if there are none.
+	OptOuts(ctx context.Context, entity string) (clients []byte, revision uint64, err error)
 }
 
 // Config configures a [Learner]. Entity, Templates, Pools and Embedder are required.

@@ -21,6 +21,7 @@ type Learner struct {
 	pools   map[poolID]*pool
 	judging chan judging
 	kick    chan struct{} // there is a ripe cluster
+	out     atomic.Pointer[OptOuts]
 }
 
 // A poolID names a pool of an agent.
@@ -40,7 +41,7 @@ func (l *Learner) Use(p Pools) { l.store.Store(&p) }
 // client returns the name under which a sender is known, and whether something may be
 // learned from it.
 func (l *Learner) client(from sdsi.Sender) (client string, ok bool) {
-	if l.cfg.Exclude(from.Entity) {
+	if l.cfg.Exclude(from.Entity) || l.out.Load().Has(from.Entity) {
 		return evolve.Client(""), false
 	}
 	if !from.Verified && !l.cfg.Unsigned {
@@ -74,7 +75,7 @@ func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (
 func (l *Learner) Told(scenario string, from sdsi.Sender, keys []string) {
 	client, ok := l.client(from)
 	if p := l.pool(scenario, from); p != nil && ok && len(keys) > 0 {
-		p.submit(change{plain: true, apply: func(e *evolve.Pool, _ time.Time) bool { return e.Received(client, keys) }})
+		p.submit(change{plain: true, from: from.Entity, apply: func(e *evolve.Pool, _ time.Time) bool { return e.Received(client, keys) }})
 	}
 }
 
@@ -94,8 +95,8 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 			o.Fragments = append(o.Fragments, evolve.Fragment{Text: clean})
 		}
 	}
-	l.judge(p, client, seen)
-	c := change{plain: len(o.Fragments)+len(o.Keys) == 0, done: make(chan struct{})}
+	l.judge(p, from, client, seen)
+	c := change{from: from.Entity, plain: len(o.Fragments)+len(o.Keys) == 0, done: make(chan struct{})}
 	c.apply = func(e *evolve.Pool, now time.Time) bool { return e.Observe(o, now) }
 	if len(o.Fragments) == 0 {
 		p.submit(c)

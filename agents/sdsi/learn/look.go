@@ -101,12 +101,13 @@ func (p *pool) tell(ctx context.Context) {
 // judging is a value that waits to be judged.
 type judging struct {
 	pool   *pool
+	from   string
 	client string
 	Judgement
 }
 
 // judge has the values of keys on trial judged. There is a bound: a sample is enough.
-func (l *Learner) judge(p *pool, client string, seen sdsi.Seen) {
+func (l *Learner) judge(p *pool, from sdsi.Sender, client string, seen sdsi.Seen) {
 	if len(seen.Fragments) == 0 {
 		return
 	}
@@ -120,7 +121,7 @@ func (l *Learner) judge(p *pool, client string, seen sdsi.Seen) {
 		k, _ := view.Key(name, client)
 		if clean, keep := l.cfg.Scrub(fragment); keep && k.Name != "" {
 			select {
-			case l.judging <- judging{p, client, Judgement{k, seen.Values[name], clean}}:
+			case l.judging <- judging{p, from.Entity, client, Judgement{k, seen.Values[name], clean}}:
 			default:
 			}
 		}
@@ -139,7 +140,7 @@ func (l *Learner) judgeAll(ctx context.Context) {
 			if err != nil {
 				j.pool.log().Warn("a value was not judged", "key", j.Key.Name, "err", err)
 			} else if sure {
-				j.pool.submit(change{plain: true, apply: func(e *evolve.Pool, now time.Time) bool {
+				j.pool.submit(change{plain: true, from: j.from, apply: func(e *evolve.Pool, now time.Time) bool {
 					e.Judge(j.Key.Name, j.client, aligned, now)
 					return true
 				}})

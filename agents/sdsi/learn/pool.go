@@ -35,6 +35,7 @@ type pool struct {
 // it is called again on what is there now if another worker was faster.
 type change struct {
 	apply func(p *evolve.Pool, now time.Time) bool
+	from  string        // the client whose payload it is of; "": none
 	plain bool          // it may wait for others
 	again bool          // the pool is read again first: another worker may have changed it
 	done  chan struct{} // closed when it is stored, or never will be; may be nil
@@ -133,7 +134,7 @@ func (p *pool) swap(batch []change) error {
 		}
 	}
 	for range maxTries {
-		if p.known == nil {
+		if p.known == nil || p.revision == 0 { // without a pool, no swap tells of an opt-out
 			if err := p.load(*store); err != nil {
 				return err
 			}
@@ -141,7 +142,9 @@ func (p *pool) swap(batch []change) error {
 		now := p.learner.cfg.Now()
 		changed := false
 		for _, c := range batch {
-			changed = c.apply(p.known, now) || changed
+			if c.from == "" || !p.learner.out.Load().Has(c.from) {
+				changed = c.apply(p.known, now) || changed
+			}
 		}
 		if !changed {
 			p.publish()
@@ -168,10 +171,15 @@ func (p *pool) swap(batch []change) error {
 	return errors.New("other workers were faster each time")
 }
 
-// load reads the stored pool.
+// load reads the opt-outs, and then the stored pool. An opt-out is written in the same order:
+// first the list, then the pools. So a worker that has the pool from which a client was
+// removed also knows that the client has opted out.
 func (p *pool) load(store Pools) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
+	if err := p.learner.loadOptOuts(ctx, store); err != nil {
+		return err
+	}
 	raw, revision, err := store.Get(ctx, p.learner.cfg.Entity, PoolID(p.id.scenario, p.id.cohort))
 	if err != nil {
 		return err

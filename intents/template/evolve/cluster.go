@@ -14,7 +14,7 @@ import (
 type cluster struct {
 	ID      uint64   `json:"id"`
 	Vector  []byte   `json:"vector"` // of the first fragment, quantized to int8
-	Leader  string   `json:"leader"` // the client of the first fragment
+	Leader  string   `json:"leader"` // the client of the first fragment; "": it is forgotten
 	Owner   string   `json:"owner,omitempty"`
 	Heat    float64  `json:"heat"` // at At
 	At      int64    `json:"at"`
@@ -148,8 +148,13 @@ func (c *cluster) say(text, client string) {
 
 // heat returns the heat at a time (SDSI 6.2.1: it decays exponentially).
 func (c *cluster) heat(cfg Config, now time.Time) float64 {
-	age := max(now.Unix()-c.At, 0)
-	return c.Heat * math.Exp2(-float64(age)/float64(max(cfg.HalfLife.seconds(), 1)))
+	return cooled(cfg, c.Heat, c.At, now)
+}
+
+// cooled returns what is left of the heat that there was at a time.
+func cooled(cfg Config, heat float64, at int64, now time.Time) float64 {
+	age := max(now.Unix()-at, 0)
+	return heat * math.Exp2(-float64(age)/float64(max(cfg.HalfLife.seconds(), 1)))
 }
 
 // recent returns how many clients have voted of late, and how often.
@@ -205,6 +210,31 @@ func (p *Pool) evict(now time.Time, keep *cluster) {
 		}
 	}
 	p.doc.Clusters = slices.Delete(p.doc.Clusters, at, at+1)
+}
+
+// forget removes a client's votes with their heat, and its texts. It reports whether there
+// were any.
+func (c *cluster) forget(cfg Config, client string, now time.Time) bool {
+	before := len(c.Votes) + len(c.Sayings)
+	c.Sayings = slices.DeleteFunc(c.Sayings, func(s saying) bool { return s.Client == client })
+	c.Votes = slices.DeleteFunc(c.Votes, func(v vote) bool {
+		if v.Client != client {
+			return false
+		}
+		c.Heat = max(0, c.heat(cfg, now)-cooled(cfg, cfg.HeatPerVote, v.At, now))
+		c.At = max(c.At, now.Unix())
+		return true
+	})
+	return before != len(c.Votes)+len(c.Sayings)
+}
+
+// clients returns how many clients have a vote.
+func (c *cluster) clients() int {
+	seen := make(map[string]bool, len(c.Votes))
+	for _, v := range c.Votes {
+		seen[v.Client] = true
+	}
+	return len(seen)
 }
 
 // alone returns the client that alone feeds a cluster, "" if there are several.

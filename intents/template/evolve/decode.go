@@ -50,7 +50,7 @@ func Decode(raw []byte, cfg Config) (*Pool, error) {
 const lastSecond = 253402300799
 
 func (d *document) check() error {
-	if len(d.Clusters) > 1024 || len(d.Lives) > maxLives || len(d.Events) > maxEvents || len(d.Seen) > maxSeen || len(d.OptedOut) > 1024 ||
+	if len(d.Clusters) > 1024 || len(d.Lives) > maxLives || len(d.Events) > maxEvents || len(d.Seen) > maxSeen ||
 		d.Next == 0 || !d.Payloads.fits(limit{follow: 64}) || d.Next > math.MaxInt64 || d.Told >= d.Next {
 		return errBounds
 	}

@@ -38,6 +38,7 @@ type life struct {
 	Number   uint64       `json:"number"`  // of the last change
 	Why      string       `json:"why,omitempty"`
 	Approved string       `json:"approved,omitempty"` // by an operator
+	Vouched  string       `json:"vouched,omitempty"`  // the operator who has looked at its values
 	Days     []daily      `json:"days,omitempty"`
 	Sample   []sampled    `json:"sample,omitempty"`
 	Typing   shares       `json:"typing,omitzero"`  // of today's values whose type is counted
@@ -107,7 +108,7 @@ func (p *Pool) advance(l *life, now time.Time) {
 		}
 	case Pending, Queued:
 		if age >= p.cfg.Window.seconds() {
-			p.end(l, KindEnded, "nobody decided, or no place came free", now)
+			p.end(l, KindEnded, "no decision, or no place came free", now)
 		}
 	case Rejected, Retired:
 		if age >= p.cfg.Retire.seconds() {
@@ -127,7 +128,7 @@ func (p *Pool) decide(l *life, now time.Time) {
 	case why != "":
 		p.move(l, Deprecated, KindDeprecated, why, now)
 	case m.Payloads >= p.cfg.MinPayloads && m.UsageFrequency >= p.cfg.PromoteUsage && m.TypeCorrectness >= p.cfg.PromoteTypes &&
-		(m.Judged >= p.cfg.MinJudged && m.AlignmentAccuracy >= p.cfg.PromoteAccuracy || m.Judged < p.cfg.MinJudged && l.Approved != ""):
+		(m.Judged >= p.cfg.MinJudged && m.AlignmentAccuracy >= p.cfg.PromoteAccuracy || m.Judged < p.cfg.MinJudged && l.Vouched != ""):
 		p.move(l, Stable, KindPromoted, fmt.Sprintf("usage %.0f %%, accuracy %s, types %.0f %%", 100*m.UsageFrequency, percent(m.AlignmentAccuracy), 100*m.TypeCorrectness), now)
 	case now.Unix()-l.Since >= p.cfg.Window.seconds():
 		p.move(l, Deprecated, KindDeprecated, "the trial came to no decision", now)

@@ -1,6 +1,7 @@
 package evolve
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,24 +12,43 @@ import (
 // by notes who brought about the latest event.
 func (p *Pool) by(operator string) { p.doc.Events[len(p.doc.Events)-1].By = operator }
 
-// Approve lets a key that waits for an operator, or for a place, begin its trial. Of a key on
-// trial it says that the operator has looked at its values: it can be promoted although no
-// values were judged.
+// ErrUnchanged is wrapped by the error about a decision that a pool knows already.
+var ErrUnchanged = errors.New("nothing has changed")
+
+// Approve lets a key that waits for an operator begin its trial, or wait for a place. Of a key
+// that has begun it changes nothing; the error then wraps [ErrUnchanged].
 func (p *Pool) Approve(key, by string, now time.Time) error {
-	l, err := p.find(key, Pending, Queued, Experimental)
+	l, err := p.find(key, Pending)
 	if err != nil {
 		return err
 	}
 	switch l.State {
-	case Pending, Queued:
+	case Pending:
 		l.Approved = by
 		p.begin(l, "", now)
-	case Experimental:
-		l.Approved = by
-		p.move(l, Experimental, KindTrial, "an operator has looked at its values", now)
+	case Queued, Experimental, Stable:
+		return fmt.Errorf("%w: the key %s is %s already", ErrUnchanged, key, l.State)
 	default:
-		return fmt.Errorf("the key %s is %s: only what is pending, queued or experimental can be approved", key, l.State)
+		return fmt.Errorf("the key %s is %s: only a pending key can be approved", key, l.State)
 	}
+	p.by(by)
+	return nil
+}
+
+// Vouch says that an operator has looked at the values of a key on trial: the key can be
+// promoted although no values were judged.
+func (p *Pool) Vouch(key, by string, now time.Time) error {
+	l, err := p.find(key, Experimental)
+	switch {
+	case err != nil:
+		return err
+	case l.State != Experimental:
+		return fmt.Errorf("the key %s is %s: only a key on trial has values to look at", key, l.State)
+	case l.Vouched != "":
+		return fmt.Errorf("%w: %s has looked at the values of %s", ErrUnchanged, l.Vouched, key)
+	}
+	l.Vouched = by
+	p.move(l, Experimental, KindTrial, "an operator has looked at its values", now)
 	p.by(by)
 	return nil
 }
@@ -48,7 +68,7 @@ func (p *Pool) Reject(key, by, why string, now time.Time) error {
 		}
 	case Pending, Queued:
 	default:
-		return fmt.Errorf("the key %s is %s already", key, l.State)
+		return fmt.Errorf("%w: the key %s is %s already", ErrUnchanged, key, l.State)
 	}
 	p.move(l, to, KindRejected, why, now)
 	p.by(by)
@@ -56,7 +76,7 @@ func (p *Pool) Reject(key, by, why string, now time.Time) error {
 }
 
 // ErrUnknownKey is wrapped by the error about a key that the pool does not have.
-var ErrUnknownKey = fmt.Errorf("the pool has no such key")
+var ErrUnknownKey = errors.New("the pool has no such key")
 
 // find returns a key by its name: of several clients' own keys one in one of the states.
 func (p *Pool) find(key string, states ...State) (found *life, err error) {
@@ -79,7 +99,8 @@ type Key struct {
 	Owner    string    `json:"owner,omitempty"`
 	Since    time.Time `json:"since"`
 	Why      string    `json:"why,omitempty"`
-	Approved string    `json:"approved,omitempty"`
+	Approved string    `json:"approved,omitempty"` // by whom
+	Vouched  string    `json:"vouched,omitempty"`  // who has looked at its values
 	Metrics  Metrics   `json:"metrics"`
 }
 
@@ -87,7 +108,7 @@ type Key struct {
 func (p *Pool) Keys(now time.Time) []Key {
 	out := make([]Key, 0, len(p.doc.Lives))
 	for _, l := range p.doc.Lives {
-		out = append(out, Key{Key: l.Key, State: l.State, Refines: l.Refines, Owner: l.Owner, Since: time.Unix(l.Since, 0).UTC(), Why: l.Why, Approved: l.Approved, Metrics: l.metrics(p.cfg, now)})
+		out = append(out, Key{Key: l.Key, State: l.State, Refines: l.Refines, Owner: l.Owner, Since: time.Unix(l.Since, 0).UTC(), Why: l.Why, Approved: l.Approved, Vouched: l.Vouched, Metrics: l.metrics(p.cfg, now)})
 	}
 	return out
 }

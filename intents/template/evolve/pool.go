@@ -44,7 +44,6 @@ type document struct {
 	Events   []Event    `json:"events,omitempty"`
 	Seen     []string   `json:"seen,omitempty"`
 	Payloads shares     `json:"payloads,omitzero"` // of today's that count for the keys
-	OptedOut []string   `json:"opted_out,omitempty"`
 }
 
 // New returns an empty pool for vectors of one embedder.
@@ -105,9 +104,6 @@ func (p *Pool) Observe(o Observation, now time.Time) bool {
 		}
 	}
 	p.use(o, now)
-	if slices.Contains(p.doc.OptedOut, o.Client) {
-		return true
-	}
 	for i, f := range o.Fragments {
 		if i == MaxFragments {
 			break
@@ -141,33 +137,23 @@ func (p *Pool) UseEmbedder(name string, now time.Time) {
 	p.doc.Embedder, p.doc.Clusters = name, nil
 }
 
-// OptOut stops, or resumes, that anything is learned from a client and that it gets keys of
-// its own. What was learned stays; see [Pool.Forget].
-func (p *Pool) OptOut(client string, out bool) {
-	p.doc.OptedOut = slices.DeleteFunc(p.doc.OptedOut, func(c string) bool { return c == client })
-	if out && len(p.doc.OptedOut) < 1024 {
-		p.doc.OptedOut = append(p.doc.OptedOut, client)
-	}
-}
-
-// Forget removes all that is stored of a client: its votes, texts and keys of its own, and
-// the clusters that began with a text of it. The keys of all stay: what others know of them
-// are words of several clients. It reports whether there was something.
-func (p *Pool) Forget(client string) bool {
+// Forget removes all that is stored of a client: its votes, texts and keys of its own. The
+// keys of all stay: what others know of them are words of several clients. A cluster stays if
+// [Config.Anonymity] other clients feed it. If fewer do and it began with a text of the
+// client, it goes: its vector is of that text. Forget reports whether there was something.
+func (p *Pool) Forget(client string, now time.Time) bool {
 	found := p.doc.Payloads.forget(client)
 	keep := p.doc.Clusters[:0]
 	for _, c := range p.doc.Clusters {
-		if c.Owner == client || c.Leader == client {
-			found = true
+		led := c.Owner == client || c.Leader == client
+		found = c.forget(p.cfg, client, now) || led || found
+		switch {
+		case c.Owner == client || len(c.Votes) == 0, led && c.clients() < p.cfg.Anonymity:
 			continue
+		case led:
+			c.Leader = "" // of several
 		}
-		before := len(c.Votes) + len(c.Sayings)
-		c.Votes = slices.DeleteFunc(c.Votes, func(v vote) bool { return v.Client == client })
-		c.Sayings = slices.DeleteFunc(c.Sayings, func(s saying) bool { return s.Client == client })
-		found = found || before != len(c.Votes)+len(c.Sayings)
-		if len(c.Votes) > 0 {
-			keep = append(keep, c)
-		}
+		keep = append(keep, c)
 	}
 	clear(p.doc.Clusters[len(keep):])
 	p.doc.Clusters = keep

@@ -3,6 +3,7 @@ package evolve
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -287,7 +288,7 @@ func TestATrialEnds(t *testing.T) {
 			p.Judge("window_seat", Client(fmt.Sprint("agent.c", i%7)), i < c.aligned, start.Add(2*time.Hour))
 		}
 		if c.approved {
-			if err := p.Approve("window_seat", "human.ops", start.Add(3*time.Hour)); err != nil {
+			if err := p.Vouch("window_seat", "human.ops", start.Add(3*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -461,6 +462,18 @@ func TestAnOperatorDecides(t *testing.T) {
 	if err := p.Approve("dogs", "human.ops", start); err != nil || state(p, "dogs", start) != Experimental {
 		t.Errorf("%v %+v", err, p.Keys(start))
 	}
+	if err := p.Approve("dogs", "human.retry", start); !errors.Is(err, ErrUnchanged) {
+		t.Errorf("approved twice: %v", err)
+	}
+	if k := p.Keys(start)[0]; k.Approved != "human.ops" || k.Vouched != "" {
+		t.Errorf("an approval that comes twice says more than the first: %+v", k)
+	}
+	if err := p.Vouch("dogs", "human.ops", start); err != nil || p.Keys(start)[0].Vouched != "human.ops" {
+		t.Errorf("%v %+v", err, p.Keys(start))
+	}
+	if err := p.Vouch("cats", "human.ops", start); err == nil {
+		t.Error("the values of a key that waits have been looked at")
+	}
 	if err := p.Reject("cats", "human.ops", "allergies", start); err != nil || state(p, "cats", start) != Rejected {
 		t.Errorf("%v %+v", err, p.Keys(start))
 	}
@@ -500,16 +513,6 @@ func TestAKeyOfAClientsOwn(t *testing.T) {
 	if got := v.Patches(base(t), other, now); len(got) != 0 || v.Own(other) {
 		t.Errorf("another client sees %+v", got)
 	}
-	p.OptOut(me, true)
-	if got := p.View().Patches(base(t), me, now); len(got) != 0 {
-		t.Errorf("after the opt-out: %+v", got)
-	}
-	p.says("agent.frequent", wish(9, "a kayak"), now)
-	for _, c := range p.Clusters(now) {
-		if c.Votes > 0 && slices.Contains(c.Examples, "kayak") {
-			t.Error("something was learned after the opt-out")
-		}
-	}
 }
 
 // Nothing of a client is left.
@@ -524,7 +527,7 @@ func TestForgetIsWhole(t *testing.T) {
 	now := start.Add(12 * time.Hour)
 	propose(t, p, now)
 	p.Observe(Observation{Client: Client("agent.gone"), Keys: []Use{{Key: "dogs"}}}, now)
-	if !p.Forget(Client("agent.gone")) || p.Forget(Client("agent.gone")) {
+	if !p.Forget(Client("agent.gone"), now) || p.Forget(Client("agent.gone"), now) {
 		t.Error("Forget does not say what it has found")
 	}
 	raw, err := p.Encode(now)
@@ -538,6 +541,26 @@ func TestForgetIsWhole(t *testing.T) {
 	}
 	if !strings.Contains(string(raw), "dogs") {
 		t.Error("what others have said is gone")
+	}
+}
+
+// The others' votes for a wish stay when the client that has said it first is forgotten, if
+// enough others have said it. Otherwise the vector, which is of its words, goes.
+func TestForgettingTheFirstClientKeepsTheVotesOfOthers(t *testing.T) {
+	t.Parallel()
+	for others, want := range map[int]int{1: 0, 2: 1, 4: 1} {
+		p := newPool(t, Config{Anonymity: 2})
+		p.says("agent.first", wish(1, "twelve bicycles"), start)
+		many(p, others, wish(1, "twelve bicycles"), start)
+		now := start.Add(day)
+		p.Forget(Client("agent.first"), now)
+		got := p.Clusters(now)
+		if len(got) != want || want > 0 && (got[0].Clients != others || math.Abs(got[0].Heat-5*float64(others)) > 0.1) {
+			t.Errorf("%d others: %+v", others, got)
+		}
+		if p.Forget(Client("agent.first"), now) {
+			t.Error("something was left")
+		}
 	}
 }
 

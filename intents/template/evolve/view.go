@@ -13,20 +13,19 @@ import (
 // may use it at once.
 type View struct {
 	lives      []life // without what was counted
-	optedOut   []string
 	generation uint64
 }
 
 // View returns what clients are told now.
 func (p *Pool) View() *View {
-	v := &View{optedOut: slices.Clone(p.doc.OptedOut)}
+	v := &View{}
 	for _, l := range p.doc.Lives {
 		v.generation = max(v.generation, l.Number)
 		if l.State.advertised() || l.State == Withdrawn {
 			v.lives = append(v.lives, life{Key: l.Key, Refines: l.Refines, Owner: l.Owner, State: l.State, Since: l.Since, Expires: l.Expires, Number: l.Number})
 		}
 	}
-	v.generation = v.generation<<20 | uint64(len(p.doc.Lives))<<10 | uint64(len(p.doc.OptedOut))&0x3ff
+	v.generation = v.generation<<10 | uint64(len(p.doc.Lives))
 	return v
 }
 
@@ -39,7 +38,7 @@ func (v *View) Empty() bool { return len(v.lives) == 0 }
 
 // Own reports whether a client has keys of its own.
 func (v *View) Own(client string) bool {
-	return client != "" && slices.ContainsFunc(v.lives, func(l life) bool { return l.Owner == client }) && !slices.Contains(v.optedOut, client)
+	return client != "" && slices.ContainsFunc(v.lives, func(l life) bool { return l.Owner == client })
 }
 
 // Patches returns what a client is told beside a template (SDSI 6.2.2): the advertised keys
@@ -92,14 +91,13 @@ func (v *View) Key(name, client string) (template.Key, State) {
 // visible returns the keys of all and those of one client; of two with one name the one of
 // all.
 func (v *View) visible(client string) (out []life) {
-	none := slices.Contains(v.optedOut, client)
 	for _, l := range v.lives {
 		if l.Owner == "" {
 			out = append(out, l)
 		}
 	}
 	for _, l := range v.lives {
-		if l.Owner != "" && l.Owner == client && !none && !slices.ContainsFunc(out, func(x life) bool { return x.Key.Name == l.Key.Name }) {
+		if l.Owner != "" && l.Owner == client && !slices.ContainsFunc(out, func(x life) bool { return x.Key.Name == l.Key.Name }) {
 			out = append(out, l)
 		}
 	}

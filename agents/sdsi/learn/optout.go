@@ -1,0 +1,84 @@
+package learn
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// OptOuts are the clients from whom an agent learns nothing, in no scenario: what
+// [jetstream.Pools] stores for the agent. The nil list is empty.
+type OptOuts struct {
+	Version int      `json:"version"`
+	Clients []string `json:"clients"` // entities, sorted
+}
+
+// MaxOptOuts is how many clients can opt out of one agent's learning.
+const MaxOptOuts = 10_000
+
+// ReadOptOuts reads what [OptOuts.Encode] has written; nil is the empty list.
+func ReadOptOuts(raw []byte) (*OptOuts, error) {
+	o := &OptOuts{Version: 1}
+	if raw == nil {
+		return o, nil
+	}
+	if err := json.Unmarshal(raw, o); err != nil {
+		return nil, fmt.Errorf("stored opt-outs: %w", err)
+	}
+	if o.Version != 1 {
+		return nil, fmt.Errorf("stored opt-outs: version %d; this release reads version 1", o.Version)
+	}
+	slices.Sort(o.Clients)
+	return o, nil
+}
+
+// Has reports whether a client has opted out.
+func (o *OptOuts) Has(client string) bool {
+	if o == nil {
+		return false
+	}
+	_, there := slices.BinarySearch(o.Clients, client)
+	return there
+}
+
+// Set notes that a client opts out, or in again. It reports whether that is news.
+func (o *OptOuts) Set(client string, out bool) (changed bool, err error) {
+	at, there := slices.BinarySearch(o.Clients, client)
+	switch {
+	case there == out:
+		return false, nil
+	case !out:
+		o.Clients = slices.Delete(o.Clients, at, at+1)
+	case len(o.Clients) >= MaxOptOuts:
+		return false, fmt.Errorf("%d clients have opted out already, and no more can: exclude them by patterns, with learning.exclude", len(o.Clients))
+	default:
+		o.Clients = slices.Insert(o.Clients, at, client)
+	}
+	return true, nil
+}
+
+// maxOptOutBytes bounds what is stored: it must fit a message.
+const maxOptOutBytes = 900 << 10
+
+// Encode returns the list as it is stored.
+func (o *OptOuts) Encode() ([]byte, error) {
+	raw, err := json.Marshal(o)
+	if err == nil && len(raw) > maxOptOutBytes {
+		err = fmt.Errorf("the opt-outs have %d bytes, at most %d are stored: exclude clients by patterns, with learning.exclude", len(raw), maxOptOutBytes)
+	}
+	return raw, err
+}
+
+// loadOptOuts reads who has opted out.
+func (l *Learner) loadOptOuts(ctx context.Context, store Pools) error {
+	raw, _, err := store.OptOuts(ctx, l.cfg.Entity)
+	if err != nil {
+		return err
+	}
+	out, err := ReadOptOuts(raw)
+	if err == nil {
+		l.out.Store(out)
+	}
+	return err
+}
