@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -38,21 +39,9 @@ func withPools(a *session.App, ctx context.Context, cmd *cobra.Command, entity, 
 		return err
 	}
 	return withStores(a, ctx, cmd, func(ctx context.Context, _ *jetstream.Templates, pools *jetstream.Pools) error {
-		records, err := pools.List(ctx, entity)
+		all, err := readPools(ctx, pools, entity, scenario)
 		if err != nil {
-			return session.LaneError(err)
-		}
-		var all []*stock
-		for _, r := range records {
-			s := &stock{id: r.ID, revision: r.Revision}
-			s.scenario, s.cohort, _ = strings.Cut(r.ID, "\n")
-			if scenario != "" && s.scenario != scenario {
-				continue
-			}
-			if s.Pool, err = evolve.Open(r.Value); err != nil {
-				return fmt.Errorf("scenario %s: %w", s.title(), err)
-			}
-			all = append(all, s)
+			return err
 		}
 		if len(all) == 0 && scenario != "" {
 			return outcome.NotFound("%s has learned nothing in a scenario %s", entity, scenario)
@@ -62,6 +51,27 @@ func withPools(a *session.App, ctx context.Context, cmd *cobra.Command, entity, 
 		}
 		return f(ctx, pools, all)
 	})
+}
+
+// readPools returns the pools of an agent, of one scenario or of all ("").
+func readPools(ctx context.Context, pools *jetstream.Pools, entity, scenario string) ([]*stock, error) {
+	records, err := pools.List(ctx, entity)
+	if err != nil {
+		return nil, session.LaneError(err)
+	}
+	var all []*stock
+	for _, r := range records {
+		s := &stock{id: r.ID, revision: r.Revision}
+		s.scenario, s.cohort, _ = strings.Cut(r.ID, "\n")
+		if scenario != "" && s.scenario != scenario {
+			continue
+		}
+		if s.Pool, err = evolve.Open(r.Value); err != nil {
+			return nil, fmt.Errorf("scenario %s: %w", s.title(), err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // errNothing is returned by a change that has found nothing to change.
@@ -119,6 +129,9 @@ metrics over the last 30 days: usage, accuracy, types, adoption.`,
 		Args:              outcome.Arguments("ENTITY"),
 		ValidArgsFunction: complete,
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return outcome.Usagef(cmd, "--limit %d: it is at least 1", limit)
+			}
 			return withPools(a, ctx, cmd, args[0], scenario, func(_ context.Context, _ *jetstream.Pools, all []*stock) error {
 				now := time.Now()
 				for _, s := range all {
@@ -244,34 +257,52 @@ func approveCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Comman
 		Use:   "approve ENTITY KEY",
 		Short: "Let a key begin its trial",
 		Long: `Lets a key that waits for an operator begin its trial: clients are told of it.
-Of a key on trial it says that you have looked at its values: it can become
-stable although no values were judged.`,
-		Example: `  aeemesh schema approve agent.flights pay_by_invoice`,
-	}, "approved", func(s *stock, key, by, _ string, now time.Time) error { return s.Approve(key, by, now) })
+With --values it says of a key on trial that you have looked at its values: it
+can become stable although no values were judged.`,
+		Example: `  aeemesh schema approve agent.flights pay_by_invoice
+  aeemesh schema approve agent.flights pay_by_invoice --values`,
+	}, "approved", func(s *stock, key string, d decided, now time.Time) error {
+		if d.values {
+			return s.Vouch(key, d.by, now)
+		}
+		return s.Approve(key, d.by, now)
+	})
 }
 
 func rejectCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
 	return decision(a, complete, &cobra.Command{
 		Use:   "reject ENTITY KEY",
 		Short: "End a key's way into the template",
-		Long: `Refuses a key that waits: it is not proposed again for three observation
-windows. A key that clients know of is deprecated, and withdrawn after the
-grace period.`,
+		Long: `Refuses a key that waits: it is not proposed again for 90 days (rules.retire). A
+key that clients know of is deprecated, and withdrawn 14 days later (rules.grace).`,
 		Example: `  aeemesh schema reject agent.flights pay_by_invoice --why 'we do not'`,
-	}, "rejected", func(s *stock, key, by, why string, now time.Time) error { return s.Reject(key, by, why, now) })
+	}, "rejected", func(s *stock, key string, d decided, now time.Time) error { return s.Reject(key, d.by, d.why, now) })
 }
 
-func decision(a *session.App, complete cobra.CompletionFunc, c *cobra.Command, done string, decide func(s *stock, key, by, why string, now time.Time) error) *cobra.Command {
-	var scenario, why, by string
+// decided is what an operator says about a key.
+type decided struct {
+	by, why string
+	values  bool // the operator has looked at them
+}
+
+func decision(a *session.App, complete cobra.CompletionFunc, c *cobra.Command, done string, decide func(s *stock, key string, d decided, now time.Time) error) *cobra.Command {
+	var scenario string
+	var d decided
 	c.Args, c.ValidArgsFunction = outcome.Arguments("ENTITY", "KEY"), complete
 	c.RunE = a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		if by == "" {
-			by = a.DefaultFrom()
+		if d.by == "" {
+			d.by = a.DefaultFrom()
+		} else if err := subject.ValidateEntity(d.by); err != nil {
+			return outcome.Usagef(cmd, "--by: %w", err)
 		}
 		return withPools(a, ctx, cmd, args[0], scenario, func(ctx context.Context, pools *jetstream.Pools, all []*stock) error {
-			changed, err := changePools(ctx, pools, args[0], all, func(s *stock, now time.Time) error { return decide(s, args[1], by, why, now) })
+			changed, err := changePools(ctx, pools, args[0], all, func(s *stock, now time.Time) error { return decide(s, args[1], d, now) })
 			if errors.Is(err, evolve.ErrUnknownKey) {
 				return outcome.Hinted(outcome.NotFound("%s has no such key: %s", args[0], args[1]), "\"aeemesh schema stats %s\" lists them.", args[0])
+			}
+			if errors.Is(err, evolve.ErrUnchanged) {
+				a.Term.Note("%s", err)
+				return nil
 			}
 			if err != nil {
 				return err
@@ -283,57 +314,11 @@ func decision(a *session.App, complete cobra.CompletionFunc, c *cobra.Command, d
 		})
 	})
 	c.Flags().StringVar(&scenario, "scenario", "", "only in this `scenario`")
-	c.Flags().StringVar(&by, "by", "", "who decides: an `entity` (default human.<your login>)")
-	if done == "rejected" {
-		c.Flags().StringVar(&why, "why", "", "the `reason`, for the record")
+	c.Flags().StringVar(&d.by, "by", "", "who decides: an `entity` (default human.<your login>)")
+	if done == "approved" {
+		c.Flags().BoolVar(&d.values, "values", false, "you have looked at the values that clients send for it")
+	} else {
+		c.Flags().StringVar(&d.why, "why", "", "the `reason`, for the record")
 	}
 	return session.Connects(c)
-}
-
-func forgetCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
-	var out, in bool
-	c := session.Connects(&cobra.Command{
-		Use:   "forget ENTITY CLIENT",
-		Short: "Remove what an agent has learned from one client",
-		Long: `Removes all that is stored of a client: its votes, its words, and the keys of its
-own. Keys for all stay: their descriptions have only words of several clients.
---opt-out also keeps the agent from learning anything of it from now on.`,
-		Example: `  aeemesh schema forget agent.flights agent.assistant
-  aeemesh schema forget agent.flights agent.assistant --opt-out`,
-		Args:              outcome.Arguments("ENTITY", "CLIENT"),
-		ValidArgsFunction: complete,
-		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := checkEntity(cmd, args[1]); err != nil {
-				return err
-			}
-			if out && in {
-				return outcome.Usagef(cmd, "--opt-out and --opt-in exclude each other")
-			}
-			return withPools(a, ctx, cmd, args[0], "", func(ctx context.Context, pools *jetstream.Pools, all []*stock) error {
-				client := evolve.Client(args[1])
-				changed, err := changePools(ctx, pools, args[0], all, func(s *stock, _ time.Time) error {
-					found := s.Forget(client)
-					if out || in {
-						s.OptOut(client, out)
-						return nil
-					}
-					if !found {
-						return errNothing
-					}
-					return nil
-				})
-				if errors.Is(err, errNothing) {
-					a.Term.Say("nothing is stored of %s", args[1])
-					return nil
-				}
-				for _, s := range changed {
-					a.Term.Good("%s: what was learned from %s is gone", s.title(), args[1])
-				}
-				return err
-			})
-		}),
-	})
-	c.Flags().BoolVar(&out, "opt-out", false, "learn nothing of it from now on")
-	c.Flags().BoolVar(&in, "opt-in", false, "learn from it again")
-	return c
 }
