@@ -99,8 +99,12 @@ func (d *Desk) list() (json.RawMessage, error) {
 	return json.Marshal(answer)
 }
 
-// hashOf identifies an answer by its content.
+// hashOf identifies an answer by its content: without patches it is the hash of the template,
+// which [template.Listed] has, too.
 func hashOf(answer template.GetResult) (string, error) {
+	if len(answer.Patches) == 0 {
+		return answer.Template.Hash(), nil
+	}
 	raw, err := json.Marshal(answer)
 	if err == nil {
 		raw, err = envelope.Canonical(raw)

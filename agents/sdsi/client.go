@@ -95,7 +95,7 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 			return nil, err
 		}
 	}
-	got, err := c.get(ctx, entity, ask)
+	got, _, err := c.get(ctx, entity, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -113,17 +113,25 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 	return c.whole(got), nil
 }
 
-// get asks an agent for a template.
-func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (*template.GetResult, error) {
-	reply, err := c.query(ctx, entity, intents.SchemaGet, ask, nil)
-	if err != nil {
-		return nil, err
+// Get asks an agent for what [Client.Template] remembers: a template, with its patches beside
+// it. reply is what the agent has sent. The error of an agent that publishes none wraps
+// [ErrNone].
+func (c *Client) Get(ctx context.Context, entity string, ask template.GetTask) (got *template.GetResult, reply *envelope.Envelope, err error) {
+	if err := c.offers(ctx, entity); err != nil {
+		return nil, nil, err
 	}
-	got, err := template.ParseGetResult(reply.Payload)
-	if err != nil {
-		return nil, fmt.Errorf("template of %s: %w", entity, err)
+	return c.get(ctx, entity, ask)
+}
+
+// get asks an agent that publishes templates for one.
+func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (got *template.GetResult, reply *envelope.Envelope, err error) {
+	if reply, err = c.query(ctx, entity, intents.SchemaGet, ask, nil); err != nil {
+		return nil, nil, err
 	}
-	return got, nil
+	if got, err = template.ParseGetResult(reply.Payload); err != nil {
+		return nil, nil, fmt.Errorf("template of %s: %w", entity, err)
+	}
+	return got, reply, nil
 }
 
 // query is [mesh.Node.Query] for what only the agent itself may answer: a template that

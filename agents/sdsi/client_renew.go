@@ -23,7 +23,7 @@ func (c *Client) renewed(ctx context.Context, entity string, p template.Payload,
 	if old == nil {
 		return p, false
 	}
-	if _, err := c.get(ctx, entity, template.GetTask{SchemaID: p.SchemaID}); !isNotFound(err) {
+	if _, _, err := c.get(ctx, entity, template.GetTask{SchemaID: p.SchemaID}); !isNotFound(err) {
 		return p, false
 	}
 	c.Forget(entity)

@@ -127,7 +127,11 @@ func sells(_ context.Context, t *mesh.Task) (json.RawMessage, error) {
 func TestNegotiation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
-	desk := r.desk(sdsi.DeskConfig{}, tram(t, "tram_v9"), tram(t, "tram_v10"))
+	one, err := template.Parse([]byte(`{"schema_id":"one_v1","scenario":"tram_ticket","keys":[{"key_name":"a","key_type":"string","required":false,"semantic_description":"A."}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk := r.desk(sdsi.DeskConfig{}, tram(t, "tram_v9"), tram(t, "tram_v10"), one)
 	block := make(chan struct{})
 	r.serve(desk, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		<-block
@@ -150,8 +154,11 @@ func TestNegotiation(t *testing.T) {
 	contains(t, "an unknown version", r.ask(intents.SchemaGet, `{"schema_id":"tram_v1"}`), "E_NOT_FOUND", "tram_v10")
 	contains(t, "an unknown scenario", r.ask(intents.SchemaGet, `{"scenario":"bus"}`), "E_NOT_FOUND", "tram_ticket")
 	contains(t, "a wrong type", r.ask(intents.SchemaGet, `{"scenario":1}`), "E_INPUT_SCHEMA")
+	contains(t, "not modified since the list", r.ask(intents.SchemaGet, `{"schema_id":"one_v1","if_hash":"`+one.Hash()+`"}`), `"not_modified":true`)
 	contains(t, "the list", r.ask(intents.SchemaList, `{}`), `"scenario":"tram_ticket"`, `"schema_id":"tram_v10"`, `"languages":["de","en"]`)
 	contains(t, "the draft's form", r.ask("any.intent", `{"method":"get_schema_template","params":{"scenario":"tram_ticket"}}`), `"schema_id":"tram_v10"`)
+	contains(t, "the draft's form without params", r.ask("any.intent", `{"method":"get_schema_template"}`), `"schema_id":"tram_v10"`)
+	contains(t, "the draft's form with wrong params", r.ask("any.intent", `{"method":"get_schema_template","params":[]}`), "E_INPUT_SCHEMA")
 	contains(t, "capabilities", r.ask(intents.CapabilityList, `{}`), `"scenarios":["tram_ticket"]`, intents.Exchange)
 	text, err := r.client.Ask(t.Context(), trams, `{"method":"get_schema_template","params":{"scenario":"tram_ticket"}}`)
 	if err != nil {
@@ -182,6 +189,7 @@ func TestExchange(t *testing.T) {
 	contains(t, "a bad payload", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"zone_count":9}}`), "E_INPUT_SCHEMA", "stop_from is missing", "Where the ride begins.", "zone_count must be at most 6")
 	contains(t, "an unknown version", r.ask(intents.Exchange, `{"schema_id":"tram_v2","payload":{}}`), "E_NOT_FOUND", "tram_v1")
 	contains(t, "no payload", r.ask(intents.Exchange, `{"schema_id":"tram_v1"}`), "E_INPUT_SCHEMA")
+	contains(t, "no payload in the draft's form", r.ask("any.intent", `{"schema_id":"tram_v1"}`), "E_INPUT_SCHEMA")
 	contains(t, "another task", r.ask("tram.time", `{"a":1}`), `"input":{"a":1}`, `"intent":"tram.time"`)
 }
 

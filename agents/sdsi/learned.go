@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
@@ -174,7 +175,7 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	if l.view == nil || sent.NoUpdates || len(filled.Other) == 0 || len(result) < 2 || result[0] != '{' {
 		return result
 	}
-	patches := l.patches(l.v.Template)
+	patches := news(l.patches(l.v.Template), sent)
 	if len(patches) == 0 {
 		return result
 	}
@@ -202,6 +203,16 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	out := append([]byte(nil), result[:end]...)
 	out = append(out, separator+`"`+template.SuggestionMember+`":`...)
 	return append(append(out, raw...), '}')
+}
+
+// news leaves out the keys that the payload has, and those that will be withdrawn: a client
+// learns of these when it asks for the template.
+func news(patches []template.Patch, sent *template.Payload) []template.Patch {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(sent.Payload, &members) // Check has read it
+	return slices.DeleteFunc(patches, func(p template.Patch) bool {
+		return slices.ContainsFunc(p.NewKeys, func(k template.Key) bool { return k.Deprecated || members[k.Name] != nil })
+	})
 }
 
 // maxWithSuggestion is how large a result may be with a suggestion: it must fit a message.

@@ -59,13 +59,9 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			} else if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
 			}
-			text := strings.Join(args[1:], " ")
-			if text == "-" {
-				b, err := a.ReadFile("-", maxInput)
-				if err != nil {
-					return err
-				}
-				text = strings.TrimRight(string(b), "\r\n")
+			text, err := a.Text(args[1:])
+			if err != nil {
+				return err
 			}
 			if retries < 0 {
 				return outcome.Usagef(cmd, "--retries %d: it cannot be negative", retries)
@@ -98,6 +94,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			if filling.Wanted(ctx, a.App, s, args[0]) {
 				return a.askFilled(ctx, cmd, s, &filling, args[0], text)
 			}
+			plainUnlessAsked(a.App, cmd)
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
 			waiting, stopWondering := watchWait(a.App, ctx, s.Node, args[0])
@@ -120,14 +117,22 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	unsigned := c.Flags().Lookup("sign")
 	unsigned.DefValue = session.SignNone
-	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for the asking entity, if there is one; none: plain text [$AEEMESH_SIGN]"
+	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for the asking entity, if there is one (default with --model); none: plain text [$AEEMESH_SIGN]"
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if !a.IsSet(cmd, "sign") {
-			a.Sign.Kid = session.SignNone
+		if filling.Model == "" {
+			plainUnlessAsked(a.App, cmd)
 		}
 		return nil
 	}
 	return c
+}
+
+// plainUnlessAsked leaves a question unsigned, so that it goes as plain text, unless --sign or
+// the environment says otherwise.
+func plainUnlessAsked(a *session.App, cmd *cobra.Command) {
+	if !a.IsSet(cmd, "sign") {
+		a.Sign.Kid = session.SignNone
+	}
 }
 
 // askAgent sends a plain text question, or, if there is a key to sign with, a signed

@@ -136,7 +136,9 @@ type Request struct {
 
 // Recognize reads the draft's own forms (SDSI 9): {"method":"get_schema_template",
 // "params":{…}} and {"schema_id":…,"payload":{…}}, also as the text of a payload
-// {"text":…}, which is what plain text becomes. Members beside these are of no matter.
+// {"text":…}, which is what plain text becomes. Members beside these are of no matter. A
+// payload that is one of them but for its params, or for a payload that is missing, is
+// recognized, too: it is refused, and not taken as a task.
 func Recognize(payload json.RawMessage) (Request, bool) {
 	// Most payloads are neither; they are not decoded.
 	if !bytes.Contains(payload, []byte("schema_id")) && !bytes.Contains(payload, []byte("get_schema_template")) {
@@ -157,7 +159,9 @@ func Recognize(payload json.RawMessage) (Request, bool) {
 	}
 	isObject := func(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
 	switch {
-	case p.Method == "get_schema_template" && isObject(p.Params):
+	case p.Method == "get_schema_template" && len(p.Params) == 0:
+		return Request{intents.SchemaGet, json.RawMessage(`{}`)}, true
+	case p.Method == "get_schema_template":
 		return Request{intents.SchemaGet, p.Params}, true
 	case p.SchemaID != nil && isObject(p.Payload), misshapen(payload):
 		return Request{intents.Exchange, payload}, true
@@ -170,10 +174,10 @@ func Recognize(payload json.RawMessage) (Request, bool) {
 }
 
 // misshapen reports whether a payload is meant as an exchange, whatever its members have:
-// it has both members of one, and no others than those of one.
+// it has a schema_id, and no other members than those of one.
 func misshapen(payload json.RawMessage) bool {
 	var members map[string]json.RawMessage
-	if json.Unmarshal(payload, &members) != nil || members["schema_id"] == nil || members["payload"] == nil {
+	if json.Unmarshal(payload, &members) != nil || members["schema_id"] == nil {
 		return false
 	}
 	for name := range members {

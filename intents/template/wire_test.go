@@ -37,8 +37,11 @@ func TestRecognize(t *testing.T) {
 		`{"method":"get_schema_template","params":{"scenario":"x"}}`: `sdsi.schema.get {"scenario":"x"}`,
 		`{"schema_id":"a","payload":{"b":1}}`:                        `sdsi.exchange {"schema_id":"a","payload":{"b":1}}`,
 		`{"text":"{\"schema_id\":\"a\",\"payload\":{}}"}`:            `sdsi.exchange {"schema_id":"a","payload":{}}`,
-		`{"method":"get_schema_template"}`:                           "", `{"schema_id":"a"}`: "", `{"schema_id":"a","payload":"x","more":1}`: "",
+		`{"method":"get_schema_template"}`:                           `sdsi.schema.get {}`,
+		`{"method":"get_schema_template","params":[]}`:               `sdsi.schema.get []`,
+		`{"schema_id":"a","payload":"x","more":1}`:                   "", `{"schema_id":"a","more":1}`: "",
 		// Meant as an exchange: its check says what is wrong.
+		`{"schema_id":"a"}`:                             `sdsi.exchange {"schema_id":"a"}`,
 		`{"schema_id":1,"payload":{}}`:                  `sdsi.exchange {"schema_id":1,"payload":{}}`,
 		`{"schema_id":"a","payload":"x"}`:               `sdsi.exchange {"schema_id":"a","payload":"x"}`,
 		`{"schema_id":"a","payload":[],"fragments":{}}`: `sdsi.exchange {"schema_id":"a","payload":[],"fragments":{}}`,

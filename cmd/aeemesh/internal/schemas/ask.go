@@ -54,7 +54,7 @@ func (f *Filling) addModel(flags *pflag.FlagSet) {
 
 // Check refuses flags that have no effect without a model.
 func (f *Filling) Check(a *session.App, cmd *cobra.Command) error {
-	if f.threshold < 0 || f.threshold > 1 {
+	if !(f.threshold >= 0 && f.threshold <= 1) { // NaN is not
 		return outcome.Usagef(cmd, "--threshold %v: it is between 0 and 1", f.threshold)
 	}
 	if f.Model != "" {
@@ -127,6 +127,9 @@ func (f *Filling) Ask(ctx context.Context, a *session.App, s *session.Session, m
 	a.Term.Payload(got.Envelope.Payload)
 	if got.Suggestion != nil {
 		for _, k := range got.Suggestion.NewKeys {
+			if tpl.Key(k.Name) != nil {
+				continue
+			}
 			a.Term.Note("the agent has learned the key %s: %s", term.OneLine(k.Name), term.OneLine(k.Description))
 		}
 	}
@@ -143,7 +146,7 @@ func (f *Filling) fill(ctx context.Context, a *session.App, client *sdsi.Client,
 	}
 	tpl, err := client.Template(ctx, entity, scenario, f.language)
 	if err != nil {
-		return nil, nil, noTemplate(ctx, entity, err)
+		return nil, nil, noTemplate(ctx, entity, inPlainText, err)
 	}
 	mapping, err := f.fillIn(ctx, a, m, tpl, text, o)
 	return tpl, mapping, err
@@ -166,10 +169,12 @@ func (f *Filling) fillIn(ctx context.Context, a *session.App, m template.Model, 
 	return mapping, err
 }
 
+const inPlainText = "Without --model it is asked in plain text."
+
 // noTemplate returns the error of asking an agent for its templates.
-func noTemplate(ctx context.Context, entity string, err error) error {
+func noTemplate(ctx context.Context, entity, hint string, err error) error {
 	if errors.Is(err, sdsi.ErrNone) {
-		return outcome.Hinted(outcome.NotFound("%s publishes no schema templates", entity), "Without --model it is asked in plain text.")
+		return outcome.Hinted(outcome.NotFound("%s publishes no schema templates", entity), "%s", hint)
 	}
 	return outcome.SendFailed(ctx, err)
 }
@@ -181,7 +186,7 @@ func (f *Filling) scenarioOf(ctx context.Context, client *sdsi.Client, m templat
 	}
 	all, err := client.Scenarios(ctx, entity)
 	if err != nil {
-		return "", noTemplate(ctx, entity, err)
+		return "", noTemplate(ctx, entity, inPlainText, err)
 	}
 	if len(all) == 1 {
 		return all[0].Scenario, nil

@@ -20,7 +20,7 @@ func Command(a *session.App, complete cobra.CompletionFunc, models Models, ask *
 payload has, with their types and meaning. A client fills one and sends it with
 "ask" or "send"; the agent checks it and needs no model for that.
 "worker --templates" publishes them; an agent whose document has io.input_schema
-has one for nothing. With "worker --learn", what many clients want and no key has
+has one without doing anything. With "worker --learn", what many clients want and no key has
 a place for becomes a key: "stats" shows what, and "approve" lets it.`,
 		Example: `  aeemesh schema list
   aeemesh schema list --scenario flight_booking

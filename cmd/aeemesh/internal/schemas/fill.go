@@ -25,7 +25,7 @@ func fillCommand(a *session.App, models Models) *cobra.Command {
 		Long: `Fills in the template of an agent, or of a file, with what a text says, and
 prints the payload as "send" takes it. With a file it connects to nothing: so an
 author sees how a model understands the descriptions. --show also prints which
-words became which value.`,
+words became which value. "-" reads the text from standard input.`,
 		Example: `  aeemesh schema fill tram.sdsi.json 'from the harbour, 3 zones' --model builtin/filler --show
   aeemesh schema fill agent.flights 'two to Lisbon on 2027-03-01' --model openai/gpt-4o
   aeemesh send agent.flights "$(aeemesh schema fill agent.flights 'two to Lisbon' --model openai/gpt-4o)"`,
@@ -42,9 +42,12 @@ words became which value.`,
 				return err
 			}
 			defer done()
-			text := strings.Join(args[1:], " ")
+			text, err := a.Text(args[1:])
+			if err != nil {
+				return err
+			}
 			if _, err := os.Stat(args[0]); err == nil || strings.HasSuffix(args[0], ".json") || strings.ContainsAny(args[0], `/\`) {
-				tpl, err := simulated(args)
+				tpl, err := oneTemplate(args[0])
 				if err != nil {
 					return err
 				}
@@ -64,6 +67,7 @@ words became which value.`,
 		}),
 	})
 	f.addModel(c.Flags())
+	c.Flags().Lookup("model").Usage = "fill in with this model, `PROVIDER/NAME`; builtin/filler needs no key"
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
 }

@@ -1,12 +1,13 @@
 package schemas
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type stored struct {
 	Keys     int       `json:"keys"`
 	Hash     string    `json:"hash"`
 	Stored   time.Time `json:"stored"`
+	Newest   bool      `json:"newest"` // of its scenario
 }
 
 func historyCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
@@ -34,7 +36,8 @@ func historyCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Comman
 		Use:   "history ENTITY",
 		Short: "List the versions that an agent has published",
 		Long: `Lists the versions of an agent's templates that are stored in the mesh, the
-oldest first. A version never changes.`,
+oldest first. A version never changes. The newest one of a scenario, in natural
+order of schema_id, is what its workers serve once all of them have it.`,
 		Example:           `  aeemesh schema history agent.flights`,
 		Args:              outcome.Arguments("ENTITY"),
 		ValidArgsFunction: complete,
@@ -47,26 +50,33 @@ oldest first. A version never changes.`,
 				if err != nil {
 					return session.LaneError(err)
 				}
-				var rows [][]string
+				var all []stored
+				current := map[string]string{} // by scenario
 				for _, r := range records {
 					t, err := template.Parse(r.Value)
 					if err != nil || scenario != "" && t.Scenario != scenario {
 						continue
 					}
-					v := stored{t.SchemaID, t.Scenario, len(t.Keys), t.Hash(), r.Time}
-					if a.Term.JSON {
-						if err := a.Term.Object(v); err != nil {
-							return err
-						}
+					all = append(all, stored{t.SchemaID, t.Scenario, len(t.Keys), t.Hash(), r.Time, false})
+					if now, there := current[t.Scenario]; !there || template.LessID(now, t.SchemaID) {
+						current[t.Scenario] = t.SchemaID
 					}
-					rows = append(rows, []string{v.SchemaID, v.Scenario, fmt.Sprint(v.Keys), term.Ago(v.Stored), v.Hash})
 				}
-				if len(rows) == 0 {
+				switch {
+				case len(all) == 0 && scenario != "":
+					return outcome.NotFound("%s has published no templates of a scenario %s", args[0], scenario)
+				case len(all) == 0:
 					return outcome.NotFound("%s has published no templates", args[0])
 				}
-				if !a.Term.JSON {
-					a.Term.Table([]string{"schema_id", "scenario", "keys", "stored", "hash"}, rows)
+				var rows [][]string
+				for i, v := range all {
+					all[i].Newest = current[v.Scenario] == v.SchemaID
+					rows = append(rows, []string{v.SchemaID, v.Scenario, map[bool]string{true: "newest"}[all[i].Newest], fmt.Sprint(v.Keys), term.Ago(v.Stored), v.Hash})
 				}
+				if a.Term.JSON {
+					return term.Objects(a.Term, all)
+				}
+				a.Term.Table([]string{"schema_id", "scenario", "", "keys", "stored", "hash"}, rows)
 				return nil
 			})
 		}),
@@ -106,8 +116,10 @@ func diffCommand(a *session.App) *cobra.Command {
 		Use:   "diff OLD NEW",
 		Short: "Compare two versions of a template",
 		Long: `Compares two templates, key by key. OLD and NEW are files, or with --entity the
-schema_id of stored versions. The exit status is 1 if clients of OLD would be
-refused by NEW: a key was removed, retyped, or is required now.`,
+schema_id of stored versions. The exit status is 1 if NEW breaks clients of OLD: a
+key was removed, is required now or takes fewer values, the scenario has another
+name, or results have another form. Where a value_schema was rewritten so that it
+cannot be told whether it takes less, it counts as if it did.`,
 		Example: `  aeemesh schema diff flight_v1.sdsi.json flight_v2.sdsi.json
   aeemesh schema diff flight_v1 flight_v2 --entity agent.flights`,
 		Args: outcome.Arguments("OLD", "NEW"),
@@ -141,7 +153,7 @@ refused by NEW: a key was removed, retyped, or is required now.`,
 			if err != nil {
 				return err
 			}
-			changes := compare(both[0], both[1])
+			changes := template.Compare(both[0], both[1])
 			if a.Term.JSON {
 				if err := term.Objects(a.Term, changes); err != nil {
 					return err
@@ -152,11 +164,11 @@ refused by NEW: a key was removed, retyped, or is required now.`,
 			var breaking []string
 			for _, c := range changes {
 				if c.Breaking {
-					breaking = append(breaking, c.Key)
+					breaking = append(breaking, cmp.Or(c.Key, c.What))
 				}
 			}
 			if len(breaking) > 0 {
-				return fmt.Errorf("clients of %s would be refused by %s: %s", both[0].SchemaID, both[1].SchemaID, strings.Join(breaking, ", "))
+				return fmt.Errorf("%s breaks clients of %s: %s", args[1], args[0], strings.Join(slices.Compact(breaking), ", "))
 			}
 			return nil
 		}),
@@ -165,84 +177,14 @@ refused by NEW: a key was removed, retyped, or is required now.`,
 	return c
 }
 
-// change is what differs in one key.
-type change struct {
-	Key      string `json:"key_name"`
-	What     string `json:"what"`
-	Breaking bool   `json:"breaking"`
-}
-
-// compare lists what differs between the keys of two templates, in the order of the new
-// one.
-func compare(old, now *template.Template) []change {
-	var out []change
-	was := map[string]template.Key{}
-	for _, k := range old.Keys {
-		was[k.Name] = k
-	}
-	for _, k := range now.Keys {
-		before, there := was[k.Name]
-		delete(was, k.Name)
-		add := func(breaking bool, format string, args ...any) {
-			out = append(out, change{k.Name, fmt.Sprintf(format, args...), breaking})
-		}
-		if !there {
-			add(k.Required, "added, %s%s", k.Type, map[bool]string{true: ", required"}[k.Required])
-			continue
-		}
-		if before.Type != k.Type {
-			add(true, "type %s, was %s", k.Type, before.Type)
-		}
-		if before.Required != k.Required {
-			add(k.Required, "%s, was %s", requiredWord(k), requiredWord(before))
-		}
-		if !same(before.Default, k.Default) {
-			add(false, "default %s, was %s", orNone(k.Default), orNone(before.Default))
-		}
-		if !same(before.Value, k.Value) {
-			add(false, "values %s, were %s", orNone(k.Value), orNone(before.Value))
-		}
-		if before.Description != k.Description {
-			add(false, "another description")
-		}
-		if before.Experimental != k.Experimental || before.Deprecated != k.Deprecated {
-			add(false, "%s, was %s", orNone([]byte(keyState(k))), orNone([]byte(keyState(before))))
-		}
-	}
-	for _, k := range old.Keys {
-		if _, gone := was[k.Name]; gone {
-			out = append(out, change{k.Name, "removed", true})
-		}
-	}
-	return out
-}
-
-func requiredWord(k template.Key) string {
-	if k.Required {
-		return "required"
-	}
-	return "optional"
-}
-
-func orNone(raw []byte) string {
-	if len(raw) == 0 {
-		return "none"
-	}
-	return string(raw)
-}
-
-func same(a, b json.RawMessage) bool {
-	return string(term.Compact(a)) == string(term.Compact(b))
-}
-
-func printChanges(t *term.Terminal, changes []change) {
+func printChanges(t *term.Terminal, changes []template.Change) {
 	if len(changes) == 0 {
 		t.Say("no difference")
 		return
 	}
 	var rows [][]string
 	for _, c := range changes {
-		rows = append(rows, []string{c.Key, c.What, map[bool]string{true: "breaks clients"}[c.Breaking]})
+		rows = append(rows, []string{cmp.Or(c.Key, "(template)"), c.What, map[bool]string{true: "breaks clients"}[c.Breaking]})
 	}
 	t.Table([]string{"key", "change", ""}, rows)
 }

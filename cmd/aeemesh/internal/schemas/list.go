@@ -25,12 +25,15 @@ func listCommand(a *session.App) *cobra.Command {
 		Use:   "list [ENTITY]",
 		Short: "List the scenarios for which agents have templates",
 		Long: `Lists the scenarios of the agents that answer, with the current version of each
-template. --scenario says who can do one; nobody can: the exit status is 3.`,
+template. --scenario says who can do one; if no agent can, the exit status is 3.`,
 		Example: `  aeemesh schema list
   aeemesh schema list agent.flights
   aeemesh schema list --scenario flight_booking --json | jq -r .entity`,
 		Args: outcome.Arguments("[ENTITY]"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if wait <= 0 {
+				return outcome.Usagef(cmd, "--wait %v: it is more than 0", wait)
+			}
 			entity := strings.Join(args, "")
 			if entity != "" {
 				if err := checkEntity(cmd, entity); err != nil {

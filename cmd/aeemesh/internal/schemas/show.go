@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
@@ -36,13 +36,9 @@ Schema of a payload.`,
 			}
 			ask := template.GetTask{SchemaID: id, Scenario: strings.Join(args[1:], ""), Language: language}
 			return withNode(a, ctx, cmd, func(ctx context.Context, s *session.Session) error {
-				reply, err := s.Node.Query(ctx, args[0], intents.SchemaGet, ask, nil)
+				got, reply, err := sdsi.NewClient(s.Node).Get(ctx, args[0], ask)
 				if err != nil {
-					return outcome.SendFailed(ctx, err)
-				}
-				got, err := template.ParseGetResult(reply.Payload)
-				if err != nil {
-					return err
+					return noTemplate(ctx, args[0], "\"aeemesh schema list\" lists the agents that do.", err)
 				}
 				whole, err := got.Apply(got.Patches...)
 				if err != nil {

@@ -79,7 +79,15 @@ few clients that want to put their words into what others read.`,
 					return err
 				}
 				defer file.Close()
-				return play(ctx, a, cfg, simulate.Requests(file), nil)
+				if err := play(ctx, a, cfg, simulate.Requests(file), nil); err != nil {
+					return fmt.Errorf("%s: %w", requests, err)
+				}
+				return nil
+			}
+			for _, name := range []string{"count", "days", "clients", "identities"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "0" {
+					return outcome.Usagef(cmd, "--%s 0: it is at least 1", name)
+				}
 			}
 			for _, kind := range attacks {
 				gen.Attacks = append(gen.Attacks, simulate.Attack{Kind: kind, Identities: identities})
@@ -93,6 +101,9 @@ few clients that want to put their words into what others read.`,
 				dec.DisallowUnknownFields()
 				if err := dec.Decode(&gen.Wishes); err != nil {
 					return outcome.Usagef(cmd, "%s is no JSON list of wishes: %w", wishes, err)
+				}
+				if len(gen.Wishes) == 0 {
+					return outcome.Usagef(cmd, "%s has no wishes", wishes)
 				}
 			}
 			gen, err := gen.WithDefaults()
@@ -144,12 +155,17 @@ func simulated(args []string) (*template.Template, error) {
 	if len(args) == 0 {
 		return template.Parse([]byte(plainTemplate))
 	}
-	all, err := template.Load(args[0])
+	return oneTemplate(args[0])
+}
+
+// oneTemplate reads the template of a file, or that of a folder with one.
+func oneTemplate(path string) (*template.Template, error) {
+	all, err := template.Load(path)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%s: %d templates are there: name the file of one", path, len(all))
+	}
 	if err != nil {
 		return nil, err
-	}
-	if len(all) != 1 {
-		return nil, fmt.Errorf("%s: %d templates are there, and a simulation has one", args[0], len(all))
 	}
 	return all[0], nil
 }

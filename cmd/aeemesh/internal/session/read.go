@@ -63,3 +63,17 @@ func (a *App) Interactive() bool {
 	f, ok := a.Stdin.(*os.File)
 	return ok && xterm.IsTerminal(int(f.Fd())) && a.Term.Words.TTY
 }
+
+// maxText bounds a text from standard input; a NATS server accepts much less.
+const maxText = 64 << 20
+
+// Text returns the text that the arguments of a command are; "-" alone reads it from standard
+// input.
+func (a *App) Text(args []string) (string, error) {
+	text := strings.Join(args, " ")
+	if text != "-" {
+		return text, nil
+	}
+	raw, err := a.ReadFile("-", maxText)
+	return strings.TrimRight(string(raw), "\r\n"), err
+}

@@ -1,0 +1,131 @@
+package template
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// A Change is what differs between two versions of a template.
+type Change struct {
+	// Key is the key's name; "" for the template itself.
+	Key  string `json:"key_name,omitempty"`
+	What string `json:"what"`
+	// Breaking says that clients of the old version are not served by the new one as they
+	// were: it may refuse what they send, or answer in a form that they do not know.
+	Breaking bool `json:"breaking"`
+}
+
+// Compare lists what differs between two templates: first of themselves, then of their keys in
+// the order of the new one. Of a narrowed JSON Schema it cannot always tell that everything
+// that fitted the old one fits the new one; it is Breaking then.
+func Compare(old, now *Template) []Change {
+	old, now = old.Complete(), now.Complete()
+	var out []Change
+	add := func(breaking bool, format string, args ...any) {
+		out = append(out, Change{What: fmt.Sprintf(format, args...), Breaking: breaking})
+	}
+	if old.SchemaID == now.SchemaID && old.Hash() != now.Hash() {
+		add(true, "the schema_id %s has another content: a version never changes, so NEW needs an id of its own", old.SchemaID)
+	}
+	if old.Scenario != now.Scenario {
+		add(true, "scenario %s, was %s", now.Scenario, old.Scenario)
+	}
+	if old.Description != now.Description {
+		add(false, "another description")
+	}
+	if old.Language != now.Language {
+		add(false, "language %s, was %s", orNone(now.Language), orNone(old.Language))
+	}
+	if !sameJSON(old.ResponseSchema, now.ResponseSchema) {
+		add(!within(now.ResponseSchema, old.ResponseSchema), "another response_schema")
+	}
+	return append(out, compareKeys(old, now)...)
+}
+
+func compareKeys(old, now *Template) []Change {
+	var out []Change
+	for i := range now.Keys {
+		k := &now.Keys[i]
+		before := old.Key(k.Name)
+		add := func(breaking bool, format string, args ...any) {
+			out = append(out, Change{k.Name, fmt.Sprintf(format, args...), breaking})
+		}
+		if before == nil {
+			add(k.Required, "added, %s, %s", k.Type, needed(k))
+			continue
+		}
+		narrower := k.Name != Other && !within(before.schema(), k.schema())
+		if before.Type != k.Type {
+			add(narrower, "type %s, was %s", k.Type, before.Type)
+		}
+		if before.Required != k.Required {
+			add(k.Required, "%s, was %s", needed(k), needed(before))
+		}
+		if !sameJSON(before.Default, k.Default) {
+			add(false, "default %s, was %s", orNone(string(k.Default)), orNone(string(before.Default)))
+		}
+		if !sameJSON(before.Value, k.Value) {
+			add(narrower, "values %s, were %s", orNone(string(k.Value)), orNone(string(before.Value)))
+		}
+		if before.Description != k.Description {
+			add(false, "another description")
+		}
+		if tags := differing(before.Descriptions, k.Descriptions); len(tags) > 0 {
+			add(false, "another description in %s", bytes.Join(tags, []byte(", ")))
+		}
+		if before.property() != k.property() {
+			add(false, "property %s, was %s", k.property(), before.property())
+		}
+		for word, is := range map[string][2]bool{"experimental": {before.Experimental, k.Experimental}, "deprecated": {before.Deprecated, k.Deprecated}} {
+			if is[0] != is[1] {
+				add(false, "%s", map[bool]string{true: word + " now", false: "not " + word + " any more"}[is[1]])
+			}
+		}
+	}
+	for _, k := range old.Keys {
+		if now.Key(k.Name) == nil {
+			out = append(out, Change{k.Name, "removed: what clients send for it goes into other, or is refused", true})
+		}
+	}
+	return out
+}
+
+func needed(k *Key) string {
+	if k.Required {
+		return "required"
+	}
+	return "optional"
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// differing returns the languages of which the texts differ, sorted.
+func differing(a, b map[string]string) [][]byte {
+	var tags [][]byte
+	for tag, text := range a {
+		if b[tag] != text {
+			tags = append(tags, []byte(tag))
+		}
+	}
+	for tag := range b {
+		if _, there := a[tag]; !there {
+			tags = append(tags, []byte(tag))
+		}
+	}
+	slices.SortFunc(tags, bytes.Compare)
+	return tags
+}
+
+// schema returns the JSON Schema of the key's values.
+func (k *Key) schema() []byte {
+	if hasMember(k.Value, "type") {
+		return k.Value
+	}
+	return append(appendMembers(append([]byte(`{"type":`), quoteJSON(string(k.Type))...), membersOf(k.Value)), '}')
+}
