@@ -57,7 +57,7 @@ func (w *Worker) makeAgents() error {
 		w.agents = append(w.agents, h)
 	}
 	if w.cfg.Templates != "" && !slices.ContainsFunc(w.agents, func(h *hosted) bool { return h.templates > 0 }) {
-		w.log.Warn("no schema template there is for an agent of this worker", "templates", w.cfg.Templates)
+		w.log.Warn("the folder of templates has none for this worker's agents", "templates", w.cfg.Templates)
 	}
 	if w.cfg.Learn && !slices.ContainsFunc(w.agents, func(h *hosted) bool { return h.desk != nil }) {
 		return faulty("Learn", "no agent has a schema template to learn for: give it templates, or a document with io.input_schema")

@@ -84,7 +84,7 @@ func (w *Worker) ownTemplate(h *hosted) *template.Template {
 	_, scenario, _ := strings.Cut(h.Entity, ".")
 	t, err := template.FromJSONSchema(scenario, scenario, def.Agent.IO.InputSchema, def.Agent.IO.OutputSchema)
 	if err != nil {
-		w.log.Info("the document's io.input_schema makes no schema template", "entity", h.Entity, "why", err)
+		w.log.Warn("the document's io.input_schema makes no schema template", "entity", h.Entity, "why", err)
 		return nil
 	}
 	t.Description = def.Agent.Description

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -196,7 +197,11 @@ func workerError(cmd *cobra.Command, err error) error {
 	case "IntentsDir":
 		return fmt.Errorf("--intents: %w", bad.Err)
 	case "Templates":
-		return outcome.Hinted(fmt.Errorf("--templates: %w", bad.Err), "\"aeemesh schema check PATH\" checks them without a server.")
+		hint := "\"aeemesh schema check PATH\" checks them without a server."
+		if errors.Is(bad.Err, sdsi.ErrTaken) {
+			hint = "\"aeemesh schema history ENTITY\" lists the versions that are stored."
+		}
+		return outcome.Hinted(fmt.Errorf("--templates: %w", bad.Err), "%s", hint)
 	case "Learn":
 		return fmt.Errorf("--learn: %w", bad.Err)
 	case "Register":

@@ -38,7 +38,11 @@ func Compare(old, now *Template) []Change {
 		add(false, "language %s, was %s", orNone(now.Language), orNone(old.Language))
 	}
 	if !sameJSON(old.ResponseSchema, now.ResponseSchema) {
-		add(!within(now.ResponseSchema, old.ResponseSchema), "another response_schema")
+		results := now.ResponseSchema
+		if isNull(results) {
+			results = []byte(`{"type":"object"}`) // every result is one
+		}
+		add(!within(results, old.ResponseSchema), "another response_schema")
 	}
 	return append(out, compareKeys(old, now)...)
 }

@@ -27,13 +27,16 @@ func Load(path string) ([]*Template, error) {
 		return nil, fmt.Errorf("load templates: %w", err)
 	}
 	if info.IsDir() {
-		return LoadFS(os.DirFS(path))
+		return loadFolder(os.DirFS(path), path)
 	}
-	return load(os.DirFS(filepath.Dir(path)), []string{filepath.Base(path)})
+	return load(os.DirFS(filepath.Dir(path)), filepath.Dir(path), []string{filepath.Base(path)})
 }
 
 // LoadFS is [Load] for the top folder of a file system.
-func LoadFS(fsys fs.FS) ([]*Template, error) {
+func LoadFS(fsys fs.FS) ([]*Template, error) { return loadFolder(fsys, "") }
+
+// loadFolder reads a folder, which errors name dir.
+func loadFolder(fsys fs.FS, dir string) ([]*Template, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		return nil, fmt.Errorf("load templates: %w", err)
@@ -44,10 +47,10 @@ func LoadFS(fsys fs.FS) ([]*Template, error) {
 			names = append(names, entry.Name())
 		}
 	}
-	return load(fsys, names)
+	return load(fsys, dir, names)
 }
 
-func load(fsys fs.FS, names []string) ([]*Template, error) {
+func load(fsys fs.FS, dir string, names []string) ([]*Template, error) {
 	if len(names) > maxFiles {
 		return nil, fmt.Errorf("load templates: more than %d files", maxFiles)
 	}
@@ -55,13 +58,14 @@ func load(fsys fs.FS, names []string) ([]*Template, error) {
 	var problems []error
 	from := map[string]string{}
 	for _, name := range names {
-		t, err := loadOne(fsys, name)
+		shown := filepath.Join(dir, name)
+		t, err := loadOne(fsys, name, shown)
 		if err != nil {
 			problems = append(problems, err)
 			continue
 		}
 		if first, twice := from[t.SchemaID]; twice {
-			problems = append(problems, &Error{Subject: name, Problems: []Problem{{Pointer: "/schema_id", Rule: "unique",
+			problems = append(problems, &Error{Subject: shown, Problems: []Problem{{Pointer: "/schema_id", Rule: "unique",
 				Message: fmt.Sprintf("%s has the same schema_id %s", first, quoted(t.SchemaID)), Remedy: "give each version its own schema_id"}}})
 			continue
 		}
@@ -74,7 +78,11 @@ func load(fsys fs.FS, names []string) ([]*Template, error) {
 	return all, nil
 }
 
-func loadOne(fsys fs.FS, name string) (*Template, error) {
+func loadOne(fsys fs.FS, name, shown string) (*Template, error) {
+	// To open a named pipe waits for its writer, for ever if there is none.
+	if info, err := fs.Stat(fsys, name); err == nil && info.Mode()&fs.ModeNamedPipe != 0 && strings.HasSuffix(name, Suffix) {
+		return nil, &Error{Subject: shown, Problems: []Problem{{Rule: "file", Message: "is a named pipe, and not a file"}}}
+	}
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
@@ -82,11 +90,14 @@ func loadOne(fsys fs.FS, name string) (*Template, error) {
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", shown, err)
 	}
 	var r report
 	t := r.parse(raw, true)
-	if err := r.err(name); err != nil {
+	if t != nil {
+		r.own(t)
+	}
+	if err := r.err(shown); err != nil {
 		return nil, err
 	}
 	return t.Complete(), nil

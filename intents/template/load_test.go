@@ -43,19 +43,27 @@ func TestLoad(t *testing.T) {
 func TestLoadListsTheProblemsOfAllFiles(t *testing.T) {
 	t.Parallel()
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	value := func(schema string) *fstest.MapFile {
+		return file(strings.Replace(base, `{"minimum": 1, "maximum": 30}`, schema, 1))
+	}
 	_, err := template.LoadFS(fstest.MapFS{
 		"a.sdsi.json":        file(base),
 		"again.sdsi.json":    file(base),
 		"empty.sdsi.json":    file(""),
 		"large.sdsi.json":    file(base + strings.Repeat(" ", template.MaxBytes)),
 		"typo.sdsi.json":     file(strings.Replace(base, `"default_value": 1`, `"default": 1`, 1)),
+		"keyword.sdsi.json":  value(`{"minimun":3}`),
+		"never.sdsi.json":    value(`{"minimum":5,"maximum":1}`),
+		"unseen.sdsi.json":   value(`{"enum":[1,2],"x-note":"a\u200bb"}`),
+		"required.sdsi.json": file(strings.Replace(base, `"required": false, "default_value": 1`, `"required": true, "default_value": 1`, 1)),
 		"own.sdsi.json":      file(strings.Replace(strings.Replace(base, "stay_v1", "stay_v3", 1), `"default_value": 1`, `"x-default": 1`, 1)),
 		"folder.sdsi.json/x": file(base),
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"again.sdsi.json is refused: /schema_id: a.sdsi.json has the same schema_id", "empty.sdsi.json is refused: (root): is empty",
+	for _, want := range []string{`keyword.sdsi.json is refused: /keys/1/value_schema/minimun: "minimun" is no keyword`, "  /keys/1/value_schema: no value fits it",
+		"unseen.sdsi.json is refused: /keys/1/value_schema: has the character U+200B", "required.sdsi.json is refused: /keys/1/default_value: is never used", "again.sdsi.json is refused: /schema_id: a.sdsi.json has the same schema_id", "empty.sdsi.json is refused: (root): is empty",
 		"large.sdsi.json is refused: (root): has more than", `typo.sdsi.json is refused: /keys/1/default: "default" is not known here`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

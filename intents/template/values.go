@@ -50,6 +50,7 @@ func (r *report) valueSchema(k *Key, p string) {
 		return
 	}
 	r.canonicalValue(p, k.Value)
+	r.seen(p, k.Value)
 	walkSchema(k.Value, p, func(pointer string, m member) {
 		if refusedKeywords[m.name] {
 			r.add(at(pointer, m.name), "keyword", "write the schema out where it is used", "%s is not accepted in a value_schema", m.name)

@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
@@ -31,7 +32,8 @@ type Settings struct {
 	Cohorts map[string][]string `json:"cohorts,omitempty"`
 	// Exclude are patterns of senders from whom nothing is learned.
 	Exclude []string `json:"exclude,omitempty"`
-	// Interval is how often a worker looks whether keys have come or moved on. Default "15s".
+	// Interval is how often a worker looks whether keys have come or moved on. Default "15s",
+	// at least "100ms".
 	Interval evolve.Duration `json:"interval,omitempty"`
 	// Unsigned counts senders that do not sign by the names that they state. Without, all of
 	// them are one client. Default false.
@@ -41,8 +43,8 @@ type Settings struct {
 // Apply puts the settings into a configuration; Model and Embedder are the caller's part.
 func (s Settings) Apply(c *Config) error {
 	c.Rules, c.Sensitive.Words, c.Unsigned, c.Interval = s.Rules, s.Sensitive, s.Unsigned, time.Duration(s.Interval)
-	if s.Interval < 0 {
-		return fmt.Errorf("learning.interval: %v is negative", time.Duration(s.Interval))
+	if s.Interval != 0 && time.Duration(s.Interval) < minInterval {
+		return fmt.Errorf("learning.interval: %v is less than %v", time.Duration(s.Interval), minInterval)
 	}
 	if s.SensitivePattern != "" {
 		pattern, err := regexp.Compile(s.SensitivePattern)
@@ -61,6 +63,15 @@ func (s Settings) Apply(c *Config) error {
 		c.Cohorts = append(c.Cohorts, name)
 	}
 	slices.Sort(c.Cohorts)
+	of := map[string]string{}
+	for _, name := range c.Cohorts {
+		for _, p := range s.Cohorts[name] {
+			if other, twice := of[p]; twice {
+				return fmt.Errorf("learning.cohorts: %q is a pattern of %s and of %s", p, other, name)
+			}
+			of[p] = name
+		}
+	}
 	if err := check("learning.exclude", s.Exclude); err != nil {
 		return err
 	}
@@ -80,10 +91,13 @@ func (s Settings) Apply(c *Config) error {
 	return nil
 }
 
+// minInterval is the shortest [Settings].Interval.
+const minInterval = 100 * time.Millisecond
+
 func check(where string, patterns []string) error {
 	for _, p := range patterns {
-		if _, err := path.Match(p, ""); err != nil || p == "" {
-			return fmt.Errorf("%s: %q is no pattern", where, p)
+		if _, err := path.Match(p, ""); err != nil || p == "" || strings.ContainsAny(p, "> \t") {
+			return fmt.Errorf("%s: %q is no pattern of entities; \"*\" stands for any characters, as in agent.partner-*", where, p)
 		}
 	}
 	return nil

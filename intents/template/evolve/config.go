@@ -1,6 +1,7 @@
 package evolve
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -95,6 +96,15 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)
 	return err
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: of a number it says what to write.
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("%s is no duration: write a number with its unit, as in 30s or 168h", raw)
+	}
+	return d.UnmarshalText([]byte(text))
 }
 
 func (d Duration) seconds() int64 { return int64(time.Duration(d) / time.Second) }

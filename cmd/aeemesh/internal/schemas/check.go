@@ -3,6 +3,7 @@ package schemas
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -11,12 +12,19 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
+// refused is a template that a check refuses, as --json prints it.
+type refused struct {
+	File     string             `json:"file"`
+	Problems []template.Problem `json:"problems"`
+}
+
 func checkCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE|DIR...",
 		Short: "Check templates before they are published",
 		Long: `Checks schema templates: files, or folders of files that end in .sdsi.json. It
-prints all that is wrong with each, and connects to nothing.`,
+prints all that is wrong with each, and connects to nothing. With --json it
+prints an object for each template; those that are refused have problems.`,
 		Example: `  aeemesh schema check templates/
   aeemesh schema check flight_booking.sdsi.json`,
 		Args: outcome.Arguments("FILE|DIR..."),
@@ -24,6 +32,9 @@ prints all that is wrong with each, and connects to nothing.`,
 			var bad []error
 			for _, name := range args {
 				all, err := template.Load(name)
+				if err == nil && len(all) == 0 {
+					err = fmt.Errorf("%s has no files *%s", name, template.Suffix)
+				}
 				if err != nil {
 					bad = append(bad, err)
 				}
@@ -34,10 +45,53 @@ prints all that is wrong with each, and connects to nothing.`,
 						}
 						continue
 					}
-					a.Term.Good("%s: scenario %s, %d keys", t.SchemaID, t.Scenario, len(t.Keys))
+					a.Term.Good("%s: %s, scenario %s, %d %s", name, t.SchemaID, t.Scenario, len(t.Keys), map[bool]string{true: "key", false: "keys"}[len(t.Keys) == 1])
 				}
+			}
+			if a.Term.JSON {
+				return printRefused(a, bad)
 			}
 			return errors.Join(bad...)
 		}),
 	}
+}
+
+// printRefused prints the problems of the templates that are refused, and returns what else
+// is wrong.
+func printRefused(a *session.App, bad []error) error {
+	var others []error
+	count := 0
+	for _, err := range bad {
+		found := refusals(err)
+		if len(found) == 0 {
+			others = append(others, err)
+		}
+		for _, e := range found {
+			if err := a.Term.Object(refused{e.Subject, e.Problems}); err != nil {
+				return err
+			}
+		}
+		count += len(found)
+	}
+	if count > 0 {
+		others = append(others, fmt.Errorf("refused templates: %d", count))
+	}
+	return errors.Join(others...)
+}
+
+// refusals returns the errors about templates in a tree of errors.
+func refusals(err error) []*template.Error {
+	switch e := err.(type) {
+	case *template.Error:
+		return []*template.Error{e}
+	case interface{ Unwrap() error }:
+		return refusals(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var all []*template.Error
+		for _, sub := range e.Unwrap() {
+			all = append(all, refusals(sub)...)
+		}
+		return all
+	}
+	return nil
 }

@@ -71,12 +71,12 @@ order of schema_id, is what its workers serve once all of them have it.`,
 				var rows [][]string
 				for i, v := range all {
 					all[i].Newest = current[v.Scenario] == v.SchemaID
-					rows = append(rows, []string{v.SchemaID, v.Scenario, map[bool]string{true: "newest"}[all[i].Newest], fmt.Sprint(v.Keys), term.Ago(v.Stored), v.Hash})
+					rows = append(rows, []string{v.SchemaID, v.Scenario, fmt.Sprint(v.Keys), term.Ago(v.Stored), map[bool]string{true: "newest"}[all[i].Newest], v.Hash})
 				}
 				if a.Term.JSON {
 					return term.Objects(a.Term, all)
 				}
-				a.Term.Table([]string{"schema_id", "scenario", "", "keys", "stored", "hash"}, rows)
+				a.Term.Table([]string{"schema_id", "scenario", "keys", "stored", "", "hash"}, rows)
 				return nil
 			})
 		}),
@@ -116,10 +116,10 @@ func diffCommand(a *session.App) *cobra.Command {
 		Use:   "diff OLD NEW",
 		Short: "Compare two versions of a template",
 		Long: `Compares two templates, key by key. OLD and NEW are files, or with --entity the
-schema_id of stored versions. The exit status is 1 if NEW breaks clients of OLD: a
-key was removed, is required now or takes fewer values, the scenario has another
-name, or results have another form. Where a value_schema was rewritten so that it
-cannot be told whether it takes less, it counts as if it did.`,
+schema_id of stored versions. The exit status is 1 if NEW breaks clients of OLD:
+a key was removed, is required now or takes fewer values, the scenario has
+another name, or results have another form. Where a JSON Schema was rewritten so
+that it cannot be told whether it takes less, it counts as if it did.`,
 		Example: `  aeemesh schema diff flight_v1.sdsi.json flight_v2.sdsi.json
   aeemesh schema diff flight_v1 flight_v2 --entity agent.flights`,
 		Args: outcome.Arguments("OLD", "NEW"),

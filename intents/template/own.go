@@ -1,0 +1,57 @@
+package template
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// plainKeywords are the keywords of JSON Schema that are about values of all types.
+var plainKeywords = func() map[string]bool {
+	m := map[string]bool{}
+	for _, k := range strings.Fields("type enum const allOf anyOf oneOf not if then else title description default examples $comment deprecated readOnly writeOnly contentSchema") {
+		m[k] = true
+	}
+	return m
+}()
+
+// own adds the problems of a template of one's own that is sound, and yet not what its author
+// can have meant. Those of others are not examined for them.
+func (r *report) own(t *Template) {
+	for i := range t.Keys {
+		k, p := &t.Keys[i], at("/keys", i)
+		if k.Required && !isNull(k.Default) {
+			r.add(p+"/default_value", "default", "remove it, or write \"required\": false", "is never used: the key is required")
+		}
+		walkSchema(k.Value, p+"/value_schema", func(pointer string, m member) {
+			if _, known := typeOfKeyword[m.name]; !known && !plainKeywords[m.name] && !strings.HasPrefix(m.name, "x-") {
+				r.add(at(pointer, m.name), "keyword", "correct it; names of your own begin with x-", "%s is no keyword of JSON Schema", quoted(m.name))
+			}
+		})
+		have := keywordsOf(k.Value)
+		for _, pair := range [][2]string{{"minimum", "maximum"}, {"minLength", "maxLength"}, {"minItems", "maxItems"}, {"minProperties", "maxProperties"}} {
+			least, ok := numberOf(have[pair[0]])
+			most, both := numberOf(have[pair[1]])
+			if ok && both && least > most {
+				r.add(p+"/value_schema", "value", "correct one of them", "no value fits it: %s is above %s", pair[0], pair[1])
+			}
+		}
+	}
+}
+
+// seen adds a problem if a JSON value has a character that readers do not see in one of its
+// strings.
+func (r *report) seen(p string, raw []byte) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true))
+	before := len(r.problems)
+	for len(r.problems) == before {
+		tok, err := dec.ReadToken()
+		if err != nil {
+			return
+		}
+		if tok.Kind() == '"' {
+			r.text(p, tok.String(), true)
+		}
+	}
+}
