@@ -18,7 +18,7 @@ import (
 func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (json.RawMessage, error) {
 	var ask template.GetTask
 	if err := json.Unmarshal(payload, &ask); err != nil {
-		return nil, envelope.Errorf(envelope.CodeInputSchema, "the members scenario, schema_id, preferred_language and if_hash are strings").WithCause(err)
+		return nil, envelope.Errorf(envelope.CodeInputSchema, "the members scenario, schema_id, preferred_language and if_hash are strings, and schema_updates is true or false").WithCause(err)
 	}
 	v, err := d.wanted(ctx, ask)
 	if err != nil {

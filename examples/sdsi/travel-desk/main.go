@@ -36,7 +36,7 @@ import (
 )
 
 func main() {
-	server := flag.String("nats", "", "`URL` of the server (default the one on this machine)")
+	server := flag.String("nats", os.Getenv("NATS_URL"), "`URL` of the server (default NATS_URL, or the one on this machine)")
 	templates := flag.String("templates", "examples/sdsi/travel-desk", "`folder` of the template")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -48,7 +48,7 @@ func (f *Filling) addModel(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Config, "config", "", "`FILE` (YAML) with the keys, endpoints and prices of models, as for a worker")
 	flags.StringVar(&f.scenario, "scenario", "", "the template's `scenario` (default the agent's only one, or the one that the model chooses)")
 	flags.StringVar(&f.language, "language", "", "`language` of the template's descriptions")
-	flags.Float64Var(&f.threshold, "threshold", template.DefaultThreshold, "least confidence of a mapping; what is below goes to the key \"other\"")
+	flags.Float64Var(&f.threshold, "threshold", template.DefaultThreshold, "least confidence of a mapping; what is below goes to the key \"other\", and counts as not said")
 	flags.BoolVar(&f.show, "show", false, "print how the text was filled in")
 }
 
@@ -222,11 +222,13 @@ func (f *Filling) askBack(ctx context.Context, a *session.App, m template.Model,
 	if len(mapping.Missing) == 0 {
 		return nil
 	}
-	var lines []string
+	var lines, names []string
 	for _, k := range mapping.Missing {
+		names = append(names, k.Name)
 		lines = append(lines, term.OneLine(k.Name)+" ("+term.OneLine(k.Description)+")")
 	}
-	return outcome.Hinted(fmt.Errorf("the text does not say what is required: %s", strings.Join(lines, "; ")), "Say it as well; --show prints how the text is filled in.")
+	missing := outcome.WithMember(fmt.Errorf("the text does not say what is required: %s", strings.Join(lines, "; ")), "missing", names)
+	return outcome.Hinted(missing, "Say it as well; --show prints how the text is filled in.")
 }
 
 // print prints a mapping.
