@@ -154,8 +154,15 @@ func (f *field) find(text string) (value any, fragment string, ok bool) {
 		lead, _, two := strings.Cut(e[1], " ")
 		switch at := index(text, lead+" "); {
 		case f.Type == "string" && two && at >= 0 && !unicode.IsUpper(rune(lead[0])):
-			if word := capitalized(text[at+len(lead)+1:]); word != "" {
-				return word, text[at : at+len(lead)+1+len(word)], true
+			rest := at + len(lead) + 1
+			for _, article := range []string{"the ", "a ", "an "} {
+				if strings.HasPrefix(text[rest:], article) {
+					rest += len(article)
+					break
+				}
+			}
+			if word := capitalized(text[rest:]); word != "" {
+				return word, text[at : rest+len(word)], true
 			}
 		case f.Type == "integer" || f.Type == "number":
 			if unit := e[1][strings.LastIndexByte(e[1], ' ')+1:]; unit != e[1] {

@@ -25,6 +25,7 @@ func TestTheFillerFillsIn(t *testing.T) {
 	for text, want := range map[string]string{
 		"FROM THE HARBOUR please":           `"begin":{"value":"HRB","fragment":"FROM THE HARBOUR","confidence":0.9}`,
 		"from Old Town, a ticket":           `"begin":{"value":"Old Town","fragment":"from Old Town","confidence":0.9}`,
+		"from the Museum, please":           `"begin":{"value":"Museum","fragment":"from the Museum","confidence":0.9}`,
 		"from somewhere":                    ``,
 		"premium economy":                   `"class":{"value":"premium_economy","fragment":"premium economy","confidence":0.9}`,
 		"a large one":                       `"size":{"value":"large","fragment":"large","confidence":0.9}`,
