@@ -66,7 +66,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 		return noAnswer(w.Entity)
 	}
 	var answer *storedAnswer
-	err := l.persist(ctx, func() (err error) {
+	err := l.records.persist(ctx, func() (err error) {
 		answer, err = l.host.node.answerTo(ctx, w, task.Corr)
 		return err
 	})

@@ -40,7 +40,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		c, prev := state.New(r.lane.host.Entity, r.task.Envelope.ID, r.lane.host.AgentID), uint64(0)
 		if rec != nil {
 			var err error
-			if c, err = r.lane.codec.Read(*rec); err != nil {
+			if c, err = r.lane.records.read(*rec); err != nil {
 				return 0, err
 			}
 			prev = rec.Revision
@@ -66,7 +66,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if v == run.Ended {
 			r.observe(PointBeforeTerminal)
 		}
-		rev, now, err := r.lane.put(ctx, r.id, prev, c)
+		rev, now, err := r.lane.records.put(ctx, r.id, prev, c)
 		if errors.Is(err, state.ErrChanged) && tries < 20 {
 			fresh, rec = false, now
 			continue

@@ -36,7 +36,7 @@ type absenceChecker interface {
 // two workers could begin on one message each. A streaming task needs its claim at
 // once, because stream envelopes carry the claim's epoch.
 func (r *Run) mayDelayClaim(ctx context.Context) bool {
-	return r.lane.absence != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.absence.Absent(ctx, r.id)
+	return r.lane.records.absence != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.records.absence.Absent(ctx, r.id)
 }
 
 // writeClaims writes the claims that are older than claimSoon.
@@ -83,7 +83,7 @@ func (r *Run) resolveConflict(ctx context.Context, rec *state.Record) error {
 	if r.rev > 0 || rec == nil {
 		return r.reload(rec)
 	}
-	c, err := r.lane.codec.Read(*rec)
+	c, err := r.lane.records.read(*rec)
 	if err != nil {
 		return fmt.Errorf("first checkpoint of run %s: %w", r.id.Run, err)
 	}

@@ -30,7 +30,7 @@ func (l *lane) applyStored(ctx context.Context, o *order, alone bool) (out outco
 			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
 			return out
 		}
-		c, err := l.codec.Read(rec)
+		c, err := l.records.read(rec)
 		if err != nil || c.Mesh.Task == nil {
 			continue
 		}
@@ -118,7 +118,7 @@ func (l *lane) refusedStatus(ctx context.Context, o *order) (status string, ende
 // applyToRecord applies an order to a record that was read. It returns again if the
 // record has changed meanwhile.
 func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
-	c, err := l.codec.Read(rec)
+	c, err := l.records.read(rec)
 	if err != nil {
 		return out, false, err
 	}
@@ -171,7 +171,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	case done.Do != run.Applied:
 		return out, false, nil
 	}
-	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
@@ -271,7 +271,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	if err != nil {
 		return out, false, err
 	}
-	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
@@ -301,7 +301,7 @@ func (l *lane) requeueWaiting(ctx context.Context, c *state.Checkpoint, rev uint
 	next := c.Clone()
 	next.Mesh.Work = stored.Seq
 	// If a worker has claimed the run meanwhile, the sequence is no longer needed.
-	if _, _, err := l.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
+	if _, _, err := l.records.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
 		l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
 	}
 	return !stored.Duplicate, nil

@@ -186,7 +186,7 @@ func (l *lane) resumed(r *Run) error {
 	if err != nil {
 		return err
 	}
-	c, err := l.codec.Read(rec)
+	c, err := l.records.read(rec)
 	if err != nil || c.Mesh.Task == nil {
 		return err
 	}

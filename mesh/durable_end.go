@@ -26,7 +26,7 @@ type replier interface {
 // The reply to a task that was delegated to this agent is not: it is stored on the reply
 // subject of the original task.
 func (l *lane) repliesBeside(r *Run) bool {
-	return r.replied || l.replier != nil && r.task.handed == nil && l.replier.Replies(l.ctx)
+	return r.replied || l.records.replier != nil && r.task.handed == nil && l.records.replier.Replies(l.ctx)
 }
 
 // storeReply stores the reply of a run that has a document, unless that was done before.
@@ -36,8 +36,8 @@ func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
 	}
 	c := r.cp.Load()
 	note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
-	_, rec, err := l.swap(l.ctx, r.id, func() (uint64, error) {
-		return l.replier.Reply(l.ctx, r.id, r.rev, msg, note, nil)
+	_, rec, err := l.records.swap(l.ctx, r.id, func() (uint64, error) {
+		return l.records.replier.Reply(l.ctx, r.id, r.rev, msg, note, nil)
 	}, func(state.Record) (uint64, error) { return 0, nil })
 	if errors.Is(err, state.ErrChanged) && rec != nil {
 		return nil // another worker has stored it, or an operator has retried the dead letter
@@ -49,8 +49,8 @@ func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
 // document would hold nothing that is kept but the task. r.mu is held.
 func (r *Run) mayEndBare() bool {
 	l, c := r.lane, r.cp.Load()
-	return r.rev == 0 && !l.cfg.KeepTasks && l.codec.Seal == nil && !r.task.cbor && r.delegation == nil && len(r.staged) == 0 &&
-		r.task.handed == nil && run.Bare(c) && l.replier != nil && l.replier.Replies(l.ctx)
+	return r.rev == 0 && !l.cfg.KeepTasks && l.records.codec.Seal == nil && !r.task.cbor && r.delegation == nil && len(r.staged) == 0 &&
+		r.task.handed == nil && run.Bare(c) && l.records.replier != nil && l.records.replier.Replies(l.ctx)
 }
 
 // endBare ends the run by storing its reply without a document, and reports whether it
@@ -86,9 +86,9 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 		StoredAt: m.StoredAt, StartedAt: m.StartedAt,
 	}
 	note := jetstream.Note{Status: c.Doc.Status, Work: m.Work}
-	rev, rec, err := l.swap(ctx, r.id, func() (uint64, error) {
+	rev, rec, err := l.records.swap(ctx, r.id, func() (uint64, error) {
 		l.share.wrote(len(msg.Data))
-		return l.replier.Reply(ctx, r.id, 0, msg, note, end)
+		return l.records.replier.Reply(ctx, r.id, 0, msg, note, end)
 	}, func(now state.Record) (uint64, error) {
 		if now.End != nil && bytes.Equal(now.Data, msg.Data) {
 			return now.Revision, nil

@@ -244,7 +244,7 @@ func (l *lane) nakFailed(r *Run, err error) {
 	if unreadable(err) {
 		pause = unreadablePause
 		l.tel.unreadable(l.host)
-		l.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
+		l.records.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
 	}
 	l.nak(r.hold, pause)
 }

@@ -211,7 +211,7 @@ func (d *durableStream) confirm(ctx context.Context, n int) error {
 			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unconfirmed), context.Cause(ctx))
 		case first:
 			continue // send it again in the next pass
-		case !l.temporary(err):
+		case !l.records.temporary(err):
 			return fmt.Errorf("stream of run %s: %w", d.r.id.Run, err)
 		}
 		if err := sleep(ctx, wait); err != nil {

@@ -327,18 +327,18 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 // requeueOrphan removes a dead owner from a run's record and requeues the run. It fails with
 // state.ErrChanged if that worker no longer owns the run.
 func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string) error {
-	c, err := l.codec.Read(rec)
+	c, err := l.records.read(rec)
 	if err != nil {
 		return err
 	}
 	if !run.Abandon(c, owner) {
 		return state.ErrChanged
 	}
-	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return err
 	}
-	return l.persist(ctx, func() error {
+	return l.records.persist(ctx, func() error {
 		_, err := l.requeueWaiting(ctx, c, rev)
 		return err
 	})

@@ -23,10 +23,7 @@ import (
 type lane struct {
 	host    *host
 	cfg     *Durable
-	codec   state.Codec
-	noted   headerWriter   // cfg.States if it is a noter; else nil
-	absence absenceChecker // cfg.States if it is an absenceChecker; else nil
-	replier replier        // cfg.States if it is a replier; else nil
+	records *records
 	queue   *jetstream.Lane
 	// subject is the pattern of the entity's durable tasks.
 	subject string
@@ -52,22 +49,19 @@ type lane struct {
 	runs     map[string]*Run // by run id: claimed and not ended
 	enlisted map[string]*Run // by run id: drawn and not claimed
 
-	waiting       atomic.Int64 // drawn and not begun
-	performing    atomic.Int64 // their handler runs
-	finishing     atomic.Int64 // handler returned, message not acked
-	pace          pace
-	clock         *serverClock
-	slots         *slots // nil: no limit across the mesh
-	waits         *waits // runs that wait for others
-	counted       counted
-	notes         notes
-	share         *share
-	guardian      *guardian
-	down          atomic.Pointer[error]
-	failing       atomic.Pointer[failure] // the last failure of the store of runs
-	unreadableRun atomic.Pointer[failure] // the last run that this worker could not read
-	loggedAt      atomic.Int64            // when failing was logged
-	unhealthy     bool                    // logged as not working; used by onHealth alone
+	waiting    atomic.Int64 // drawn and not begun
+	performing atomic.Int64 // their handler runs
+	finishing  atomic.Int64 // handler returned, message not acked
+	pace       pace
+	clock      *serverClock
+	slots      *slots // nil: no limit across the mesh
+	waits      *waits // runs that wait for others
+	counted    counted
+	notes      notes
+	share      *share
+	guardian   *guardian
+	down       atomic.Pointer[error]
+	unhealthy  bool // logged as not working; used by onHealth alone
 }
 
 // hold is a message that this worker has under a lease.
@@ -86,15 +80,9 @@ const finishingMax = 256
 func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
 	l := &lane{
-		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane, clock: &h.node.clock,
+		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock,
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), drainStarted: make(chan struct{}),
 	}
-	if h.Seal != nil {
-		l.codec.Seal = h.Seal
-	}
-	l.noted, _ = cfg.States.(headerWriter)
-	l.absence, _ = cfg.States.(absenceChecker)
-	l.replier, _ = cfg.States.(replier)
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}
@@ -111,6 +99,7 @@ func (h *host) newLane() (*lane, error) {
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.waits = newWaits(l)
 	l.share = newShare(l)
+	l.records.share = l.share
 	l.guardian = newGuardian(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
@@ -439,21 +428,6 @@ func (l *lane) onDropped(subject string, why error) {
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
 	h.node.tel.refused(h, string(problem.Code))
 	h.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
-}
-
-// storeFailed records that the store of runs does not answer, and logs it at most once
-// a second.
-func (l *lane) storeFailed(err error) {
-	now := time.Now()
-	l.failing.Store(&failure{now, err})
-	if last := l.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && l.loggedAt.CompareAndSwap(last, now.UnixNano()) {
-		l.host.log.Warn("runs cannot be stored for now", "err", err)
-	}
-}
-
-type failure struct {
-	at  time.Time
-	err error
 }
 
 func (l *lane) observe(p Point, id state.ID) {

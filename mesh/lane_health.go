@@ -41,7 +41,7 @@ const storeTrouble = 15 * time.Second
 // receives no durable tasks, cannot store runs, cannot read a run or uses more than its
 // share of the store, or if tasks wait too long. It is unhealthy if the lane has ended.
 func (l *lane) judge(s laneStatus) (status, reason string) {
-	failing, odd := l.failing.Load(), l.unreadableRun.Load()
+	failing, odd := l.records.failing.Load(), l.records.unreadableRun.Load()
 	switch {
 	case l.down.Load() != nil:
 		return "unhealthy", "the durable lane has ended: " + s.Reason

@@ -205,7 +205,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.codec.Read(rec)
+	c, err := l.records.read(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	hold := l.hold(delivery)
 	_ = hold.InProgress()
 	run.Accept(c, l.host.id, hold.Seq, l.clock.now())
-	rev, _, err := l.put(ctx, id, rec.Revision, c)
+	rev, _, err := l.records.put(ctx, id, rec.Revision, c)
 	if err != nil {
 		l.dropHold(hold)
 		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)

@@ -106,7 +106,7 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 	c, sent := r.cp.Load(), r.rev
 	r.mu.Unlock()
 	out := c.Outbound(l.cfg.Platform, about.Platform, l.host.node.cfg.Version)
-	doc, err := (state.Codec{MaxBytes: l.codec.MaxBytes}).Encode(out)
+	doc, err := (state.Codec{MaxBytes: l.records.codec.MaxBytes}).Encode(out)
 	if err != nil {
 		return 0, err
 	}

@@ -134,7 +134,7 @@ func (o *order) precedes(noted []state.Noted) bool {
 }
 
 func (l *lane) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {
-	_, _, err := l.putFor(ctx, id, prev, c, life)
+	_, _, err := l.records.putFor(ctx, id, prev, c, life)
 	if err == nil {
 		now := l.clock.now()
 		l.notes.count(id.Run, len(c.Mesh.Noted), now, now.Add(life))

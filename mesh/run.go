@@ -313,7 +313,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		r.calls.removeEnded(next)
 		r.task.turns.keep(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
-		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next)
+		rev, rec, err := r.lane.records.put(ctx, r.id, r.rev, next)
 		if err == nil {
 			r.keep(next, rev)
 			r.calls.forgetRemoved(next)
@@ -349,7 +349,7 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 // still owns the run; else the run is lost. r.mu is held.
 func (r *Run) reload(rec *state.Record) error {
 	if rec != nil {
-		c, err := r.lane.codec.Read(*rec)
+		c, err := r.lane.records.read(*rec)
 		if err != nil {
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}

@@ -108,7 +108,7 @@ func (h *host) identity() micro.ServiceIdentity {
 		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
 	}
 	meta[MetaHandoff], meta[MetaDurable], meta[MetaSignatures] = "1", h.takesDurable(), h.node.cfg.Verifier.Mode.String()
-	if h.durable != nil && h.durable.codec.Seal != nil {
+	if h.durable != nil && h.durable.records.codec.Seal != nil {
 		meta[MetaSealed] = "1"
 	}
 	if h.AgentID != "" {

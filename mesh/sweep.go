@@ -85,7 +85,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 // requeue requeues a run that should have a message and has none, and reports whether it
 // did.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
-	c, err := l.codec.Read(rec)
+	c, err := l.records.read(rec)
 	if err != nil {
 		return false, err
 	}
@@ -96,7 +96,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		return false, l.renewNotes(ctx, rec, c)
 	case run.NeedsWake:
 		run.Wake(c, why)
-		rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+		rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
 		if err != nil {
 			return false, err
 		}

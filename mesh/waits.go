@@ -75,7 +75,7 @@ func (w *waits) check(run string) {
 		return
 	}
 	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
-	if w.l.temporary(err) {
+	if w.l.records.temporary(err) {
 		w.l.host.node.tender.checkAll(w.l)
 	}
 }
@@ -89,7 +89,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 		}
 		return err
 	}
-	c, err := w.l.codec.Read(rec)
+	c, err := w.l.records.read(rec)
 	if err != nil || !run.Waits(c) {
 		w.remove(id.Run)
 		return err
@@ -228,11 +228,11 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 // wakeUp records that a waiting run goes on, and requeues its message.
 func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint, why string) error {
 	run.Wake(c, why)
-	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return err
 	}
-	return l.persist(ctx, func() error {
+	return l.records.persist(ctx, func() error {
 		_, err := l.requeueWaiting(ctx, c, rev)
 		return err
 	})

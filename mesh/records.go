@@ -6,36 +6,83 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
+// records reads and writes the records of a lane's runs. A write is retried until it is known
+// whether it happened.
+type records struct {
+	host    *host
+	states  state.Store
+	codec   state.Codec
+	noted   headerWriter   // states if it is one; else nil
+	absence absenceChecker // states if it is one; else nil
+	replier replier        // states if it is one; else nil
+	share   *share
+
+	failing       atomic.Pointer[failure] // the last failure of the store
+	unreadableRun atomic.Pointer[failure] // the last run that this worker could not read
+	loggedAt      atomic.Int64            // when failing was logged
+}
+
+// newRecords returns the records of a host's lane; its lane sets share.
+func newRecords(h *host) *records {
+	cfg := h.node.cfg.Durable
+	s := &records{host: h, states: cfg.States, codec: cfg.Codec}
+	if h.Seal != nil {
+		s.codec.Seal = h.Seal
+	}
+	s.noted, _ = cfg.States.(headerWriter)
+	s.absence, _ = cfg.States.(absenceChecker)
+	s.replier, _ = cfg.States.(replier)
+	return s
+}
+
+// failed records that the store does not answer, and logs it at most once a second.
+func (s *records) failed(err error) {
+	now := time.Now()
+	s.failing.Store(&failure{now, err})
+	if last := s.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && s.loggedAt.CompareAndSwap(last, now.UnixNano()) {
+		s.host.log.Warn("runs cannot be stored for now", "err", err)
+	}
+}
+
+type failure struct {
+	at  time.Time
+	err error
+}
+
+// read decodes a record.
+func (s *records) read(rec state.Record) (*state.Checkpoint, error) { return s.codec.Read(rec) }
+
 // put encodes and stores a checkpoint. It retries until it knows whether the write
 // happened, or ctx ends: the compare-and-swap makes a retry safe. With ErrChanged it
 // returns the record that is stored instead, nil if there is none.
-func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
-	return l.putFor(ctx, id, prev, c, 0)
+func (s *records) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
+	return s.putFor(ctx, id, prev, c, 0)
 }
 
 // putFor is put with a time to live, which applies until another checkpoint replaces
 // this one and only where the store supports it; 0: none.
-func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) (uint64, *state.Record, error) {
+func (s *records) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) (uint64, *state.Record, error) {
 	started := time.Now()
 	buf := documents.Get().(*[]byte)
 	defer documents.Put(buf)
-	data, err := l.codec.Over(prev).EncodeIn(*buf, c)
+	data, err := s.codec.Over(prev).EncodeIn(*buf, c)
 	if err != nil {
 		return 0, nil, err
 	}
 	if cap(data) > cap(*buf) && cap(data) <= maxDocument {
 		*buf = data[:0]
 	}
-	rev, rec, err := l.swap(ctx, id, func() (uint64, error) { return l.store(ctx, id, prev, data, c, life) },
-		func(now state.Record) (uint64, error) { return l.landed(ctx, now, data, c) })
+	rev, rec, err := s.swap(ctx, id, func() (uint64, error) { return s.store(ctx, id, prev, data, c, life) },
+		func(now state.Record) (uint64, error) { return s.landed(ctx, now, data, c) })
 	if err == nil {
-		l.tel.checkpoint(l.host, len(data), time.Since(started))
+		s.host.node.tel.lane.checkpoint(s.host, len(data), time.Since(started))
 	}
 	return rev, rec, err
 }
@@ -44,14 +91,14 @@ func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Ch
 // whether the write happened, or ctx ends. landed returns the revision of the write in a
 // record that differs from what was expected, 0 if it did not happen. With ErrChanged swap
 // returns the record that is stored instead, nil if there is none.
-func (l *lane) swap(ctx context.Context, id state.ID, write func() (uint64, error), landed func(state.Record) (uint64, error)) (uint64, *state.Record, error) {
+func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, error), landed func(state.Record) (uint64, error)) (uint64, *state.Record, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		rev, err := write()
 		if err == nil {
 			return rev, nil, nil
 		}
 		if errors.Is(err, state.ErrChanged) {
-			rec, err := l.cfg.States.Get(ctx, id)
+			rec, err := s.states.Get(ctx, id)
 			switch {
 			case err == nil:
 				// An earlier attempt, or a resend by the client, may have stored it without
@@ -60,18 +107,18 @@ func (l *lane) swap(ctx context.Context, id state.ID, write func() (uint64, erro
 					return rev, nil, nil
 				} else if err == nil {
 					return 0, &rec, state.ErrChanged
-				} else if !l.temporary(err) {
+				} else if !s.temporary(err) {
 					return 0, nil, err
 				}
 			case errors.Is(err, state.ErrNotFound):
 				return 0, nil, state.ErrChanged
-			case !l.temporary(err):
+			case !s.temporary(err):
 				return 0, nil, err
 			}
-		} else if !l.temporary(err) {
+		} else if !s.temporary(err) {
 			return 0, nil, err
 		}
-		l.storeFailed(err)
+		s.failed(err)
 		if err := sleep(ctx, wait); err != nil {
 			return 0, nil, err
 		}
@@ -87,14 +134,14 @@ const maxDocument = 256 << 10
 
 // landed returns the revision at which a checkpoint was stored, 0 if it was not. If
 // others have written on top of it, a write at the returned revision fails.
-func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *state.Checkpoint) (uint64, error) {
+func (s *records) landed(ctx context.Context, newest state.Record, data []byte, c *state.Checkpoint) (uint64, error) {
 	if bytes.Equal(newest.Data, data) { // each checkpoint has its own state id
 		if newest.Replied { // another worker has stored the reply on top of it
 			return newest.Revision - 1, nil
 		}
 		return newest.Revision, nil
 	}
-	now, err := l.codec.Read(newest)
+	now, err := s.read(newest)
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +151,7 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 	case known:
 		return 0, nil
 	}
-	history, err := l.cfg.States.History(ctx, newest.ID)
+	history, err := s.states.History(ctx, newest.ID)
 	if errors.Is(err, jetstream.ErrDenied) {
 		return 0, fmt.Errorf("%w: other clients keep writing to it", ErrLost)
 	}
@@ -118,12 +165,12 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 
 // store makes one attempt to write. A noter gets the status and the message's sequence
 // in addition to the record, so that it need not decode the record.
-func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
-	l.share.wrote(len(data))
-	if l.noted != nil {
-		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, TTL: life})
+func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
+	s.share.wrote(len(data))
+	if s.noted != nil {
+		return s.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, TTL: life})
 	}
-	return l.cfg.States.Put(ctx, id, prev, data)
+	return s.states.Put(ctx, id, prev, data)
 }
 
 // A noter is a store that accepts facts about a record in addition to the record, so that
@@ -133,36 +180,36 @@ type headerWriter interface {
 }
 
 // temporary reports whether an error of a store is temporary: a retry may succeed.
-func (l *lane) temporary(err error) bool {
-	if l.host.node.conn.IsClosed() {
+func (s *records) temporary(err error) bool {
+	if s.host.node.conn.IsClosed() {
 		return false
 	}
 	return jetstream.Away(err) || errors.Is(err, context.DeadlineExceeded) || connectionError(err)
 }
 
-// persist is lane.persist for a durable task. For a live task, whose sender waits and
+// persist is records.persist for a durable task. For a live task, whose sender waits and
 // may retry, it calls f once.
 func (t *Task) persist(ctx context.Context, f func() error) error {
 	if t.run == nil {
 		return f()
 	}
-	return t.run.lane.persist(ctx, f)
+	return t.run.lane.records.persist(ctx, f)
 }
 
 // persist calls f until it succeeds, fails with an error that a retry would meet
 // again, or ctx ends: then it returns the cause of ctx. f must be safe to call twice.
-func (l *lane) persist(ctx context.Context, f func() error) error {
+func (s *records) persist(ctx context.Context, f func() error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := f()
 		switch ended := ctx.Err(); {
 		case err == nil:
 			return nil
-		case ended != nil && (errors.Is(err, ended) || l.temporary(err)):
+		case ended != nil && (errors.Is(err, ended) || s.temporary(err)):
 			return context.Cause(ctx)
-		case !l.temporary(err):
+		case !s.temporary(err):
 			return err
 		}
-		l.storeFailed(err)
+		s.failed(err)
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
