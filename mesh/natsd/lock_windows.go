@@ -8,6 +8,9 @@ import (
 
 const errSharingViolation = syscall.Errno(32) // ERROR_SHARING_VIOLATION
 
+// unlock closes the file, and so ends the lock.
+func unlock(f *os.File) error { return f.Close() }
+
 // openLocked opens a file that no other process can open meanwhile.
 func openLocked(name string) (*os.File, error) {
 	path, err := syscall.UTF16PtrFromString(name)

@@ -190,7 +190,7 @@ func (s *Server) close() {
 		s.srv.WaitForShutdown()
 	}
 	if s.lock != nil {
-		s.lock.Close() // and with it the lock
+		_ = unlock(s.lock) // it ends with the process at the latest
 		s.lock = nil
 	}
 }

@@ -1,0 +1,47 @@
+//go:build unix && !solaris && !aix
+
+package natsd
+
+import (
+	"os/exec"
+	"sync"
+	"testing"
+)
+
+// The lock is free once it was released, also while the process starts others: between fork
+// and exec a child has the locked file open, too.
+func TestTheLockIsFreeWhileProcessesStart(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip("no program to start")
+	}
+	done := make(chan struct{})
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_ = exec.CommandContext(t.Context(), program).Run() // it need only start
+				}
+			}
+		})
+	}
+	dir := t.TempDir()
+	for i := range 1000 {
+		f, err := lockStore(dir)
+		if err != nil {
+			t.Errorf("round %d: %v", i, err)
+			break
+		}
+		if err := unlock(f); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(done)
+	starting.Wait()
+}
