@@ -104,13 +104,15 @@ func (p *pool) write() {
 			if err == nil {
 				break
 			}
-			p.log().Warn("what was learned is not stored yet", "changes", len(batch), "err", err)
+			p.log().Warn("the pool cannot be read or stored for now", "payloads", payloads(batch), "err", err)
 			time.Sleep(retryWait)
 			p.mu.Lock()
 			over := p.closed || len(p.queue) >= maxQueue
 			p.mu.Unlock()
 			if over {
-				p.log().Error("what was learned is lost", "changes", len(batch), "err", err)
+				if n := payloads(batch); n > 0 {
+					p.log().Error("what was learned is lost", "payloads", n, "err", err)
+				}
 				break
 			}
 		}
@@ -120,6 +122,17 @@ func (p *pool) write() {
 			}
 		}
 	}
+}
+
+// payloads returns how many changes are of clients' payloads. The others are made again later.
+func payloads(batch []change) int {
+	n := 0
+	for _, c := range batch {
+		if c.from != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // swap makes changes to the stored pool.
