@@ -46,7 +46,7 @@ func TestWhatIsSensitiveWaits(t *testing.T) {
 	}
 }
 
-// Who judges values gets no personal data either.
+// A judge of values gets no personal data either.
 func TestJudgesGetNoPersonalData(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -73,7 +73,7 @@ func TestJudgesGetNoPersonalData(t *testing.T) {
 	natstest.Within(t, "the end", ended)
 }
 
-// Who has not signed is of no cohort, whatever name it states.
+// A sender that has not signed is of no cohort, whatever name it states.
 func TestACohortNeedsASignature(t *testing.T) {
 	t.Parallel()
 	for unsigned, want := range map[bool]string{false: "", true: "partners"} {
