@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -63,6 +64,7 @@ type Counts struct {
 	Moved     int `json:"moved"`     // those that ended in the second system and were answered in the first
 
 	By     map[string]int `json:"by"`     // accepted tasks by agent
+	Failed map[string]int `json:"failed"` // replies of type error, by code and message
 	Heeded map[string]int `json:"heeded"` // successful commands by intent, and answers of people
 }
 
@@ -83,7 +85,7 @@ type recovery struct {
 }
 
 func newObserver(m subject.Map, calls *effects, settle time.Duration) *observer {
-	return &observer{m: m, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, payloads: map[string]json.RawMessage{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}
+	return &observer{m: m, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, payloads: map[string]json.RawMessage{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}, Failed: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}
 }
 
 // submitting records a task that a client is about to submit. The channel is closed when
@@ -372,6 +374,12 @@ func (o *observer) check(t *task) {
 	}
 }
 
+// failureIn returns the code and the message of an error reply.
+func failureIn(body json.RawMessage) string {
+	e := envelope.ErrorOf(&envelope.Envelope{Type: envelope.TypeError, Payload: body})
+	return clip.Text(string(e.Code)+": "+e.Message, 200)
+}
+
 // judge judges the tasks whose settle time has passed, or at the end all tasks.
 func (o *observer) judge(all bool) {
 	o.mu.Lock()
@@ -398,6 +406,7 @@ func (o *observer) judge(all bool) {
 			o.counts.Answered++
 			if last.Type == string(envelope.TypeError) {
 				o.counts.Errors++
+				o.counts.Failed[failureIn(last.Body)]++
 			}
 		}
 		o.counts.moves(t)

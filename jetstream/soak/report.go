@@ -159,10 +159,13 @@ func (r *Report) Write(w io.Writer) error {
 	for _, what := range slices.Sorted(maps.Keys(c.Heeded)) {
 		fmt.Fprintf(w, "  %-46s %7d\n", "obeyed: "+what, c.Heeded[what])
 	}
+	for _, failure := range slices.Sorted(maps.Keys(c.Failed)) {
+		fmt.Fprintf(w, "  %-46s %7d\n", "error "+failure, c.Failed[failure])
+	}
 	for _, entity := range slices.Sorted(maps.Keys(c.By)) {
 		fmt.Fprintf(w, "  %-46s %7d\n", "accepted for "+entity, c.By[entity])
 	}
-	fmt.Fprintf(w, "\n%-48s %7s %9s %9s %9s\n", "from the fault until somebody goes on", "runs", "p50", "p99", "max")
+	fmt.Fprintf(w, "\n%-48s %7s %9s %9s %9s\n", "from the fault until a worker goes on", "runs", "p50", "p99", "max")
 	for _, b := range r.Back {
 		fmt.Fprintf(w, "  %-46s %7d %9s %9s %9s\n", b.After, b.Runs, seconds(b.P50), seconds(b.P99), seconds(b.Max))
 	}
