@@ -107,8 +107,13 @@ func TestCrashManyMovesAtOnce(t *testing.T) {
 	for range tries {
 		r := crash(t, o)
 		c := r.Tasks
-		if len(r.Violations) > 0 || r.Struck() != o.Faults || c.Accepted%o.Moves != 0 || c.Answered != c.Accepted || c.Errors > 0 {
-			t.Fatalf("%d promises were broken by %d of %d faults; %d tasks were accepted, %d answered, %d with an error", len(r.Violations), r.Struck(), o.Faults, c.Accepted, c.Answered, c.Errors)
+		if len(r.Violations) > 0 || r.Struck() != o.Faults || c.Accepted%o.Moves != 0 || c.Answered != c.Accepted {
+			t.Fatalf("%d promises were broken by %d of %d faults; %d tasks were accepted, %d answered", len(r.Violations), r.Struck(), o.Faults, c.Accepted, c.Answered)
+		}
+		for failure := range c.Failed { // on a busy machine the workers of one task may be killed so often
+			if !strings.Contains(failure, "the task was begun 5 times and its worker was lost each time") {
+				t.Fatal(failure)
+			}
 		}
 		if c.Relocated > 0 && c.Moved > 0 && slices.ContainsFunc(r.Back, func(b RecoveryRow) bool { return b.Runs > 0 }) {
 			return
