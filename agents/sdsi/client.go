@@ -99,10 +99,8 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 	if err != nil {
 		return nil, err
 	}
-	if got.NotModified && have != nil && got.Hash == have.answer.Hash {
+	if got.NotModified { // so there was one
 		got = have.answer
-	} else if got.NotModified {
-		return nil, fmt.Errorf("template of %s: it says \"not modified\" of a template that was not asked for", entity)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,13 +121,17 @@ func (c *Client) Get(ctx context.Context, entity string, ask template.GetTask) (
 	return c.get(ctx, entity, ask)
 }
 
-// get asks an agent that publishes templates for one.
+// get asks an agent that publishes templates for one. The answer is "not modified" only of
+// what was asked for.
 func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (got *template.GetResult, reply *envelope.Envelope, err error) {
 	if reply, err = c.query(ctx, entity, intents.SchemaGet, ask, nil); err != nil {
 		return nil, nil, err
 	}
 	if got, err = template.ParseGetResult(reply.Payload); err != nil {
 		return nil, nil, fmt.Errorf("template of %s: %w", entity, err)
+	}
+	if got.NotModified && (ask.IfHash == "" || got.Hash != ask.IfHash) {
+		return nil, nil, fmt.Errorf("template of %s: it says \"not modified\" of a template that was not asked for", entity)
 	}
 	return got, reply, nil
 }

@@ -42,7 +42,7 @@ func Compare(old, now *Template) []Change {
 		if isNull(results) {
 			results = []byte(`{"type":"object"}`) // every result is one
 		}
-		add(!within(results, old.ResponseSchema), "another response_schema")
+		add(!divisible(results) || !divisible(old.ResponseSchema) || !within(results, old.ResponseSchema), "another response_schema")
 	}
 	return append(out, compareKeys(old, now)...)
 }
@@ -81,9 +81,12 @@ func compareKeys(old, now *Template) []Change {
 		if before.property() != k.property() {
 			add(false, "property %s, was %s", k.property(), before.property())
 		}
-		for word, is := range map[string][2]bool{"experimental": {before.Experimental, k.Experimental}, "deprecated": {before.Deprecated, k.Deprecated}} {
-			if is[0] != is[1] {
-				add(false, "%s", map[bool]string{true: word + " now", false: "not " + word + " any more"}[is[1]])
+		for _, flag := range []struct {
+			word    string
+			was, is bool
+		}{{"experimental", before.Experimental, k.Experimental}, {"deprecated", before.Deprecated, k.Deprecated}} {
+			if flag.was != flag.is {
+				add(false, "%s", map[bool]string{true: flag.word + " now", false: "not " + flag.word + " any more"}[flag.is])
 			}
 		}
 	}
@@ -126,10 +129,13 @@ func differing(a, b map[string]string) [][]byte {
 	return tags
 }
 
-// schema returns the JSON Schema of the key's values.
+// schema returns the JSON Schema of the key's values. Where value_schema has a type as well,
+// values are of both.
 func (k *Key) schema() []byte {
-	if hasMember(k.Value, "type") {
-		return k.Value
+	members, of := membersOf(k.Value), k.Type
+	if types := typesOf(memberOf(members, "type")); of == Number && len(types) > 0 && !slices.Contains(types, Number) {
+		of = Integer
 	}
-	return append(appendMembers(append([]byte(`{"type":`), quoteJSON(string(k.Type))...), membersOf(k.Value)), '}')
+	members = slices.DeleteFunc(members, func(m member) bool { return m.name == "type" })
+	return append(appendMembers(append([]byte(`{"type":`), quoteJSON(string(of))...), members), '}')
 }

@@ -48,18 +48,39 @@ func TestCompareKnowsWhatBreaks(t *testing.T) {
 		{"a property more", of("object", `{"properties":{"x":{}},"additionalProperties":false}`), of("object", `{"properties":{"x":{},"y":{}},"additionalProperties":false}`), false},
 		{"a property less", of("object", `{"properties":{"x":{},"y":{}},"additionalProperties":false}`), of("object", `{"properties":{"x":{}},"additionalProperties":false}`), true},
 		{"a property is required", of("object", `{"required":["x"]}`), of("object", `{"required":["x","y"]}`), true},
+		{"names of a pattern are refused", of("object", `{"patternProperties":{"^p":{}},"additionalProperties":false}`), of("object", `{"additionalProperties":false}`), true},
+		{"a name of a pattern has a type", of("object", `{"patternProperties":{"^x":{"type":"integer"}},"additionalProperties":{"type":"string"}}`), of("object", `{"properties":{"x":{"type":"string"}}}`), true},
+		{"a property less, unevaluated ones are refused", of("object", `{"properties":{"x":{},"y":{}},"unevaluatedProperties":false}`), of("object", `{"properties":{"x":{}},"unevaluatedProperties":false}`), true},
 		{"integer to number", key(`"key_type":"integer"`), key(`"key_type":"number"`), false},
 		{"number to integer", key(`"key_type":"number"`), key(`"key_type":"integer"`), true},
+		{"number to integer, with a type beside it", of("number", `{"type":"number"}`), of("integer", `{"type":"number"}`), true},
+		{"integer to number, with a type beside it", of("integer", `{"type":"number"}`), of("number", `{"type":"number"}`), false},
+		{"a number that was an integer", of("number", `{"type":["integer","null"]}`), key(`"key_type":"integer"`), false},
 		{"string to boolean", key(`"key_type":"string"`), key(`"key_type":"boolean"`), true},
 		{"a default", key(`"key_type":"string"`), key(`"key_type":"string","default_value":"x"`), false},
 		{"a property", key(`"key_type":"string"`), key(`"key_type":"string","property":"aA"`), false},
 		{"other takes both forms", `{"key_name":"other","key_type":"string","required":false,"semantic_description":"O."}`, `{"key_name":"other","key_type":"array","required":false,"semantic_description":"O."}`, false},
 		{"removed", key(`"key_type":"string"`), strings.Replace(key(`"key_type":"string"`), `"a"`, `"b"`, 1), true},
 		{"required", key(`"key_type":"string"`), strings.Replace(key(`"key_type":"string"`), "false", "true", 1), true},
+		{"optional", strings.Replace(key(`"key_type":"string"`), "false", "true", 1), key(`"key_type":"string"`), false},
+		{"an optional key more", key(`"key_type":"string"`), key(`"key_type":"string"`) + "," + strings.Replace(key(`"key_type":"string"`), `"a"`, `"b"`, 1), false},
+		{"a required key more", key(`"key_type":"string"`), key(`"key_type":"string"`) + "," + strings.NewReplacer(`"a"`, `"b"`, "false", "true").Replace(key(`"key_type":"string"`)), true},
 	} {
 		changes := template.Compare(versions(t, c.old, c.now))
 		if len(changes) == 0 || slices.ContainsFunc(changes, func(c template.Change) bool { return c.Breaking }) != c.breaks {
 			t.Errorf("%s: %+v, breaking: %v", c.name, changes, c.breaks)
+		}
+	}
+}
+
+// What differs in a key stands in one order, however often it is compared.
+func TestCompareHasOneOrder(t *testing.T) {
+	t.Parallel()
+	old, now := versions(t, key(`"key_type":"string","experimental":true`), key(`"key_type":"string","deprecated":true`))
+	want := []template.Change{{Key: "a", What: "not experimental any more"}, {Key: "a", What: "deprecated now"}}
+	for range 50 {
+		if got := template.Compare(old, now); !slices.Equal(got, want) {
+			t.Fatalf("%+v", got)
 		}
 	}
 }
@@ -89,12 +110,38 @@ func TestCompareShowsTheTemplateItself(t *testing.T) {
 	}
 }
 
+// A part of a response schema is not compared by itself if it means something else there.
+func TestCompareKnowsReferences(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		old, now string
+		breaks   bool
+	}{
+		{`{"required":["a"],"properties":{"x":{"properties":{"y":{"$ref":"#"}}}}}`, `{"required":["a"],"properties":{"x":{"const":{"y":{}}}}}`, true},
+		{`{"required":["a"],"properties":{"x":{"not":{"$ref":"#"}}}}`, `{"required":["a","b"],"properties":{"x":{"not":{"$ref":"#"}}}}`, true},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"x":{"minimum":5}},"definitions":{"d":{}}}`,
+			`{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"x":{"$ref":"#/definitions/d","minimum":5}},"definitions":{"d":{}}}`, true},
+		{`{"properties":{"x":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string"}}}`, `{"required":["x"],"properties":{"x":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string"}}}`, false},
+		{`{"properties":{"x":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"string"}}}`, `{"properties":{"x":{"$ref":"#/$defs/d"}},"$defs":{"d":{"type":"integer"}}}`, true},
+		{`{"properties":{"x":{"maximum":9007199254740992}}}`, `{"properties":{"x":{"maximum":9007199254740993}}}`, true},
+	} {
+		read := func(id, responses string) *template.Template {
+			return parse(t, `{"schema_id":"`+id+`","scenario":"s","keys":[],"response_schema":`+responses+`}`)
+		}
+		got := template.Compare(read("v1", c.old), read("v2", c.now))
+		if len(got) != 1 || got[0].Breaking != c.breaks {
+			t.Errorf("%s, was %s: %+v", c.now, c.old, got)
+		}
+	}
+}
+
 // Where Compare says that nothing breaks, no value that fitted is refused.
 func FuzzCompare(f *testing.F) {
 	f.Add(`{"minimum":1,"maximum":9}`, `{"minimum":0}`, `5`)
 	f.Add(`{"type":"array","items":{"type":"string"},"prefixItems":[{"type":"integer"}]}`, `{"type":"array","items":{"type":"string"}}`, `[1,"x"]`)
 	f.Add(`{"type":"object","properties":{"x":{"type":"integer"},"y":true},"additionalProperties":false}`, `{"properties":{"x":{"type":"number"}},"required":[]}`, `{"x":1,"y":2}`)
 	f.Add(`{"enum":["a",1]}`, `{"type":["string","integer"]}`, `"a"`)
+	f.Add(`{"required":["a"],"properties":{"x":{"const":{"y":{}}}}}`, `{"required":["a"],"properties":{"x":{"properties":{"y":{"$ref":"#"}}}}}`, `{"a":1,"x":{"y":{}}}`)
 	f.Add(`{"contains":{"type":"string"},"minContains":0}`, `{"contains":{"type":"string"}}`, `[]`)
 	f.Fuzz(func(t *testing.T, old, now, value string) {
 		read := func(id, schema string) *template.Template {

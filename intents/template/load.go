@@ -20,7 +20,7 @@ const maxFiles = 1_000
 // [Suffix], ordered by file name. It is for templates of one's own, and so refuses members
 // that are not known, unless their names begin with x-. Two files with one schema_id are an
 // error: a version has one meaning. The error joins the problems of all files, an [*Error]
-// for each.
+// for each; with it, Load returns the templates that are sound.
 func Load(path string) ([]*Template, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -73,7 +73,7 @@ func load(fsys fs.FS, dir string, names []string) ([]*Template, error) {
 		all = append(all, t)
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("load templates: %w", errors.Join(problems...))
+		return all, fmt.Errorf("load templates: %w", errors.Join(problems...))
 	}
 	return all, nil
 }

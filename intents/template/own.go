@@ -30,7 +30,12 @@ func (r *report) own(t *Template) {
 			}
 		})
 		have := keywordsOf(k.Value)
-		for _, pair := range [][2]string{{"minimum", "maximum"}, {"minLength", "maxLength"}, {"minItems", "maxItems"}, {"minProperties", "maxProperties"}} {
+		least, out, ok := bound(have, "minimum", "exclusiveMinimum", 1)
+		most, outToo, both := bound(have, "maximum", "exclusiveMaximum", -1)
+		if ok && both && (least > most || least == most && (out || outToo)) {
+			r.add(p+"/value_schema", "value", "correct one of them", "no value fits it: its lower limit is above its upper one, or is the same and excluded")
+		}
+		for _, pair := range [][2]string{{"minLength", "maxLength"}, {"minItems", "maxItems"}, {"minProperties", "maxProperties"}} {
 			least, ok := numberOf(have[pair[0]])
 			most, both := numberOf(have[pair[1]])
 			if ok && both && least > most {

@@ -232,14 +232,18 @@ func one(name string, value []byte) stdjson.RawMessage {
 	return append(append(append(b, ':'), value...), '}')
 }
 
-// walkSchema calls f for every keyword of a JSON Schema and of its subschemas. Data, as
-// the values of enum, is not walked; neither are the names of properties keywords.
+// walkSchema calls f for every keyword of a JSON Schema and of its subschemas. Data, as the
+// values of enum and of keywords of the author's own (x-), is not walked; neither are the
+// names of properties keywords.
 func walkSchema(raw []byte, pointer string, f func(pointer string, m member)) {
 	for _, m := range membersOf(raw) {
 		f(pointer, m)
+		if strings.HasPrefix(m.name, "x-") {
+			continue
+		}
 		p := at(pointer, m.name)
 		switch m.name {
-		case "enum", "const", "default", "examples", "required", "dependentRequired", "x-sdsi":
+		case "enum", "const", "default", "examples", "required", "dependentRequired":
 		case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
 			for _, sub := range membersOf(m.value) {
 				walkSchema(sub.value, at(p, sub.name), f)

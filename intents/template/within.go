@@ -35,6 +35,24 @@ func within(narrow, wide []byte) bool {
 	return true
 }
 
+// divisible reports whether the parts of a JSON Schema mean by themselves what they mean in the
+// whole, so that [within] may compare them: references lead to $defs, which are compared as
+// one, and keywords beside a reference count.
+func divisible(raw []byte) bool {
+	ok := true
+	walkSchema(raw, "", func(_ string, m member) {
+		switch m.name {
+		case "$ref":
+			ok = ok && strings.HasPrefix(textOf(m.value), "#/$defs/")
+		case "$schema":
+			ok = ok && strings.Contains(textOf(m.value), "/draft/2020-12/")
+		case "$id":
+			ok = false
+		}
+	})
+	return ok
+}
+
 func keywordsOf(raw []byte) map[string][]byte {
 	out := map[string][]byte{}
 	for _, m := range membersOf(raw) {
@@ -136,7 +154,11 @@ func bound(have map[string][]byte, open, closed string, sign float64) (limit flo
 	return limit, false, ok
 }
 
+// numberOf reads a number that a float64 has exactly as it is written.
 func numberOf(raw []byte) (float64, bool) {
+	if _, err := envelope.Canonical(raw); err != nil {
+		return 0, false
+	}
 	x, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
 	return x, err == nil
 }

@@ -21,7 +21,6 @@ type Learner struct {
 	pools   map[poolID]*pool
 	judging chan judging
 	kick    chan struct{} // there is a ripe cluster
-	out     atomic.Pointer[OptOuts]
 }
 
 // A poolID names a pool of an agent.
@@ -38,13 +37,14 @@ func PoolID(scenario, cohort string) string {
 // Use gives the learner the store. Before, it learns nothing.
 func (l *Learner) Use(p Pools) { l.store.Store(&p) }
 
-// client returns the name under which a sender is known, and whether something may be
+// client returns the name under which a pool knows a sender, and whether something may be
 // learned from it.
-func (l *Learner) client(from sdsi.Sender) (client string, ok bool) {
-	if l.cfg.Exclude(from.Entity) || l.out.Load().Has(from.Entity) {
+func (p *pool) client(from sdsi.Sender) (client string, ok bool) {
+	cfg := &p.learner.cfg
+	if cfg.Exclude(from.Entity) || p.out.Load().Has(from.Entity) {
 		return evolve.Client(""), false
 	}
-	if !from.Verified && !l.cfg.Unsigned {
+	if !from.Verified && !cfg.Unsigned {
 		return evolve.Client(""), true
 	}
 	return evolve.Client(from.Entity), true
@@ -67,14 +67,18 @@ func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (
 	if p == nil || l.store.Load() == nil {
 		return nil, ""
 	}
-	client, _ := l.client(from)
-	return p.seen(ctx), client
+	view := p.seen(ctx)
+	client, _ := p.client(from)
+	return view, client
 }
 
 // Told implements [sdsi.Learner].
 func (l *Learner) Told(scenario string, from sdsi.Sender, keys []string) {
-	client, ok := l.client(from)
-	if p := l.pool(scenario, from); p != nil && ok && len(keys) > 0 {
+	p := l.pool(scenario, from)
+	if p == nil || len(keys) == 0 {
+		return
+	}
+	if client, ok := p.client(from); ok {
 		p.submit(change{plain: true, from: from.Entity, apply: func(e *evolve.Pool, _ time.Time) bool { return e.Received(client, keys) }})
 	}
 }
@@ -82,8 +86,11 @@ func (l *Learner) Told(scenario string, from sdsi.Sender, keys []string) {
 // Observe implements [sdsi.Learner].
 func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-chan struct{} {
 	p := l.pool(scenario, from)
-	client, ok := l.client(from)
-	if p == nil || !ok {
+	if p == nil {
+		return nil
+	}
+	client, ok := p.client(from)
+	if !ok {
 		return nil
 	}
 	o := evolve.Observation{ID: seen.ID, Client: client, Keys: seen.Keys, Refused: seen.Refused}

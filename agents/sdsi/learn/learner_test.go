@@ -27,10 +27,12 @@ import (
 
 const ferries = "agent.ferries"
 
+const ferryTemplate = `{"schema_id":"ferry_v1","scenario":"ferry_booking","language":"en","keys":[
+	{"key_name":"harbour_from","key_type":"string","required":true,"semantic_description":"Where the crossing begins."}]}`
+
 func ferry(t testing.TB) *template.Template {
 	t.Helper()
-	tpl, err := template.Parse([]byte(`{"schema_id":"ferry_v1","scenario":"ferry_booking","language":"en","keys":[
-		{"key_name":"harbour_from","key_type":"string","required":true,"semantic_description":"Where the crossing begins."}]}`))
+	tpl, err := template.Parse([]byte(ferryTemplate))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ func ReadOptOuts(raw []byte) (*OptOuts, error) {
 		return nil, fmt.Errorf("stored opt-outs: version %d; this release reads version 1", o.Version)
 	}
 	slices.Sort(o.Clients)
+	o.Clients = slices.Compact(o.Clients)
 	return o, nil
 }
 
@@ -70,15 +71,11 @@ func (o *OptOuts) Encode() ([]byte, error) {
 	return raw, err
 }
 
-// loadOptOuts reads who has opted out.
-func (l *Learner) loadOptOuts(ctx context.Context, store Pools) error {
+// optOuts reads who has opted out.
+func (l *Learner) optOuts(ctx context.Context, store Pools) (*OptOuts, error) {
 	raw, _, err := store.OptOuts(ctx, l.cfg.Entity)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out, err := ReadOptOuts(raw)
-	if err == nil {
-		l.out.Store(out)
-	}
-	return err
+	return ReadOptOuts(raw)
 }

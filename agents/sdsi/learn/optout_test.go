@@ -1,14 +1,18 @@
 package learn_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 // optOut does what "aeemesh schema forget --opt-out" does.
@@ -91,6 +95,100 @@ func TestAnOptOutHoldsAtOnce(t *testing.T) {
 	}
 }
 
+// interrupted is a store in which something happens after one of its answers was made, and
+// before a worker has it.
+type interrupted struct {
+	*jetstream.Pools
+	at    int // the number of the answer
+	count int
+	f     func()
+	stale bool // the list is read as it was before the first opt-out
+}
+
+func (s *interrupted) answered() {
+	if s.count++; s.count == s.at {
+		s.f()
+	}
+}
+
+func (s *interrupted) Get(ctx context.Context, entity, id string) ([]byte, uint64, error) {
+	defer s.answered()
+	return s.Pools.Get(ctx, entity, id)
+}
+
+func (s *interrupted) Swap(ctx context.Context, entity, id string, pool []byte, revision uint64) (uint64, error) {
+	defer s.answered()
+	return s.Pools.Swap(ctx, entity, id, pool, revision)
+}
+
+func (s *interrupted) OptOuts(ctx context.Context, entity string) ([]byte, uint64, error) {
+	defer s.answered()
+	if s.stale {
+		return nil, 0, nil
+	}
+	return s.Pools.OptOuts(ctx, entity)
+}
+
+// Whenever an opt-out comes, nothing that the client says is stored at its end: also while a
+// worker reads the list and the pool, and while it stores the first pool.
+func TestAnOptOutHoldsWheneverItComes(t *testing.T) {
+	t.Parallel()
+	for _, there := range []bool{false, true} {
+		for at := 1; ; at++ {
+			r := newRig(t)
+			if there {
+				wait(t, says(r.learner(nil), "before", client(9), "a window seat"))
+			}
+			store := &interrupted{Pools: r.pools, at: at, f: func() { r.optOut("agent.c1", true) }}
+			l := r.learner(func(c *learn.Config) { c.Pools = store })
+			wait(t, says(l, "early", client(1), "a pink balloon"))
+			if store.count < at {
+				break
+			}
+			wait(t, says(l, "late", client(1), "a blue balloon"))
+			wait(t, says(l, "other", client(2), "a window seat"))
+			if p := r.stored(""); p.Forget(evolve.Client("agent.c1"), r.clock()) || len(p.Clusters(r.clock())) != 1 {
+				t.Errorf("a pool is there: %v, opted out after answer %d: %+v", there, at, p.Clusters(r.clock()))
+			}
+		}
+	}
+}
+
+// What a client says without a signature is of no client by name; an opt-out keeps it away all
+// the same.
+func TestAnOptOutHoldsWithoutASignature(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.learner(nil)
+	wait(t, says(l, "1", sdsi.Sender{Entity: "agent.c1"}, "a window seat"))
+	r.optOut("agent.c1", true)
+	wait(t, says(l, "2", sdsi.Sender{Entity: "agent.c1"}, "a pink balloon"), says(l, "3", sdsi.Sender{Entity: "agent.c2"}, "a kayak"))
+	if got := r.stored("").Clusters(r.clock()); len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The list as one scenario's pool has read it says nothing about when another one has.
+func TestEachPoolHasItsOwnOptOuts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	store := &interrupted{Pools: r.pools}
+	cars, err := template.Parse([]byte(strings.NewReplacer("ferry_v1", "car_v1", "ferry_booking", "car_rental").Replace(ferryTemplate)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.learner(func(c *learn.Config) { c.Pools, c.Templates = store, append(c.Templates, cars) })
+	wait(t, says(l, "1", client(2), "a window seat"))
+	r.optOut("agent.c1", true)
+	wait(t, says(l, "2", client(3), "a window seat")) // the pool and the list are read again
+	store.stale = true                                // an answer that was long on its way
+	l.View(t.Context(), "car_rental", client(4))
+	wait(t, says(l, "3", client(1), "a pink balloon"))
+	if p := r.stored(""); p.Forget(evolve.Client("agent.c1"), r.clock()) {
+		t.Errorf("%+v", p.Clusters(r.clock()))
+	}
+}
+
 // The list is bounded, and says so.
 func TestOptOutsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -116,6 +214,20 @@ func TestOptOutsAreBounded(t *testing.T) {
 	again, err := learn.ReadOptOuts(raw)
 	if err != nil || !again.Has("agent.c9999") || again.Has("agent.one-more") {
 		t.Error(err)
+	}
+	long := learn.OptOuts{Version: 1}
+	for i := range 5000 {
+		if _, err := long.Set(fmt.Sprintf("agent.c%0190d", i), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if raw, err := long.Encode(); err == nil {
+		t.Errorf("%d bytes are stored", len(raw))
+	}
+	if twice, err := learn.ReadOptOuts([]byte(`{"version":1,"clients":["agent.b","agent.a","agent.b"]}`)); err != nil {
+		t.Error(err)
+	} else if changed, err := twice.Set("agent.b", false); !changed || err != nil || twice.Has("agent.b") || !twice.Has("agent.a") {
+		t.Errorf("%v %+v", err, twice)
 	}
 	for _, bad := range []string{`{`, `{"version":2}`} {
 		if _, err := learn.ReadOptOuts([]byte(bad)); err == nil {

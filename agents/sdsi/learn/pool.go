@@ -3,7 +3,9 @@ package learn
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -26,9 +28,12 @@ type pool struct {
 	read    time.Time       // when view was read
 	loading <-chan struct{} // the first read; nil: it has not begun, or has ended
 
+	out atomic.Pointer[OptOuts] // read after known
+
 	// Of the one goroutine that writes.
 	known    *evolve.Pool
 	revision uint64
+	there    bool // it is stored
 }
 
 // A change is something to do to the pool. apply reports whether it has changed anything;
@@ -147,52 +152,59 @@ func (p *pool) swap(batch []change) error {
 		}
 	}
 	for range maxTries {
-		if p.known == nil || p.revision == 0 { // without a pool, no swap tells of an opt-out
+		if p.known == nil {
 			if err := p.load(*store); err != nil {
 				return err
 			}
 		}
 		now := p.learner.cfg.Now()
+		allowed := slices.DeleteFunc(slices.Clone(batch), func(c change) bool { return c.from != "" && p.out.Load().Has(c.from) })
+		if !p.there && payloads(allowed) > 0 { // it is stored empty first: an opt-out needs a pool to change
+			if err := p.put(*store, now); err != nil && !errors.Is(err, jetstream.ErrChanged) {
+				return err
+			}
+			p.known = nil
+			continue
+		}
 		changed := false
-		for _, c := range batch {
-			if c.from == "" || !p.learner.out.Load().Has(c.from) {
-				changed = c.apply(p.known, now) || changed
+		for _, c := range allowed {
+			changed = c.apply(p.known, now) || changed
+		}
+		if changed {
+			err := p.put(*store, now)
+			if errors.Is(err, jetstream.ErrChanged) {
+				continue
+			}
+			if err != nil {
+				return err
 			}
 		}
-		if !changed {
-			p.publish()
-			return nil
-		}
-		raw, err := p.known.Encode(now)
-		if err != nil {
-			p.known = nil
-			return err
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
-		revision, err := (*store).Swap(ctx, p.learner.cfg.Entity, PoolID(p.id.scenario, p.id.cohort), raw, p.revision)
-		cancel()
-		if err == nil {
-			p.revision = revision
-			p.publish()
-			return nil
-		}
-		p.known = nil // it has changes that are not stored
-		if !errors.Is(err, jetstream.ErrChanged) {
-			return err
-		}
+		p.publish()
+		return nil
 	}
 	return errors.New("other workers were faster each time")
 }
 
-// load reads the opt-outs, and then the stored pool. An opt-out is written in the same order:
-// first the list, then the pools. So a worker that has the pool from which a client was
-// removed also knows that the client has opted out.
+// put stores what is known, if nothing else was stored meanwhile.
+func (p *pool) put(store Pools, now time.Time) error {
+	raw, err := p.known.Encode(now)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
+		defer cancel()
+		p.revision, err = store.Swap(ctx, p.learner.cfg.Entity, PoolID(p.id.scenario, p.id.cohort), raw, p.revision)
+	}
+	if err != nil {
+		p.known = nil // it has changes that are not stored
+	}
+	return err
+}
+
+// load reads the stored pool, and then the opt-outs. An opt-out is written the other way
+// round: first the list, then each pool, whether the client was in it or not. So a worker that
+// does not know of it yet has an older pool, and cannot store its changes.
 func (p *pool) load(store Pools) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ioTimeout)
 	defer cancel()
-	if err := p.learner.loadOptOuts(ctx, store); err != nil {
-		return err
-	}
 	raw, revision, err := store.Get(ctx, p.learner.cfg.Entity, PoolID(p.id.scenario, p.id.cohort))
 	if err != nil {
 		return err
@@ -208,7 +220,12 @@ func (p *pool) load(store Pools) error {
 		return err
 	}
 	e.UseEmbedder(name, p.learner.cfg.Now())
-	p.known, p.revision = e, revision
+	out, err := p.learner.optOuts(ctx, store)
+	if err != nil {
+		return err
+	}
+	p.out.Store(out)
+	p.known, p.revision, p.there = e, revision, raw != nil
 	return nil
 }
 

@@ -36,12 +36,15 @@ func (p *Pool) Approve(key, by string, now time.Time) error {
 }
 
 // Vouch says that an operator has looked at the values of a key on trial: the key can be
-// promoted although no values were judged.
+// promoted although no values were judged. Said twice, or of a key that is stable, it changes
+// nothing; the error then wraps [ErrUnchanged].
 func (p *Pool) Vouch(key, by string, now time.Time) error {
 	l, err := p.find(key, Experimental)
 	switch {
 	case err != nil:
 		return err
+	case l.State == Stable:
+		return fmt.Errorf("%w: the key %s is %s already", ErrUnchanged, key, l.State)
 	case l.State != Experimental:
 		return fmt.Errorf("the key %s is %s: only a key on trial has values to look at", key, l.State)
 	case l.Vouched != "":

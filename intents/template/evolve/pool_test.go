@@ -300,6 +300,11 @@ func TestATrialEnds(t *testing.T) {
 		if got := state(p, "window_seat", start); got != c.want {
 			t.Errorf("%s: %s, want %s; %+v", name, got, c.want, p.Keys(start.Add(7 * day))[0].Metrics)
 		}
+		if c.approved {
+			if err := p.Vouch("window_seat", "human.ops", start.Add(7*day)); !errors.Is(err, ErrUnchanged) {
+				t.Errorf("%s: looked at once more: %v", name, err)
+			}
+		}
 		p.Advance(start.Add(31 * day))
 		if got := state(p, "window_seat", start); got == Experimental {
 			t.Errorf("%s: the trial does not end", name)
@@ -471,11 +476,17 @@ func TestAnOperatorDecides(t *testing.T) {
 	if err := p.Vouch("dogs", "human.ops", start); err != nil || p.Keys(start)[0].Vouched != "human.ops" {
 		t.Errorf("%v %+v", err, p.Keys(start))
 	}
+	if err := p.Vouch("dogs", "human.retry", start); !errors.Is(err, ErrUnchanged) || p.Keys(start)[0].Vouched != "human.ops" {
+		t.Errorf("vouched twice: %v %+v", err, p.Keys(start))
+	}
 	if err := p.Vouch("cats", "human.ops", start); err == nil {
 		t.Error("the values of a key that waits have been looked at")
 	}
 	if err := p.Reject("cats", "human.ops", "allergies", start); err != nil || state(p, "cats", start) != Rejected {
 		t.Errorf("%v %+v", err, p.Keys(start))
+	}
+	if err := p.Reject("cats", "human.retry", "", start); !errors.Is(err, ErrUnchanged) || p.Keys(start)[1].Why != "allergies" {
+		t.Errorf("rejected twice: %v %+v", err, p.Keys(start))
 	}
 	last := p.Events()[len(p.Events())-1]
 	if last.By != "human.ops" || last.Why != "allergies" || last.Kind != KindRejected {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
@@ -22,7 +25,8 @@ func checkCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE|DIR...",
 		Short: "Check templates before they are published",
-		Long: `Checks schema templates: files, or folders of files that end in .sdsi.json. It
+		Long: `Checks schema templates: files, or folders as "worker --templates" takes them:
+of files that end in .sdsi.json, or with such a folder for each entity. It
 prints all that is wrong with each, and connects to nothing. With --json it
 prints an object for each template; those that are refused have problems.`,
 		Example: `  aeemesh schema check templates/
@@ -31,13 +35,8 @@ prints an object for each template; those that are refused have problems.`,
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			var bad []error
 			for _, name := range args {
-				all, err := template.Load(name)
-				if err == nil && len(all) == 0 {
-					err = fmt.Errorf("%s has no files *%s", name, template.Suffix)
-				}
-				if err != nil {
-					bad = append(bad, err)
-				}
+				all, errs := loadAll(name)
+				bad = append(bad, errs...)
 				for _, t := range all {
 					if a.Term.JSON {
 						if err := a.Term.Object(t.Listed()); err != nil {
@@ -54,6 +53,30 @@ prints an object for each template; those that are refused have problems.`,
 			return errors.Join(bad...)
 		}),
 	}
+}
+
+// loadAll reads the templates of a file or a folder, and those of the folders there that have
+// the names of entities, as "worker --templates" does.
+func loadAll(name string) (all []*template.Template, bad []error) {
+	folders := []string{name}
+	entries, _ := os.ReadDir(name) // of a file there are none
+	for _, entry := range entries {
+		own := filepath.Join(name, entry.Name())
+		if info, err := os.Stat(own); err == nil && info.IsDir() && subject.ValidateEntity(entry.Name()) == nil {
+			folders = append(folders, own)
+		}
+	}
+	for _, folder := range folders {
+		some, err := template.Load(folder)
+		all = append(all, some...)
+		if err != nil {
+			bad = append(bad, err)
+		}
+	}
+	if len(all)+len(bad) == 0 {
+		bad = append(bad, fmt.Errorf("%s has no files *%s", name, template.Suffix))
+	}
+	return all, bad
 }
 
 // printRefused prints the problems of the templates that are refused, and returns what else

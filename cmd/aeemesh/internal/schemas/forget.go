@@ -3,6 +3,7 @@ package schemas
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,9 @@ wish that the client was the first to say stays if enough others
 (rules.anonymity) have said it.
 --opt-out also keeps the agent from learning anything of it from now on, in all
 scenarios, also before it has learned something. --opt-in ends that, and removes
-nothing. --list lists the clients that have opted out.`,
+nothing. --list lists the clients that have opted out. What a client has said
+without a signature is of all such clients together, and stays, unless the worker
+counts them by name (learning.unsigned).`,
 		Example: `  aeemesh schema forget agent.flights agent.assistant
   aeemesh schema forget agent.flights agent.assistant --opt-out
   aeemesh schema forget agent.flights --list`,
@@ -50,12 +53,12 @@ nothing. --list lists the clients that have opted out.`,
 					return listOptOuts(ctx, a, pools, args[0])
 				case in:
 					return optOut(ctx, a, pools, args[0], args[1], false)
-				case out: // before the pools: see learn.OptOuts
+				case out: // before the pools, as their workers expect
 					if err := optOut(ctx, a, pools, args[0], args[1], true); err != nil {
 						return err
 					}
 				}
-				return forget(ctx, a, pools, args[0], args[1])
+				return forget(ctx, a, pools, args[0], args[1], out)
 			})
 		}),
 	})
@@ -65,26 +68,35 @@ nothing. --list lists the clients that have opted out.`,
 	return c
 }
 
-// forget removes what is stored of a client in the pools of an agent.
-func forget(ctx context.Context, a *session.App, pools *jetstream.Pools, entity, client string) error {
-	all, err := readPools(ctx, pools, entity, "")
-	if err != nil {
-		return err
+// forget removes what is stored of a client, and says where there was something.
+func forget(ctx context.Context, a *session.App, pools *jetstream.Pools, entity, client string, optedOut bool) error {
+	gone, err := forgetIn(ctx, pools, entity, client, optedOut)
+	for _, s := range gone {
+		a.Term.Good("%s: what was learned from %s is gone", s.title(), client)
 	}
+	if len(gone) == 0 && err == nil {
+		a.Term.Say("%s has nothing stored of %s", entity, client)
+	}
+	return err
+}
+
+// forgetIn removes what is stored of a client in the pools of an agent, and returns those that
+// had something. After an opt-out it stores each pool again, also one that had nothing: so no
+// worker can store what it still counts before it has learned of the opt-out.
+func forgetIn(ctx context.Context, pools *jetstream.Pools, entity, client string, optedOut bool) (gone []*stock, err error) {
+	all, unread := readPools(ctx, pools, entity, "") // the others are no less to be forgotten in
+	had := map[*stock]bool{}
 	changed, err := changePools(ctx, pools, entity, all, func(s *stock, now time.Time) error {
-		if !s.Forget(evolve.Client(client), now) {
+		had[s] = s.Forget(evolve.Client(client), now)
+		if !had[s] && !optedOut {
 			return errNothing
 		}
 		return nil
 	})
-	for _, s := range changed {
-		a.Term.Good("%s: what was learned from %s is gone", s.title(), client)
+	if errors.Is(err, errNothing) {
+		err = nil
 	}
-	if len(changed) == 0 && (err == nil || errors.Is(err, errNothing)) {
-		a.Term.Say("%s has nothing stored of %s", entity, client)
-		return nil
-	}
-	return err
+	return slices.DeleteFunc(changed, func(s *stock) bool { return !had[s] }), errors.Join(err, unread)
 }
 
 // optOut stores that a client opts out of an agent's learning, or in again.

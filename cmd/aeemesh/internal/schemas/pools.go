@@ -53,13 +53,15 @@ func withPools(a *session.App, ctx context.Context, cmd *cobra.Command, entity, 
 	})
 }
 
-// readPools returns the pools of an agent, of one scenario or of all ("").
+// readPools returns the pools of an agent, of one scenario or of all (""). With the error
+// about those that cannot be read it returns the others.
 func readPools(ctx context.Context, pools *jetstream.Pools, entity, scenario string) ([]*stock, error) {
 	records, err := pools.List(ctx, entity)
 	if err != nil {
 		return nil, session.LaneError(err)
 	}
 	var all []*stock
+	var bad []error
 	for _, r := range records {
 		s := &stock{id: r.ID, revision: r.Revision}
 		s.scenario, s.cohort, _ = strings.Cut(r.ID, "\n")
@@ -67,25 +69,30 @@ func readPools(ctx context.Context, pools *jetstream.Pools, entity, scenario str
 			continue
 		}
 		if s.Pool, err = evolve.Open(r.Value); err != nil {
-			return nil, fmt.Errorf("scenario %s: %w", s.title(), err)
+			bad = append(bad, fmt.Errorf("scenario %s: %w", s.title(), err))
+			continue
 		}
 		all = append(all, s)
 	}
-	return all, nil
+	return all, errors.Join(bad...)
 }
 
 // errNothing is returned by a change that has found nothing to change.
 var errNothing = errors.New("nothing to change")
 
-// change changes the pools in which f finds something to change; the error of f is for the
-// user if it finds nothing anywhere. It tries again if a worker was faster.
+// maxTries is how often a change of a pool may meet those of a busy agent's workers.
+const maxTries = 100
+
+// changePools changes the pools in which f finds something to change; the error of f is for
+// the user if it finds nothing anywhere: rather that a pool knows the decision already than
+// that another one cannot follow it. It tries again if a worker was faster.
 func changePools(ctx context.Context, pools *jetstream.Pools, entity string, all []*stock, f func(*stock, time.Time) error) (changed []*stock, err error) {
 	var first error
 	for _, s := range all {
 		for try := 0; ; try++ {
 			now := time.Now()
 			if err := f(s, now); err != nil {
-				if first == nil || !errors.Is(err, evolve.ErrUnknownKey) {
+				if first == nil || errors.Is(first, evolve.ErrUnknownKey) || errors.Is(err, evolve.ErrUnchanged) {
 					first = err
 				}
 				break
@@ -98,11 +105,14 @@ func changePools(ctx context.Context, pools *jetstream.Pools, entity string, all
 				changed = append(changed, s)
 				break
 			}
-			if !errors.Is(err, jetstream.ErrChanged) || try == 10 {
+			if !errors.Is(err, jetstream.ErrChanged) || try == maxTries {
 				return changed, session.LaneError(err)
 			}
 			if raw, s.revision, err = pools.Get(ctx, entity, s.id); err != nil {
 				return changed, session.LaneError(err)
+			}
+			if raw == nil { // it was removed meanwhile
+				break
 			}
 			if s.Pool, err = evolve.Open(raw); err != nil {
 				return changed, err

@@ -1,0 +1,97 @@
+package sdsi_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// has is a learner that has one view, and learns nothing.
+type has struct{ view *evolve.View }
+
+func (h has) View(context.Context, string, sdsi.Sender) (*evolve.View, string) { return h.view, "x" }
+func (h has) Observe(string, sdsi.Sender, sdsi.Seen) <-chan struct{}           { return nil }
+func (h has) Told(string, sdsi.Sender, []string)                               {}
+
+// A result tells of keys that the payload does not have, and not of those that will be
+// withdrawn.
+func TestASuggestionHasWhatIsNew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, tpl := time.Now(), tram(t, "tram_v1")
+	for i, name := range []string{"window_seat", "quiet_cabin", "red_balloon"} {
+		v := make([]float32, 3)
+		v[i] = 1
+		for _, c := range []string{"agent.a", "agent.b"} {
+			p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: strings.ReplaceAll(name, "_", " "), Vector: v}}}, now)
+		}
+		for _, c := range p.Ripe(now) {
+			if err := p.Propose(c.ID, template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", now); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.Reject("red_balloon", "human.ops", "", now); err != nil {
+		t.Fatal(err)
+	}
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(has{p.View()})
+	r.serve(desk, sells, nil)
+	for payload, want := range map[string]string{
+		`{"stop_from":"Museum","other":"a kayak"}`:                                        "quiet_cabin window_seat",
+		`{"stop_from":"Museum","other":"a kayak","window_seat":true}`:                     "quiet_cabin",
+		`{"stop_from":"Museum","other":"a kayak","window_seat":true,"quiet_cabin":false}`: "",
+		`{"stop_from":"Museum"}`:                                                          "",
+	} {
+		var result struct {
+			Suggestion *struct {
+				NewKeys []template.Key `json:"new_keys"`
+			} `json:"schema_update_suggestion"`
+		}
+		got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":`+payload+`}`)
+		if err := json.Unmarshal([]byte(got), &result); err != nil {
+			t.Fatalf("%s: %v", got, err)
+		}
+		var names []string
+		if result.Suggestion != nil {
+			for _, k := range result.Suggestion.NewKeys {
+				names = append(names, k.Name)
+			}
+		}
+		if strings.Join(names, " ") != want || (result.Suggestion == nil) != (want == "") {
+			t.Errorf("%s: %s, want %s", payload, got, want)
+		}
+	}
+}
+
+// An agent that answers "not modified" of what the client does not have has not answered.
+func TestNotModifiedIsNoAnswerToAFirstQuestion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.answers(func() string {
+		return `{"schema_id":"tram_v1","scenario":"tram_ticket","hash":"h","not_modified":true}`
+	})
+	c := sdsi.NewClient(r.client)
+	for _, ask := range []template.GetTask{{}, {IfHash: "another"}} {
+		if got, _, err := c.Get(t.Context(), trams, ask); err == nil {
+			t.Errorf("%+v: %+v", ask, got)
+		}
+	}
+	if got, _, err := c.Get(t.Context(), trams, template.GetTask{IfHash: "h"}); err != nil || !got.NotModified {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := c.Template(t.Context(), trams, "", ""); err == nil {
+		t.Errorf("%+v", got)
+	}
+}
