@@ -21,13 +21,13 @@ type check struct {
 // admission are the checks of an envelope: its sender, addressee, lane and time. The last
 // ones record it, so that it counts once.
 var admission = []check{
-	{refuses: (*Task).verified, alert: true},
-	{refuses: (*Task).addressed},
-	{refuses: (*Task).expected},
-	{refuses: (*Task).forThisLane, alert: true},
-	{refuses: (*Task).fresh, alert: true},
-	{refuses: (*Task).withinQuota},
-	{refuses: (*Task).firstInMesh, alert: true},
+	{refuses: checkSignature, alert: true},
+	{refuses: checkAddressee},
+	{refuses: checkType},
+	{refuses: checkMeshAndLane, alert: true},
+	{refuses: checkAge, alert: true},
+	{refuses: checkQuota},
+	{refuses: checkReplay, alert: true},
 }
 
 // admit makes the checks of admission. alert says that the refusal is to be published
@@ -51,7 +51,7 @@ func (t *Task) stored() time.Time {
 	return t.queued
 }
 
-func (t *Task) verified() *envelope.Error {
+func checkSignature(t *Task) *envelope.Error {
 	identity, err := t.host.node.cfg.Verifier.Verify(t.Envelope, t.stored())
 	if err != nil {
 		return peerError(err)
@@ -60,15 +60,15 @@ func (t *Task) verified() *envelope.Error {
 	return nil
 }
 
-func (t *Task) addressed() *envelope.Error {
+func checkAddressee(t *Task) *envelope.Error {
 	if t.Envelope.To != t.host.Entity {
 		return envelope.Errorf(envelope.CodeWrongRecipient, "this is %s; the envelope is addressed to another entity", t.host.Entity)
 	}
 	return nil
 }
 
-// expected refuses all envelopes except tasks and, on the live lane, events.
-func (t *Task) expected() *envelope.Error {
+// checkType refuses all envelopes except tasks and, on the live lane, events.
+func checkType(t *Task) *envelope.Error {
 	if kind := t.Envelope.Type; kind != envelope.TypeTask && (kind != envelope.TypeEvent || t.run != nil) {
 		return unexpectedType(kind)
 	}
@@ -79,27 +79,27 @@ func unexpectedType(t envelope.Type) *envelope.Error {
 	return envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", t)
 }
 
-// forThisLane refuses a task that was signed for another mesh, or for the other lane.
-func (t *Task) forThisLane() *envelope.Error {
+// checkMeshAndLane refuses a task that was signed for another mesh, or for the other lane.
+func checkMeshAndLane(t *Task) *envelope.Error {
 	if t.Envelope.Type != envelope.TypeTask {
 		return nil
 	}
 	return t.forHere(t.host.node.cfg.Prefix, t.run != nil, t.signed)
 }
 
-// fresh refuses stale and replayed tasks. A durable task may have been stored for
+// checkAge refuses stale and replayed tasks. A durable task may have been stored for
 // long: its time is checked when its run begins, and the run's record detects a
 // replay.
-func (t *Task) fresh() *envelope.Error {
+func checkAge(t *Task) *envelope.Error {
 	if t.run != nil {
 		return nil
 	}
 	return t.host.node.fresh(t.Envelope, t.stored())
 }
 
-// withinQuota caps the priority, and refuses a live task beyond its sender's quota. A
+// checkQuota caps the priority, and refuses a live task beyond its sender's quota. A
 // durable task is delayed, see lane.delayOverQuota.
-func (t *Task) withinQuota() (problem *envelope.Error) {
+func checkQuota(t *Task) (problem *envelope.Error) {
 	quotas, priority := t.host.node.quotas, t.Envelope.Priority
 	if t.run != nil {
 		if p := envelope.Priority(t.run.hold.Priority); p.Rank() >= 0 {
@@ -113,9 +113,9 @@ func (t *Task) withinQuota() (problem *envelope.Error) {
 	return nil
 }
 
-// firstInMesh asks the mesh's replay window about a live task. A durable one asks when its
+// checkReplay asks the mesh's replay window about a live task. A durable one asks when its
 // run begins.
-func (t *Task) firstInMesh() *envelope.Error {
+func checkReplay(t *Task) *envelope.Error {
 	n := t.host.node
 	if t.run != nil || !n.asksSeen(t.Envelope, t.signed) {
 		return nil
@@ -128,9 +128,9 @@ type constraint func(*Task) error
 
 var (
 	// constraints are checked for every task, also for one whose run has begun before.
-	constraints = []constraint{(*Task).readRequires, (*Task).delegated, (*Task).checkTree, (*Task).unapproved, (*Task).onItsLane}
+	constraints = []constraint{(*Task).readRequires, checkDelegation, checkTree, checkApproval, checkIntentsLane}
 	// atBegin are checked for a task whose run has not begun.
-	atBegin = []constraint{(*Task).checkNotBefore, (*Task).checkProvenance, (*Task).canSatisfy, (*Task).checkReferences, (*Task).checkPayload}
+	atBegin = []constraint{checkNotBefore, checkProvenance, checkResult, checkReferences, checkPayload}
 )
 
 // prepare reads what the task requires, sets its deadline, and returns why the agent
@@ -182,7 +182,7 @@ func (t *Task) limit() {
 		t.Requires.Timeout, t.Deadline = timeout, t.queued.Add(timeout)
 		return
 	}
-	t.Requires.Timeout = r.lane.timeout(t.Requires)
+	t.Requires.Timeout = r.lane.deliveries.timeout(t.Requires)
 	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
 		r.deadline = r.stored.Mesh.Deadline
@@ -190,8 +190,8 @@ func (t *Task) limit() {
 	t.Deadline = r.lane.clock.local(r.deadline)
 }
 
-// delegated accepts a task that another agent has delegated, or refuses it.
-func (t *Task) delegated() error {
+// checkDelegation accepts a task that another agent has delegated, or refuses it.
+func checkDelegation(t *Task) error {
 	if err := t.acceptDelegation(); err != nil {
 		return err
 	}
@@ -207,15 +207,15 @@ func (t *Task) delegated() error {
 	return nil
 }
 
-func (t *Task) unapproved() error {
+func checkApproval(t *Task) error {
 	if t.Requires.HumanApproval {
 		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: tasks cannot be approved on this worker")
 	}
 	return nil
 }
 
-// onItsLane refuses a reserved intent on the durable lane.
-func (t *Task) onItsLane() error {
+// checkIntentsLane refuses a reserved intent on the durable lane.
+func checkIntentsLane(t *Task) error {
 	if t.run != nil && intents.Reserved(t.Envelope.Intent) {
 		return envelope.Errorf(envelope.CodeIntentReserved, "intent %s is answered on the live lane only", t.Envelope.Intent)
 	}
@@ -224,7 +224,7 @@ func (t *Task) onItsLane() error {
 
 // checkNotBefore refuses a live task with a requires.not_before in the future, unless the
 // agent moves the task to its durable lane (see host.later).
-func (t *Task) checkNotBefore() error {
+func checkNotBefore(t *Task) error {
 	at, err := readNotBefore(t.required(requireNotBefore))
 	if err != nil {
 		return err
@@ -235,10 +235,7 @@ func (t *Task) checkNotBefore() error {
 	return nil
 }
 
-func (t *Task) checkTree() error       { return t.host.node.checkTree(t) }
-func (t *Task) canSatisfy() error      { return t.host.canSatisfy(t) }
-func (t *Task) checkReferences() error { return checkReferences(t.Envelope) }
-func (t *Task) checkPayload() error {
+func checkPayload(t *Task) error {
 	intent, _ := t.class()
 	if intent != t.Envelope.Intent {
 		return nil // the payload is in another form than that of the intent: Classify has read it, and the handler does

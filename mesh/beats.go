@@ -109,7 +109,7 @@ func (b *beats) announce(h *host) {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	if !h.left {
-		h.announce(intents.AgentHeartbeat)
+		h.events.announce(intents.AgentHeartbeat)
 	}
 }
 

@@ -80,7 +80,7 @@ func BenchmarkTask(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				h.check(arrival{msg, env, cbor})
+				h.intake.check(arrival{msg, env, cbor})
 				task, _ := h.queue.Take(w, true)
 				h.run(task)
 			}

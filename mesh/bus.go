@@ -23,6 +23,9 @@ const (
 	BusAlert = "mesh.alert"
 )
 
+// events publishes what happens to an agent and its tasks on the bus.
+type events struct{ host *host }
+
 // Broadcast sends an event to bus.<topic>. Payload is a JSON object; corr may be empty.
 // Each subscriber gets the event at most once. Stream AEE_BUS stores it if the mesh has
 // that stream.
@@ -62,8 +65,8 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 }
 
 // publishEvent broadcasts an event of the agent, and logs a failure.
-func (h *host) publishEvent(topic, intent, corr string, payload, trace json.RawMessage) {
-	h.publishEventWith(nil, topic, intent, corr, payload, trace)
+func (ev *events) publishEvent(topic, intent, corr string, payload, trace json.RawMessage) {
+	ev.publishEventWith(nil, topic, intent, corr, payload, trace)
 }
 
 // shortLived is the header of heartbeats: the stream of broadcasts deletes them after a
@@ -72,16 +75,16 @@ func (h *host) publishEvent(topic, intent, corr string, payload, trace json.RawM
 // Heartbeats still go to bus.mesh.agent, so that subscribers of the bus get them.
 var shortLived = nats.Header{natsjs.MsgTTLHeader: {"60s"}}
 
-func (h *host) publishEventWith(header nats.Header, topic, intent, corr string, payload, trace json.RawMessage) {
-	if err := h.node.broadcast(h.Entity, h.Signer, topic, intent, corr, payload, trace, header); err != nil {
-		h.log.Warn("event not sent", "intent", intent, "corr", corr, "err", err)
+func (ev *events) publishEventWith(header nats.Header, topic, intent, corr string, payload, trace json.RawMessage) {
+	if err := ev.host.node.broadcast(ev.host.Entity, ev.host.Signer, topic, intent, corr, payload, trace, header); err != nil {
+		ev.host.log.Warn("event not sent", "intent", intent, "corr", corr, "err", err)
 	}
 }
 
 // taskEvent publishes on bus.mesh.task what happens to a task. The event never contains
 // the task's payload, which is confidential between sender and receiver.
-func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
-	if h.node.cfg.TaskEvents == EventsFailures && problem == nil {
+func (ev *events) taskEvent(intent string, t *Task, problem *envelope.Error) {
+	if ev.host.node.cfg.TaskEvents == EventsFailures && problem == nil {
 		return
 	}
 	e := t.Envelope
@@ -92,7 +95,7 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	b = append(b, `,"sender":`...)
 	b = envelope.AppendString(b, e.From)
 	b = append(b, `,"instance":`...)
-	b = envelope.AppendString(b, h.id)
+	b = envelope.AppendString(b, ev.host.id)
 	if e.ReplyTo != "" {
 		b = append(b, `,"parent":`...)
 		b = envelope.AppendString(b, clip.Text(e.ReplyTo, 128))
@@ -114,7 +117,7 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 		b = append(b, `,"error":`...)
 		b = append(b, publicError(problem).Payload()...)
 	}
-	h.publishEvent(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
+	ev.publishEvent(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
 }
 
 // publicError returns the part of an error that may be published. Details and evidence
@@ -142,25 +145,25 @@ type presence struct {
 
 // announce publishes an event about the agent on bus.mesh.agent. All announcements of
 // one instance share a corr.
-func (h *host) announce(intent string) {
-	health := h.health()
+func (ev *events) announce(intent string) {
+	health := ev.host.health()
 	p := presence{
-		Entity: h.Entity, Instance: h.id, AgentID: h.AgentID, Version: h.Version, Status: health.Status,
-		Running: h.active.Load(), Queued: h.queue.Len(), Concurrency: h.Concurrency,
-		Started: h.started.Format(envelope.TimeLayout), HeartbeatMS: h.node.beats.every().Milliseconds(),
+		Entity: ev.host.Entity, Instance: ev.host.id, AgentID: ev.host.AgentID, Version: ev.host.Version, Status: health.Status,
+		Running: ev.host.active.Load(), Queued: ev.host.queue.Len(), Concurrency: ev.host.Concurrency,
+		Started: ev.host.started.Format(envelope.TimeLayout), HeartbeatMS: ev.host.node.beats.every().Milliseconds(),
 	}
-	if h.durable != nil {
+	if ev.host.durable != nil {
 		p.Details = map[string]any{"durable": health.Details["durable"]}
 	}
-	for i := range h.stats {
-		p.Requests += h.stats[i].requests.Load()
-		p.Errors += h.stats[i].errors.Load()
+	for i := range ev.host.stats {
+		p.Requests += ev.host.stats[i].requests.Load()
+		p.Errors += ev.host.stats[i].errors.Load()
 	}
 	var header nats.Header
 	if intent == intents.AgentHeartbeat {
 		header = shortLived
 	}
-	h.publishEventWith(header, BusAgent, intent, h.id, mustJSON(p), nil)
+	ev.publishEventWith(header, BusAgent, intent, ev.host.id, mustJSON(p), nil)
 }
 
 // alertLimiter allows one alert a second for each agent and error code and counts the
@@ -198,13 +201,13 @@ func (l *alertLimiter) allow(kind string, now time.Time) (suppressed int, ok boo
 
 // alert publishes on bus.mesh.alert that an envelope was refused for a reason that may
 // be an attack or a wrong configuration of keys.
-func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
-	suppressed, ok := h.node.alerts.allow(h.Entity+" "+string(problem.Code), time.Now())
+func (ev *events) alert(env *envelope.Envelope, problem *envelope.Error) {
+	suppressed, ok := ev.host.node.alerts.allow(ev.host.Entity+" "+string(problem.Code), time.Now())
 	if !ok {
 		return
 	}
-	h.log.Warn("envelope refused", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "type", string(env.Type), "priority", string(env.Priority), "code", string(problem.Code))
-	h.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+	ev.host.log.Warn("envelope refused", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "type", string(env.Type), "priority", string(env.Priority), "code", string(problem.Code))
+	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
 		Code       envelope.Code `json:"code"`
 		Message    string        `json:"message"`
 		ID         string        `json:"id"`
@@ -212,5 +215,5 @@ func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
 		Intent     string        `json:"intent"`
 		Instance   string        `json:"instance"`
 		Suppressed int           `json:"suppressed,omitempty"`
-	}{problem.Code, problem.Message, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), h.id, suppressed}), nil)
+	}{problem.Code, problem.Message, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), ev.host.id, suppressed}), nil)
 }

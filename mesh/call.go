@@ -103,6 +103,13 @@ func (t *Task) callScope() string {
 	return fmt.Sprintf("%s/%d/%s", t.run.id.Run, c.Mesh.Attempt, lastRetry(c))
 }
 
+// outgoing is a call that a task makes.
+type outgoing struct {
+	*Task
+	c *Call
+	a *Answer // nil until the call's task is known
+}
+
 // Call sends a task to another agent, in the name of this one, and waits for its
 // answer. The task has the corr, the priority, the trace and the human_approval of
 // t, its reply_to is t's id, and its deadline lies within t's. So a task and all tasks that
@@ -126,19 +133,19 @@ func (t *Task) callScope() string {
 // run. Every error wraps an [*envelope.Error], except [ErrInterrupted], [ErrAnswerPending], [ErrLost]
 // and [ErrParked]. The Answer is not nil if the task was sent.
 func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
-	h := t.host
+	h, o := t.host, &outgoing{Task: t, c: &c}
 	switch {
 	case c.Key == "" || len(c.Key) > maxCallKey:
 		return nil, envelope.Errorf(envelope.CodeInternal, "a call needs a key, of at most %d bytes", maxCallKey)
 	case subject.IsPerson(c.To):
-		return t.askPerson(ctx, &c)
+		return o.askPerson(ctx)
 	case PublishesTo(c.To):
 		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))
 	}
 	if _, err := h.node.subjects.Live(c.To); err != nil {
 		return nil, envelope.Errorf(envelope.CodeInternal, "a call to %s: %w", clip.Text(c.To, 128), err)
 	}
-	task, err := t.callTask(&c)
+	task, err := o.newTask()
 	if err != nil {
 		return nil, err
 	}
@@ -156,53 +163,54 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		}
 		task.Requires = withMember(task.Requires, requireContext, mustJSON(ref))
 	}
-	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: t.hasLane(ctx, &c), Began: time.Now()}
+	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: o.hasLane(ctx), Began: time.Now()}
+	o.a = a
 	durable := a.Durable
 	if !durable {
-		err = t.callLive(ctx, &c, task, a)
+		err = o.live(ctx, task)
 		durable = errors.Is(err, errLane)
 	}
 	if durable {
 		a.Durable = true
-		err = t.callDurable(ctx, &c, task, a)
+		err = o.durable(ctx, task)
 	}
 	a.Ended = time.Now()
 	a.read()
 	return a, callError(err)
 }
 
-// callTask returns the envelope of a call, unsigned and without the deadline.
-func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
-	intent := c.Intent
+// newTask returns the envelope of a call, unsigned and without the deadline.
+func (o *outgoing) newTask() (*envelope.Envelope, error) {
+	intent := o.c.Intent
 	if intent == "" {
-		intent = intents.RunIntent(c.To)
+		intent = intents.RunIntent(o.c.To)
 	}
-	payload := c.Payload
-	if len(c.References) > 0 {
+	payload := o.c.Payload
+	if len(o.c.References) > 0 {
 		var err error
-		if payload, err = envelope.WithReferences(payload, c.References...); err != nil {
-			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip.Text(c.To, 128), err)
+		if payload, err = envelope.WithReferences(payload, o.c.References...); err != nil {
+			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip.Text(o.c.To, 128), err)
 		}
 	}
-	e := envelope.New(envelope.TypeTask, t.host.Entity, c.To, intent, payload)
-	e.Corr, e.Priority, e.Trace, e.ReplyTo = t.Envelope.Corr, t.Envelope.Priority, t.Envelope.Trace, t.Envelope.ID
+	e := envelope.New(envelope.TypeTask, o.host.Entity, o.c.To, intent, payload)
+	e.Corr, e.Priority, e.Trace, e.ReplyTo = o.Envelope.Corr, o.Envelope.Priority, o.Envelope.Trace, o.Envelope.ID
 	members := map[string]json.RawMessage{}
-	if len(c.Requires) > 0 {
-		if err := secretIn(mustJSON(c.Requires)); err != nil {
+	if len(o.c.Requires) > 0 {
+		if err := secretIn(mustJSON(o.c.Requires)); err != nil {
 			return nil, err
 		}
 	}
-	for name, value := range c.Requires {
+	for name, value := range o.c.Requires {
 		switch name {
 		case "timeout_ms", "stream", "human_approval", requireTree:
 		default:
 			members[name] = value
 		}
 	}
-	if c.OnStream != nil {
+	if o.c.OnStream != nil {
 		members["stream"] = json.RawMessage("true")
 	}
-	if err := t.inherit(members, true); err != nil {
+	if err := o.inherit(members, true); err != nil {
 		return nil, err
 	}
 	e.Requires = mustJSON(members)

@@ -72,14 +72,14 @@ const circleLook = 4
 // (t's agent, or an agent above t in the tree) has not begun after circleLook leases. Such a
 // call may be deadlocked, and then only its timeout ends it. The returned function stops the
 // watch.
-func (t *Task) watchDeadlock(call *envelope.Envelope) func() {
-	if !slices.ContainsFunc(t.waiters(), func(w waitingTask) bool { return w.Entity == call.To }) {
+func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
+	if !slices.ContainsFunc(o.waiters(), func(w waitingTask) bool { return w.Entity == call.To }) {
 		return func() {}
 	}
-	timer := time.AfterFunc(circleLook*t.run.lane.queue.Lease(), func() {
-		if !t.callBegun(call) {
-			t.host.log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
-				"id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", call.To, "task", call.ID)
+	timer := time.AfterFunc(circleLook*o.run.lane.queue.Lease(), func() {
+		if !o.taskBegun(call) {
+			o.host.log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
+				"id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", call.To, "task", call.ID)
 		}
 	})
 	return func() { timer.Stop() }

@@ -9,48 +9,48 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// callDurable sends a call over the durable lane, or finds the task that an earlier call with
+// durable sends a call over the durable lane, or finds the task that an earlier call with
 // the same key sent.
-func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
-	n := t.host.node
-	task.ID = t.CallID(c.Key)
-	a.TaskID = task.ID
-	timeout, until := t.callTimes(ctx, c, a.Began)
-	notReady := t.ready(task, timeout, true)
+func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
+	n := o.host.node
+	task.ID = o.CallID(o.c.Key)
+	o.a.TaskID = task.ID
+	timeout, until := o.times(ctx, o.a.Began)
+	notReady := o.ready(task, timeout, true)
 	var was *envelope.Envelope
-	if t.run.restored {
+	if o.run.restored {
 		var ended bool
-		was, ended = t.sentBefore(ctx, task)
+		was, ended = o.sentBefore(ctx, task)
 		if ended || notReady != nil { // the receiver may have answered while the run was parked
 			if answer, err := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
-				t.removeCall(task.ID)
-				return a.take(answer.Envelope)
+				o.remove(task.ID)
+				return o.a.take(answer.Envelope)
 			}
 		}
 	}
 	if notReady != nil {
 		return notReady
 	}
-	again := t.run.callSent(task.ID)
-	if err := t.begin(ctx, c, a, !again && len(t.run.openCalls(c.Key)) == 0); err != nil {
+	again := o.run.callSent(task.ID)
+	if err := o.begin(ctx, !again && len(o.run.openCalls(o.c.Key)) == 0); err != nil {
 		return err
 	}
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	defer t.watchDeadlock(task)()
-	if !c.Uninterrupted {
+	defer o.watchDeadlock(task)()
+	if !o.c.Uninterrupted {
 		var stop func()
-		wait, stop = t.interruptible(wait)
+		wait, stop = o.interruptible(wait)
 		defer stop()
-		if c.OnStream == nil { // a caller that receives the stream keeps waiting
-			wait, stop = t.untilCalleeParks(wait, task)
+		if o.c.OnStream == nil { // a caller that receives the stream keeps waiting
+			wait, stop = o.untilCalleeParks(wait, task)
 			defer stop()
 		}
 	}
 	wait, span := n.tel.startSend(wait, task)
-	opts := ResultOptions{OnStream: c.OnStream, again: again || t.run.restored}
+	opts := ResultOptions{OnStream: o.c.OnStream, again: again || o.run.restored}
 	var reply *envelope.Envelope
-	err := t.persist(wait, func() (err error) {
+	err := o.persist(wait, func() (err error) {
 		if was != nil {
 			reply, err = n.Await(wait, was, opts)
 		} else {
@@ -60,30 +60,30 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 		return err
 	})
 	endSend(span, err)
-	a.Envelope = reply
+	o.a.Envelope = reply
 	switch {
 	case reply != nil:
-		t.removeCall(task.ID)
+		o.remove(task.ID)
 		return err
 	case err == nil, errors.Is(err, ErrInterrupted):
 		return err
 	case errors.Is(err, errCalleeWaits):
-		return t.waitsForCallee(c, task, a, until)
+		return o.waitsForCallee(task, until)
 	}
 	err = sendError(task, err)
-	if isCode(err, envelope.CodeTimeout) && !t.callBegun(task) {
+	if isCode(err, envelope.CodeTimeout) && !o.taskBegun(task) {
 		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task by its deadline: the agent has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
-	t.stopCall(state.Call{ID: task.ID, To: task.To})
+	o.cancel(state.Call{ID: task.ID, To: task.To})
 	return err
 }
 
-// callBegun reports whether a worker has begun a task. It returns true if the store cannot
+// taskBegun reports whether a worker has begun a task. It returns true if the store cannot
 // say.
-func (t *Task) callBegun(task *envelope.Envelope) bool {
+func (o *outgoing) taskBegun(task *envelope.Envelope) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), grace/2)
 	defer cancel()
-	_, err := t.host.node.cfg.Durable.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	_, err := o.host.node.cfg.Durable.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	return !errors.Is(err, state.ErrNotFound)
 }
 
@@ -92,8 +92,8 @@ func (t *Task) callBegun(task *envelope.Envelope) bool {
 // to that task, even if the new task differs. If sentBefore returns nil, the new task is
 // sent; if it equals the earlier one, it has no second effect. ended: the called run has
 // ended and only its reply is stored, so the earlier task is not known.
-func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
-	d := t.host.node.cfg.Durable
+func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
+	d := o.host.node.cfg.Durable
 	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	if err != nil {
 		return nil, false
@@ -104,7 +104,7 @@ func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *en
 	codec := d.Codec
 	codec.AcceptClear = true // the record is another agent's, whose workers may have no key
 	c, err := codec.Read(rec)
-	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && t.host.Signer != nil {
+	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && o.host.Signer != nil {
 		return nil, false
 	}
 	was, err = envelope.Parse(c.Mesh.Task)
@@ -118,19 +118,19 @@ func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) (was *en
 // stop or its worker drains. A run that is to move to another platform is not interrupted:
 // the called agent stays in this mesh, and the new platform would have to send the call
 // again.
-func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
+func (o *outgoing) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for asked := t.run.StopRequested(); ; asked = nil {
+		for asked := o.run.StopRequested(); ; asked = nil {
 			select {
 			case <-asked:
-				if c := t.run.cp.Load(); c != nil && run.Leaving(c) {
+				if c := o.run.cp.Load(); c != nil && run.Leaving(c) {
 					continue
 				}
 				cancel(ErrInterrupted)
-			case <-t.run.lane.drainStarted:
+			case <-o.run.lane.drainStarted:
 				cancel(ErrInterrupted)
 			case <-ctx.Done():
 			}

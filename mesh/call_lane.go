@@ -33,13 +33,13 @@ type cachedLane struct {
 const maxLanes = 4096
 
 // hasLane reports whether a call goes over the durable lane.
-func (t *Task) hasLane(ctx context.Context, c *Call) bool {
-	if t.run == nil || c.Live {
+func (o *outgoing) hasLane(ctx context.Context) bool {
+	if o.run == nil || o.c.Live {
 		return false
 	}
-	durable, err := t.lookForLane(ctx, c.To)
+	durable, err := o.lookForLane(ctx, o.c.To)
 	if err != nil {
-		t.host.log.Warn("cannot find out whether the agent has a durable lane; using the live lane", "to", c.To, "err", err)
+		o.host.log.Warn("cannot find out whether the agent has a durable lane; using the live lane", "to", o.c.To, "err", err)
 	}
 	return durable
 }

@@ -22,28 +22,29 @@ import (
 //
 // In a durable task the call does not block: it fails with a [PendingError] until the
 // answer is stored or the time for it is over. In a live task it blocks.
-func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
-	if _, err := t.host.node.inbox(); err != nil {
+func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
+	if _, err := o.host.node.inbox(); err != nil {
 		return nil, err
 	}
-	if c.Intent == "" {
-		c.Intent = intents.HumanAsk
+	if o.c.Intent == "" {
+		o.c.Intent = intents.HumanAsk
 	}
-	c.OnStream = nil // people do not stream
-	task, err := t.callTask(c)
+	o.c.OnStream = nil // people do not stream
+	task, err := o.newTask()
 	if err != nil {
 		return nil, err
 	}
 	if err := checkResultSchema(task); err != nil {
 		return nil, err
 	}
-	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: true, Began: time.Now()}
-	if t.run == nil {
-		err = t.askLive(ctx, c, task, a)
+	a := &Answer{TaskID: task.ID, Entity: o.c.To, Durable: true, Began: time.Now()}
+	o.a = a
+	if o.run == nil {
+		err = o.askLive(ctx, task)
 	} else {
-		task.ID = t.CallID(c.Key)
+		task.ID = o.CallID(o.c.Key)
 		a.TaskID = task.ID
-		err = t.askDurable(ctx, c, task, a)
+		err = o.askDurable(ctx, task)
 	}
 	a.Ended = time.Now()
 	a.read()
@@ -54,14 +55,14 @@ func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 }
 
 // askDurable sends the task once, and looks for the answer each time.
-func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
-	r, l := t.run, t.run.lane
+func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) error {
+	r, l := o.run, o.run.lane
 	w, asked := r.sentTask(task.ID)
 	if !asked {
 		// An earlier owner may have sent it and died before it recorded that.
-		w = state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task))}
+		w = state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(resultSchema(task))}
 	}
-	a.Began = w.Asked
+	o.a.Began = w.Asked
 	if w.Void {
 		return noAnswer(w.Entity)
 	}
@@ -74,16 +75,16 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	case err != nil:
 		return err
 	case answer != nil:
-		return a.take(answer.Envelope)
+		return o.a.take(answer.Envelope)
 	case !asked:
-		if w, err = t.sendToPerson(ctx, c, task, l.clock.now()); err != nil {
+		if w, err = o.sendToPerson(ctx, task, l.clock.now()); err != nil {
 			return err
 		}
-		a.Began = w.Asked
+		o.a.Began = w.Asked
 		r.noteSent(w)
 	case run.Expired(w, l.clock.now()):
 		r.voidSent(w.TaskID)
-		l.host.withdraw(ctx, t.Envelope, w, outOfTime(c))
+		l.host.withdraw(ctx, o.Envelope, w, outOfTime(o.c))
 		return noAnswer(w.Entity)
 	}
 	return &PendingError{w}
@@ -91,31 +92,31 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 
 // sendToPerson puts a task into a person's inbox. It returns the wait for the answer, with
 // the time until which an answer counts. now is the server's time.
-func (t *Task) sendToPerson(ctx context.Context, c *Call, task *envelope.Envelope, now time.Time) (state.Wait, error) {
-	timeout, _ := t.callTimes(ctx, c, time.Now())
-	if t.run != nil { // the answer may come until the run's deadline, later than the handler's
-		left := t.run.deadline.Sub(now)
+func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, now time.Time) (state.Wait, error) {
+	timeout, _ := o.times(ctx, time.Now())
+	if o.run != nil { // the answer may come until the run's deadline, later than the handler's
+		left := o.run.deadline.Sub(now)
 		timeout = left - min(left/20, grace)
-		if c.Timeout > 0 {
-			timeout = min(timeout, c.Timeout)
+		if o.c.Timeout > 0 {
+			timeout = min(timeout, o.c.Timeout)
 		}
 	}
-	w := state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
+	w := state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
 	task.Requires = withMember(task.Requires, requireAnswerBy, mustJSON(state.Time(w.Until)))
-	if err := t.ready(task, timeout, false); err != nil { // signs
+	if err := o.ready(task, timeout, false); err != nil { // signs
 		return w, err
 	}
-	if c.Begun != nil {
-		c.Begun(task.ID, true)
+	if o.c.Begun != nil {
+		o.c.Begun(task.ID, true)
 	}
-	err := t.persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
-		w.Asked, err = t.host.post(ctx, task)
+	err := o.persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
+		w.Asked, err = o.host.post(ctx, task)
 		return err
 	})
 	if err != nil {
 		return w, err
 	}
-	t.PublishStep(intents.RunWaiting, intents.StepEvent{Step: c.Key, To: c.To, Child: task.ID, Durable: t.run != nil, Until: state.Time(w.Until)})
+	o.PublishStep(intents.RunWaiting, intents.StepEvent{Step: o.c.Key, To: o.c.To, Child: task.ID, Durable: o.run != nil, Until: state.Time(w.Until)})
 	return w, nil
 }
 
@@ -147,10 +148,10 @@ func outOfTime(c *Call) string {
 }
 
 // askLive waits for the answer.
-func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
-	h := t.host
+func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
+	h := o.host
 	d := h.node.cfg.Durable
-	follower, err := d.Replies.Open(c.To, task.ID)
+	follower, err := d.Replies.Open(o.c.To, task.ID)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 	if err != nil {
 		return err
 	}
-	w, err := t.sendToPerson(ctx, c, task, now)
+	w, err := o.sendToPerson(ctx, task, now)
 	if err != nil {
 		return err
 	}
@@ -169,24 +170,24 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.readDurableReply(c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := h.node.readDurableReply(o.c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // not a valid reply of this person
 		}
 		if !h.node.acceptsAnswer(w.Schema, reply) {
 			continue
 		}
-		return a.take(reply)
+		return o.a.take(reply)
 	}
-	why := outOfTime(c)
+	why := outOfTime(o.c)
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		why = "the task that needed it has ended"
 	}
 	over, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
-	h.withdraw(over, t.Envelope, w, why)
+	h.withdraw(over, o.Envelope, w, why)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return noAnswer(c.To)
+	return noAnswer(o.c.To)
 }

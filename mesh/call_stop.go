@@ -14,18 +14,18 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// callTimes returns the timeout of the called task, and the time until which the caller waits.
+// times returns the timeout of the called task, and the time until which the caller waits.
 // The caller waits a little longer than the timeout, to get the receiver's own E_TIMEOUT, and
 // a little less than the rest of t's time, so that t can still answer.
-func (t *Task) callTimes(ctx context.Context, c *Call, began time.Time) (timeout time.Duration, until time.Time) {
+func (o *outgoing) times(ctx context.Context, began time.Time) (timeout time.Duration, until time.Time) {
 	now := time.Now()
-	left := t.Deadline.Sub(now)
+	left := o.Deadline.Sub(now)
 	if own, ok := ctx.Deadline(); ok {
 		left = min(left, own.Sub(now))
 	}
 	margin := min(left/20, grace)
 	timeout = left - margin
-	if own := c.Timeout - now.Sub(began); c.Timeout > 0 && own < timeout {
+	if own := o.c.Timeout - now.Sub(began); o.c.Timeout > 0 && own < timeout {
 		timeout = own
 		margin = min(grace, left-timeout)
 	}
@@ -33,12 +33,12 @@ func (t *Task) callTimes(ctx context.Context, c *Call, began time.Time) (timeout
 }
 
 // ready writes the timeout into the task of a call and signs the task.
-func (t *Task) ready(task *envelope.Envelope, timeout time.Duration, durable bool) error {
+func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable bool) error {
 	if timeout <= 0 {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
 	task.Requires = withMember(task.Requires, "timeout_ms", mustJSON(max(1, timeout.Milliseconds())))
-	return t.host.node.sign(task, t.host.Signer, durable)
+	return o.host.node.sign(task, o.host.Signer, durable)
 }
 
 // withMember returns a copy of a JSON object with one member set. The object must be valid.
@@ -53,56 +53,56 @@ func withMember(object json.RawMessage, name string, value json.RawMessage) json
 
 // begin prepares the sending of a call. It counts the call, the first time only, and records
 // the call in the run's checkpoint.
-func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error {
+func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
 	count := func() error {
 		if first {
-			if err := t.host.node.countTask(ctx, t); err != nil {
+			if err := o.host.node.countTask(ctx, o.Task); err != nil {
 				return err
 			}
 		}
-		return t.beginTree(ctx)
+		return o.beginTree(ctx)
 	}
-	if t.run == nil {
+	if o.run == nil {
 		err = count()
 	} else {
 		counted := make(chan error, 1)
 		go func() { counted <- count() }()
-		err = t.run.recordCall(ctx, state.Call{Key: c.Key, ID: a.TaskID, To: c.To, Live: !a.Durable, At: t.run.lane.clock.now()})
+		err = o.run.recordCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.run.lane.clock.now()})
 		if problem := <-counted; err == nil {
 			err = problem
 		}
 	}
 	if err != nil {
-		t.removeCall(a.TaskID)
+		o.remove(o.a.TaskID)
 		return err
 	}
-	if c.Begun != nil {
-		c.Begun(a.TaskID, a.Durable)
+	if o.c.Begun != nil {
+		o.c.Begun(o.a.TaskID, o.a.Durable)
 	}
 	return nil
 }
 
-// removeCall removes a call from those that the end of the run must cancel.
-func (t *Task) removeCall(id string) {
-	if t.run != nil {
-		t.run.callEnded(id)
+// remove removes a call from those that the end of the run must cancel.
+func (o *outgoing) remove(id string) {
+	if o.run != nil {
+		o.run.callEnded(id)
 	}
 }
 
-// stopCall cancels a call whose answer is not needed any more. It does nothing if the task of
+// cancel cancels a call whose answer is not needed any more. It does nothing if the task of
 // a durable run is being stopped: when the run ends, [lane.stopCalls] cancels its calls; when
 // another worker continues the run, its handler sends the same calls again.
-func (t *Task) stopCall(call state.Call) {
-	if t.run != nil && t.stopped() {
+func (o *outgoing) cancel(call state.Call) {
+	if o.run != nil && o.stopped() {
 		return
 	}
 	if call.Live {
-		t.host.stopLive(call)
-	} else if !t.host.stopDurable(call) {
+		o.host.stopLive(call)
+	} else if !o.host.stopDurable(call) {
 		return // the worker that ends the run tries again
 	}
-	t.removeCall(call.ID)
+	o.remove(call.ID)
 }
 
 // stopped reports whether the task's context has ended.
@@ -117,7 +117,7 @@ const stopsAtOnce = 64
 
 // stopCalls cancels the calls of a run that has ended. It runs before the run's
 // message is acked: if this worker dies meanwhile, the next one repeats it.
-func (l *lane) stopCalls(c *state.Checkpoint) {
+func (rw *replyWriter) stopCalls(c *state.Checkpoint) {
 	if len(c.Mesh.Calls) == 0 {
 		return
 	}
@@ -128,9 +128,9 @@ func (l *lane) stopCalls(c *state.Checkpoint) {
 		all.Go(func() {
 			defer func() { <-places }()
 			if call.Live {
-				l.host.stopLive(call)
+				rw.host.stopLive(call)
 			} else {
-				l.host.stopDurable(call)
+				rw.host.stopDurable(call)
 			}
 		})
 	}

@@ -136,11 +136,11 @@ func (n *Node) bounds(t *tree) tree {
 
 // checkTree reads requires.tree. It refuses a task that is deeper in its tree than allowed, or
 // whose tree's deadline has passed.
-func (n *Node) checkTree(t *Task) (err error) {
+func checkTree(t *Task) (err error) {
 	if t.tree, err = readTree(t.required(requireTree)); err != nil || t.tree == nil {
 		return err
 	}
-	if most := n.bounds(t.tree).MaxDepth; t.tree.Depth > most {
+	if most := t.host.node.bounds(t.tree).MaxDepth; t.tree.Depth > most {
 		return tooDeep(t.tree.Depth, most)
 	}
 	if t.tree.Deadline.IsZero() || t.run != nil && t.run.retryID() != "" { // a retried dead letter has a deadline of its own

@@ -23,9 +23,9 @@ const (
 
 // untilCalleeParks returns a context that ends with errCalleeWaits when the called run is found
 // parked waiting for an answer. Then the caller's run can be parked, too.
-func (t *Task) untilCalleeParks(ctx context.Context, task *envelope.Envelope) (context.Context, func()) {
+func (o *outgoing) untilCalleeParks(ctx context.Context, task *envelope.Envelope) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	l := t.run.lane
+	l := o.run.lane
 	id := state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
 	done := make(chan struct{})
 	go func() {
@@ -52,7 +52,7 @@ func (t *Task) untilCalleeParks(ctx context.Context, task *envelope.Envelope) (c
 
 // waitsForCallee returns the [PendingError] for a parked called run. The caller's run wakes when
 // the called run has answered or the call's timeout is over.
-func (t *Task) waitsForCallee(c *Call, task *envelope.Envelope, a *Answer, until time.Time) error {
-	clock := t.run.lane.clock
-	return &PendingError{state.Wait{Entity: task.To, TaskID: task.ID, Key: c.Key, Asked: a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}
+func (o *outgoing) waitsForCallee(task *envelope.Envelope, until time.Time) error {
+	clock := o.run.lane.clock
+	return &PendingError{state.Wait{Entity: task.To, TaskID: task.ID, Key: o.c.Key, Asked: o.a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}
 }

@@ -63,7 +63,7 @@ func TestCBORIsDecodedAside(t *testing.T) {
 			msg = message(envelope.ContentCBOR, &e)
 			msg.Header.Set("Content-Type", kind)
 		}
-		h.onTask(msg)
+		h.intake.onTask(msg)
 	}
 	if n := h.queue.Len(); n != 1 {
 		t.Errorf("%d tasks are queued, want the one in JSON", n)
@@ -71,13 +71,13 @@ func TestCBORIsDecodedAside(t *testing.T) {
 	// Junk waits like all CBOR, for what is junk takes decoding to see.
 	junk := &nats.Msg{Subject: "agent.a", Reply: inbox, Data: []byte("\x9f"), Header: nats.Header{"Content-Type": {envelope.ContentCBOR}}}
 	for range maxWait - 2 {
-		h.onTask(junk)
+		h.intake.onTask(junk)
 	}
 	if n := h.counts.malformed.Load(); n != 0 {
 		t.Errorf("%d messages were decoded", n)
 	}
 	// Beyond, one is answered without a look into it.
-	h.onTask(message(envelope.ContentCBOR, task))
+	h.intake.onTask(message(envelope.ContentCBOR, task))
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +91,8 @@ func TestCBORIsDecodedAside(t *testing.T) {
 
 	// The same on the control subject.
 	command := envelope.New(envelope.TypeTask, "human.ada", "agent.a", intents.TaskCancel, json.RawMessage(`{"id":"12345678"}`))
-	h.onControl(message(envelope.ContentCBOR, command))
-	h.onControl(junk)
+	h.controls.onControl(message(envelope.ContentCBOR, command))
+	h.controls.onControl(junk)
 	if bad := h.counts.malformed.Load(); bad != 0 {
 		t.Fatalf("%d control messages were decoded, want none", bad)
 	}

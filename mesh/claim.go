@@ -105,7 +105,7 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 		v := run.Judge(c, rec.Time, m)
 		switch v {
 		case run.AskQueue:
-			m.Carrier, err = l.messageQueued(ctx, rec.Time, c.Mesh.Work)
+			m.Carrier, err = l.records.messageQueued(ctx, rec.Time, c.Mesh.Work)
 		case run.AskRetry:
 			m.Retried = run.No
 			var yes bool
@@ -134,7 +134,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	terms := run.Terms{
 		Now: l.clock.now(), Version: l.host.Version, Stored: r.hold.Stored, Deadline: r.hold.Stored.Add(r.task.Requires.Timeout), Limit: r.overdue,
 		Ending: ending, Refused: r.refusal, MaxClaims: l.cfg.MaxClaims,
-		MayCommand: func(n state.Noted) bool { return l.mayCommand(n.From, n.KeyID != "", r.task) },
+		MayCommand: func(n state.Noted) bool { return l.commands.mayCommand(n.From, n.KeyID != "", r.task) },
 	}
 	if begins {
 		var err error
@@ -145,7 +145,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 		if err != nil {
 			return run.Claimed{}, err
 		}
-		if stale := l.stale(r, retried); stale != nil {
+		if stale := l.deliveries.stale(r, retried); stale != nil {
 			terms.Refused = stale
 		}
 	}

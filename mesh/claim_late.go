@@ -40,10 +40,10 @@ func (r *Run) mayDelayClaim(ctx context.Context) bool {
 }
 
 // writeClaims writes the claims that are older than claimSoon.
-func (l *lane) writeClaims() {
-	for _, r := range l.claimed() {
+func (hs *holdings) writeClaims() {
+	for _, r := range hs.claimed() {
 		if r.unwritten.Load() && time.Since(time.Unix(0, r.seen.Load())) > claimSoon/2 {
-			l.work.Go(func() { r.writeClaim(l.ctx) })
+			hs.work.Go(func() { r.writeClaim(hs.ctx) })
 		}
 	}
 }

@@ -41,12 +41,21 @@ func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error)
 	return o, nil
 }
 
+// commands applies orders to the runs of a lane's entity: to those that this worker owns, to
+// stored ones, and to tasks that have not begun.
+type commands struct {
+	*holdings
+	lane    *lane
+	replies *replyWriter
+	notes   notes
+}
+
 // orderFor returns the order in the form in which package run applies it to the run of
 // t.
-func (l *lane) orderFor(o *order, t *Task) *run.Order {
+func (cs *commands) orderFor(o *order, t *Task) *run.Order {
 	one := o.Order
 	if o.Intent == intents.TaskMigrate {
-		one.MoveID, one.Denied = uuid.NewString(), l.mayMove(o, t)
+		one.MoveID, one.Denied = uuid.NewString(), cs.lane.transfers.mayMove(o, t)
 	}
 	return &one
 }
@@ -70,11 +79,11 @@ func (o *order) runID(entity string) string {
 // mayCommand reports whether an entity may command a task: the task's sender, the
 // agent itself, or an operator. A task whose signature was verified accepts signed
 // commands only: task ids are public, and an unsigned from proves nothing.
-func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
+func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
 	if t.KeyID != "" && !signed {
 		return false
 	}
-	return from == t.Envelope.From || from == l.host.Entity || l.host.operator(from)
+	return from == t.Envelope.From || from == cs.host.Entity || cs.host.operator(from)
 }
 
 // mayReach reports whether an order is meant for the mesh that has this run; c may be
@@ -119,11 +128,11 @@ func (o *order) result(out outcome) json.RawMessage {
 }
 
 // applyRunning applies an order to the runs that this worker owns.
-func (l *lane) applyRunning(o *order) (out outcome) {
-	for _, t := range l.host.running.matching(func(t *Task) bool {
+func (cs *commands) applyRunning(o *order) (out outcome) {
+	for _, t := range cs.host.running.matching(func(t *Task) bool {
 		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
-		if !l.mayCommand(o.From, o.signed, t) {
+		if !cs.mayCommand(o.From, o.signed, t) {
 			out.refused = denied(o)
 			continue
 		}
@@ -134,7 +143,7 @@ func (l *lane) applyRunning(o *order) (out outcome) {
 		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
 			continue // not claimed yet: applyStored applies the command to the run's record
 		}
-		done, err := t.run.applyCommand(l.ctx, o)
+		done, err := t.run.applyCommand(cs.ctx, o)
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
@@ -145,7 +154,7 @@ func (l *lane) applyRunning(o *order) (out outcome) {
 		case errors.As(err, &problem):
 			out.found, out.refused = true, problem
 		default:
-			l.host.log.Warn("command not applied", "command", o.Intent, "run", t.run.id.Run, "err", err)
+			cs.host.log.Warn("command not applied", "command", o.Intent, "run", t.run.id.Run, "err", err)
 		}
 	}
 	return out
@@ -177,7 +186,7 @@ func (r *Run) applyCommand(ctx context.Context, o *order) (out run.Commanded, er
 		r.lane.host.failed(r.task, cause)
 		return run.Commanded{Do: run.Applied, Status: string(aaif.RunFailed)}, nil
 	}
-	one := r.lane.orderFor(o, r.task)
+	one := r.lane.commands.orderFor(o, r.task)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {
@@ -202,26 +211,26 @@ func (r *Run) applyCommand(ctx context.Context, o *order) (out run.Commanded, er
 const maxSteerText = 32 << 10
 
 // command applies an order from the work queue, and acks it once its answer is stored.
-func (l *lane) command(hold *hold, t *Task) {
-	err := l.applyQueued(t)
+func (cs *commands) command(hold *hold, t *Task) {
+	err := cs.applyQueued(t)
 	if err != nil {
-		l.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
-		l.nak(hold, max(time.Second, peerError(err).Backoff()))
+		cs.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
+		cs.nak(hold, max(time.Second, peerError(err).Backoff()))
 		return
 	}
-	l.ack(hold)
+	cs.ack(hold)
 }
 
 // applyQueued applies an order from the work queue, and stores its answer on the
 // order's reply subject. After an error the order may be tried again.
-func (l *lane) applyQueued(t *Task) error {
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+func (cs *commands) applyQueued(t *Task) error {
+	ctx, cancel := context.WithTimeout(cs.ctx, storeTimeout)
 	defer cancel()
-	last, err := l.cfg.Replies.Last(ctx, l.host.Entity, t.Envelope.ID)
+	last, err := cs.cfg.Replies.Last(ctx, cs.host.Entity, t.Envelope.ID)
 	if err == nil && last.Seq > 0 || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 		return err // nil: the order was answered
 	}
-	result, err := l.order(ctx, t)
+	result, err := cs.order(ctx, t)
 	reply := t.Envelope.Reply(envelope.TypeResult, result)
 	if err != nil {
 		problem := peerError(err)
@@ -230,23 +239,23 @@ func (l *lane) applyQueued(t *Task) error {
 		}
 		reply = t.Envelope.Reply(envelope.TypeError, problem.Payload())
 	}
-	return l.answer(ctx, t, reply)
+	return cs.answer(ctx, t, reply)
 }
 
-func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
-	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
+func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error) {
+	if err := cs.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return nil, err
 	}
-	if err := l.stale(t.run, false); err != nil {
+	if err := cs.lane.deliveries.stale(t.run, false); err != nil {
 		return nil, err
 	}
 	o, err := newOrder(t.Envelope, t.KeyID, t.KeyID != "")
 	if err != nil {
 		return nil, err
 	}
-	out := l.applyRunning(o)
+	out := cs.applyRunning(o)
 	if !out.found && out.refused == nil {
-		out = l.applyStored(ctx, o, true)
+		out = cs.applyStored(ctx, o, true)
 	}
 	switch {
 	case out.refused != nil:
@@ -261,26 +270,26 @@ func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
 // must learn that it should stop. It looks when it begins, after a reconnect, and
 // while urgent messages wait and all places are taken. Other orders arrive on the
 // control subject.
-func (l *lane) listen(awake context.Context) {
+func (cs *commands) listen(awake context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var after uint64
-	reconnects := l.host.node.conn.Stats().Reconnects
+	reconnects := cs.host.node.conn.Stats().Reconnects
 	for look := true; ; look = false {
-		if again := l.host.node.conn.Stats().Reconnects; again != reconnects {
+		if again := cs.host.node.conn.Stats().Reconnects; again != reconnects {
 			reconnects, look = again, true
 		}
-		if look || l.room() == 0 && l.urgent() {
-			after = l.applyFromUrgent(after)
+		if look || cs.lane.room() == 0 && cs.urgent() {
+			after = cs.applyFromUrgent(after)
 		}
 		select {
 		case <-tick.C:
 		case <-awake.Done():
-			if !l.draining.Load() {
+			if !cs.lane.draining.Load() {
 				return
 			}
-			awake = l.ctx // the runs that a draining worker still has obey commands, too
-		case <-l.ctx.Done():
+			awake = cs.ctx // the runs that a draining worker still has obey commands, too
+		case <-cs.ctx.Done():
 			return
 		}
 	}
@@ -289,8 +298,8 @@ func (l *lane) listen(awake context.Context) {
 // urgent reports whether urgent messages wait. That includes messages that a worker
 // drew and nakked because no place was free, and messages whose worker died: the server
 // counts both as unacknowledged, like messages whose runs are in work.
-func (l *lane) urgent() bool {
-	for _, p := range l.queue.Health().Parts {
+func (cs *commands) urgent() bool {
+	for _, p := range cs.queue.Health().Parts {
 		if p.Priority == string(envelope.PriorityUrgent) {
 			return p.Pending+p.Unacked > 0
 		}
@@ -301,20 +310,20 @@ func (l *lane) urgent() bool {
 // applyFromUrgent applies the orders after a sequence of the urgent queue without drawing
 // them, and returns the last sequence that it read. A worker that draws such an order
 // later finds its stored answer and applies it no second time.
-func (l *lane) applyFromUrgent(after uint64) uint64 {
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+func (cs *commands) applyFromUrgent(after uint64) uint64 {
+	ctx, cancel := context.WithTimeout(cs.ctx, storeTimeout)
 	defer cancel()
-	for msg, err := range l.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), l.host.Entity, after) {
+	for msg, err := range cs.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), cs.host.Entity, after) {
 		if err != nil {
-			l.host.log.Debug("urgent queue not read", "err", err)
+			cs.host.log.Debug("urgent queue not read", "err", err)
 			return after
 		}
-		env, cbor, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+		env, cbor, err := cs.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
 		if err == nil && intents.IsCommand(env.Intent) && bounded(env) == nil {
-			t := &Task{Envelope: env, host: l.host, cbor: cbor}
-			r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
-			if problem, _ := t.admit(); problem == nil && l.admitOverheard(r) {
-				if err := l.applyQueued(t); err != nil {
+			t := &Task{Envelope: env, host: cs.host, cbor: cbor}
+			r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
+			if problem, _ := t.admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {
+				if err := cs.applyQueued(t); err != nil {
 					return after
 				}
 			}
@@ -326,17 +335,17 @@ func (l *lane) applyFromUrgent(after uint64) uint64 {
 
 // answer stores the answer to a command. The answer's id is derived from the
 // command's, so that it is stored once.
-func (l *lane) answer(ctx context.Context, t *Task, reply *envelope.Envelope) error {
-	raw, err := l.encodeReply(t, reply)
+func (cs *commands) answer(ctx context.Context, t *Task, reply *envelope.Envelope) error {
+	raw, err := cs.replies.encodeReply(t, reply)
 	if err != nil {
 		return err
 	}
 	msg, err := storedReply{
-		env: reply, raw: raw, cbor: t.cbor, entity: l.host.Entity, taskID: t.Envelope.ID, msgID: "answer." + t.run.id.Run,
+		env: reply, raw: raw, cbor: t.cbor, entity: cs.host.Entity, taskID: t.Envelope.ID, msgID: "answer." + t.run.id.Run,
 		task: t.Envelope, // see replyReader.another
 	}.message()
 	if err != nil {
 		return err
 	}
-	return l.cfg.Replies.Publish(ctx, msg)
+	return cs.cfg.Replies.Publish(ctx, msg)
 }

@@ -17,49 +17,49 @@ import (
 // decoded, its signature is missing or wrong, or its id belongs to another task. The
 // message becomes a dead letter. Its sender is answered, unless a run has that id:
 // then the reply subject belongs to that run.
-func (l *lane) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
-	h := l.host
+func (ds *deliveries) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
+	h := ds.host
 	h.counts.refused.Add(1)
 	h.node.tel.refused(h, string(problem.Code))
-	if err := l.storeDead(hold, "", env, problem, problem.Message, 0); err != nil {
+	if err := ds.replies.storeDead(hold, "", env, problem, problem.Message, 0); err != nil {
 		h.log.Warn("dead letter not stored", "seq", hold.Seq, "err", err)
-		l.nak(hold, time.Second)
+		ds.nak(hold, time.Second)
 		return
 	}
-	if err := l.replyRefused(hold, env, cbor, problem); err != nil {
+	if err := ds.replies.replyRefused(hold, env, cbor, problem); err != nil {
 		h.log.Warn("reply not stored", "id", env.ID, "err", err)
-		l.nak(hold, time.Second)
+		ds.nak(hold, time.Second)
 		return
 	}
-	l.ack(hold)
+	ds.ack(hold)
 }
 
 // storeDead stores a dead letter and alerts the operators. run is the task's run id,
 // "" where it has none.
-func (l *lane) storeDead(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
-	h := l.host
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
+	h := rw.host
+	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
 	defer cancel()
 	id := env.ID
 	if id == unknownID {
 		id = ""
 	}
-	_, err := l.cfg.Dead.Put(ctx, jetstream.DeadLetter{
+	_, err := rw.cfg.Dead.Put(ctx, jetstream.DeadLetter{
 		Entity: h.Entity, TaskID: id, Run: run, Subject: hold.Subject, Header: hold.Header, Data: hold.Data,
 		Code: string(problem.Code), Cause: cause, Attempts: attempts, Worker: h.id, Work: hold.Seq, Stored: hold.Stored,
 	})
 	if err != nil {
 		return err
 	}
-	l.tel.dead(h, problem.Code)
-	h.alertDead(env, problem, cause, attempts)
+	rw.tel.dead(h, problem.Code)
+	h.events.alertDead(env, problem, cause, attempts)
 	return nil
 }
 
 // alertDead publishes an alert about a dead letter on bus.mesh.alert.
-func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
-	h.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
-	h.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+func (ev *events) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
+	ev.host.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
+	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
 		Code     envelope.Code `json:"code"`
 		Message  string        `json:"message"`
 		ID       string        `json:"id"`
@@ -68,26 +68,26 @@ func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause 
 		Instance string        `json:"instance"`
 		Dead     bool          `json:"dead_letter"`
 		Attempts int           `json:"attempts"`
-	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), h.id, true, attempts}), nil)
+	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), ev.host.id, true, attempts}), nil)
 }
 
 // replyRefused stores the reply to a message that has no run. The reply's id follows
 // from the message, so that it is stored once.
-func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
-	h := l.host
+func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
+	h := rw.host
 	if env.ID == unknownID {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
 	defer cancel()
-	if _, err := l.cfg.States.Get(ctx, state.ID{Entity: h.Entity, Run: state.RunID(h.Entity, env.ID)}); !errors.Is(err, state.ErrNotFound) {
+	if _, err := rw.cfg.States.Get(ctx, state.ID{Entity: h.Entity, Run: state.RunID(h.Entity, env.ID)}); !errors.Is(err, state.ErrNotFound) {
 		return err // nil: a run has the id, and its own reply
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	t.handed, _, _ = h.node.checkHanded(t)
 	problem = t.errorForCaller(problem)
 	reply := t.answer(envelope.TypeError, problem.Payload())
-	raw, err := l.encodeReply(t, reply)
+	raw, err := rw.encodeReply(t, reply)
 	if err != nil {
 		return nil // no valid envelope can answer it
 	}
@@ -99,5 +99,5 @@ func (l *lane) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, probl
 	if err != nil {
 		return nil
 	}
-	return l.cfg.Replies.Publish(ctx, msg)
+	return rw.cfg.Replies.Publish(ctx, msg)
 }

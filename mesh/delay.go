@@ -23,37 +23,37 @@ const pastDeadline = 50 * time.Millisecond
 // server acknowledged the task, and a refusal would end its run. Each worker counts a
 // task against the quota once, so that a task is not delayed again when it is
 // redelivered. Commands have a quota of their own: one of them may cancel the excess.
-func (l *lane) delayOverQuota(r *Run) bool {
+func (ds *deliveries) delayOverQuota(r *Run) bool {
 	t := r.task
-	priority, problem := l.host.node.quotas.Pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
+	priority, problem := ds.host.node.quotas.Pace(t.Envelope, t.KeyID != "", ds.counted.has(r.hold.Seq), time.Now())
 	if problem == nil {
 		t.Envelope = capped(t.Envelope, priority)
 		return false
 	}
-	wait, left := problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now())
+	wait, left := problem.Backoff(), ds.deadlineOf(r).Sub(ds.clock.now())
 	if wait <= 0 || left <= 0 {
 		return false // admitted, or too late: begin checks the deadline
 	}
 	problem = problem.WithBackoff(min(wait, left+pastDeadline))
 	if r.hold.Delivered <= 1 {
-		l.nakDelayed(r, problem)
+		ds.nakDelayed(r, problem)
 		return true
 	}
 	// It was delivered before, so a worker may have begun it and died: a run goes on
 	// at once, whatever its sender's quota.
-	l.countWaiting(nil, 1)
-	l.workOn(r.tally, func() {
-		defer l.countWaiting(nil, -1)
-		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	ds.countWaiting(nil, 1)
+	ds.workOn(r.tally, func() {
+		defer ds.countWaiting(nil, -1)
+		ctx, cancel := context.WithTimeout(ds.ctx, storeTimeout)
 		defer cancel()
 		switch rec, err := r.read(ctx); {
 		case err != nil:
-			l.host.log.Warn("run not read", "run", r.id.Run, "err", err)
-			l.nak(r.hold, time.Second)
+			ds.host.log.Warn("run not read", "run", r.id.Run, "err", err)
+			ds.nak(r.hold, time.Second)
 		case rec != nil:
-			l.enqueue(r)
+			ds.enqueue(r)
 		default:
-			l.nakDelayed(r, problem)
+			ds.nakDelayed(r, problem)
 		}
 	})
 	return true
@@ -62,42 +62,42 @@ func (l *lane) delayOverQuota(r *Run) bool {
 // admitOverheard reports whether a command that was overheard in the queue is within
 // its sender's quota. The command is counted once: when this worker draws it later, it
 // does not count it again. A command over the quota waits until it is drawn.
-func (l *lane) admitOverheard(r *Run) bool {
-	if !l.counted.has(r.hold.Seq) {
-		if _, problem := l.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
+func (ds *deliveries) admitOverheard(r *Run) bool {
+	if !ds.counted.has(r.hold.Seq) {
+		if _, problem := ds.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
 			return false
 		}
-		l.counted.add(r.hold.Seq)
+		ds.counted.add(r.hold.Seq)
 	}
 	return true
 }
 
 // nakDelayed naks a task with the delay of problem, and publishes mesh.task.retrying.
-func (l *lane) nakDelayed(r *Run, problem *envelope.Error) {
+func (ds *deliveries) nakDelayed(r *Run, problem *envelope.Error) {
 	e := r.task.Envelope
-	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
+	ds.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
 		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())
-	l.counted.add(r.hold.Seq)
+	ds.counted.add(r.hold.Seq)
 	if !intents.IsCommand(e.Intent) {
-		l.host.taskEvent(intents.TaskRetrying, r.task, problem)
+		ds.host.events.taskEvent(intents.TaskRetrying, r.task, problem)
 	}
-	l.nak(r.hold, problem.Backoff())
+	ds.nak(r.hold, problem.Backoff())
 }
 
 // deadlineOf returns the deadline of a new task, by the server's clock.
-func (l *lane) deadlineOf(r *Run) time.Time {
+func (ds *deliveries) deadlineOf(r *Run) time.Time {
 	_ = r.task.readRequires() // an error in it is refused later
-	return r.hold.Stored.Add(l.timeout(r.task.Requires))
+	return r.hold.Stored.Add(ds.timeout(r.task.Requires))
 }
 
 // timeout returns how long a durable task may take: its own timeout within the
 // worker's limit.
-func (l *lane) timeout(requires envelope.Requirements) time.Duration {
+func (ds *deliveries) timeout(requires envelope.Requirements) time.Duration {
 	timeout := requires.Timeout
 	if timeout == 0 {
-		timeout = l.cfg.DefaultTimeout
+		timeout = ds.cfg.DefaultTimeout
 	}
-	return min(timeout, l.cfg.MaxTimeout)
+	return min(timeout, ds.cfg.MaxTimeout)
 }
 
 // counted remembers at least the last maxCounted messages of the work queue that were

@@ -79,10 +79,10 @@ func IsHandedOff(err error) bool { return errors.Is(err, errDelegated) }
 // delegated Config.MaxHandoffs times already. The handler may then answer the task itself.
 func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) {
 	o := &delegation{task: t, HandOff: h}
-	if err := t.prepareDelegation(o); err != nil {
+	if err := o.prepare(); err != nil {
 		return nil, err
 	}
-	direct, knows, err := t.receiverSupports(ctx, o)
+	direct, knows, err := o.receiverSupports(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 		}
 	}
 	if !direct {
-		return t.relay(ctx, o)
+		return o.relay(ctx)
 	}
 	if t.Streaming() {
 		if err := t.emit(mustJSON(map[string]string{"handed_to": h.To})); err != nil {
@@ -109,10 +109,11 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 	return nil, o
 }
 
-// prepareDelegation fills in the payload and the intent of a delegation. It fails if no worker
+// prepare fills in the payload and the intent of a delegation. It fails if no worker
 // can answer at the receiver, if the receiver had the task before, or if the task was
 // delegated too often.
-func (t *Task) prepareDelegation(o *delegation) error {
+func (o *delegation) prepare() error {
+	t := o.task
 	if err := subject.ValidateEntity(o.To); err != nil {
 		return envelope.Errorf(envelope.CodeInternal, "delegation: %w", err)
 	}
@@ -168,7 +169,8 @@ func (t *Task) Caller() string {
 // receiverSupports looks up what the receiver supports. direct: the receiver can answer the
 // task's sender on the task's lane. knows: the receiver can read a state document that is
 // sent with the task.
-func (t *Task) receiverSupports(ctx context.Context, o *delegation) (direct, knows bool, err error) {
+func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, err error) {
+	t := o.task
 	if PublishesTo(o.To) {
 		return false, false, nil
 	}
@@ -230,7 +232,8 @@ func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer
 // relay calls the receiver and returns the receiver's answer as this agent's own. A
 // durable run that waits for a person is parked; its handler starts again when the answer
 // is stored.
-func (t *Task) relay(ctx context.Context, o *delegation) (json.RawMessage, error) {
+func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
+	t := o.task
 	if subject.EntityType(o.To) == subject.TypeHuman {
 		o.intent, o.Payload = o.Intent, o.forPerson()
 	}

@@ -157,7 +157,7 @@ func (t *Task) acceptDelegation() (err error) {
 // checkProvenance refuses a task whose requires.handed_by or state reference is malformed.
 // Without the first, the task could go in a circle; without the second, the handler would
 // lack the sender's state document.
-func (t *Task) checkProvenance() error {
+func checkProvenance(t *Task) error {
 	if _, err := t.handedBy(); err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (r *Run) setDelegated(c *state.Checkpoint, o *delegation) error {
 
 // queueDelegated submits the task in the last checkpoint of a delegated run to the
 // receiver's queue. A task that was submitted before has no second effect.
-func (l *lane) queueDelegated(r *Run) error {
+func (rw *replyWriter) queueDelegated(r *Run) error {
 	c := r.cp.Load()
 	e, err := envelope.Parse(c.Mesh.Handed.Task)
 	if err != nil {
@@ -99,14 +99,14 @@ func (l *lane) queueDelegated(r *Run) error {
 	if !t.cbor {
 		body = c.Mesh.Handed.Task
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
 	defer cancel()
-	if _, err := l.cfg.Queue.Submit(ctx, jetstream.Submission{Entity: e.To, Priority: string(e.Priority), ID: e.ID, Data: body, Header: header}); err != nil {
+	if _, err := rw.cfg.Queue.Submit(ctx, jetstream.Submission{Entity: e.To, Priority: string(e.Priority), ID: e.ID, Data: body, Header: header}); err != nil {
 		return err
 	}
 	if r.wrote {
-		l.host.node.rememberReceived(l.host.Entity, e, c.Mesh.Handed.Task, false)
-		l.host.recordDelegated(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
+		rw.host.node.rememberReceived(rw.host.Entity, e, c.Mesh.Handed.Task, false)
+		rw.host.recordDelegated(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
 	}
 	return nil
 }
@@ -190,10 +190,10 @@ func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, si
 // forwardOrder forwards a command to the receiver of a delegated run. All workers of the entity
 // get the command. The worker that ended the run forwards it, or any worker if that one is
 // dead.
-func (l *lane) forwardOrder(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
+func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := &c.Mesh
-	if m.Owner != l.host.id && l.alive(ctx, m.Owner) {
+	if m.Owner != cs.host.id && cs.lane.alive(ctx, m.Owner) {
 		out.silent = true
 		return out
 	}
@@ -211,12 +211,12 @@ func (l *lane) forwardOrder(ctx context.Context, c *state.Checkpoint, o *order) 
 	default:
 		return out
 	}
-	e, err := l.host.newCommand(m.Handed.To, cmd)
+	e, err := cs.host.newCommand(m.Handed.To, cmd)
 	if err != nil {
 		out.refused = peerError(err)
 		return out
 	}
-	reply, err := l.host.node.sendCommand(ctx, m.Handed.To, e)
+	reply, err := cs.host.node.sendCommand(ctx, m.Handed.To, e)
 	if err != nil {
 		var problem *envelope.Error
 		if errors.As(err, &problem) && problem.FromPeer() {

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,35 +26,44 @@ const (
 	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
+// deliveries admits, delays or refuses the messages that the work queue delivers to a lane.
+type deliveries struct {
+	*holdings
+	lane    *lane
+	replies *replyWriter
+	counted counted
+	waiting atomic.Int64 // drawn and not begun
+}
+
 // dispatch decodes a message and routes it: to the checks, or to reject. It must not
 // block, so checks that read a store run on other goroutines.
-func (l *lane) dispatch(hold *hold) {
+func (ds *deliveries) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
 	if isCBOR(msg) {
-		l.inBackground(hold, func() {
-			if env, cbor, err := l.decode(msg); err != nil {
-				l.reject(hold, l.salvage(err), cbor, peerError(err))
+		ds.inBackground(hold, func() {
+			if env, cbor, err := ds.decode(msg); err != nil {
+				ds.reject(hold, ds.salvage(err), cbor, peerError(err))
 			} else {
-				l.check(hold, env, cbor)
+				ds.check(hold, env, cbor)
 			}
 		})
 		return
 	}
-	env, cbor, err := l.decode(msg)
+	env, cbor, err := ds.decode(msg)
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
-		l.workOn(hold.tally, func() { l.reject(hold, l.salvage(err), cbor, peerError(err)) })
-	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
+		ds.workOn(hold.tally, func() { ds.reject(hold, ds.salvage(err), cbor, peerError(err)) })
+	case kick, env.Sig != nil && ds.host.node.asksSeen(env, true), slow(ds.host.node.cfg.Verifier, env):
 		// Reads the run, or verifies a slow signature.
-		l.inBackground(hold, func() { l.check(hold, env, cbor) })
+		ds.inBackground(hold, func() { ds.check(hold, env, cbor) })
 	default:
-		l.check(hold, env, cbor)
+		ds.check(hold, env, cbor)
 	}
 }
 
-func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
-	if env, cbor, err = l.host.node.decode(msg); err == nil {
+func (ds *deliveries) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
+	if env, cbor, err = ds.host.node.decode(msg); err == nil {
 		err = bounded(env)
 	}
 	return env, cbor, err
@@ -61,33 +71,33 @@ func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 
 // inBackground runs f on its own goroutine and counts the message as waiting
 // meanwhile.
-func (l *lane) inBackground(hold *hold, f func()) {
-	l.countWaiting(nil, 1)
-	l.workOn(hold.tally, func() {
+func (ds *deliveries) inBackground(hold *hold, f func()) {
+	ds.countWaiting(nil, 1)
+	ds.workOn(hold.tally, func() {
 		f()
-		l.countWaiting(nil, -1)
+		ds.countWaiting(nil, -1)
 	})
 }
 
 // countWaiting adds n to the number of tasks that are drawn and not begun; r, if not
 // nil, is counted once.
-func (l *lane) countWaiting(r *Run, n int64) {
+func (ds *deliveries) countWaiting(r *Run, n int64) {
 	if r == nil || r.waiting.Swap(n > 0) != (n > 0) {
-		l.waiting.Add(n)
+		ds.waiting.Add(n)
 	}
 }
 
 // check admits or refuses a valid envelope by the rules of the live lane, but with the
 // time at which the server stored it in place of now. An admitted task waits in the
 // agent's queue, together with the live tasks.
-func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
-	h := l.host
+func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
+	h := ds.host
 	t := &Task{Envelope: env, host: h, cbor: cbor}
-	r := newRun(l, t, hold)
-	t.queued = l.clock.past(hold.Stored)
+	r := newRun(ds.lane, t, hold)
+	t.queued = ds.clock.past(hold.Stored)
 
-	if err := l.resumed(r); err != nil {
-		l.nakFailed(r, err)
+	if err := ds.resumed(r); err != nil {
+		ds.nakFailed(r, err)
 		return
 	}
 	var problem *envelope.Error
@@ -95,69 +105,69 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		problem, _ = t.admit()
 	}
 	if problem != nil {
-		l.workOn(r.tally, func() { l.reject(hold, t.Envelope, cbor, problem) })
+		ds.workOn(r.tally, func() { ds.reject(hold, t.Envelope, cbor, problem) })
 		return
 	}
-	l.observe(PointDelivered, r.id)
-	if r.stored == nil && l.delayEarly(r) {
+	ds.cfg.observe(PointDelivered, r.id)
+	if r.stored == nil && ds.delayEarly(r) {
 		return
 	}
-	if mine := l.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
-		l.workOn(r.tally, func() { l.redelivered(mine, hold) })
+	if mine := ds.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
+		ds.workOn(r.tally, func() { ds.redelivered(mine, hold) })
 		return
 	}
 	if r.stored == nil {
-		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
-		err := l.firstInMesh(ctx, r)
+		ctx, cancel := context.WithTimeout(ds.ctx, storeTimeout)
+		err := ds.firstInMesh(ctx, r)
 		cancel()
 		switch {
 		case errors.Is(err, errLater):
-			l.nak(hold, laterPause)
+			ds.nak(hold, laterPause)
 			return
 		case err != nil:
-			l.workOn(r.tally, func() { l.reject(hold, t.Envelope, cbor, peerError(err)) })
+			ds.workOn(r.tally, func() { ds.reject(hold, t.Envelope, cbor, peerError(err)) })
 			return
 		}
 	}
-	if r.stored == nil && l.delayOverQuota(r) {
+	if r.stored == nil && ds.delayOverQuota(r) {
 		return
 	}
-	l.enqueue(r)
+	ds.enqueue(r)
 }
 
 // enqueue puts a task into the agent's queue, and runs a command at once.
-func (l *lane) enqueue(r *Run) {
-	h, t, hold := l.host, r.task, r.hold
+func (ds *deliveries) enqueue(r *Run) {
+	h, t, hold := ds.host, r.task, r.hold
 	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
-		if mine := l.enlist(r); mine != nil {
-			l.workOn(r.tally, func() { l.redelivered(mine, hold) })
+		if mine := ds.enlist(r); mine != nil {
+			ds.workOn(r.tally, func() { ds.redelivered(mine, hold) })
 			return
 		}
 	}
 	t.span = h.node.tel.startTask(t, hold.Header)
 	if command {
-		l.workOn(r.tally, func() { l.command(hold, t) })
+		ds.workOn(r.tally, func() { ds.lane.commands.command(hold, t) })
 		return
 	}
 	r.refusal = t.refusal()
-	l.countWaiting(r, 1)
+	ds.countWaiting(r, 1)
 	h.running.add(t)
-	if !l.await(t) {
-		l.counted.add(hold.Seq)
-		l.nakUnbegun(t, 250*time.Millisecond)
+	if !ds.await(t) {
+		ds.counted.add(hold.Seq)
+		ds.nakUnbegun(t, 250*time.Millisecond)
 	}
 }
 
 // delayEarly naks a task that is to begin later (requires.not_before), and reports
 // whether it did.
-func (l *lane) delayEarly(r *Run) bool {
+func (ds *deliveries) delayEarly(r *Run) bool {
 	_ = r.task.readRequires() // an error in it is answered when the run is claimed
 	at := r.task.notBefore()
 	if at.IsZero() {
 		return false
 	}
-	left := at.Sub(l.clock.now())
+	left := at.Sub(ds.clock.now())
 	if left <= 0 {
 		return false
 	}
@@ -165,7 +175,7 @@ func (l *lane) delayEarly(r *Run) bool {
 	if r.hold.Header.Get(HeaderRun) != "" && r.hold.Delivered <= 3 {
 		pause = min(pause, time.Second) // the run's record may be written soon
 	}
-	l.nak(r.hold, pause)
+	ds.nak(r.hold, pause)
 	return true
 }
 
@@ -174,23 +184,23 @@ const maxEarlyDelay = 10 * time.Minute
 
 // resumed looks up the run that the message resumes. The task is read from the run's
 // record, where its signature was verified, and not from the message's body.
-func (l *lane) resumed(r *Run) error {
+func (ds *deliveries) resumed(r *Run) error {
 	id := r.hold.Header.Get(HeaderRun)
 	if id == "" {
 		return nil
 	}
-	rec, err := l.cfg.States.Get(l.ctx, state.ID{Entity: l.host.Entity, Run: id})
+	rec, err := ds.cfg.States.Get(ds.ctx, state.ID{Entity: ds.host.Entity, Run: id})
 	if errors.Is(err, state.ErrNotFound) {
 		return nil // then it is an ordinary task
 	}
 	if err != nil {
 		return err
 	}
-	c, err := l.records.read(rec)
+	c, err := ds.records.read(rec)
 	if err != nil || c.Mesh.Task == nil {
 		return err
 	}
-	env, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
+	env, err := envelope.ParseLimits(c.Mesh.Task, ds.host.node.limits)
 	if err != nil {
 		return err
 	}
@@ -208,8 +218,8 @@ func (l *lane) resumed(r *Run) error {
 // letter that an operator retries, that time may be long after ts, but not longer than
 // runs are kept, because the kept run is what refuses a second one. It is called for
 // tasks without a run only.
-func (l *lane) stale(r *Run, retried bool) *envelope.Error {
-	skew := l.host.node.cfg.Skew
+func (ds *deliveries) stale(r *Run, retried bool) *envelope.Error {
+	skew := ds.host.node.cfg.Skew
 	if skew <= 0 {
 		return nil
 	}
@@ -230,32 +240,32 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 // redelivered handles a message for a run that this worker already has: its lease had
 // ended, because the worker was suspended or cut off, and the server delivered it
 // again. If this worker still owns the run, the run goes on under the new delivery.
-func (l *lane) redelivered(r *Run, hold *hold) {
-	r.verify(l.ctx)
+func (ds *deliveries) redelivered(r *Run, hold *hold) {
+	r.verify(ds.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.end != nil || r.dropped || r.hold.Seq != hold.Seq:
-		l.nak(hold, time.Second)
+		ds.nak(hold, time.Second)
 		return
 	case r.tally.none(): // this worker has the run, and does nothing for it
-		l.host.log.Error("a run without work was given up", "run", r.id.Run, "id", r.task.Envelope.ID)
+		ds.host.log.Error("a run without work was given up", "run", r.id.Run, "id", r.task.Envelope.ID)
 		r.dropped = true
 		r.stop(ErrLost)
-		l.unlist(r)
-		l.dropHold(r.hold)
-		l.nak(hold, 0)
+		ds.unlist(r)
+		ds.dropHold(r.hold)
+		ds.nak(hold, 0)
 		return
 	}
-	l.dropHold(r.hold)
-	l.mu.Lock()
+	ds.dropHold(r.hold)
+	ds.mu.Lock()
 	hold.tally = r.tally
-	l.mu.Unlock()
+	ds.mu.Unlock()
 	r.hold = hold
 }
 
 // salvage makes an envelope of the readable parts of a broken message.
-func (l *lane) salvage(err error) *envelope.Envelope {
+func (ds *deliveries) salvage(err error) *envelope.Envelope {
 	partial := &envelope.Envelope{}
 	var bad *envelope.InvalidError
 	var large *oversized
@@ -265,7 +275,7 @@ func (l *lane) salvage(err error) *envelope.Envelope {
 	case errors.As(err, &large):
 		partial = large.env
 	}
-	return salvage(partial, l.host.Entity)
+	return salvage(partial, ds.host.Entity)
 }
 
 // storeTimeout bounds a request to a store that has no other limit.

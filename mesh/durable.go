@@ -114,6 +114,12 @@ func (d *Durable) OwnEntitiesOnly() {
 // Point is a place in the commit order of a durable task.
 type Point string
 
+func (d *Durable) observe(p Point, id state.ID) {
+	if d.Observe != nil {
+		d.Observe(p, id)
+	}
+}
+
 // The points at which [Durable].Observe is called, in the order in which a run
 // passes them. It passes the two points of a commit for each commit.
 const (

@@ -25,19 +25,19 @@ type replier interface {
 // repliesBeside reports whether the reply of an ended run is stored next to its record.
 // The reply to a task that was delegated to this agent is not: it is stored on the reply
 // subject of the original task.
-func (l *lane) repliesBeside(r *Run) bool {
-	return r.replied || l.records.replier != nil && r.task.handed == nil && l.records.replier.Replies(l.ctx)
+func (rw *replyWriter) repliesBeside(r *Run) bool {
+	return r.replied || rw.records.replier != nil && r.task.handed == nil && rw.records.replier.Replies(rw.ctx)
 }
 
 // storeReply stores the reply of a run that has a document, unless that was done before.
-func (l *lane) storeReply(r *Run, msg jetstream.Reply) error {
+func (rw *replyWriter) storeReply(r *Run, msg jetstream.Reply) error {
 	if r.replied {
 		return nil
 	}
 	c := r.cp.Load()
 	note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
-	_, rec, err := l.records.swap(l.ctx, r.id, func() (uint64, error) {
-		return l.records.replier.Reply(l.ctx, r.id, r.rev, msg, note, nil)
+	_, rec, err := rw.records.swap(rw.ctx, r.id, func() (uint64, error) {
+		return rw.records.replier.Reply(rw.ctx, r.id, r.rev, msg, note, nil)
 	}, func(state.Record) (uint64, error) { return 0, nil })
 	if errors.Is(err, state.ErrChanged) && rec != nil {
 		return nil // another worker has stored it, or an operator has retried the dead letter

@@ -18,13 +18,13 @@ import (
 // another goroutine, so that the place is free as soon as the handler has returned.
 func (l *lane) perform(t *Task) {
 	r := t.run
-	l.countWaiting(r, -1)
+	l.deliveries.countWaiting(r, -1)
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
 	if l.slots != nil {
 		if l.slots.enter(t, slotPatience) != nil {
-			l.nakUnbegun(t, 100*time.Millisecond)
+			l.deliveries.nakUnbegun(t, 100*time.Millisecond)
 			return
 		}
 		defer l.slots.leave(t)
@@ -69,10 +69,7 @@ func (l *lane) begin(r *Run) bool {
 		}
 	}
 	r.observe(PointClaimed)
-	l.mu.Lock()
-	l.runs[r.id.Run] = r
-	delete(l.enlisted, r.id.Run)
-	l.mu.Unlock()
+	l.own(r)
 	l.guardian.need()
 	c := r.cp.Load()
 	if r.recovered {
@@ -87,7 +84,7 @@ func (l *lane) begin(r *Run) bool {
 		// about waiting for the answer.
 		l.host.running.due(t, earlier(t.Deadline, time.Now().Add(limit-c.Mesh.Ran)))
 	}
-	l.host.taskEvent(intents.TaskStarted, t, nil)
+	l.host.events.taskEvent(intents.TaskStarted, t, nil)
 	return true
 }
 
@@ -103,7 +100,7 @@ func earlier(a, b time.Time) time.Time {
 // call it.
 func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 	l.finishing.Add(1)
-	l.countWaiting(t.run, -1)
+	l.deliveries.countWaiting(t.run, -1)
 	l.workOn(t.run.tally, func() {
 		defer l.finishing.Add(-1)
 		l.storeOutcome(t.run, payload, failure)
@@ -177,7 +174,7 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
 	defer cancel()
 	o := &order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, signed: true, problem: problem}
-	if out := l.applyStored(ctx, o, false); out.refused != nil {
+	if out := l.commands.applyStored(ctx, o, false); out.refused != nil {
 		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.refused)
 	}
 }
@@ -190,7 +187,7 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	switch {
 	case errors.Is(err, errCrowded):
 		l.unlist(r)
-		l.delayCrowded(r)
+		l.deliveries.delayCrowded(r)
 		return
 	case err != nil:
 		l.nakFailed(r, err)
@@ -199,14 +196,14 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	l.unlist(r)
 	switch v {
 	case run.Ended:
-		if err := l.publishOutcome(r); err != nil {
+		if err := l.replies.publishOutcome(r); err != nil {
 			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
 			h.counts.replyFailed.Add(1)
 			l.nak(r.hold, time.Second) // the next delivery stores it
 			return
 		}
 		r.observe(PointReplied)
-		l.stopCalls(r.cp.Load())
+		l.replies.stopCalls(r.cp.Load())
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case run.Parked:
@@ -218,7 +215,7 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case run.Moving:
-		l.startTransfer(r)
+		l.transfers.startTransfer(r)
 	case run.Foreign:
 		l.ack(r.hold)
 	case run.Later:
@@ -226,7 +223,7 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 	case run.Older:
 		l.dropHold(r.hold)
 	case run.Reused:
-		l.reject(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
+		l.deliveries.reject(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
 	}
 }
 
@@ -234,20 +231,6 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 // it finds the run parked: the record may be about to change. An older message is
 // acked as superfluous.
 const parkedGrace = 30 * time.Second
-
-// nakFailed naks the message of a run whose record could not be read or written.
-func (l *lane) nakFailed(r *Run, err error) {
-	l.unlist(r)
-	e := r.task.Envelope
-	l.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
-	pause := time.Second
-	if unreadable(err) {
-		pause = unreadablePause
-		l.tel.unreadable(l.host)
-		l.records.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
-	}
-	l.nak(r.hold, pause)
-}
 
 // unreadablePause is the delay of a nak for a run that this worker cannot read:
 // another worker may be able to.
@@ -282,9 +265,9 @@ func (l *lane) releaseParked(r *Run, why error) {
 			l.nak(r.hold, 0) // the next worker goes on at once
 			return
 		}
-		h.taskEvent(intents.TaskParked, t, nil)
+		h.events.taskEvent(intents.TaskParked, t, nil)
 		if r.parked == aaif.RunMigrating {
-			l.startTransfer(r)
+			l.transfers.startTransfer(r)
 			return
 		}
 		l.ack(r.hold)

@@ -30,11 +30,11 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	} else {
 		reply = t.answer(envelope.TypeError, t.errorForCaller(problem).Payload())
 	}
-	raw, err := r.lane.encodeReply(t, reply)
+	raw, err := r.lane.replies.encodeReply(t, reply)
 	if err != nil && problem != nil {
 		// The error does not fit a message.
 		problem = bare(problem)
-		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.errorForCaller(problem).Payload()))
+		raw, err = r.lane.replies.encodeReply(t, t.answer(envelope.TypeError, t.errorForCaller(problem).Payload()))
 		if err != nil {
 			return err
 		}
@@ -66,12 +66,18 @@ func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
 	return out
 }
 
+// replyWriter writes what a lane's runs end with: replies, dead letters, and cancels of the
+// calls and inbox entries that are still open.
+type replyWriter struct {
+	*holdings
+}
+
 // encodeReply signs the terminal envelope, encodes it as JSON and checks that it fits
 // a message.
-func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
-	e.From = l.host.Entity
+func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
+	e.From = rw.host.Entity
 	t.span.inject(e)
-	if s := l.host.Signer; s != nil {
+	if s := rw.host.Signer; s != nil {
 		if err := s.Sign(e); err != nil {
 			return nil, outputError(err)
 		}
@@ -87,7 +93,7 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	if t.handed != nil {
 		room = len(t.handed.header())
 	}
-	if err := l.host.node.sendable(raw, room); err != nil {
+	if err := rw.host.node.sendable(raw, room); err != nil {
 		return nil, err
 	}
 	return raw, nil
@@ -108,12 +114,12 @@ const headerRoom = 4 << 10
 // publishOutcome stores the dead letter of a failed task, if it is one, and then the
 // reply from the run's last checkpoint. Both have fixed ids, so that storing them
 // again changes nothing.
-func (l *lane) publishOutcome(r *Run) error {
+func (rw *replyWriter) publishOutcome(r *Run) error {
 	c := r.cp.Load()
 	m := &c.Mesh
-	l.withdrawAll(r, c)
+	rw.withdrawAll(r, c)
 	if m.Handed != nil {
-		return l.queueDelegated(r)
+		return rw.queueDelegated(r)
 	}
 	stored, err := endReply(c, r.task.Envelope)
 	if err != nil {
@@ -125,7 +131,7 @@ func (l *lane) publishOutcome(r *Run) error {
 		problem = envelope.ErrorOf(reply)
 	}
 	if m.Dead != "" {
-		if err := l.storeDead(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
+		if err := rw.storeDead(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
 			return err
 		}
 		r.observe(PointDead)
@@ -138,15 +144,15 @@ func (l *lane) publishOutcome(r *Run) error {
 		return err
 	}
 	switch {
-	case l.repliesBeside(r):
-		if err := l.storeReply(r, msg); err != nil {
+	case rw.repliesBeside(r):
+		if err := rw.storeReply(r, msg); err != nil {
 			return err
 		}
-		if err := l.cfg.Replies.Announce(msg); err != nil {
+		if err := rw.cfg.Replies.Announce(msg); err != nil {
 			return err
 		}
 	case !r.wrote: // an earlier owner may have stored it
-		last, err := l.cfg.Replies.Last(l.ctx, entity, taskID)
+		last, err := rw.cfg.Replies.Last(rw.ctx, entity, taskID)
 		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
 			return nil
 		}
@@ -155,20 +161,20 @@ func (l *lane) publishOutcome(r *Run) error {
 		}
 		fallthrough
 	default:
-		if err := l.cfg.Replies.Publish(l.ctx, msg); err != nil {
+		if err := rw.cfg.Replies.Publish(rw.ctx, msg); err != nil {
 			return err
 		}
 	}
 	if r.wrote {
-		l.recordEnd(r, reply, problem)
+		rw.recordEnd(r, reply, problem)
 	}
 	return nil
 }
 
 // recordEnd records statistics, telemetry, log and events of a run that this worker
 // has ended.
-func (l *lane) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
-	h, t := l.host, r.task
+func (rw *replyWriter) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
+	h, t := rw.host, r.task
 	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
 	h.recordEnd(t, problem)
 }

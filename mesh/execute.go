@@ -26,7 +26,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 	}
 	if intents.Reserved(t.Envelope.Intent) {
 		// Not queued: a busy agent answers a ping, too.
-		if !h.lane(t.Envelope.Intent).Go(func() { h.answerReserved(t) }) {
+		if !h.lane(t.Envelope.Intent).Go(func() { h.reserved.answerReserved(t) }) {
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))
 		}
@@ -147,7 +147,7 @@ func (h *host) run(t *Task) {
 		}
 	}
 	t.begins()
-	h.taskEvent(intents.TaskStarted, t, nil)
+	h.events.taskEvent(intents.TaskStarted, t, nil)
 	h.execute(t)
 }
 
@@ -333,8 +333,8 @@ func (h *host) recordEnd(t *Task, problem *envelope.Error) {
 	}
 	h.logEnd(t, problem)
 	if problem != nil {
-		h.taskEvent(intents.TaskFailed, t, problem)
+		h.events.taskEvent(intents.TaskFailed, t, problem)
 	} else {
-		h.taskEvent(intents.TaskFinished, t, nil)
+		h.events.taskEvent(intents.TaskFinished, t, nil)
 	}
 }

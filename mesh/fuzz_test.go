@@ -107,7 +107,7 @@ func FuzzIntake(f *testing.F) {
 		lanes := []struct {
 			name   string
 			handle nats.MsgHandler
-		}{{"task", h.onTask}, {"ask", h.onAsk}, {"ctl", h.onControl}}
+		}{{"task", h.intake.onTask}, {"ask", h.intake.onAsk}, {"ctl", h.controls.onControl}}
 		for _, lane := range lanes {
 			msg := &nats.Msg{Subject: h.live, Data: append([]byte(nil), body...), Header: header}
 			if answer {

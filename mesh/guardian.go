@@ -297,7 +297,7 @@ func (g *guardian) dead(ctx context.Context, instance string) {
 		g.need()
 	}
 	runs := 0
-	for rec, err := range l.open(ctx) {
+	for rec, err := range l.records.open(ctx) {
 		if err != nil {
 			l.host.log.Warn("runs of a dead worker not listed: they resume when its lease ends", "worker", instance, "err", err)
 			break
@@ -339,7 +339,7 @@ func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string
 		return err
 	}
 	return l.records.persist(ctx, func() error {
-		_, err := l.requeueWaiting(ctx, c, rev)
+		_, err := l.records.requeue(ctx, c, rev)
 		return err
 	})
 }

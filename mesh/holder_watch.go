@@ -90,7 +90,7 @@ func (hs *holders) join(h holder, x *rpc.Exchange) string {
 	hs.node.steady.look()
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.denied[service(h.ping)] {
+	if hs.denied[serviceOf(h.ping)] {
 		return ""
 	}
 	if hs.round == nil {
@@ -108,8 +108,8 @@ func (hs *holders) join(h holder, x *rpc.Exchange) string {
 	return h.ping
 }
 
-// service returns a ping subject without the instance.
-func service(ping string) string { return ping[:strings.LastIndexByte(ping, '.')+1] }
+// serviceOf returns a ping subject without the instance.
+func serviceOf(ping string) string { return ping[:strings.LastIndexByte(ping, '.')+1] }
 
 // begin begins to watch. hs.mu is held.
 func (hs *holders) begin() {
@@ -159,7 +159,7 @@ func (hs *holders) probe(ctx context.Context, ping string) bool {
 	if now := conn.LastError(); err != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) && strings.Contains(now.Error(), `"`+ping+`"`) {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
-		hs.denied[service(ping)] = true
+		hs.denied[serviceOf(ping)] = true
 		if hs.round != nil {
 			hs.round.watch.Remove(ping)
 		}

@@ -144,7 +144,12 @@ type host struct {
 	counts        counts
 	running       running
 	passed        passed
-	durable       *lane        // nil: live only; see joined
+	durable       *lane // nil: live only; see joined
+	intake        intake
+	controls      controls
+	reserved      reservedIntents
+	service       service
+	events        events
 	unjoin        func()       // ends the wait for the streams of the durable lane
 	controlReplay *sign.Replay // replay window of control messages; nil: off
 	active        atomic.Int64
@@ -184,7 +189,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 	}
 	defer n.hosts.add(h)()
 	h.quieten = n.beats.add(h)
-	h.announce(intents.AgentJoined)
+	h.events.announce(intents.AgentJoined)
 	if h.Ready != nil {
 		h.Ready()
 	}
@@ -195,6 +200,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
 	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
+	h.intake, h.controls, h.reserved, h.service, h.events = intake{h}, controls{h}, reservedIntents{h}, service{h}, events{h}
 	err := subject.ValidateEntity(a.Entity)
 	if err != nil {
 		bad = append(bad, err)
@@ -305,10 +311,10 @@ func (h *host) start() (err error) {
 		}
 	}
 	lastError := h.node.conn.LastError()
-	subscribe(h.live, QueueGroup, h.onTask)
-	subscribe(h.ask, QueueGroup, h.onAsk)
-	subscribe(h.ctl, "", h.onControl)
-	h.monitored(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
+	subscribe(h.live, QueueGroup, h.intake.onTask)
+	subscribe(h.ask, QueueGroup, h.intake.onAsk)
+	subscribe(h.ctl, "", h.controls.onControl)
+	h.service.monitored(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
 	asked, joined := h.node.services.join()
 	if err == nil {
 		err = joined
@@ -386,7 +392,7 @@ func (h *host) put(t *Task) bool {
 func (h *host) stop() error {
 	// Unsubscribe before tasks are refused, so that a sender that retries reaches another
 	// worker.
-	drained := h.drainSubscriptions(h.taskSubs)
+	drained := drainSubscriptions(h.node, h.taskSubs)
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.Len() > 0
 	h.unjoin()
@@ -395,7 +401,7 @@ func (h *host) stop() error {
 	}
 	for _, t := range h.queue.Close() {
 		if t.run != nil {
-			h.durable.nakUnbegun(t, 0)
+			h.durable.deliveries.nakUnbegun(t, 0)
 			continue
 		}
 		h.fail(t, drainingError(h.Entity))
@@ -432,14 +438,14 @@ func (h *host) stop() error {
 		h.durable.close()
 	}
 	// Health requests and cancels were answered until here.
-	h.drainSubscriptions(h.controlSubs)()
+	drainSubscriptions(h.node, h.controlSubs)()
 	h.node.services.leave()
 	h.control.Close()
 	h.lookups.Close()
 	h.running.stop()
 	h.stopTasks()
 	h.quieten() // "left" is the last word
-	h.announce(intents.AgentLeft)
+	h.events.announce(intents.AgentLeft)
 	if flushErr := h.flush(); err == nil && flushErr != nil && busy {
 		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)
 	}

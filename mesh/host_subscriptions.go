@@ -25,13 +25,13 @@ func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
 // drainSubscriptions unsubscribes: the server delivers no message that it receives after this.
 // The returned function waits until the messages that the server has already delivered are
 // handled, five seconds at most.
-func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
-	if !h.node.conn.IsConnected() {
+func drainSubscriptions(n *Node, subs []*nats.Subscription) (wait func()) {
+	if !n.conn.IsConnected() {
 		// Without a connection no more messages come.
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
-		return func() { h.forget(subs) }
+		return func() { forget(n, subs) }
 	}
 	var all []<-chan nats.SubStatus
 	for _, sub := range subs {
@@ -41,7 +41,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 		}
 	}
 	return func() {
-		defer h.forget(subs)
+		defer forget(n, subs)
 		deadline := time.NewTimer(5 * time.Second)
 		defer deadline.Stop()
 		for _, closed := range all {
@@ -56,8 +56,8 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 
 // forget waits until the messages that have come over ended subscriptions are handled, and
 // then forgets the subscriptions.
-func (h *host) forget(subs []*nats.Subscription) {
-	for _, e := range []*sharedSubs{&h.node.asked, &h.node.told} {
+func forget(n *Node, subs []*nats.Subscription) {
+	for _, e := range []*sharedSubs{&n.asked, &n.told} {
 		e.settle(subs)
 		e.forget(subs)
 	}

@@ -71,7 +71,7 @@ func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wa
 
 // withdrawAll withdraws the unanswered tasks of a run that has ended from the people
 // who have them.
-func (l *lane) withdrawAll(r *Run, c *state.Checkpoint) {
+func (rw *replyWriter) withdrawAll(r *Run, c *state.Checkpoint) {
 	if len(c.Mesh.Waits) == 0 {
 		return
 	}
@@ -80,9 +80,9 @@ func (l *lane) withdrawAll(r *Run, c *state.Checkpoint) {
 		why += ": " + clip.Text(e.Message, 128)
 	}
 	waits, task := c.Mesh.Waits, r.task.Envelope
-	l.work.Go(func() {
+	rw.work.Go(func() {
 		for _, w := range waits {
-			l.host.withdraw(l.ctx, task, w, why)
+			rw.host.withdraw(rw.ctx, task, w, why)
 		}
 	})
 }

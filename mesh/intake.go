@@ -47,31 +47,35 @@ func verifiers(waits bool) int {
 // seenAtOnce is how many checks of one agent may wait for the mesh's replay window.
 const seenAtOnce = 64
 
+// intake receives the messages of the live lane: it decodes and checks them, and refuses what
+// is not a task of the agent.
+type intake struct{ host *host }
+
 // onTask receives a message of the live lane. It runs on the subscription's goroutine,
 // so it must not block: CBOR is decoded elsewhere.
-func (h *host) onTask(msg *nats.Msg) {
+func (in *intake) onTask(msg *nats.Msg) {
 	a := arrival{msg: msg, cbor: isCBOR(msg)}
-	if !a.cbor && !h.decodeTask(&a) {
+	if !a.cbor && !in.decodeTask(&a) {
 		return
 	}
-	if a.cbor || h.node.asksSeen(a.env, a.env.Sig != nil) || slow(h.node.cfg.Verifier, a.env) {
-		if !h.verify.Go(func() { h.verified(a) }) {
-			h.counts.busy.Add(1)
-			h.refuse(a, envelope.Errorf(envelope.CodeBusy, "this worker of %s has more envelopes to check than it can", h.Entity).WithBackoff(100*time.Millisecond))
+	if a.cbor || in.host.node.asksSeen(a.env, a.env.Sig != nil) || slow(in.host.node.cfg.Verifier, a.env) {
+		if !in.host.verify.Go(func() { in.verified(a) }) {
+			in.host.counts.busy.Add(1)
+			in.refuse(a, envelope.Errorf(envelope.CodeBusy, "this worker of %s has more envelopes to check than it can", in.host.Entity).WithBackoff(100*time.Millisecond))
 		}
 		return
 	}
-	h.check(a)
+	in.check(a)
 }
 
 // decodeTask decodes the envelope of an arrival, or answers that it is invalid.
-func (h *host) decodeTask(a *arrival) bool {
-	env, cbor, err := h.node.decode(a.msg)
+func (in *intake) decodeTask(a *arrival) bool {
+	env, cbor, err := in.host.node.decode(a.msg)
 	if err == nil {
 		err = bounded(env)
 	}
 	if err != nil {
-		h.malformed(a.msg, cbor, err)
+		in.malformed(a.msg, cbor, err)
 		return false
 	}
 	a.env = env
@@ -79,11 +83,11 @@ func (h *host) decodeTask(a *arrival) bool {
 }
 
 // verified makes the slow checks of an arrival, unless the agent stops.
-func (h *host) verified(a arrival) {
-	if !h.closing.Load() {
-		h.check(a)
-	} else if a.env != nil || h.decodeTask(&a) {
-		h.refuse(a, drainingError(h.Entity))
+func (in *intake) verified(a arrival) {
+	if !in.host.closing.Load() {
+		in.check(a)
+	} else if a.env != nil || in.decodeTask(&a) {
+		in.refuse(a, drainingError(in.host.Entity))
 	}
 }
 
@@ -161,13 +165,13 @@ func bounded(e *envelope.Envelope) error {
 
 // malformed answers a message without a valid envelope with one error, or drops it if it
 // has no reply subject.
-func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
-	h.counts.malformed.Add(1)
-	h.node.tel.refused(h, "malformed")
+func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
+	in.host.counts.malformed.Add(1)
+	in.host.node.tel.refused(in.host, "malformed")
 	problem := peerError(err)
-	h.log.Debug("message refused", "subject", msg.Subject, "code", string(problem.Code), "err", err)
+	in.host.log.Debug("message refused", "subject", msg.Subject, "code", string(problem.Code), "err", err)
 	if msg.Reply == "" {
-		h.counts.dropped.Add(1)
+		in.host.counts.dropped.Add(1)
 		return
 	}
 	partial := &envelope.Envelope{}
@@ -179,8 +183,8 @@ func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 	case errors.As(err, &large):
 		partial = large.env
 	}
-	h.stats[endpointTask].count(problem)
-	h.answer(&Task{Envelope: salvage(partial, h.Entity), host: h, reply: msg.Reply, cbor: cbor}, problem)
+	in.host.stats[endpointTask].count(problem)
+	in.host.answer(&Task{Envelope: salvage(partial, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
 }
 
 // unknownID stands for an id that could not be read, where an error envelope
@@ -210,39 +214,39 @@ func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 }
 
 // check admits or refuses an envelope. An admitted task is accepted into the queue.
-func (h *host) check(a arrival) {
-	if a.env == nil && !h.decodeTask(&a) {
+func (in *intake) check(a arrival) {
+	if a.env == nil && !in.decodeTask(&a) {
 		return
 	}
 	env := a.env
-	t := &Task{Envelope: env, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: time.Now()}
+	t := &Task{Envelope: env, host: in.host, reply: a.msg.Reply, cbor: a.cbor, queued: time.Now()}
 	if problem, alert := t.admit(); problem != nil {
 		if alert {
-			h.alert(env, problem)
+			in.host.events.alert(env, problem)
 		}
 		switch problem.Code {
 		case envelope.CodeReplay:
-			h.counts.replayed.Add(1)
+			in.host.counts.replayed.Add(1)
 		case envelope.CodeUnexpectedType:
-			h.unexpected(a)
+			in.unexpected(a)
 			return
 		}
-		h.refuse(a, problem)
+		in.refuse(a, problem)
 		return
 	}
 	if env.Type == envelope.TypeEvent {
-		logReceived(h.log, env)
-		h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
-		h.unexpected(a)
+		logReceived(in.host.log, env)
+		in.host.node.rememberReceived(in.host.Entity, env, a.msg.Data, a.cbor)
+		in.unexpected(a)
 		return
 	}
-	if h.stopping.Load() {
-		h.refuse(a, drainingError(h.Entity))
+	if in.host.stopping.Load() {
+		in.refuse(a, drainingError(in.host.Entity))
 		return
 	}
-	logReceived(h.log, env)
-	h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
-	h.accept(t, a.msg.Header)
+	logReceived(in.host.log, env)
+	in.host.node.rememberReceived(in.host.Entity, env, a.msg.Data, a.cbor)
+	in.host.accept(t, a.msg.Header)
 }
 
 // capped returns the envelope with another priority. The original stays unchanged:
@@ -282,36 +286,36 @@ func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 // unexpected handles envelopes that are not tasks. It refuses one that has a reply
 // subject; a refusal has none, so two agents never answer each other for ever. An event
 // without a reply subject is valid: every entity may be sent events.
-func (h *host) unexpected(a arrival) {
+func (in *intake) unexpected(a arrival) {
 	if a.env.Type != envelope.TypeEvent {
-		h.counts.unexpected.Add(1)
+		in.host.counts.unexpected.Add(1)
 		if a.msg.Reply == "" {
-			h.counts.dropped.Add(1)
+			in.host.counts.dropped.Add(1)
 		}
 	}
 	if a.msg.Reply != "" {
-		h.refuse(a, unexpectedType(a.env.Type))
+		in.refuse(a, unexpectedType(a.env.Type))
 	}
 }
 
 // refuse answers an arrival with an error, if it has a reply subject.
-func (h *host) refuse(a arrival, err *envelope.Error) {
+func (in *intake) refuse(a arrival, err *envelope.Error) {
 	if a.env == nil { // refused before it was decoded, because this worker is busy
-		a.env = salvage(&envelope.Envelope{}, h.Entity)
+		a.env = salvage(&envelope.Envelope{}, in.host.Entity)
 	}
-	h.counts.refused.Add(1)
-	h.node.tel.refused(h, string(err.Code))
-	h.log.Debug("envelope refused", "id", a.env.ID, "corr", a.env.Corr, "intent", a.env.Intent,
+	in.host.counts.refused.Add(1)
+	in.host.node.tel.refused(in.host, string(err.Code))
+	in.host.log.Debug("envelope refused", "id", a.env.ID, "corr", a.env.Corr, "intent", a.env.Intent,
 		"from", a.env.From, "to", a.env.To, "type", string(a.env.Type), "priority", string(a.env.Priority), "code", string(err.Code))
 	if a.msg.Reply == "" {
-		h.counts.dropped.Add(1)
+		in.host.counts.dropped.Add(1)
 		return
 	}
-	h.stats[endpointTask].count(err)
-	t := &Task{Envelope: a.env, host: h, reply: a.msg.Reply, cbor: a.cbor}
+	in.host.stats[endpointTask].count(err)
+	t := &Task{Envelope: a.env, host: in.host, reply: a.msg.Reply, cbor: a.cbor}
 	_ = t.readRequires()
 	t.handed, _, _ = t.readHanded() // the sender verifies the chain
-	h.answer(t, err)
+	in.host.answer(t, err)
 }
 
 // hs256Prefix is the start of a signature that is verified quickly, as package sign writes

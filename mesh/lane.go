@@ -15,61 +15,37 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
-	"github.com/aeemesh/aeemesh/state"
 )
 
 // lane is the durable side of an agent while it is served: it draws tasks when there
 // is room, renews the leases of their messages, and stores the outcomes of runs.
 type lane struct {
-	host    *host
-	cfg     *Durable
-	records *records
-	queue   *jetstream.Lane
+	*holdings
+	deliveries *deliveries
+	commands   *commands
+	transfers  *transfers
+	replies    *replyWriter
 	// subject is the pattern of the entity's durable tasks.
 	subject string
-	tel     *laneTelemetry
 
-	// ctx ends when nothing more may be written: after the drain.
-	ctx          context.Context
-	stop         context.CancelCauseFunc
+	stop         context.CancelCauseFunc // ends holdings.ctx
 	drawing      context.CancelFunc
 	unwatch      func()
 	drawn        chan struct{}  // closed when the drawing has ended
-	work         sched.Group    // goroutines beside the agent's places
-	upkeep       sched.Group    // lease renewal and the other loops that an agent with tasks needs
 	tenders      sync.WaitGroup // slots
 	guards       sched.Group    // the guardian, which does not end before the lane
 	guarding     sync.Once      // it has started
 	draining     atomic.Bool    // runs are released at the end of their step
 	drainStarted chan struct{}  // closed when draining is set
 
-	mu       sync.Mutex
-	renewing bool // renew runs
-	holds    map[*hold]struct{}
-	runs     map[string]*Run // by run id: claimed and not ended
-	enlisted map[string]*Run // by run id: drawn and not claimed
-
-	waiting    atomic.Int64 // drawn and not begun
 	performing atomic.Int64 // their handler runs
 	finishing  atomic.Int64 // handler returned, message not acked
 	pace       pace
-	clock      *serverClock
 	slots      *slots // nil: no limit across the mesh
 	waits      *waits // runs that wait for others
-	counted    counted
-	notes      notes
-	share      *share
 	guardian   *guardian
 	down       atomic.Pointer[error]
 	unhealthy  bool // logged as not working; used by onHealth alone
-}
-
-// hold is a message that this worker has under a lease.
-type hold struct {
-	*jetstream.Delivery
-	drawnAt time.Time
-	tally   *tally // guarded by lane.mu; nil: the message is none of the queue's
-	idle    bool   // logged as one without work; used by renew alone
 }
 
 // finishingMax bounds the tasks whose handler has returned and whose outcome is still
@@ -79,10 +55,15 @@ const finishingMax = 256
 // newLane prepares the durable side of h. It does no I/O.
 func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
-	l := &lane{
-		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock,
-		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), drainStarted: make(chan struct{}),
+	l := &lane{drawn: make(chan struct{}), drainStarted: make(chan struct{})}
+	l.holdings = &holdings{
+		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock, onFirst: l.guard,
+		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
 	}
+	l.replies = &replyWriter{l.holdings}
+	l.transfers = &transfers{holdings: l.holdings, lane: l, replies: l.replies}
+	l.commands = &commands{holdings: l.holdings, lane: l, replies: l.replies}
+	l.deliveries = &deliveries{holdings: l.holdings, lane: l, replies: l.replies}
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}
@@ -95,7 +76,7 @@ func (h *host) newLane() (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.queue = queue
+	l.queue, l.records.queue = queue, queue
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.waits = newWaits(l)
 	l.share = newShare(l)
@@ -142,7 +123,7 @@ func (l *lane) start() {
 // woken starts what a lane needs while it draws tasks, until ctx ends: the lane sleeps
 // again, or the worker stops.
 func (l *lane) woken(ctx context.Context) {
-	l.upkeep.Go(func() { l.listen(ctx) })
+	l.upkeep.Go(func() { l.commands.listen(ctx) })
 	if l.share.store != nil {
 		l.upkeep.Go(func() { l.share.tend(ctx) })
 	}
@@ -169,21 +150,21 @@ func (l *lane) stopDrawing() {
 
 // nakUnbegun naks the message of a task whose handler has not begun. A run that is
 // already claimed is released instead.
-func (l *lane) nakUnbegun(t *Task, pause time.Duration) {
+func (ds *deliveries) nakUnbegun(t *Task, pause time.Duration) {
 	if !t.claim() {
 		return
 	}
 	r := t.run
-	l.countWaiting(r, -1)
+	ds.countWaiting(r, -1)
 	if r.claimedEarly { // already claimed
-		l.workOn(r.tally, func() { l.releaseClaimed(r) })
+		ds.workOn(r.tally, func() { ds.releaseClaimed(r) })
 		return
 	}
 	r.mu.Lock()
 	r.dropped = true
 	r.mu.Unlock()
-	l.unlist(r)
-	l.nak(r.hold, pause)
+	ds.unlist(r)
+	ds.nak(r.hold, pause)
 }
 
 // releaseRunning releases a run that has not ended within the drain, and naks its
@@ -264,28 +245,21 @@ func (l *lane) room() int {
 	free := h.Concurrency - int(h.active.Load())
 	if l.pace.short() {
 		free += min(h.Concurrency, 64)
-	} else if free <= 0 && h.queue.Len() > int(l.waiting.Load()) {
+	} else if free <= 0 && h.queue.Len() > int(l.deliveries.waiting.Load()) {
 		free = 1
 	}
 	if l.slots != nil {
 		l.slots.signal()
 		free = min(free, l.slots.room())
 	}
-	return max(0, free-int(l.waiting.Load()))
-}
-
-// busy reports whether this worker has messages.
-func (l *lane) busy() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.holds) > 0
+	return max(0, free-int(l.deliveries.waiting.Load()))
 }
 
 // roomForRun reports whether this worker can take over a run from another worker. Such
 // a run needs no free slot: the other worker gives its slot back.
 func (l *lane) roomForRun() bool {
 	h := l.host
-	return !l.draining.Load() && !h.SubmitOnly && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
+	return !l.draining.Load() && !h.SubmitOnly && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.deliveries.waiting.Load())
 }
 
 // deliver handles a message of the queue. It runs on the lane's goroutine.
@@ -293,116 +267,7 @@ func (l *lane) deliver(d *jetstream.Delivery) {
 	l.tel.delivered(l.host, d)
 	hold := l.hold(d)
 	defer hold.tally.add(-1)
-	l.dispatch(hold)
-}
-
-// hold keeps a message leased from now on, while there is work on it: the caller's, which
-// is counted, is the first.
-func (l *lane) hold(d *jetstream.Delivery) *hold {
-	hold := &hold{Delivery: d, drawnAt: time.Now(), tally: &tally{}}
-	hold.tally.add(1)
-	l.mu.Lock()
-	l.holds[hold] = struct{}{}
-	l.renewSoon()
-	l.mu.Unlock()
-	l.guard()
-	return hold
-}
-
-// dropHold stops renewing a message's lease, without an answer to the server.
-func (l *lane) dropHold(h *hold) {
-	l.mu.Lock()
-	delete(l.holds, h)
-	l.mu.Unlock()
-	l.queue.Wake()
-}
-
-// ack acks a message, which takes it off the queue. Before it a terminal or parked
-// record must be stored, unless there is nothing to do for the message.
-func (l *lane) ack(h *hold) {
-	if err := h.Ack(); err != nil {
-		l.host.log.Debug("acknowledgement not sent", "seq", h.Seq, "err", err)
-	}
-	l.dropHold(h)
-}
-
-// nak naks a message: the server redelivers it after delay.
-func (l *lane) nak(h *hold, delay time.Duration) {
-	if err := h.Nak(delay); err != nil {
-		l.host.log.Debug("task not requeued", "seq", h.Seq, "err", err)
-	}
-	l.dropHold(h)
-}
-
-// claimed returns the runs that this worker owns.
-func (l *lane) claimed() []*Run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make([]*Run, 0, len(l.runs))
-	for _, r := range l.runs {
-		out = append(out, r)
-	}
-	return out
-}
-
-// enlist records a run that was drawn. If this worker already has a run with that id,
-// it returns that one: a worker that was suspended gets a message several times at
-// once.
-func (l *lane) enlist(r *Run) *Run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if mine := l.runs[r.id.Run]; mine != nil {
-		return mine
-	}
-	if mine := l.enlisted[r.id.Run]; mine != nil {
-		return mine
-	}
-	l.enlisted[r.id.Run] = r
-	return nil
-}
-
-// has returns the run with an id that this worker owns or has drawn, nil if there is
-// none.
-func (l *lane) has(id string) *Run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if mine := l.runs[id]; mine != nil {
-		return mine
-	}
-	return l.enlisted[id]
-}
-
-func (l *lane) run(id string) *Run {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.runs[id]
-}
-
-// unlist removes a run from this worker's lists.
-func (l *lane) unlist(r *Run) {
-	l.mu.Lock()
-	if l.runs[r.id.Run] == r {
-		delete(l.runs, r.id.Run)
-	}
-	if l.enlisted[r.id.Run] == r {
-		delete(l.enlisted, r.id.Run)
-	}
-	l.mu.Unlock()
-	l.share.stored(r)
-	l.host.running.remove(r.task)
-	if s := r.task.span.span; s != nil && !r.wrote {
-		s.End() // the next owner has its own span
-	}
-}
-
-// lost handles a run that another worker owns: it is unlisted, and its message is no
-// longer renewed.
-func (l *lane) lost(r *Run) {
-	l.tel.lost(l.host)
-	l.host.log.Warn("run lost to another worker", "run", r.id.Run, "id", r.task.Envelope.ID)
-	r.task.claim()
-	l.unlist(r)
-	l.dropHold(r.hold)
+	l.deliveries.dispatch(hold)
 }
 
 // onHealth logs health changes of the JetStream lane.
@@ -427,13 +292,7 @@ func (l *lane) onDropped(subject string, why error) {
 	h.counts.refused.Add(1)
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
 	h.node.tel.refused(h, string(problem.Code))
-	h.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
-}
-
-func (l *lane) observe(p Point, id state.ID) {
-	if l.cfg.Observe != nil {
-		l.cfg.Observe(p, id)
-	}
+	h.events.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
 }
 
 func connectionError(err error) bool {

@@ -24,7 +24,7 @@ type laneStatus struct {
 
 func (l *lane) status() laneStatus {
 	h := l.queue.Health()
-	s := laneStatus{State: string(h.State), Reason: h.Reason, Pending: h.Pending, Unacked: h.Unacked, Waiting: l.waiting.Load(), Running: l.performing.Load()}
+	s := laneStatus{State: string(h.State), Reason: h.Reason, Pending: h.Pending, Unacked: h.Unacked, Waiting: l.deliveries.waiting.Load(), Running: l.performing.Load()}
 	if !h.Oldest.IsZero() {
 		s.LagMS = max(0, l.clock.now().Sub(h.Oldest).Milliseconds())
 	}

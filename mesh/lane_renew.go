@@ -24,9 +24,9 @@ func (t *tally) add(n int32) {
 func (t *tally) none() bool { return t != nil && t.n.Load() <= 0 }
 
 // workOn runs f on its own goroutine, as a piece of work on a message.
-func (l *lane) workOn(t *tally, f func()) {
+func (hs *holdings) workOn(t *tally, f func()) {
 	t.add(1)
-	l.work.Go(func() {
+	hs.work.Go(func() {
 		defer t.add(-1)
 		f()
 	})
@@ -35,78 +35,78 @@ func (l *lane) workOn(t *tally, f func()) {
 // await puts a task into the agent's queue, where it waits for a place; that is work on
 // its message until the place is free again (host.run). It returns false where the queue
 // is full or closed.
-func (l *lane) await(t *Task) bool {
+func (ds *deliveries) await(t *Task) bool {
 	tally := t.run.tally
 	tally.add(1)
-	if l.host.put(t) {
+	if ds.host.put(t) {
 		return true
 	}
 	tally.add(-1)
 	return false
 }
 
-// renewSoon starts renew unless it runs. l.mu is held.
-func (l *lane) renewSoon() {
-	if !l.renewing {
-		l.renewing = true
-		l.upkeep.Go(l.renew)
+// renewSoon starts renew unless it runs. hs.mu is held.
+func (hs *holdings) renewSoon() {
+	if !hs.renewing {
+		hs.renewing = true
+		hs.upkeep.Go(hs.renew)
 	}
 }
 
 // renewed reports whether renew has nothing to do any more, and may end.
-func (l *lane) renewed() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.renewing = len(l.holds)+len(l.runs) > 0
-	return !l.renewing
+func (hs *holdings) renewed() bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.renewing = len(hs.holds)+len(hs.runs) > 0
+	return !hs.renewing
 }
 
 // renew renews the leases of all held messages from one timer, while there are messages or
 // runs. It also verifies the
 // ownership of runs after this process was suspended or disconnected for so long that
 // other workers may have claimed them.
-func (l *lane) renew() {
-	lease := l.queue.Lease()
+func (hs *holdings) renew() {
+	lease := hs.queue.Lease()
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	soon := time.NewTicker(min(lease/3, claimSoon))
 	defer soon.Stop()
-	reconnects := l.host.node.conn.Stats().Reconnects
+	reconnects := hs.host.node.conn.Stats().Reconnects
 	last := time.Now()
 	for {
 		select {
 		case <-soon.C:
-			l.writeClaims()
-			if l.renewed() {
+			hs.writeClaims()
+			if hs.renewed() {
 				return
 			}
 			continue
 		case <-tick.C:
-		case <-l.ctx.Done():
+		case <-hs.ctx.Done():
 			return
 		}
 		now := time.Now()
-		l.mu.Lock()
-		for h := range l.holds {
+		hs.mu.Lock()
+		for h := range hs.holds {
 			if h.tally.none() {
 				if !h.idle {
 					h.idle = true
-					l.host.log.Error("the lease on a message without work is not renewed", "seq", h.Seq)
+					hs.host.log.Error("the lease on a message without work is not renewed", "seq", h.Seq)
 				}
 				continue
 			}
 			_ = h.InProgress() // a lost renewal is made up for by the next one
 		}
-		l.mu.Unlock()
-		again := l.host.node.conn.Stats().Reconnects
+		hs.mu.Unlock()
+		again := hs.host.node.conn.Stats().Reconnects
 		stood := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > lease
-		for _, r := range l.claimed() {
+		for _, r := range hs.claimed() {
 			if stood || again != reconnects || now.Sub(time.Unix(0, r.seen.Load())) > 10*lease {
-				l.work.Go(func() { r.verify(l.ctx) })
+				hs.work.Go(func() { r.verify(hs.ctx) })
 			}
 		}
 		last, reconnects = now, again
-		if next := l.queue.Lease(); next != lease {
+		if next := hs.queue.Lease(); next != lease {
 			lease = next
 			tick.Reset(lease / 3)
 		}

@@ -52,18 +52,25 @@ func (d *durableStream) seal(ctx context.Context) error {
 	return d.confirm(ctx, len(d.unconfirmed))
 }
 
+// transfers moves runs to other workers and platforms, and accepts them from other workers.
+type transfers struct {
+	*holdings
+	lane    *lane
+	replies *replyWriter
+}
+
 // runOf makes a Run of a record that this worker owns, or may soon own. Its handler
 // has not begun.
-func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) {
-	env, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
+func (tr *transfers) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) {
+	env, err := envelope.ParseLimits(c.Mesh.Task, tr.host.node.limits)
 	if err != nil {
 		return nil, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
 	}
 	m := &c.Mesh
-	t := &Task{Envelope: capped(env, envelope.Priority(m.Priority)), KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
-	r := newRun(l, t, hold)
+	t := &Task{Envelope: capped(env, envelope.Priority(m.Priority)), KeyID: m.KeyID, host: tr.host, cbor: m.CBOR}
+	r := newRun(tr.lane, t, hold)
 	r.id.Run, r.stored = c.Doc.RunID, c
-	t.queued = l.clock.past(m.StoredAt)
+	t.queued = tr.clock.past(m.StoredAt)
 	r.refusal = t.refusal()
 	r.ran, r.begun, r.restored = m.Ran, time.Now(), run.Progressed(c)
 	r.stream.resume(c)
@@ -72,49 +79,46 @@ func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) 
 }
 
 // startTransfer transfers a run whose handler has stopped for it.
-func (l *lane) startTransfer(old *Run) {
-	r, err := l.runOf(old.cp.Load(), old.rev, old.hold)
+func (tr *transfers) startTransfer(old *Run) {
+	r, err := tr.runOf(old.cp.Load(), old.rev, old.hold)
 	if err != nil {
-		l.nakFailed(old, err)
+		tr.nakFailed(old, err)
 		return
 	}
-	l.transfer(r)
+	tr.transfer(r)
 }
 
 // transfer brings a parked run to its target; if it is there already, it relays the
 // replies back. It owns the run's message, and answers it at the end.
-func (l *lane) transfer(r *Run) {
-	l.mu.Lock()
-	l.runs[r.id.Run] = r
-	l.renewSoon()
-	l.mu.Unlock()
-	l.guardian.need()
-	ctx, cancel := l.ownedContext(r)
+func (tr *transfers) transfer(r *Run) {
+	tr.own(r)
+	tr.lane.guardian.need()
+	ctx, cancel := tr.ownedContext(r)
 	defer cancel()
 	switch run.Next(r.cp.Load().Mesh.Migration) {
 	case run.MoveToFile:
-		l.unlist(r)
-		l.ack(r.hold)
+		tr.unlist(r)
+		tr.ack(r.hold)
 		r.observe(PointAcked)
 	case run.MoveDecide:
-		l.decide(ctx, r)
+		tr.decide(ctx, r)
 	case run.MoveRelay:
-		l.relay(ctx, r)
+		tr.relay(ctx, r)
 	case run.MoveToRemote:
-		l.send(ctx, r)
+		tr.send(ctx, r)
 	case run.MoveToWorker:
-		l.offer(ctx, r)
+		tr.offer(ctx, r)
 	}
 }
 
 // ownedContext returns a context that ends when the run is lost or the worker drains.
-func (l *lane) ownedContext(r *Run) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(l.ctx)
+func (tr *transfers) ownedContext(r *Run) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(tr.ctx)
 	stop := context.AfterFunc(r.task.context(), func() { cancel(ErrLost) })
 	gone := make(chan struct{})
-	l.work.Go(func() {
+	tr.work.Go(func() {
 		select {
-		case <-l.drawn:
+		case <-tr.lane.drawn:
 			cancel(errStopped)
 		case <-gone:
 		}
@@ -127,13 +131,13 @@ func (l *lane) ownedContext(r *Run) (context.Context, context.CancelFunc) {
 }
 
 // advance writes the next phase of a run's transfer by compare-and-swap.
-func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint) error) error {
+func (tr *transfers) advance(r *Run, phase state.Phase, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.observe(PointBeforeMove + Point(phase))
 	r.begun = time.Now() // the time of a transfer does not count as running time
-	err := r.write(l.ctx, func(c *state.Checkpoint) error {
-		run.Advance(c, phase, l.clock.now())
+	err := r.write(tr.ctx, func(c *state.Checkpoint) error {
+		run.Advance(c, phase, tr.clock.now())
 		if change != nil {
 			return change(c)
 		}
@@ -143,43 +147,43 @@ func (l *lane) advance(r *Run, phase state.Phase, change func(*state.Checkpoint)
 		return err
 	}
 	r.observe(PointAfterMove + Point(phase))
-	l.host.log.Info("run transfer: new phase", "run", r.id.Run, "phase", string(phase), "to", r.cp.Load().Mesh.Migration.To)
+	tr.host.log.Info("run transfer: new phase", "run", r.id.Run, "phase", string(phase), "to", r.cp.Load().Mesh.Migration.To)
 	return nil
 }
 
 // abortTransfer ends a failed transfer. If this worker still owns the run, it resumes
 // what it was doing before.
-func (l *lane) abortTransfer(r *Run, why error) {
+func (tr *transfers) abortTransfer(r *Run, why error) {
 	reason := clip.Text(peerError(why).Message, 128)
 	if e := new(transfer.Error); errors.As(why, &e) {
 		reason = clip.Text(e.Error(), 128)
 	}
 	var runs bool
-	err := l.advance(r, state.PhaseAborted, func(c *state.Checkpoint) error {
-		runs = run.Back(c, l.host.id, l.clock.now(), reason)
+	err := tr.advance(r, state.PhaseAborted, func(c *state.Checkpoint) error {
+		runs = run.Back(c, tr.host.id, tr.clock.now(), reason)
 		return nil
 	})
 	switch {
 	case errors.Is(err, ErrLost):
 		return // the target or another worker owns it
 	case err != nil:
-		l.nakFailed(r, err)
+		tr.nakFailed(r, err)
 		return
 	}
-	l.host.log.Warn("run did not move", "run", r.id.Run, "err", why)
+	tr.host.log.Warn("run did not move", "run", r.id.Run, "err", why)
 	if !runs {
-		l.unlist(r)
-		l.ack(r.hold)
-		l.waits.checkSoon(r.id.Run) // the answer may have come meanwhile
+		tr.unlist(r)
+		tr.ack(r.hold)
+		tr.lane.waits.checkSoon(r.id.Run) // the answer may have come meanwhile
 		return
 	}
-	l.resume(r)
+	tr.lane.resume(r)
 }
 
 // resume puts a run that this worker has claimed into the agent's queue.
 func (l *lane) resume(r *Run) {
 	c := r.cp.Load()
-	fresh, err := l.runOf(c, r.rev, r.hold)
+	fresh, err := l.transfers.runOf(c, r.rev, r.hold)
 	if err == nil && fresh.task.Streaming() {
 		err = fresh.readStream(l.ctx, c)
 	}
@@ -188,32 +192,12 @@ func (l *lane) resume(r *Run) {
 		return
 	}
 	fresh.claimedEarly = true
-	l.mu.Lock()
-	l.runs[fresh.id.Run] = fresh
-	l.renewSoon()
-	l.mu.Unlock()
-	l.countWaiting(fresh, 1)
+	l.own(fresh)
+	l.deliveries.countWaiting(fresh, 1)
 	l.host.running.add(fresh.task)
-	if l.await(fresh.task) {
+	if l.deliveries.await(fresh.task) {
 		return
 	}
-	l.countWaiting(fresh, -1)
+	l.deliveries.countWaiting(fresh, -1)
 	l.releaseClaimed(fresh)
-}
-
-// releaseClaimed releases a claimed run whose handler does not run, and naks its
-// message.
-func (l *lane) releaseClaimed(r *Run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
-	defer cancel()
-	if err := r.release(ctx); errors.Is(err, ErrLost) {
-		return
-	} else if err != nil {
-		l.host.log.Warn("run not released", "run", r.id.Run, "err", err)
-	}
-	r.stop(ErrLost)
-	l.unlist(r)
-	l.nak(r.hold, 0)
 }

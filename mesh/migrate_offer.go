@@ -38,34 +38,34 @@ type offerAnswer struct {
 
 // offer offers a run to another worker. The transfer is final once that worker has
 // claimed the run in its record; it then goes on with the run's message.
-func (l *lane) offer(ctx context.Context, r *Run) {
+func (tr *transfers) offer(ctx context.Context, r *Run) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	m := r.cp.Load().Mesh.Migration
 	to := m.To
 	var err error
 	if to == intents.MigrateAny {
-		to, err = l.findWorker(ctx)
+		to, err = tr.findWorker(ctx)
 	}
 	var answer offerAnswer
 	if err == nil {
-		answer, err = l.offerTo(ctx, r, to)
+		answer, err = tr.offerTo(ctx, r, to)
 	}
 	if err != nil {
-		l.abortTransfer(r, err)
+		tr.abortTransfer(r, err)
 		return
 	}
-	l.host.log.Info("run moved", "run", r.id.Run, "to", answer.Instance, "epoch", answer.Epoch)
+	tr.host.log.Info("run moved", "run", r.id.Run, "to", answer.Instance, "epoch", answer.Epoch)
 	r.mu.Lock()
 	r.stop(ErrLost)
 	r.mu.Unlock()
-	l.unlist(r)
-	l.dropHold(r.hold)
+	tr.unlist(r)
+	tr.dropHold(r.hold)
 }
 
 // findWorker asks for a worker that has room.
-func (l *lane) findWorker(ctx context.Context) (string, error) {
-	answer, err := l.ask(ctx, offerPayload{From: l.host.id})
+func (tr *transfers) findWorker(ctx context.Context) (string, error) {
+	answer, err := tr.ask(ctx, offerPayload{From: tr.host.id})
 	if err != nil {
 		return "", fmt.Errorf("find a worker: %w", err)
 	}
@@ -73,17 +73,17 @@ func (l *lane) findWorker(ctx context.Context) (string, error) {
 }
 
 // offerTo offers the run to one worker.
-func (l *lane) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, error) {
-	if to == l.host.id {
+func (tr *transfers) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, error) {
+	if to == tr.host.id {
 		return offerAnswer{}, errors.New("the run is there already")
 	}
-	token, err := l.issue(r, to)
+	token, err := tr.issue(r, to)
 	if err != nil {
 		return offerAnswer{}, err
 	}
 	r.observe(PointOffer)
-	answer, err := l.ask(ctx, offerPayload{
-		From: l.host.id, To: to, Run: r.id.Run, Revision: r.rev, Token: token, Ack: r.hold.AckSubject,
+	answer, err := tr.ask(ctx, offerPayload{
+		From: tr.host.id, To: to, Run: r.id.Run, Revision: r.rev, Token: token, Ack: r.hold.AckSubject,
 	})
 	if err != nil {
 		return offerAnswer{}, fmt.Errorf("offer the run: %w", err)
@@ -92,8 +92,8 @@ func (l *lane) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, err
 }
 
 // ask sends an offer to the entity's workers. The addressed one answers.
-func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
-	h := l.host
+func (tr *transfers) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
+	h := tr.host
 	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskOffer, mustJSON(p))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
@@ -117,28 +117,28 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 // issue signs the migration token for the captured run. A worker without a key makes
 // one for this token and writes its public part into the run's record: that is as
 // trustworthy as the record, and enough where signatures are not required.
-func (l *lane) issue(r *Run, target string) (string, error) {
-	signer, err := l.tokenSigner()
+func (tr *transfers) issue(r *Run, target string) (string, error) {
+	signer, err := tr.tokenSigner()
 	if err != nil {
 		return "", err
 	}
 	if signer == nil {
 		var key sign.Key
-		if signer, key, err = sign.NewKey("move-"+r.cp.Load().Mesh.Migration.ID, sign.Ed25519, l.host.Entity); err != nil {
+		if signer, key, err = sign.NewKey("move-"+r.cp.Load().Mesh.Migration.ID, sign.Ed25519, tr.host.Entity); err != nil {
 			return "", err
 		}
 		rec, err := key.Record()
 		if err != nil {
 			return "", err
 		}
-		if err := l.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
+		if err := tr.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
 			return "", err
 		}
 	}
 	c := r.cp.Load()
-	now := l.clock.now()
+	now := tr.clock.now()
 	return transfer.Grant{
-		ID: c.Mesh.Migration.ID, Issuer: l.host.Entity, Source: c.Doc.Provenance.SourcePlatform, Target: target,
+		ID: c.Mesh.Migration.ID, Issuer: tr.host.Entity, Source: c.Doc.Provenance.SourcePlatform, Target: target,
 		AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, StateID: c.Doc.StateID, Checksum: c.Doc.Provenance.Checksum,
 		Issued: now, Expires: now.Add(moveTimeout),
 	}.Sign(signer)
@@ -146,8 +146,8 @@ func (l *lane) issue(r *Run, target string) (string, error) {
 
 // tokenSigner returns the agent's key pair, nil if it has none. A shared secret cannot
 // sign tokens.
-func (l *lane) tokenSigner() (*sign.Signer, error) {
-	s := l.host.Signer
+func (tr *transfers) tokenSigner() (*sign.Signer, error) {
+	s := tr.host.Signer
 	if s != nil && s.Alg() != sign.Ed25519 {
 		return nil, fmt.Errorf("key %s: a migration token is signed with an %s key", s, sign.Ed25519)
 	}
@@ -157,22 +157,22 @@ func (l *lane) tokenSigner() (*sign.Signer, error) {
 // offered accepts or refuses a run that another worker offers to this instance. To a
 // search for a worker with room (an offer without To) it answers if this worker has room.
 // It blocks on the store, so it must not run on the goroutines of control messages.
-func (l *lane) offered(t *Task) {
-	h := l.host
+func (tr *transfers) offered(t *Task) {
+	h := tr.host
 	var p offerPayload
 	if err := json.Unmarshal(t.Envelope.Payload, &p); err != nil || p.From == h.id || t.Envelope.From != h.Entity {
 		return
 	}
 	switch {
 	case p.To == "":
-		if l.roomForRun() {
+		if tr.lane.roomForRun() {
 			h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
 		}
 		return
 	case p.To != h.id:
 		return
 	}
-	r, err := l.acceptOffer(p)
+	r, err := tr.acceptOffer(p)
 	if err != nil {
 		h.log.Warn("offered run refused", "run", p.Run, "from", p.From, "err", err)
 		h.fail(t, offerError(err))
@@ -180,7 +180,7 @@ func (l *lane) offered(t *Task) {
 	}
 	defer r.tally.add(-1) // see hold
 	h.succeed(t, mustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
-	l.resume(r)
+	tr.lane.resume(r)
 }
 
 // offerError returns the error that the other worker may read.
@@ -194,63 +194,63 @@ func offerError(err error) error {
 
 // acceptOffer verifies the offer, in the order of docs/migration.md, and claims the
 // run.
-func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
-	if !l.roomForRun() {
-		return nil, busy(l.host.Entity)
+func (tr *transfers) acceptOffer(p offerPayload) (*Run, error) {
+	if !tr.lane.roomForRun() {
+		return nil, busy(tr.host.Entity)
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(tr.ctx, storeTimeout)
 	defer cancel()
-	id := state.ID{Entity: l.host.Entity, Run: p.Run}
-	rec, err := l.cfg.States.Get(ctx, id)
+	id := state.ID{Entity: tr.host.Entity, Run: p.Run}
+	rec, err := tr.cfg.States.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.records.read(rec)
+	c, err := tr.records.read(rec)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.verifyOffer(p, rec, c); err != nil {
+	if err := tr.verifyOffer(p, rec, c); err != nil {
 		return nil, err
 	}
-	l.observe(PointVerified, id)
-	delivery, err := l.cfg.Queue.Adopt(l.host.Entity, p.Ack)
+	tr.cfg.observe(PointVerified, id)
+	delivery, err := tr.cfg.Queue.Adopt(tr.host.Entity, p.Ack)
 	if err != nil {
 		return nil, err
 	}
-	hold := l.hold(delivery)
+	hold := tr.hold(delivery)
 	_ = hold.InProgress()
-	run.Accept(c, l.host.id, hold.Seq, l.clock.now())
-	rev, _, err := l.records.put(ctx, id, rec.Revision, c)
+	run.Accept(c, tr.host.id, hold.Seq, tr.clock.now())
+	rev, _, err := tr.records.put(ctx, id, rec.Revision, c)
 	if err != nil {
-		l.dropHold(hold)
+		tr.dropHold(hold)
 		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)
 	}
-	l.observe(PointMoved, id)
-	r, err := l.runOf(c, rev, hold)
+	tr.cfg.observe(PointMoved, id)
+	r, err := tr.runOf(c, rev, hold)
 	if err != nil {
-		l.dropHold(hold)
+		tr.dropHold(hold)
 	}
 	return r, err
 }
 
 // verifyOffer checks that the offer and its token belong to exactly this checkpoint of
 // the run's record.
-func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
+func (tr *transfers) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
 	m := c.Mesh.Migration
 	if rec.Revision != p.Revision || !run.Offered(c) {
 		return fmt.Errorf("%w: the run has changed meanwhile", transfer.ErrTokenState)
 	}
-	g, err := transfer.VerifyToken(l.moveKeys(m), p.Token, l.host.id, l.clock.now())
+	g, err := transfer.VerifyToken(tr.moveKeys(m), p.Token, tr.host.id, tr.clock.now())
 	if err != nil {
 		return err
 	}
-	if g.ID != m.ID || g.Issuer != l.host.Entity {
+	if g.ID != m.ID || g.Issuer != tr.host.Entity {
 		return fmt.Errorf("%w: the token belongs to another transfer", transfer.ErrTokenState)
 	}
 	if err := g.Covers(c.Doc.Provenance.SourcePlatform, c.Doc.AgentID, c.Doc.RunID, c.Doc.StateID, c.Doc.Provenance.Checksum); err != nil {
 		return err
 	}
-	if c.Doc.AgentID != state.New(l.host.Entity, "", l.host.AgentID).Doc.AgentID {
+	if c.Doc.AgentID != state.New(tr.host.Entity, "", tr.host.AgentID).Doc.AgentID {
 		return fmt.Errorf("%w: %s", transfer.ErrUnknownAgent, clip.Text(c.Doc.AgentID, 128))
 	}
 	return nil
@@ -259,11 +259,11 @@ func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint
 // moveKeys returns the keys that may sign a token within the mesh: the trusted keys
 // and, unless signatures are required, the key that the source wrote into the run's
 // record.
-func (l *lane) moveKeys(m *state.Migration) transfer.Keys {
-	v := l.host.node.cfg.Verifier
+func (tr *transfers) moveKeys(m *state.Migration) transfer.Keys {
+	v := tr.host.node.cfg.Verifier
 	keys := oneKey{ring: v.Ring}
 	if m.Key != "" && v.Mode != sign.Required {
-		rec := sign.Record{KID: "move-" + m.ID, Alg: sign.Ed25519, Public: m.Key, From: []string{l.host.Entity}}
+		rec := sign.Record{KID: "move-" + m.ID, Alg: sign.Ed25519, Public: m.Key, From: []string{tr.host.Entity}}
 		if key, err := rec.Key(); err == nil {
 			keys.own = &key
 		}

@@ -23,16 +23,16 @@ import (
 // platform, which gets all of its content, an operator or the agent itself may. A task
 // that was delegated to this agent cannot leave: its replies need the delegation's
 // chain, which no other platform can write.
-func (l *lane) mayMove(o *order, t *Task) error {
+func (tr *transfers) mayMove(o *order, t *Task) error {
 	if o.Intent != intents.TaskMigrate || o.Abort || !run.Remote(o.To) && o.To != intents.MigrateFile {
 		return nil
 	}
 	if h, _, _ := t.readHanded(); h != nil {
 		return envelope.Errorf(envelope.CodeDenied, "a run of a delegated task cannot be transferred to another platform")
 	}
-	if o.From == l.host.Entity || slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.From) }) {
+	if o.From == tr.host.Entity || slices.ContainsFunc(tr.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.From) }) {
 		if run.Remote(o.To) {
-			p, err := l.remote(o.To)
+			p, err := tr.remote(o.To)
 			if err == nil {
 				p.Close()
 			}
@@ -80,7 +80,7 @@ func (r *Run) captureAfter(wait time.Duration) {
 }
 
 // forwardToPlatform forwards an order to the platform that runs the run.
-func (l *lane) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
+func (tr *transfers) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
 	out.found, out.status = true, string(c.Doc.Status)
 	m := c.Mesh.Migration
 	fail := func(err error) outcome {
@@ -95,7 +95,7 @@ func (l *lane) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *or
 		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s: from there it can only be moved by that platform", clip.Text(m.Target, 128))
 		return out
 	}
-	p, err := l.remote(m.To)
+	p, err := tr.remote(m.To)
 	if err != nil {
 		return fail(err)
 	}
@@ -103,7 +103,7 @@ func (l *lane) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *or
 	there := *o // names the run by its own id, which is the same there
 	there.ID, there.Corr, there.Run = "", "", c.Doc.RunID
 	there.To, there.Platform, there.WaitMS, there.Abort = "", "", 0, false
-	e := envelope.New(envelope.TypeTask, l.host.Entity, l.host.Entity, o.Intent, mustJSON(there.Order))
+	e := envelope.New(envelope.TypeTask, tr.host.Entity, tr.host.Entity, o.Intent, mustJSON(there.Order))
 	e.Priority = envelope.PriorityUrgent
 	if err := p.signer.Sign(e); err != nil {
 		return fail(err)
@@ -120,7 +120,7 @@ func (l *lane) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *or
 	if err != nil {
 		return fail(err)
 	}
-	reply, err := envelope.ParseLimits(answer, l.host.node.limits)
+	reply, err := envelope.ParseLimits(answer, tr.host.node.limits)
 	if err == nil && (reply.ReplyTo != e.ID || reply.From != e.To || !reply.Type.Terminal()) {
 		err = errors.New("the reply does not answer this command")
 	}

@@ -29,34 +29,34 @@ const relayGrace = 15 * time.Second
 // each with the number and id that it would have had here. The message stays leased
 // until the terminal reply is stored. If this worker dies, the next one goes on after
 // the last stored number.
-func (l *lane) relay(ctx context.Context, r *Run) {
+func (tr *transfers) relay(ctx context.Context, r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	if d := r.deadline; !d.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, l.clock.local(d).Add(relayGrace), errOverdue)
+		ctx, cancel = context.WithDeadlineCause(ctx, tr.clock.local(d).Add(relayGrace), errOverdue)
 		defer cancel()
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		began := time.Now()
-		last, err := l.relayOnce(ctx, m, r)
+		last, err := tr.relayOnce(ctx, m, r)
 		switch {
 		case last != nil:
-			l.relayed(r, last)
+			tr.relayed(r, last)
 			return
 		case errors.Is(context.Cause(ctx), errOverdue):
-			l.endHere(r, r.overdue())
+			tr.endHere(r, r.overdue())
 			return
 		case err != nil && peerError(err).Code == envelope.CodeTooLarge:
-			l.endHere(r, peerError(err)) // a retry would meet the same error
+			tr.endHere(r, peerError(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
-			l.host.log.Warn("no replies from the platform that runs the run", "run", r.id.Run, "to", m.To, "err", err)
+			tr.host.log.Warn("no replies from the platform that runs the run", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if time.Since(began) > time.Minute {
 			wait = 50 * time.Millisecond
 		}
 		if sleep(ctx, wait) != nil && !errors.Is(context.Cause(ctx), errOverdue) {
-			l.nakMigrated(r)
+			tr.nakMigrated(r)
 			return
 		}
 	}
@@ -64,13 +64,13 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 
 // relayOnce relays over one connection, and returns the terminal reply, in its form
 // for this mesh, once it has come.
-func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last *relayedReply, err error) {
-	p, err := l.remote(m.To)
+func (tr *transfers) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last *relayedReply, err error) {
+	p, err := tr.remote(m.To)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	after, err := l.relayedUpTo(ctx, r)
+	after, err := tr.relayedUpTo(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last 
 		if reply.Seq <= after {
 			return nil
 		}
-		env, err := l.fromTarget(r, reply)
+		env, err := tr.fromTarget(r, reply)
 		if err != nil {
 			return fmt.Errorf("reply %d of the target: %w", reply.Seq, err)
 		}
@@ -91,13 +91,13 @@ func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last 
 			return nil
 		}
 		msg, err := storedReply{
-			env: env, cbor: r.task.cbor, entity: l.host.Entity, taskID: r.task.Envelope.ID,
+			env: env, cbor: r.task.cbor, entity: tr.host.Entity, taskID: r.task.Envelope.ID,
 			msgID: r.id.Run + "." + strconv.FormatUint(reply.Seq, 10), seq: int(reply.Seq), epoch: strconv.FormatUint(r.Epoch(), 10),
 		}.message()
 		if err != nil {
 			return err
 		}
-		if err := l.cfg.Replies.Publish(ctx, msg); err != nil {
+		if err := tr.cfg.Replies.Publish(ctx, msg); err != nil {
 			return err
 		}
 		after = reply.Seq
@@ -113,9 +113,9 @@ type relayedReply struct {
 }
 
 // relayedUpTo returns the number of the last reply that is stored here.
-func (l *lane) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
+func (tr *transfers) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 	after := uint64(r.cp.Load().Mesh.Stream)
-	msg, err := l.cfg.Replies.Last(ctx, l.host.Entity, r.task.Envelope.ID)
+	msg, err := tr.cfg.Replies.Last(ctx, tr.host.Entity, r.task.Envelope.ID)
 	switch {
 	case errors.Is(err, jetstream.ErrNotFound):
 		return after, nil
@@ -132,8 +132,8 @@ func (l *lane) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 const maxReplies = math.MaxInt32
 
 // fromTarget reads a reply of the target and converts it to the reply of this mesh.
-func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
-	n, task := l.host.node, r.task.Envelope
+func (tr *transfers) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
+	n, task := tr.host.node, r.task.Envelope
 	env, _, err := n.decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)})
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, erro
 			return nil, fmt.Errorf("its payload has seq %s", clip.Text(string(members["seq"]), 128))
 		}
 	}
-	if env, err = n.fromPeer(l.host.Entity, task, env, l.host.Signer, l.clock.now()); err != nil {
+	if env, err = n.fromPeer(tr.host.Entity, task, env, tr.host.Signer, tr.clock.now()); err != nil {
 		return nil, err
 	}
 	raw, err := env.AppendJSON(nil)
@@ -199,13 +199,13 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 }
 
 // relayed ends the run here with the target's terminal reply.
-func (l *lane) relayed(r *Run, last *relayedReply) {
+func (tr *transfers) relayed(r *Run, last *relayedReply) {
 	raw, err := last.env.AppendJSON(nil)
 	if err != nil {
-		l.nakFailed(r, err)
+		tr.nakFailed(r, err)
 		return
 	}
-	l.endRelay(r, func(c *state.Checkpoint) error {
+	tr.endRelay(r, func(c *state.Checkpoint) error {
 		ending := run.Ending{Reply: raw, Target: clip.Text(c.Mesh.Migration.Target, 128), Stream: last.seq - 1}
 		if last.env.Type == envelope.TypeError {
 			ending.Error = r.runError(envelope.ErrorOf(last.env), 0)
@@ -217,12 +217,12 @@ func (l *lane) relayed(r *Run, last *relayedReply) {
 
 // endHere ends the run here although its target has not ended it: its deadline has
 // passed, or the target's reply cannot be stored here.
-func (l *lane) endHere(r *Run, problem *envelope.Error) {
-	l.endRelay(r, func(c *state.Checkpoint) error { return r.setEnd(c, nil, problem) })
+func (tr *transfers) endHere(r *Run, problem *envelope.Error) {
+	tr.endRelay(r, func(c *state.Checkpoint) error { return r.setEnd(c, nil, problem) })
 }
 
 // endRelay writes the end of a run that is on another platform.
-func (l *lane) endRelay(r *Run, change func(*state.Checkpoint) error) {
+func (tr *transfers) endRelay(r *Run, change func(*state.Checkpoint) error) {
 	r.mu.Lock()
 	if r.end != nil {
 		r.mu.Unlock()
@@ -230,12 +230,12 @@ func (l *lane) endRelay(r *Run, change func(*state.Checkpoint) error) {
 	}
 	r.observe(PointBeforeTerminal)
 	r.begun = time.Now()
-	l.afterTerminal(r, r.write(l.ctx, change))
+	tr.afterTerminal(r, r.write(tr.ctx, change))
 }
 
 // afterTerminal publishes the outcome of a terminal record. r.mu is held on entry and
 // released at the end.
-func (l *lane) afterTerminal(r *Run, err error) {
+func (tr *transfers) afterTerminal(r *Run, err error) {
 	if err == nil {
 		r.wrote = true
 		r.observe(PointAfterTerminal)
@@ -247,5 +247,5 @@ func (l *lane) afterTerminal(r *Run, err error) {
 		return
 	}
 	r.task.claim()
-	l.applyVerdict(r, run.Ended, err)
+	tr.lane.applyVerdict(r, run.Ended, err)
 }

@@ -25,22 +25,22 @@ var errNoRemotes = envelope.Errorf(envelope.CodeDenied, "this worker transfers n
 
 // remote returns the client for the receiver at a URL, with the key that signs its
 // requests.
-func (l *lane) remote(url string) (*remote, error) {
-	if l.cfg.Remotes == nil {
+func (tr *transfers) remote(url string) (*remote, error) {
+	if tr.cfg.Remotes == nil {
 		return nil, errNoRemotes
 	}
-	signer, err := l.tokenSigner()
+	signer, err := tr.tokenSigner()
 	if err != nil {
 		return nil, err
 	}
 	if signer == nil {
-		return nil, envelope.Errorf(envelope.CodeDenied, "%s has no key: a migration token to another platform must be signed with one that is trusted there", l.host.Entity)
+		return nil, envelope.Errorf(envelope.CodeDenied, "%s has no key: a migration token to another platform must be signed with one that is trusted there", tr.host.Entity)
 	}
-	client, err := l.cfg.Remotes(url)
+	client, err := tr.cfg.Remotes(url)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeDenied, "%s", err.Error()).WithCause(err)
 	}
-	return &remote{client, signer, l}, nil
+	return &remote{client, signer, tr.lane}, nil
 }
 
 // request signs a request about a transfer that has begun.
@@ -50,23 +50,23 @@ func (p *remote) request(m *state.Migration, action string) (string, error) {
 
 // send transfers a captured run to another platform: the target stages it, this worker
 // releases it, the target accepts it.
-func (l *lane) send(ctx context.Context, r *Run) {
-	p, err := l.remote(r.cp.Load().Mesh.Migration.To)
+func (tr *transfers) send(ctx context.Context, r *Run) {
+	p, err := tr.remote(r.cp.Load().Mesh.Migration.To)
 	if err != nil {
-		l.abortTransfer(r, err)
+		tr.abortTransfer(r, err)
 		return
 	}
 	defer p.Close()
-	sent, err := l.stage(ctx, p, r)
+	sent, err := tr.stage(ctx, p, r)
 	if err != nil {
 		var said *transfer.Error
-		if l.abortTransfer(r, err); !errors.As(err, &said) || !said.Remote {
-			l.work.Go(func() { l.unstage(r) }) // the target may have staged a part
+		if tr.abortTransfer(r, err); !errors.As(err, &said) || !said.Remote {
+			tr.work.Go(func() { tr.unstage(r) }) // the target may have staged a part
 		}
 		return
 	}
 	r.observe(PointStaged)
-	if err := l.advance(r, state.PhaseCommitted, func(*state.Checkpoint) error {
+	if err := tr.advance(r, state.PhaseCommitted, func(*state.Checkpoint) error {
 		if r.rev != sent {
 			return errChangedMeanwhile
 		}
@@ -74,14 +74,14 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	}); err != nil {
 		switch {
 		case errors.Is(err, errChangedMeanwhile):
-			l.abortTransfer(r, err)
+			tr.abortTransfer(r, err)
 		case !errors.Is(err, ErrLost):
-			l.nakFailed(r, err) // the next worker aborts the transfer, or continues it
+			tr.nakFailed(r, err) // the next worker aborts the transfer, or continues it
 		}
-		l.unstage(r)
+		tr.unstage(r)
 		return
 	}
-	l.decide(ctx, r)
+	tr.decide(ctx, r)
 }
 
 // errChangedMeanwhile aborts a transfer, because a command changed the run after it was
@@ -89,15 +89,15 @@ func (l *lane) send(ctx context.Context, r *Run) {
 var errChangedMeanwhile = envelope.Errorf(envelope.CodeUnavailable, "a command changed the run during the transfer; request the transfer again")
 
 // stage streams the run to the target, and returns the revision that was sent.
-func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err error) {
+func (tr *transfers) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, fmt.Errorf("%w: %v", transfer.ErrTimeout, moveTimeout))
 	defer cancel()
 	about, err := p.About(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := l.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
-		c.Mesh.Migration.Target, c.Mesh.Migration.Issuer = about.Platform, l.host.Entity
+	if err := tr.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
+		c.Mesh.Migration.Target, c.Mesh.Migration.Issuer = about.Platform, tr.host.Entity
 		return nil
 	}); err != nil {
 		return 0, err
@@ -105,14 +105,14 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 	r.mu.Lock()
 	c, sent := r.cp.Load(), r.rev
 	r.mu.Unlock()
-	out := c.Outbound(l.cfg.Platform, about.Platform, l.host.node.cfg.Version)
-	doc, err := (state.Codec{MaxBytes: l.records.codec.MaxBytes}).Encode(out)
+	out := c.Outbound(tr.cfg.Platform, about.Platform, tr.host.node.cfg.Version)
+	doc, err := (state.Codec{MaxBytes: tr.records.codec.MaxBytes}).Encode(out)
 	if err != nil {
 		return 0, err
 	}
-	now := l.clock.now()
+	now := tr.clock.now()
 	token, err := transfer.Grant{
-		ID: c.Mesh.Migration.ID, Issuer: l.host.Entity, Source: l.cfg.Platform, Target: about.Platform,
+		ID: c.Mesh.Migration.ID, Issuer: tr.host.Entity, Source: tr.cfg.Platform, Target: about.Platform,
 		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
 		Issued: now, Expires: now.Add(moveTimeout),
 	}.Sign(p.signer)
@@ -126,14 +126,14 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 
 // unstage tells the target to drop the staged run. If the request is lost, the target
 // finds out by itself.
-func (l *lane) unstage(r *Run) {
+func (tr *transfers) unstage(r *Run) {
 	m := r.cp.Load().Mesh.Migration
-	p, err := l.remote(m.To)
+	p, err := tr.remote(m.To)
 	if err != nil || m.Target == "" {
 		return
 	}
 	defer p.Close()
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(tr.ctx, storeTimeout)
 	defer cancel()
 	if request, err := p.request(m, handoff.ActionRefuse); err == nil {
 		_, _ = p.Refuse(ctx, m.ID, request)
@@ -142,32 +142,32 @@ func (l *lane) unstage(r *Run) {
 
 // decide asks the target until it has accepted or refused the run. This worker has
 // released the run: no worker of this mesh may run it until the target has refused.
-func (l *lane) decide(ctx context.Context, r *Run) {
+func (tr *transfers) decide(ctx context.Context, r *Run) {
 	m := r.cp.Load().Mesh.Migration
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		status, err := l.requestDecision(ctx, m)
+		status, err := tr.requestDecision(ctx, m)
 		switch {
 		case err != nil:
 		case status.Phase == state.PhaseAccepted, status.Phase == state.PhaseRunning:
-			if err := l.advance(r, state.PhaseRelaying, nil); err != nil {
+			if err := tr.advance(r, state.PhaseRelaying, nil); err != nil {
 				if !errors.Is(err, ErrLost) {
-					l.nakFailed(r, err)
+					tr.nakFailed(r, err)
 				}
 				return
 			}
 			// Cancel the run's open calls in this mesh: the target makes them again.
-			l.work.Go(func() { l.stopCalls(r.cp.Load()) })
-			l.relay(ctx, r)
+			tr.work.Go(func() { tr.replies.stopCalls(r.cp.Load()) })
+			tr.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:
-			l.abortTransfer(r, fmt.Errorf("%w: %s", transfer.ErrAborted, status.Reason))
+			tr.abortTransfer(r, fmt.Errorf("%w: %s", transfer.ErrAborted, status.Reason))
 			return
 		}
 		if ctx.Err() == nil {
-			l.host.log.Warn("unknown whether the target has accepted the run: it does not answer", "run", r.id.Run, "to", m.To, "err", err)
+			tr.host.log.Warn("unknown whether the target has accepted the run: it does not answer", "run", r.id.Run, "to", m.To, "err", err)
 		}
 		if sleep(ctx, wait) != nil {
-			l.nakMigrated(r)
+			tr.nakMigrated(r)
 			return
 		}
 	}
@@ -175,8 +175,8 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 
 // requestDecision makes one attempt to learn the target's decision. A target that does not know
 // the transfer is asked to refuse it, so that requests that arrive later have no effect.
-func (l *lane) requestDecision(ctx context.Context, m *state.Migration) (handoff.Status, error) {
-	p, err := l.remote(m.To)
+func (tr *transfers) requestDecision(ctx context.Context, m *state.Migration) (handoff.Status, error) {
+	p, err := tr.remote(m.To)
 	if err != nil {
 		return handoff.Status{}, err
 	}
@@ -197,13 +197,13 @@ func (l *lane) requestDecision(ctx context.Context, m *state.Migration) (handoff
 
 // nakMigrated naks the message of a run that is on another platform, because this
 // worker stops. It does nothing if the run was lost.
-func (l *lane) nakMigrated(r *Run) {
+func (tr *transfers) nakMigrated(r *Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {
 		return
 	}
 	r.stop(ErrLost)
-	l.unlist(r)
-	l.nak(r.hold, 0)
+	tr.unlist(r)
+	tr.nak(r.hold, 0)
 }

@@ -83,15 +83,15 @@ func (n *notes) forgetExpired(there map[string]bool, before time.Time) {
 }
 
 // note stores a command for a task that has not begun.
-func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
+func (cs *commands) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
 	if c == nil {
-		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
+		c = state.New(cs.host.Entity, o.ID, cs.host.AgentID)
 		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
 	}
 	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.Envelope }) {
 		return nil
 	}
-	now, own := l.clock.now(), 0
+	now, own := cs.clock.now(), 0
 	for _, n := range c.Mesh.Noted {
 		if n.From == o.From && n.KeyID == o.keyID {
 			own++
@@ -104,16 +104,16 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 		return envelope.Errorf(envelope.CodeDenied, "%d commands of %s wait for this task already", maxNotedOf, clip.Text(o.From, 128))
 	case len(c.Mesh.Noted) >= maxNoted:
 		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
-	case !l.notes.room(now):
-		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that have not begun", maxNotes, l.host.Entity).WithBackoff(notePause)
+	case !cs.notes.room(now):
+		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that have not begun", maxNotes, cs.host.Entity).WithBackoff(notePause)
 	}
 	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.Envelope, Intent: o.Intent, From: o.From, KeyID: o.keyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, At: now})
 	c.Mesh.Step = state.Step{Kind: noteKind[o.Intent], Detail: "noted for " + o.Who()}
 	life := noteTTL
-	if due, ok := l.scheduled(ctx, c.Mesh.TaskID); ok {
+	if due, ok := cs.scheduled(ctx, c.Mesh.TaskID); ok {
 		life += max(0, due.Sub(now))
 	}
-	return l.putNotes(ctx, id, prev, c, life)
+	return cs.putNotes(ctx, id, prev, c, life)
 }
 
 // notePause is the backoff for a sender whose command was refused because of maxNotes.
@@ -133,45 +133,45 @@ func (o *order) precedes(noted []state.Noted) bool {
 	return o.Durable && noteKind[o.Intent] != ""
 }
 
-func (l *lane) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {
-	_, _, err := l.records.putFor(ctx, id, prev, c, life)
+func (cs *commands) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {
+	_, _, err := cs.records.putFor(ctx, id, prev, c, life)
 	if err == nil {
-		now := l.clock.now()
-		l.notes.count(id.Run, len(c.Mesh.Noted), now, now.Add(life))
+		now := cs.clock.now()
+		cs.notes.count(id.Run, len(c.Mesh.Noted), now, now.Add(life))
 	}
 	return err
 }
 
 // scheduled returns when a scheduled task is due.
-func (l *lane) scheduled(ctx context.Context, taskID string) (due time.Time, ok bool) {
+func (cs *commands) scheduled(ctx context.Context, taskID string) (due time.Time, ok bool) {
 	if taskID == "" {
 		return due, false
 	}
-	s, err := l.cfg.Queue.FindScheduled(ctx, l.host.Entity, taskID)
+	s, err := cs.cfg.Queue.FindScheduled(ctx, cs.host.Entity, taskID)
 	return s.Due, err == nil
 }
 
 // renewNotes rewrites a record of noted commands that is about to expire, while the queue may
 // hold its task. That is so while the queue has a message that is older than the last noted
 // command, or one that is not acknowledged.
-func (l *lane) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
-	now, noted, until := l.clock.now(), c.Mesh.Noted, rec.Time.Add(noteTTL)
+func (cs *commands) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
+	now, noted, until := cs.clock.now(), c.Mesh.Noted, rec.Time.Add(noteTTL)
 	old := now.Sub(rec.Time) >= noteTTL/2
 	due, scheduled := time.Time{}, false
 	if old {
-		if due, scheduled = l.scheduled(ctx, c.Mesh.TaskID); scheduled {
+		if due, scheduled = cs.scheduled(ctx, c.Mesh.TaskID); scheduled {
 			until = due.Add(noteTTL)
 		}
 	}
-	l.notes.count(rec.ID.Run, len(noted), now, until)
+	cs.notes.count(rec.ID.Run, len(noted), now, until)
 	if !old || scheduled || len(noted) == 0 || now.Sub(noted[0].At) > noteMost {
 		return nil
 	}
-	h := l.queue.Health()
+	h := cs.queue.Health()
 	if h.Unacked == 0 && (h.Oldest.IsZero() || h.Oldest.After(noted[len(noted)-1].At)) {
 		return nil
 	}
-	err := l.putNotes(ctx, rec.ID, rec.Revision, c, noteTTL)
+	err := cs.putNotes(ctx, rec.ID, rec.Revision, c, noteTTL)
 	if errors.Is(err, state.ErrChanged) {
 		return nil
 	}

@@ -17,56 +17,56 @@ import (
 
 // onAsk receives plain text on aee.ask.<entity> and converts it to a task. Nothing
 // proves who sent the text, so a worker that requires signatures refuses it.
-func (h *host) onAsk(msg *nats.Msg) {
+func (in *intake) onAsk(msg *nats.Msg) {
 	from := "human.unknown"
 	if name := msg.Header.Get(HeaderFrom); name != "" {
 		from = name
 	}
-	env := envelope.New(envelope.TypeTask, from, h.Entity, intents.AgentAsk, nil)
-	t := &Task{Envelope: env, host: h, reply: msg.Reply, ask: true, queued: time.Now()}
+	env := envelope.New(envelope.TypeTask, from, in.host.Entity, intents.AgentAsk, nil)
+	t := &Task{Envelope: env, host: in.host, reply: msg.Reply, ask: true, queued: time.Now()}
 	if msg.Reply == "" {
-		h.counts.dropped.Add(1)
+		in.host.counts.dropped.Add(1)
 		return
 	}
-	if h.stopping.Load() {
-		h.answer(t, drainingError(h.Entity))
+	if in.host.stopping.Load() {
+		in.host.answer(t, drainingError(in.host.Entity))
 		return
 	}
-	problem := h.question(env, msg.Data)
+	problem := in.question(env, msg.Data)
 	if err := subject.ValidateEntity(from); err != nil {
 		env.From = "human.unknown"
 		problem = envelope.Errorf(envelope.CodeInvalidEnvelope, "header %s: %v", HeaderFrom, err)
 	}
-	if problem == nil && h.node.cfg.Verifier.Mode == sign.Required {
-		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", h.live)
+	if problem == nil && in.host.node.cfg.Verifier.Mode == sign.Required {
+		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", in.host.live)
 	}
 	if problem == nil {
-		env.Priority, problem = h.node.quotas.Admit(env, false, t.queued)
+		env.Priority, problem = in.host.node.quotas.Admit(env, false, t.queued)
 	}
 	if problem != nil {
-		h.counts.refused.Add(1)
-		h.stats[endpointAsk].count(problem)
-		h.answer(t, problem)
+		in.host.counts.refused.Add(1)
+		in.host.stats[endpointAsk].count(problem)
+		in.host.answer(t, problem)
 		return
 	}
-	logReceived(h.log, env)
+	logReceived(in.host.log, env)
 	if raw, err := env.AppendJSON(nil); err == nil {
-		h.node.rememberReceived(h.Entity, env, raw, false)
+		in.host.node.rememberReceived(in.host.Entity, env, raw, false)
 	}
-	h.accept(t, msg.Header)
+	in.host.accept(t, msg.Header)
 }
 
 // question sets the task's payload: the body itself if it is a valid JSON object and
 // the agent has a DefaultIntent, else {"text": body}.
-func (h *host) question(env *envelope.Envelope, body []byte) *envelope.Error {
+func (in *intake) question(env *envelope.Envelope, body []byte) *envelope.Error {
 	if !utf8.Valid(body) {
-		h.counts.malformed.Add(1)
+		in.host.counts.malformed.Add(1)
 		return envelope.Errorf(envelope.CodeEncoding, "the text is not valid UTF-8")
 	}
-	if limit := h.node.limits.MaxBytes; limit > 0 && len(body) > limit {
+	if limit := in.host.node.limits.MaxBytes; limit > 0 && len(body) > limit {
 		return envelope.Errorf(envelope.CodeTooLarge, "%d bytes, the limit is %d", len(body), limit)
 	}
-	if h.DefaultIntent != "" && len(body) > 0 && body[0] == '{' {
+	if in.host.DefaultIntent != "" && len(body) > 0 && body[0] == '{' {
 		env.Payload = body
 		if env.Validate() == nil {
 			return nil

@@ -13,10 +13,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// records reads and writes the records of a lane's runs. A write is retried until it is known
-// whether it happened.
+// records reads and writes the records of a lane's runs, and requeues the messages of runs
+// that go on. A write is retried until it is known whether it happened.
 type records struct {
 	host    *host
+	cfg     *Durable
+	queue   *jetstream.Lane
 	states  state.Store
 	codec   state.Codec
 	noted   headerWriter   // states if it is one; else nil
@@ -29,10 +31,10 @@ type records struct {
 	loggedAt      atomic.Int64            // when failing was logged
 }
 
-// newRecords returns the records of a host's lane; its lane sets share.
+// newRecords returns the records of a host's lane; its lane sets queue and share.
 func newRecords(h *host) *records {
 	cfg := h.node.cfg.Durable
-	s := &records{host: h, states: cfg.States, codec: cfg.Codec}
+	s := &records{host: h, cfg: cfg, states: cfg.States, codec: cfg.Codec}
 	if h.Seal != nil {
 		s.codec.Seal = h.Seal
 	}
@@ -98,24 +100,23 @@ func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, e
 			return rev, nil, nil
 		}
 		if errors.Is(err, state.ErrChanged) {
-			rec, err := s.states.Get(ctx, id)
-			switch {
-			case err == nil:
+			var rec state.Record
+			rec, err = s.states.Get(ctx, id)
+			if errors.Is(err, state.ErrNotFound) {
+				return 0, nil, state.ErrChanged
+			}
+			if err == nil {
 				// An earlier attempt, or a resend by the client, may have stored it without
 				// a confirmation, and others may have written on top of it since.
-				if rev, err := landed(rec); err == nil && rev > 0 {
+				rev, err = landed(rec)
+				if err == nil && rev > 0 {
 					return rev, nil, nil
 				} else if err == nil {
 					return 0, &rec, state.ErrChanged
-				} else if !s.temporary(err) {
-					return 0, nil, err
 				}
-			case errors.Is(err, state.ErrNotFound):
-				return 0, nil, state.ErrChanged
-			case !s.temporary(err):
-				return 0, nil, err
 			}
-		} else if !s.temporary(err) {
+		}
+		if !s.temporary(err) {
 			return 0, nil, err
 		}
 		s.failed(err)
@@ -163,7 +164,7 @@ func (s *records) landed(ctx context.Context, newest state.Record, data []byte, 
 	return 0, err
 }
 
-// store makes one attempt to write. A noter gets the status and the message's sequence
+// store makes one attempt to write. A headerWriter gets the status and the message's sequence
 // in addition to the record, so that it need not decode the record.
 func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
 	s.share.wrote(len(data))
@@ -173,7 +174,7 @@ func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []by
 	return s.states.Put(ctx, id, prev, data)
 }
 
-// A noter is a store that accepts facts about a record in addition to the record, so that
+// A headerWriter is a store that accepts facts about a record in addition to the record, so that
 // it need not decode the record to know them.
 type headerWriter interface {
 	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)

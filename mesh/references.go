@@ -64,7 +64,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 		if err := t.checkReference(own, ref); err != nil {
 			return nil, err
 		}
-		return &Fetched{own, h.refutationsOf(ctx, ref.ID)}, nil
+		return &Fetched{own, h.reserved.refutationsOf(ctx, ref.ID)}, nil
 	}
 	whom, err := t.fetchFrom(ref)
 	if err != nil {
@@ -141,8 +141,8 @@ func (t *Task) reference() envelope.Reference {
 
 // checkReferences refuses a task with invalid references (AEE, "The payload.references
 // Array").
-func checkReferences(e *envelope.Envelope) error {
-	if _, err := e.References(); err != nil {
+func checkReferences(t *Task) error {
+	if _, err := t.Envelope.References(); err != nil {
 		return envelope.Errorf(envelope.CodeInputSchema, "%v", err)
 	}
 	return nil

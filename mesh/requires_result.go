@@ -22,10 +22,10 @@ const (
 // other JSON, but not Markdown from other text.
 var defaultFormats = []string{FormatText, FormatJSON}
 
-// canSatisfy refuses, before the task begins, a task that requires a format or evidence
+// checkResult refuses, before the task begins, a task that requires a format or evidence
 // that this agent's results cannot have.
-func (h *host) canSatisfy(t *Task) error {
-	r := &t.Requires
+func checkResult(t *Task) error {
+	h, r := t.host, &t.Requires
 	evidence := wantsEvidence(r)
 	if r.Format == "" && !r.Evidence && !evidence {
 		return nil

@@ -31,57 +31,60 @@ func (h *host) lane(intent string) *sched.Crew {
 	return h.control
 }
 
+// reservedIntents answers the tasks of the aee.* namespace.
+type reservedIntents struct{ host *host }
+
 // answerReserved answers a task of the aee.* namespace (AEE, "Reserved
 // Namespace"), whose payload has been validated.
-func (h *host) answerReserved(t *Task) {
+func (ri *reservedIntents) answerReserved(t *Task) {
 	t.begins()
-	ctx, cancel := context.WithTimeout(h.taskScope, min(t.Requires.Timeout, lookTimeout))
+	ctx, cancel := context.WithTimeout(ri.host.taskScope, min(t.Requires.Timeout, lookTimeout))
 	defer cancel()
-	result, err := h.reserved(ctx, t)
+	result, err := ri.reserved(ctx, t)
 	if err == nil {
 		var payload json.RawMessage
 		if payload, err = json.Marshal(result); err == nil {
-			err = h.validate(t.Envelope.Intent, intents.Result, payload)
+			err = ri.host.validate(t.Envelope.Intent, intents.Result, payload)
 		}
 		if err == nil {
-			h.succeed(t, payload)
+			ri.host.succeed(t, payload)
 			return
 		}
 	}
-	h.fail(t, err)
+	ri.host.fail(t, err)
 }
 
-func (h *host) reserved(ctx context.Context, t *Task) (any, error) {
+func (ri *reservedIntents) reserved(ctx context.Context, t *Task) (any, error) {
 	switch task := t.Envelope; task.Intent {
 	case intents.StatusPing:
 		return intents.PingResult{Pong: true, TS: envelope.Now()}, nil
 	case intents.StatusHealth:
-		health := h.health()
+		health := ri.host.health()
 		return intents.HealthResult{Status: intents.Health(health.Status), Details: health.Details}, nil
 	case intents.SpecQuery:
-		return intents.SpecQueryResult{AEEVersion: envelope.Version, Extensions: h.extensions()}, nil
+		return intents.SpecQueryResult{AEEVersion: envelope.Version, Extensions: ri.extensions()}, nil
 	case intents.CapabilityList:
-		answer, err := h.Intents.AnswerCapabilityList(task.Payload)
-		answer.Scenarios = h.Scenarios
+		answer, err := ri.host.Intents.AnswerCapabilityList(task.Payload)
+		answer.Scenarios = ri.host.Scenarios
 		return answer, err
 	case intents.ValidatePayload:
-		return h.Intents.AnswerValidatePayload(task.Payload)
+		return ri.host.Intents.AnswerValidatePayload(task.Payload)
 	case intents.ContextFetch:
-		return h.fetch(ctx, t)
+		return ri.fetch(ctx, t)
 	case intents.ContextRefute:
-		return h.refute(ctx, t)
+		return ri.refute(ctx, t)
 	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
-		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s must be sent to subject %s, to which all workers subscribe", task.Intent, h.ctl)
+		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s must be sent to subject %s, to which all workers subscribe", task.Intent, ri.host.ctl)
 	}
 	return nil, envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", t.Envelope.Intent)
 }
 
-func (h *host) extensions() []string {
+func (ri *reservedIntents) extensions() []string {
 	speaks := []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
-	if h.joined() != nil {
+	if ri.host.joined() != nil {
 		speaks = append(speaks, intents.ExtDurable)
 	}
-	if len(h.Scenarios) > 0 {
+	if len(ri.host.Scenarios) > 0 {
 		speaks = append(speaks, intents.ExtSDSI)
 	}
 	return speaks
@@ -90,13 +93,13 @@ func (h *host) extensions() []string {
 // fetch looks for an envelope that this agent sent or received. Ids are public on the
 // bus, so an id is not enough: the sender of the fetch must be the envelope's from or to,
 // or must name its hash, which it can only know from a reference by one of these two.
-func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
+func (ri *reservedIntents) fetch(ctx context.Context, t *Task) (any, error) {
 	task := t.Envelope
 	var want intents.FetchTask
 	if err := json.Unmarshal(task.Payload, &want); err != nil {
 		return nil, err
 	}
-	found, err := h.node.findEnvelope(ctx, h.Entity, want.ID)
+	found, err := ri.host.node.findEnvelope(ctx, ri.host.Entity, want.ID)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}
@@ -116,7 +119,7 @@ func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return intents.FetchResult{Found: true, Envelope: raw, Hash: hash, Refutations: h.refutationsOf(ctx, want.ID)}, nil
+	return intents.FetchResult{Found: true, Envelope: raw, Hash: hash, Refutations: ri.refutationsOf(ctx, want.ID)}, nil
 }
 
 // isPartyTo reports whether the task's sender sent or received an envelope. For a signed
@@ -129,7 +132,7 @@ func (t *Task) isPartyTo(e *envelope.Envelope) bool {
 
 // refute records that the task's sender rejects a context. Later fetches of the context
 // return that refutation.
-func (h *host) refute(ctx context.Context, t *Task) (any, error) {
+func (ri *reservedIntents) refute(ctx context.Context, t *Task) (any, error) {
 	task := t.Envelope
 	var what intents.RefuteTask
 	if err := json.Unmarshal(task.Payload, &what); err != nil {
@@ -139,22 +142,22 @@ func (h *host) refute(ctx context.Context, t *Task) (any, error) {
 		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", maxName)
 	}
 	record := mustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, maxReason), TS: envelope.Now()})
-	h.node.refuted.add(what.ID, record)
-	if store := h.node.cfg.Refutations; store != nil {
-		if err := store.Add(ctx, h.Entity, what.ID, record); err != nil {
+	ri.host.node.refuted.add(what.ID, record)
+	if store := ri.host.node.cfg.Refutations; store != nil {
+		if err := store.Add(ctx, ri.host.Entity, what.ID, record); err != nil {
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "the refutation cannot be stored for now: %w", err)
 		}
 	}
 	return intents.RefuteResult{Acknowledged: true}, nil
 }
 
-func (h *host) refutationsOf(ctx context.Context, id string) []intents.Refutation {
-	records := h.node.refuted.list(id)
-	if store := h.node.cfg.Refutations; store != nil {
-		if shared, err := store.List(ctx, h.Entity, id); err == nil {
+func (ri *reservedIntents) refutationsOf(ctx context.Context, id string) []intents.Refutation {
+	records := ri.host.node.refuted.list(id)
+	if store := ri.host.node.cfg.Refutations; store != nil {
+		if shared, err := store.List(ctx, ri.host.Entity, id); err == nil {
 			records = shared
 		} else if !errors.Is(err, context.Canceled) {
-			h.log.Warn("stored refutations not read", "id", id, "err", err)
+			ri.host.log.Warn("stored refutations not read", "id", id, "err", err)
 		}
 	}
 	var out []intents.Refutation

@@ -13,7 +13,7 @@ import (
 // retries reports whether a failed task is retried, and after which pause. A retry
 // that would begin after the deadline is not made: the sender gets the error now.
 func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
-	if problem == nil || !r.mayRetry(problem) || l.ending() {
+	if problem == nil || !mayRetry(problem) || l.ending() {
 		return 0, false
 	}
 	m, policy := &r.cp.Load().Mesh, l.host.Retry
@@ -26,7 +26,7 @@ func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
 
 // mayRetry reports whether a retry may succeed. It is false for the error of the task's own
 // deadline.
-func (r *Run) mayRetry(problem *envelope.Error) bool {
+func mayRetry(problem *envelope.Error) bool {
 	return problem.Retryable && !errors.Is(problem, errOverdue)
 }
 
@@ -34,7 +34,7 @@ func (r *Run) mayRetry(problem *envelope.Error) bool {
 // whose deadline leaves no time for a retry does not count as exhausted.
 func (r *Run) exhausted(problem *envelope.Error) bool {
 	c := r.cp.Load()
-	return c != nil && r.mayRetry(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
+	return c != nil && mayRetry(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
 }
 
 // retry writes a checkpoint with a failure that will be retried. r.mu is held.
@@ -60,7 +60,7 @@ func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err
 	}
 	l.unlist(r)
 	l.tel.retried(l.host)
-	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
+	l.host.events.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)
-	l.stopCalls(r.cp.Load()) // the next attempt makes its own
+	l.replies.stopCalls(r.cp.Load()) // the next attempt makes its own
 }

@@ -35,7 +35,7 @@ type Run struct {
 	stored   *state.Checkpoint // the record of a run that the message resumes
 	refusal  *envelope.Error   // why the agent refuses the task
 	deadline time.Time         // by the server's clock
-	waiting  atomic.Bool       // counted in lane.waiting
+	waiting  atomic.Bool       // counted in deliveries.waiting
 
 	// A handler's steps and the mesh's own are written one at a time.
 	mu           sync.Mutex
@@ -285,7 +285,7 @@ func (r *Run) appendEvent(b []byte) []byte {
 	return b
 }
 
-func (r *Run) observe(p Point) { r.lane.observe(p, r.id) }
+func (r *Run) observe(p Point) { r.lane.cfg.observe(p, r.id) }
 
 // write applies change to a copy of the last checkpoint and stores it. If another
 // writer, a command for instance, changed the record and this worker still owns the

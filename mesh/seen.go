@@ -76,23 +76,23 @@ var errLater = errors.New("later")
 // firstInMesh records a new, signed durable task in the mesh's replay window. If another
 // message of the queue holds the id, the run's record decides. If there is no record yet,
 // firstInMesh returns errLater, because the other message may be about to create it.
-func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
-	n, env := l.host.node, r.task.Envelope
+func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
+	n, env := ds.host.node, r.task.Envelope
 	if r.task.KeyID == "" || !n.asksSeen(env, true) || intents.IsCommand(env.Intent) {
 		return nil
 	}
 	by := seenWork + strconv.FormatUint(r.hold.Seq, 10)
-	holder, err := n.cfg.Seen.Claim(ctx, l.host.Entity, seenKey(env), by)
+	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(env), by)
 	switch {
 	case err != nil && n.insistsOnSeen():
 		return errors.Join(errLater, err)
 	case err != nil:
-		l.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
+		ds.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
 		return nil
 	case holder == by, strings.HasPrefix(holder, seenLater) && !r.task.claimsDelegated():
 		return nil
 	case strings.HasPrefix(holder, seenWork):
-		switch _, err := l.cfg.States.Get(ctx, r.id); {
+		switch _, err := ds.cfg.States.Get(ctx, r.id); {
 		case err == nil:
 			return nil
 		case !errors.Is(err, state.ErrNotFound):
@@ -103,7 +103,7 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 		// Both messages may be the same task, submitted twice because the first
 		// confirmation was lost. The first message may still wait for a worker.
 		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
-		if there, err := l.messageQueued(ctx, l.clock.now(), seq); err != nil || there != run.No {
+		if there, err := ds.records.messageQueued(ctx, ds.clock.now(), seq); err != nil || there != run.No {
 			return errors.Join(errLater, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -110,27 +109,4 @@ func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, e
 		return nil, err
 	}
 	return d.Codec.Read(rec)
-}
-
-// requeueRun submits the task of a run that goes on to the queue again, with a header
-// that names the run. The message gets the next higher priority, because the run has
-// waited in the queue before: so it is drawn ahead of tasks of its own priority that
-// have not begun. The run's record keeps its own priority for everything else.
-func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
-	m := &c.Mesh
-	return q.Submit(ctx, jetstream.Submission{
-		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
-		Data: m.Task, Header: nats.Header{HeaderRun: {c.Doc.RunID}},
-	})
-}
-
-// raised returns the next higher priority.
-func raised(p envelope.Priority) envelope.Priority {
-	switch p {
-	case envelope.PriorityLow:
-		return envelope.PriorityNormal
-	case envelope.PriorityHigh, envelope.PriorityUrgent:
-		return envelope.PriorityUrgent
-	}
-	return envelope.PriorityHigh
 }

@@ -65,8 +65,11 @@ const probeBody = "probe"
 // microVerbs are the verbs of the NATS service protocol (ADR-32).
 var microVerbs = [...]micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb}
 
+// service answers for an agent as a NATS micro service.
+type service struct{ host *host }
+
 // monitor answers one of microVerbs.
-func (h *host) monitor(verb int) nats.MsgHandler {
+func (ms *service) monitor(verb int) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		if msg.Reply == "" {
 			return
@@ -75,58 +78,58 @@ func (h *host) monitor(verb int) nats.MsgHandler {
 		switch microVerbs[verb] {
 		case micro.PingVerb:
 			if string(msg.Data) == probeBody {
-				h.node.publish(msg.Reply, nil, nil)
+				ms.host.node.publish(msg.Reply, nil, nil)
 				return
 			}
-			answer = micro.Ping{ServiceIdentity: h.identity(), Type: micro.PingResponseType}
+			answer = micro.Ping{ServiceIdentity: ms.identity(), Type: micro.PingResponseType}
 		case micro.InfoVerb:
-			answer = h.serviceInfo()
+			answer = ms.serviceInfo()
 		default:
-			answer = h.serviceStats()
+			answer = ms.serviceStats()
 		}
-		h.node.publish(msg.Reply, mustJSON(answer), nil)
+		ms.host.node.publish(msg.Reply, mustJSON(answer), nil)
 	}
 }
 
 // monitored calls each with the subjects on which "nats micro" requests data about the
 // agent: for each verb the subject of services with the agent's name, and the subject of
 // this instance. See [services] for requests to all services.
-func (h *host) monitored(each func(subject string, handle nats.MsgHandler)) {
-	name := subject.ServiceName(h.Entity)
+func (ms *service) monitored(each func(subject string, handle nats.MsgHandler)) {
+	name := subject.ServiceName(ms.host.Entity)
 	for i, verb := range microVerbs {
-		for _, id := range []string{"", h.id} {
+		for _, id := range []string{"", ms.host.id} {
 			if s, err := micro.ControlSubject(verb, name, id); err == nil {
-				each(s, h.monitor(i))
+				each(s, ms.monitor(i))
 			}
 		}
 	}
 }
 
-func (h *host) identity() micro.ServiceIdentity {
+func (ms *service) identity() micro.ServiceIdentity {
 	meta := map[string]string{
-		MetaEntity: h.Entity, "aee_version": envelope.Version, "aeemesh_version": h.node.cfg.Version,
-		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
+		MetaEntity: ms.host.Entity, "aee_version": envelope.Version, "aeemesh_version": ms.host.node.cfg.Version,
+		"concurrency": strconv.Itoa(ms.host.Concurrency), "queue": strconv.Itoa(max(0, ms.host.Queue)),
 	}
-	meta[MetaHandoff], meta[MetaDurable], meta[MetaSignatures] = "1", h.takesDurable(), h.node.cfg.Verifier.Mode.String()
-	if h.durable != nil && h.durable.records.codec.Seal != nil {
+	meta[MetaHandoff], meta[MetaDurable], meta[MetaSignatures] = "1", ms.host.takesDurable(), ms.host.node.cfg.Verifier.Mode.String()
+	if ms.host.durable != nil && ms.host.durable.records.codec.Seal != nil {
 		meta[MetaSealed] = "1"
 	}
-	if h.AgentID != "" {
-		meta[MetaAgentID] = h.AgentID
+	if ms.host.AgentID != "" {
+		meta[MetaAgentID] = ms.host.AgentID
 	}
-	if h.node.cfg.Prefix != "" {
-		meta[MetaPrefix] = h.node.cfg.Prefix
+	if ms.host.node.cfg.Prefix != "" {
+		meta[MetaPrefix] = ms.host.node.cfg.Prefix
 	}
-	meta[MetaIntents] = joinIntents(h.Intents.List(""))
-	if len(h.Scenarios) > 0 {
-		meta[MetaScenarios] = joinIntents(h.Scenarios)
+	meta[MetaIntents] = joinIntents(ms.host.Intents.List(""))
+	if len(ms.host.Scenarios) > 0 {
+		meta[MetaScenarios] = joinIntents(ms.host.Scenarios)
 	}
-	for k, v := range h.Metadata {
+	for k, v := range ms.host.Metadata {
 		if _, taken := meta[k]; !taken {
 			meta[k] = v
 		}
 	}
-	return micro.ServiceIdentity{Name: subject.ServiceName(h.Entity), ID: h.id, Version: h.Version, Metadata: meta}
+	return micro.ServiceIdentity{Name: subject.ServiceName(ms.host.Entity), ID: ms.host.id, Version: ms.host.Version, Metadata: meta}
 }
 
 // Keys of an agent's NATS micro metadata.
@@ -159,44 +162,44 @@ func joinIntents(names []string) string {
 	return string(b)
 }
 
-func (h *host) serviceInfo() micro.Info {
-	description := h.Description
+func (ms *service) serviceInfo() micro.Info {
+	description := ms.host.Description
 	if description == "" {
-		description = "AEE agent " + h.Entity
+		description = "AEE agent " + ms.host.Entity
 	}
 	formats := envelope.ContentJSON + "," + envelope.ContentCBOR
 	info := micro.Info{
-		ServiceIdentity: h.identity(), Type: micro.InfoResponseType, Description: description,
+		ServiceIdentity: ms.identity(), Type: micro.InfoResponseType, Description: description,
 		Endpoints: []micro.EndpointInfo{
-			{Name: "task", Subject: h.live, QueueGroup: QueueGroup, Metadata: map[string]string{"format": formats}},
-			{Name: "ask", Subject: h.ask, QueueGroup: QueueGroup, Metadata: map[string]string{"format": "text/plain"}},
+			{Name: "task", Subject: ms.host.live, QueueGroup: QueueGroup, Metadata: map[string]string{"format": formats}},
+			{Name: "ask", Subject: ms.host.ask, QueueGroup: QueueGroup, Metadata: map[string]string{"format": "text/plain"}},
 		},
 	}
-	if h.joined() != nil {
-		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{Name: "work", Subject: h.durable.subject, Metadata: map[string]string{"format": formats, "lane": "jetstream"}})
+	if ms.host.joined() != nil {
+		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{Name: "work", Subject: ms.host.durable.subject, Metadata: map[string]string{"format": formats, "lane": "jetstream"}})
 	}
 	return info
 }
 
-func (h *host) serviceStats() micro.Stats {
-	out := micro.Stats{ServiceIdentity: h.identity(), Type: micro.StatsResponseType, Started: h.started}
+func (ms *service) serviceStats() micro.Stats {
+	out := micro.Stats{ServiceIdentity: ms.identity(), Type: micro.StatsResponseType, Started: ms.host.started}
 	for i, name := range [numEndpoints]string{"task", "ask", "work"} {
-		if i == endpointWork && h.joined() == nil {
+		if i == endpointWork && ms.host.joined() == nil {
 			continue
 		}
-		s := &h.stats[i]
+		s := &ms.host.stats[i]
 		e := &micro.EndpointStats{
-			Name: name, Subject: h.live, QueueGroup: QueueGroup,
+			Name: name, Subject: ms.host.live, QueueGroup: QueueGroup,
 			NumRequests: int(s.requests.Load()), NumErrors: int(s.errors.Load()),
 			ProcessingTime: time.Duration(s.busyFor.Load()),
 		}
 		switch i {
 		case endpointAsk:
-			e.Subject = h.ask
+			e.Subject = ms.host.ask
 		case endpointWork:
-			e.Subject, e.QueueGroup, e.Data = h.durable.subject, "", mustJSON(h.durable.status())
+			e.Subject, e.QueueGroup, e.Data = ms.host.durable.subject, "", mustJSON(ms.host.durable.status())
 		default:
-			e.Data = h.counters()
+			e.Data = ms.counters()
 		}
 		if e.NumRequests > 0 {
 			e.AverageProcessingTime = e.ProcessingTime / time.Duration(e.NumRequests)
@@ -211,15 +214,15 @@ func (h *host) serviceStats() micro.Stats {
 
 // counters returns the figures for which micro has no field, and the agent's status, for
 // clients that have no permission to request aee.status.health.
-func (h *host) counters() json.RawMessage {
-	c := &h.counts
+func (ms *service) counters() json.RawMessage {
+	c := &ms.host.counts
 	var early int64
-	if h.node.replay != nil {
-		early = h.node.replay.Early()
+	if ms.host.node.replay != nil {
+		early = ms.host.node.replay.Early()
 	}
 	return mustJSON(map[string]any{
-		"status": h.health().Status, "replay_early": early,
-		"running": h.active.Load(), "queued": int64(h.queue.Len()),
+		"status": ms.host.health().Status, "replay_early": early,
+		"running": ms.host.active.Load(), "queued": int64(ms.host.queue.Len()),
 		"malformed": c.malformed.Load(), "refused": c.refused.Load(), "busy": c.busy.Load(),
 		"replayed": c.replayed.Load(), "unexpected": c.unexpected.Load(), "dropped": c.dropped.Load(),
 		"reply_failed": c.replyFailed.Load(), "panics": c.panics.Load(),

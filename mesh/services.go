@@ -43,7 +43,7 @@ func (s *services) join() (subs []*nats.Subscription, err error) {
 		sub, err := s.node.told.subscribe(to, "", func(msg *nats.Msg) {
 			crew.Go(func() {
 				for _, h := range s.node.hosts.all() {
-					h.heedful(to, h.monitor(i))(msg)
+					h.heedful(to, h.service.monitor(i))(msg)
 				}
 			})
 		})

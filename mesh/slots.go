@@ -281,7 +281,7 @@ func (s *slots) balance() (want, contended bool) {
 	s.back = nil
 	// The most recently freed slot is used first, so the slots at the front have been idle
 	// longest.
-	for n := used + len(s.free); len(s.free) > int(l.waiting.Load()) && (n > most || n > goal && time.Since(s.free[0].idle) > spareLeases*l.cfg.Slots.Lease()); n-- {
+	for n := used + len(s.free); len(s.free) > int(l.deliveries.waiting.Load()) && (n > most || n > goal && time.Since(s.free[0].idle) > spareLeases*l.cfg.Slots.Lease()); n-- {
 		surplus, s.free = append(surplus, s.free[0]), s.free[1:]
 	}
 	want = used+len(s.free) < goal

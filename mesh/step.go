@@ -21,7 +21,7 @@ func (t *Task) PublishStep(intent string, step intents.StepEvent) {
 	if t.run != nil {
 		step.Run = t.run.ID()
 	}
-	t.host.publishEvent(BusRun, intent, t.Envelope.Corr, mustJSON(publicStep(step)), t.Envelope.Trace)
+	t.host.events.publishEvent(BusRun, intent, t.Envelope.Corr, mustJSON(publicStep(step)), t.Envelope.Trace)
 }
 
 // maxDetail bounds, in bytes, the texts in an event that this mesh did not write.

@@ -200,16 +200,16 @@ func crowdedBy(c *jetstream.Share) string {
 
 // delayCrowded naks the message of a task that may not begin, and publishes the delay
 // once.
-func (l *lane) delayCrowded(r *Run) {
-	problem := l.share.trouble()
+func (ds *deliveries) delayCrowded(r *Run) {
+	problem := ds.share.trouble()
 	if problem == nil {
-		l.nak(r.hold, 0) // the task may begin by now
+		ds.nak(r.hold, 0) // the task may begin by now
 		return
 	}
-	wait := max(0, min(problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now())))
-	if l.counted.has(r.hold.Seq) && r.hold.Delivered > 1 {
-		l.nak(r.hold, wait)
+	wait := max(0, min(problem.Backoff(), ds.deadlineOf(r).Sub(ds.clock.now())))
+	if ds.counted.has(r.hold.Seq) && r.hold.Delivered > 1 {
+		ds.nak(r.hold, wait)
 		return
 	}
-	l.nakDelayed(r, problem.WithBackoff(wait))
+	ds.nakDelayed(r, problem.WithBackoff(wait))
 }

@@ -2,8 +2,6 @@ package mesh
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -40,7 +38,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 		l.waits.check(rec.ID.Run) // an answer may have been missed while the connection was lost
 	}
 	if h.Work != 0 && run.Carried(h.Status) {
-		if there, err := l.messageQueued(ctx, rec.Time, h.Work); err != nil {
+		if there, err := l.records.messageQueued(ctx, rec.Time, h.Work); err != nil {
 			return err
 		} else if there != run.No || l.alive(ctx, h.Owner) {
 			return nil
@@ -65,7 +63,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 // done ends a sweep; complete says that the sweep has read all runs.
 func (s *sweep) done(complete bool) {
 	if complete {
-		s.notes.forgetExpired(s.noted, s.began.Add(-s.settled))
+		s.commands.notes.forgetExpired(s.noted, s.began.Add(-s.settled))
 	}
 	if s.queued > 0 {
 		s.host.log.Warn("runs without a message queued anew", "runs", s.queued)
@@ -93,7 +91,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	case run.NeedsNothing:
 		return false, nil
 	case run.NeedsNotes:
-		return false, l.renewNotes(ctx, rec, c)
+		return false, l.commands.renewNotes(ctx, rec, c)
 	case run.NeedsWake:
 		run.Wake(c, why)
 		rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
@@ -102,7 +100,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		}
 		rec.Revision = rev
 	}
-	return l.requeueWaiting(ctx, c, rec.Revision)
+	return l.records.requeue(ctx, c, rec.Revision)
 }
 
 // A sweeper is a store that removes the oldest ended runs before it is full: a full
@@ -130,50 +128,4 @@ func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *laneT
 			t.node.log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
 		}
 	}
-}
-
-// An opener is a store that can list the runs that have not ended, of one entity or, for
-// "", of all.
-type opener interface {
-	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
-}
-
-// open yields the entity's runs that have not ended.
-func (l *lane) open(ctx context.Context) iter.Seq2[state.Record, error] {
-	if s, ok := l.cfg.States.(opener); ok {
-		return s.Open(ctx, l.host.Entity)
-	}
-	return func(yield func(state.Record, error) bool) {
-		for rec, err := range l.cfg.States.List(ctx, l.host.Entity) {
-			if err == nil {
-				if h, err := rec.Header(); err != nil || state.Terminal(h.Status) {
-					continue
-				}
-			}
-			if !yield(rec, err) {
-				return
-			}
-		}
-	}
-}
-
-// messageQueued reports whether the message that a run's record names is still in the
-// queue. A worker with permissions for its own entity only may not read a message by its
-// sequence. For such a worker the state of its consumers proves when the message is gone;
-// until then the result is run.Maybe. since is a time, by the server's clock, at which
-// the message was already stored.
-func (l *lane) messageQueued(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
-	there, err := l.cfg.Queue.Has(ctx, work)
-	switch {
-	case errors.Is(err, jetstream.ErrDenied):
-		if l.queue.Gone(work, since) {
-			return run.No, nil
-		}
-		return run.Maybe, nil
-	case err != nil:
-		return 0, err
-	case there:
-		return run.Yes, nil
-	}
-	return run.No, nil
 }

@@ -214,7 +214,7 @@ func (t *tender) open(ctx context.Context, lanes []*lane, each func(*lane, state
 		return nil
 	}
 	for _, same := range of {
-		for rec, err := range same[0].open(ctx) {
+		for rec, err := range same[0].records.open(ctx) {
 			if err == nil {
 				err = pass(rec)
 			}

@@ -233,7 +233,7 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 		return err
 	}
 	return l.records.persist(ctx, func() error {
-		_, err := l.requeueWaiting(ctx, c, rev)
+		_, err := l.records.requeue(ctx, c, rev)
 		return err
 	})
 }

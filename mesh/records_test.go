@@ -1,0 +1,45 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// away is a store whose first reading fails as if the server were away.
+type away struct {
+	state.Store
+	read bool
+}
+
+func (a *away) Get(ctx context.Context, id state.ID) (state.Record, error) {
+	if !a.read {
+		a.read = true
+		return state.Record{}, nats.ErrTimeout
+	}
+	return a.Store.Get(ctx, id)
+}
+
+// A record has changed and cannot be read: health and log name the failure to read it.
+func TestAFailureToReadAChangedRecordIsNamed(t *testing.T) {
+	t.Parallel()
+	n, ctx := serveDurable(t, 0, Agent{Entity: "agent.reviewer", Handler: HandlerFunc(nil)})
+	h, err := n.newHost(Agent{Entity: "agent.reviewer", Handler: HandlerFunc(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newRecords(h)
+	s.states = &away{Store: s.states}
+	_, rec, err := s.swap(ctx, state.ID{Entity: "agent.reviewer", Run: "run-1"}, func() (uint64, error) { return 0, state.ErrChanged },
+		func(state.Record) (uint64, error) { return 0, nil })
+	if !errors.Is(err, state.ErrChanged) || rec != nil {
+		t.Error(rec, err)
+	}
+	if f := s.failing.Load(); f == nil || !errors.Is(f.err, nats.ErrTimeout) {
+		t.Errorf("the store's failure is said to be %v", f)
+	}
+}

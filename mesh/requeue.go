@@ -1,0 +1,105 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// An opener is a store that can list the runs that have not ended, of one entity or, for
+// "", of all.
+type opener interface {
+	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
+}
+
+// requeue requeues the message of a run that goes on, whose record is c at
+// revision rev, and writes the message's sequence into the record for the sweep. fresh
+// reports whether the message is new.
+func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
+	if rev > 0 {
+		s.cfg.observe(PointRequeue, c.ID())
+	}
+	stored, err := requeueRun(ctx, s.cfg.Queue, c)
+	if err != nil || rev == 0 {
+		return err == nil, err
+	}
+	next := c.Clone()
+	next.Mesh.Work = stored.Seq
+	// If a worker has claimed the run meanwhile, the sequence is no longer needed.
+	if _, _, err := s.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
+		s.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
+	}
+	return !stored.Duplicate, nil
+}
+
+// open yields the entity's runs that have not ended.
+func (s *records) open(ctx context.Context) iter.Seq2[state.Record, error] {
+	if o, ok := s.states.(opener); ok {
+		return o.Open(ctx, s.host.Entity)
+	}
+	return func(yield func(state.Record, error) bool) {
+		for rec, err := range s.states.List(ctx, s.host.Entity) {
+			if err == nil {
+				if h, err := rec.Header(); err != nil || state.Terminal(h.Status) {
+					continue
+				}
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
+
+// messageQueued reports whether the message that a run's record names is still in the
+// queue. A worker with permissions for its own entity only may not read a message by its
+// sequence. For such a worker the state of its consumers proves when the message is gone;
+// until then the result is run.Maybe. since is a time, by the server's clock, at which
+// the message was already stored.
+func (s *records) messageQueued(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
+	there, err := s.cfg.Queue.Has(ctx, work)
+	switch {
+	case errors.Is(err, jetstream.ErrDenied):
+		if s.queue.Gone(work, since) {
+			return run.No, nil
+		}
+		return run.Maybe, nil
+	case err != nil:
+		return 0, err
+	case there:
+		return run.Yes, nil
+	}
+	return run.No, nil
+}
+
+// requeueRun submits the task of a run that goes on to the queue again, with a header
+// that names the run. The message gets the next higher priority, because the run has
+// waited in the queue before: so it is drawn ahead of tasks of its own priority that
+// have not begun. The run's record keeps its own priority for everything else.
+func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
+	m := &c.Mesh
+	return q.Submit(ctx, jetstream.Submission{
+		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
+		Data: m.Task, Header: nats.Header{HeaderRun: {c.Doc.RunID}},
+	})
+}
+
+// raised returns the next higher priority.
+func raised(p envelope.Priority) envelope.Priority {
+	switch p {
+	case envelope.PriorityLow:
+		return envelope.PriorityNormal
+	case envelope.PriorityHigh, envelope.PriorityUrgent:
+		return envelope.PriorityUrgent
+	}
+	return envelope.PriorityHigh
+}
