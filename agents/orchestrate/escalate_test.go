@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // asked returns a person's task, whatever its state.
@@ -57,11 +58,12 @@ func stamped(t testing.TB, e *envelope.Envelope) time.Time {
 // meanwhile.
 func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	r.serve(true, says(`{"text":"draft"}`), "agent.writer")
 	r.serve(true, says(`{"text":"signed by a machine"}`), "agent.notary")
 	p := plan(t, `{"pipeline":["writer","sign"],"subagents":[{"ref":"agent.writer","alias":"writer"},{"ref":"human.bob","alias":"sign"},{"ref":"human.eve","alias":"lead"}]}`,
-		extras(`"steps":{"sign":{"timeout_seconds":0.6,"escalate_to":"lead","result_schema":{"type":"object","required":["text"]}},"lead":{"escalate_to":"agent.notary"}}`))
+		extras(`"steps":{"sign":{"timeout_seconds":2,"escalate_to":"lead","result_schema":{"type":"object","required":["text"]}},"lead":{"escalate_to":"agent.notary"}}`))
 	first := r.serve(true, team(p, nil), boss)
 	task := r.submit(`{"text":"go"}`, "")
 	bob := r.asked("human.bob")
@@ -88,10 +90,10 @@ func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// Its time is its own, not that of all who were asked before: between the two
-	// events of each of them there are 600 ms.
+	// events of each of them there are two seconds.
 	_, step := r.told(intents.RunStepFinished)
 	since := stamped(t, r.last).Sub(escalated).Milliseconds()
-	if step.To != "agent.notary" || step.DurationMS > float64(since+600) {
+	if step.To != "agent.notary" || step.DurationMS > float64(since+2000) {
 		t.Errorf("%d ms after it was asked: %+v", since, step)
 	}
 	r.withdrawn(eve)

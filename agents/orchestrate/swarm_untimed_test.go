@@ -8,12 +8,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A durable swarm without a deadline has thirty days. A member that never
 // answers, and one without a worker, do not use them up.
 func TestADurableSwarmDoesNotHangOnItsMembers(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newRig(t)
 	cancelled := make(chan error, 1)
 	r.serve(true, says(`{"v":1}`), "agent.a")
@@ -22,7 +24,7 @@ func TestADurableSwarmDoesNotHangOnItsMembers(t *testing.T) {
 		cancelled <- context.Cause(ctx)
 		return nil, context.Cause(ctx)
 	}), "agent.b")
-	r.serve(true, teamWith(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), ""), nil, orchestrate.Options{MemberTime: 500 * time.Millisecond}), boss)
+	r.serve(true, teamWith(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), ""), nil, orchestrate.Options{MemberTime: 3 * time.Second}), boss)
 	got := r.result(r.submit(`{"text":"go"}`, ""))
 	if got.payload != `{"v":1}` || failures(got.swarm.Failures) != "b E_TIMEOUT,c E_TIMEOUT" {
 		t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
