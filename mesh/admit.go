@@ -5,6 +5,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 )
 
 // Admission decides whether an envelope becomes a task of the agent, and whether the
@@ -54,7 +55,7 @@ func (t *Task) stored() time.Time {
 func checkSignature(t *Task) *envelope.Error {
 	identity, err := t.host.node.cfg.Verifier.Verify(t.Envelope, t.stored())
 	if err != nil {
-		return peerError(err)
+		return fault.ForPeer(err)
 	}
 	t.KeyID, t.signed = identity.KID, identity.Signed
 	return nil
@@ -157,7 +158,7 @@ func (t *Task) prepare() error {
 // refusal returns the error of prepare in the form that is sent.
 func (t *Task) refusal() *envelope.Error {
 	if err := t.prepare(); err != nil {
-		return peerError(err)
+		return fault.ForPeer(err)
 	}
 	return nil
 }

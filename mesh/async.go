@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -34,7 +35,7 @@ func (h *host) background(t *Task) {
 		h.fail(t, envelope.Errorf(envelope.CodeUnavailable, "the task cannot be stored for now: %w", err))
 		return
 	}
-	h.succeed(t, mustJSON(result))
+	h.succeed(t, wire.MustJSON(result))
 }
 
 func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
@@ -48,7 +49,7 @@ func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
 		s.Header[h.TraceHeader] = []string{parent}
 	}
 	if t.cbor {
-		s.Header[headerContentType] = []string{envelope.ContentCBOR}
+		s.Header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
 		s.Data, err = e.AppendCBOR(nil)
 	} else {
 		s.Data, err = e.AppendJSON(nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -76,7 +77,7 @@ func BenchmarkTask(b *testing.B) {
 			b.ResetTimer()
 			for _, body := range bodies {
 				msg := &nats.Msg{Subject: "agent.bench", Reply: "_INBOX.x.y", Data: body}
-				env, cbor, err := node.decode(msg)
+				env, cbor, err := wire.Decode(msg, node.limits)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -95,7 +96,7 @@ func BenchmarkSend(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			node, sender := benchSides(b, alg)
 			task := benchTask()
-			result, err := appendSigned(nil, task.Reply(envelope.TypeResult, task.Payload), node.cfg.Signer, false)
+			result, err := wire.AppendSigned(nil, task.Reply(envelope.TypeResult, task.Payload), node.cfg.Signer, false)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -107,7 +108,7 @@ func BenchmarkSend(b *testing.B) {
 					b.Fatal(err)
 				}
 				msg := &nats.Msg{Data: result}
-				reply, _, err := sender.decode(msg)
+				reply, _, err := wire.Decode(msg, sender.limits)
 				if err == nil {
 					err = sender.verifyReply(task, msg, reply, &known)
 				}

@@ -12,6 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // The topics of the mesh's own events: bus.mesh.agent, bus.mesh.task,
@@ -56,8 +58,8 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 			return err
 		}
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
 	if *buf, err = e.AppendJSON((*buf)[:0]); err != nil {
 		return err
 	}
@@ -115,15 +117,9 @@ func (ev *events) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	}
 	if problem != nil {
 		b = append(b, `,"error":`...)
-		b = append(b, publicError(problem).Payload()...)
+		b = append(b, fault.Public(problem).Payload()...)
 	}
 	ev.publishEvent(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
-}
-
-// publicError returns the part of an error that may be published. Details and evidence
-// are left out: only the sender gets them.
-func publicError(e *envelope.Error) *envelope.Error {
-	return &envelope.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, BackoffMS: e.BackoffMS}
 }
 
 // presence is the payload of the events on bus.mesh.agent.
@@ -163,7 +159,7 @@ func (ev *events) announce(intent string) {
 	if intent == intents.AgentHeartbeat {
 		header = shortLived
 	}
-	ev.publishEventWith(header, BusAgent, intent, ev.host.id, mustJSON(p), nil)
+	ev.publishEventWith(header, BusAgent, intent, ev.host.id, wire.MustJSON(p), nil)
 }
 
 // alertLimiter allows one alert a second for each agent and error code and counts the
@@ -207,7 +203,7 @@ func (ev *events) alert(env *envelope.Envelope, problem *envelope.Error) {
 		return
 	}
 	ev.host.log.Warn("envelope refused", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "type", string(env.Type), "priority", string(env.Priority), "code", string(problem.Code))
-	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, wire.MustJSON(struct {
 		Code       envelope.Code `json:"code"`
 		Message    string        `json:"message"`
 		ID         string        `json:"id"`

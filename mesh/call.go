@@ -13,6 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -161,7 +163,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		if err != nil {
 			return nil, callError(err)
 		}
-		task.Requires = withMember(task.Requires, requireContext, mustJSON(ref))
+		task.Requires = withMember(task.Requires, requireContext, wire.MustJSON(ref))
 	}
 	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: o.hasLane(ctx), Began: time.Now()}
 	o.a = a
@@ -196,7 +198,7 @@ func (o *outgoing) newTask() (*envelope.Envelope, error) {
 	e.Corr, e.Priority, e.Trace, e.ReplyTo = o.Envelope.Corr, o.Envelope.Priority, o.Envelope.Trace, o.Envelope.ID
 	members := map[string]json.RawMessage{}
 	if len(o.c.Requires) > 0 {
-		if err := secretIn(mustJSON(o.c.Requires)); err != nil {
+		if err := secretIn(wire.MustJSON(o.c.Requires)); err != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +215,7 @@ func (o *outgoing) newTask() (*envelope.Envelope, error) {
 	if err := o.inherit(members, true); err != nil {
 		return nil, err
 	}
-	e.Requires = mustJSON(members)
+	e.Requires = wire.MustJSON(members)
 	return e, nil
 }
 
@@ -225,7 +227,7 @@ func callError(err error) error {
 	case err == nil, errors.Is(err, ErrInterrupted), errors.Is(err, ErrAnswerPending), errors.Is(err, ErrLost), errors.Is(err, ErrParked), errors.As(err, &told):
 		return err
 	}
-	return peerError(err)
+	return fault.ForPeer(err)
 }
 
 // read sets Entity and Usage from the terminal envelope.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // If a call comes back to an agent all of whose places are taken by the call's own
@@ -22,7 +23,7 @@ type waitingTask struct {
 const maxAbove = 64
 
 func badWaiting(all []waitingTask) bool {
-	return len(all) > maxAbove || slices.ContainsFunc(all, func(w waitingTask) bool { return len(w.Entity) > maxName || len(w.Task) > maxName })
+	return len(all) > maxAbove || slices.ContainsFunc(all, func(w waitingTask) bool { return len(w.Entity) > wire.MaxName || len(w.Task) > wire.MaxName })
 }
 
 // waiters returns the tasks that wait for a call of t: the tasks that wait for t, then t

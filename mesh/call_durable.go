@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -71,7 +72,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		return o.waitsForCallee(task, until)
 	}
 	err = sendError(task, err)
-	if isCode(err, envelope.CodeTimeout) && !o.taskBegun(task) {
+	if fault.IsCode(err, envelope.CodeTimeout) && !o.taskBegun(task) {
 		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task by its deadline: the agent has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
 	o.cancel(state.Call{ID: task.ID, To: task.To})

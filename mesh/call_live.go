@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -61,7 +62,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 		if err == nil {
 			return o.awaitJob(ctx, &one)
 		}
-		if reply == nil && !isCode(err, envelope.CodeNoResponders) {
+		if reply == nil && !fault.IsCode(err, envelope.CodeNoResponders) {
 			o.cancel(state.Call{ID: one.ID, To: one.To, Live: true})
 			return err
 		}

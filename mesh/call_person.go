@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -102,7 +103,7 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 		}
 	}
 	w := state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
-	task.Requires = withMember(task.Requires, requireAnswerBy, mustJSON(state.Time(w.Until)))
+	task.Requires = withMember(task.Requires, requireAnswerBy, wire.MustJSON(state.Time(w.Until)))
 	if err := o.ready(task, timeout, false); err != nil { // signs
 		return w, err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -37,7 +39,7 @@ func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable
 	if timeout <= 0 {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
-	task.Requires = withMember(task.Requires, "timeout_ms", mustJSON(max(1, timeout.Milliseconds())))
+	task.Requires = withMember(task.Requires, "timeout_ms", wire.MustJSON(max(1, timeout.Milliseconds())))
 	return o.host.node.sign(task, o.host.Signer, durable)
 }
 
@@ -48,7 +50,7 @@ func withMember(object json.RawMessage, name string, value json.RawMessage) json
 		_ = json.Unmarshal(object, &members)
 	}
 	members[name] = value
-	return mustJSON(members)
+	return wire.MustJSON(members)
 }
 
 // begin prepares the sending of a call. It counts the call, the first time only, and records
@@ -177,7 +179,7 @@ func (h *host) sendStop(call state.Call) error {
 			if stored {
 				return nil
 			}
-		case err == nil && reply.Type == envelope.TypeError && !isCode(envelope.ErrorOf(reply), envelope.CodeNotFound):
+		case err == nil && reply.Type == envelope.TypeError && !fault.IsCode(envelope.ErrorOf(reply), envelope.CodeNotFound):
 			return envelope.ErrorOf(reply)
 		case err == nil, stored && errors.Is(err, nats.ErrNoResponders):
 			return nil
@@ -195,9 +197,4 @@ func (h *host) sendStop(call state.Call) error {
 // cancelOf returns the command to cancel a task that this agent sent.
 func cancelOf(call state.Call) intents.CancelTask {
 	return intents.CancelTask{ID: call.ID, Reason: "the caller has ended or no longer needs the answer", Durable: !call.Live}
-}
-
-func isCode(err error, code envelope.Code) bool {
-	var e *envelope.Error
-	return errors.As(err, &e) && e != nil && e.Code == code
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Defaults of [TreeLimits].
@@ -97,7 +98,7 @@ func readTree(raw json.RawMessage) (*tree, error) {
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound must be greater than 0; leave it out for no bound")
 	}
-	if err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
+	if err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
 	}
 	return t, nil
@@ -107,7 +108,7 @@ func readTree(raw json.RawMessage) (*tree, error) {
 const maxTreeKey = 64
 
 func badTeams(teams []team) bool {
-	return len(teams) > maxTeams || slices.ContainsFunc(teams, func(b team) bool { return b.Task == "" || len(b.Task) > maxName || b.MaxIterations <= 0 })
+	return len(teams) > maxTeams || slices.ContainsFunc(teams, func(b team) bool { return b.Task == "" || len(b.Task) > wire.MaxName || b.MaxIterations <= 0 })
 }
 
 func isZero[N int | int64 | model.USD](n *N) bool { return n != nil && *n == 0 }
@@ -202,7 +203,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 		}
 		next.Deadline = end.UTC().Truncate(time.Millisecond)
 	}
-	members[requireTree] = mustJSON(next)
+	members[requireTree] = wire.MustJSON(next)
 	if t.Requires.HumanApproval {
 		members["human_approval"] = json.RawMessage("true")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -73,7 +74,7 @@ func (n *Node) CancelAllQueued(ctx context.Context, entity, reason string) (int,
 			if err != nil {
 				return 0, err
 			}
-			if env, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header}); err == nil && !slices.Contains(ids, env.ID) {
+			if env, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits); err == nil && !slices.Contains(ids, env.ID) {
 				ids = append(ids, env.ID)
 			}
 		}
@@ -120,7 +121,7 @@ func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *en
 			if err != nil {
 				return nil, false, nil, err
 			}
-			env, inCBOR, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+			env, inCBOR, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits)
 			if err != nil || env.ID != taskID {
 				continue // also a message that is not a task: a worker rejects it
 			}
@@ -142,7 +143,7 @@ func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *en
 	if err != nil {
 		return nil, false, nil, err
 	}
-	if task, cbor, err = n.decode(&nats.Msg{Data: s.Data, Header: s.Header}); err != nil {
+	if task, cbor, err = wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, n.limits); err != nil {
 		return nil, false, nil, err
 	}
 	return task, cbor, func() error { return d.Queue.Unschedule(ctx, entity, taskID) }, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -85,7 +86,7 @@ func TestCBORIsDecodedAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problem := envelope.ErrorOf(reply); problem.Code != envelope.CodeBusy || reply.ReplyTo != unknownID {
+	if problem := envelope.ErrorOf(reply); problem.Code != envelope.CodeBusy || reply.ReplyTo != wire.UnknownID {
 		t.Errorf("answer %v to %s, want E_BUSY to an unknown task", problem, reply.ReplyTo)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -224,7 +225,7 @@ func (r *Run) sameTask(rec *state.Record, c *state.Checkpoint) (bool, error) {
 	case r.stored != nil:
 		return true, nil
 	case rec.End != nil:
-		return rec.End.Digest != "" && rec.End.Digest == taskDigest(r.task.Envelope), nil
+		return rec.End.Digest != "" && rec.End.Digest == wire.TaskDigest(r.task.Envelope), nil
 	}
 	raw, err := r.taskJSON()
 	if err != nil || bytes.Equal(raw, c.Mesh.Task) {
@@ -234,8 +235,8 @@ func (r *Run) sameTask(rec *state.Record, c *state.Checkpoint) (bool, error) {
 	if err != nil {
 		return false, nil
 	}
-	if digest := taskDigest(was); was.ReplyTo != "" && digest != "" {
-		return digest == taskDigest(r.task.Envelope), nil // a hop, maybe sent again
+	if digest := wire.TaskDigest(was); was.ReplyTo != "" && digest != "" {
+		return digest == wire.TaskDigest(r.task.Envelope), nil // a hop, maybe sent again
 	}
 	a, errA := was.Hash()
 	b, errB := r.task.Envelope.Hash()

@@ -18,7 +18,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // SendOptions say how [Node.Send] sends. The zero value waits for the result
@@ -128,8 +131,8 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	if err != nil {
 		return nil, err
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
 	header, err := n.encode(ctx, task, false, opts.CBOR, buf)
 	if err != nil {
 		return nil, err
@@ -144,7 +147,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		case errors.Is(err, errHolderDied):
 			n.cancelSent(task, err) // the worker may only have lost its connection
 		}
-		return nil, peerError(sendError(task, err))
+		return nil, fault.ForPeer(sendError(task, err))
 	}
 	if reply.Type == envelope.TypeError {
 		return reply, envelope.ErrorOf(reply)
@@ -213,9 +216,9 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 		members["stream"] = json.RawMessage("true")
 	}
 	if timeout > 0 {
-		members["timeout_ms"] = mustJSON(timeout.Milliseconds())
+		members["timeout_ms"] = wire.MustJSON(timeout.Milliseconds())
 	}
-	task.Requires = mustJSON(members)
+	task.Requires = wire.MustJSON(members)
 	return deadline, stream, nil
 }
 
@@ -226,8 +229,8 @@ const grace = 500 * time.Millisecond
 // message; nil: none.
 func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbor bool, buf *[]byte) (header nats.Header, err error) {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
-		injectSpan(sc, task)
-		header = nats.Header{traceHeader(ctx): {traceparentOf(ctx)}}
+		tracing.Inject(sc, task)
+		header = nats.Header{tracing.Header(ctx): {tracing.Traceparent(ctx)}}
 	}
 	signer := n.cfg.Signer
 	if task.Sig != nil {
@@ -242,9 +245,9 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbo
 		if header == nil {
 			header = nats.Header{}
 		}
-		header[headerContentType] = []string{envelope.ContentCBOR}
+		header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
 	}
-	if *buf, err = appendSigned((*buf)[:0], task, signer, cbor); err != nil {
+	if *buf, err = wire.AppendSigned((*buf)[:0], task, signer, cbor); err != nil {
 		return header, err
 	}
 	if limit := n.conn.MaxPayload(); limit > 0 && int64(len(*buf)) > limit {
@@ -280,12 +283,12 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		default:
 			return nil, err
 		}
-		reply, cbor, err := n.decode(answer)
+		reply, cbor, err := wire.Decode(answer, n.limits)
 		if x.Reused() && answer != nameless && (err != nil || !concerns(reply, task)) {
 			if stray = err; err == nil {
 				stray = otherTask(reply, task)
 			}
-			if nameless == nil && (err != nil || reply.ReplyTo == unknownID) {
+			if nameless == nil && (err != nil || reply.ReplyTo == wire.UnknownID) {
 				nameless = answer
 				n.replies.Hasten(x, time.Now().Add(unidentifiedWait))
 			}
@@ -302,7 +305,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			return nil, err
 		}
 		if reply.Type != envelope.TypeStream {
-			if sent := answer.Header.Get(HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
+			if sent := answer.Header.Get(wire.HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
 			n.journal.received(reply.ID, answer.Data, cbor)
@@ -343,20 +346,20 @@ func concerns(reply, task *envelope.Envelope) bool {
 	switch {
 	case reply.ReplyTo == task.ID:
 		return true
-	case reply.Type == envelope.TypeStream && reply.ReplyTo == "", reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
+	case reply.Type == envelope.TypeStream && reply.ReplyTo == "", reply.Type == envelope.TypeError && reply.ReplyTo == wire.UnknownID:
 		return reply.Corr == task.Corr
 	}
 	return false
 }
 
 func otherTask(reply, task *envelope.Envelope) error {
-	return unusable("reply from %s: it answers %s, not %s", task.To, clip.Text(reply.ReplyTo, 128), task.ID)
+	return fault.Unusable("reply from %s: it answers %s, not %s", task.To, clip.Text(reply.ReplyTo, 128), task.ID)
 }
 
 // notReply returns the error for a message that is not a valid reply.
 func notReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
-	if isPubAck(msg.Data) {
-		return unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
+	if wire.IsPubAck(msg.Data) {
+		return fault.Unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
 	}
 	return fmt.Errorf("reply from %s: %w", task.To, err)
 }
@@ -372,15 +375,15 @@ func (n *Node) verifyReply(task *envelope.Envelope, msg *nats.Msg, reply *envelo
 		return fmt.Errorf("reply from %s: %w", task.To, err)
 	}
 	switch {
-	case reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
+	case reply.Type == envelope.TypeError && reply.ReplyTo == wire.UnknownID:
 		// The peer could not read the task's id.
 	case reply.ReplyTo != task.ID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
 		return otherTask(reply, task)
 	case reply.Corr != task.Corr:
-		return unusable("reply from %s: foreign corr %s", task.To, clip.Text(reply.Corr, 128))
+		return fault.Unusable("reply from %s: foreign corr %s", task.To, clip.Text(reply.Corr, 128))
 	}
 	if reply.From != task.To {
-		if err := n.mayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(HeaderHandoff), reply, known); err != nil {
+		if err := n.mayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {
 			return err
 		}
 	}
@@ -389,21 +392,7 @@ func (n *Node) verifyReply(task *envelope.Envelope, msg *nats.Msg, reply *envelo
 		logReceived(n.log, reply)
 		return nil
 	}
-	return unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
-}
-
-// unusable returns the error for a reply that is not a valid answer to the task.
-func unusable(format string, args ...any) *envelope.Error {
-	return envelope.Errorf(envelope.CodeInvalidEnvelope, format, args...)
-}
-
-func isPubAck(data []byte) bool {
-	var ack struct {
-		Stream string `json:"stream"`
-		Seq    uint64 `json:"seq"`
-		V      string `json:"v"`
-	}
-	return json.Unmarshal(data, &ack) == nil && ack.Stream != "" && ack.Seq > 0 && ack.V == ""
+	return fault.Unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
 }
 
 // cancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if
@@ -437,15 +426,15 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
 	header, err := n.encode(ctx, e, false, false, buf)
 	if err != nil {
 		return err
 	}
 	n.journal.sent(e.ID, *buf, false)
 	if err := n.publish(to, *buf, header); err != nil {
-		return peerError(err)
+		return fault.ForPeer(err)
 	}
 	return nil
 }
@@ -461,19 +450,10 @@ func (tel *telemetry) startSend(ctx context.Context, task *envelope.Envelope) (c
 	if tel.tracer == nil {
 		return ctx, nil
 	}
-	return tel.tracer.Start(remoteUnlessLocal(ctx, task), "aee.send "+task.To, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+	return tel.tracer.Start(tracing.LocalOrRemote(ctx, task), "aee.send "+task.To, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", task.To),
 		attribute.String("messaging.message.conversation_id", task.Corr), attribute.String("aee.intent", task.Intent),
 	))
-}
-
-// remoteUnlessLocal continues the trace of ctx. If ctx has none, it continues the trace that
-// the task carries.
-func remoteUnlessLocal(ctx context.Context, task *envelope.Envelope) context.Context {
-	if trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx
-	}
-	return remoteParent(ctx, "", task)
 }
 
 func endSend(span trace.Span, err error) {
@@ -481,7 +461,7 @@ func endSend(span trace.Span, err error) {
 		return
 	}
 	if err != nil {
-		span.SetStatus(codes.Error, string(peerError(err).Code))
+		span.SetStatus(codes.Error, string(fault.ForPeer(err).Code))
 	}
 	span.End()
 }

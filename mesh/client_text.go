@@ -8,7 +8,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Ask sends plain text to an entity's aee.ask lane and returns the plain text
@@ -32,9 +35,9 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	header := nats.Header{HeaderFrom: {n.cfg.Entity}}
-	if parent := traceparentOf(ctx); parent != "" {
-		header[traceHeader(ctx)] = []string{parent}
+	header := nats.Header{wire.HeaderFrom: {n.cfg.Entity}}
+	if parent := tracing.Traceparent(ctx); parent != "" {
+		header[tracing.Header(ctx)] = []string{parent}
 	}
 	deadline, has := ctx.Deadline()
 	if !has {
@@ -42,7 +45,7 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	}
 	x, err := n.replies.Open(to, false, deadline)
 	if err != nil {
-		return "", peerError(err)
+		return "", fault.ForPeer(err)
 	}
 	var holder string
 	defer func() {
@@ -52,7 +55,7 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	n.replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
 	answer, err := n.await(ctx, x, "", &holder)
 	if err != nil {
-		return "", peerError(sendError(&envelope.Envelope{To: entity}, err))
+		return "", fault.ForPeer(sendError(&envelope.Envelope{To: entity}, err))
 	}
 	if code := answer.Header.Get("Nats-Service-Error-Code"); code != "" {
 		e := envelope.Errorf(envelope.Code(code), "%s", strings.TrimPrefix(string(answer.Data), "error: "+code+": "))

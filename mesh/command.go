@@ -14,6 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -124,7 +126,7 @@ func (o *order) result(out outcome) json.RawMessage {
 	if out.status != "" {
 		members["status"] = out.status
 	}
-	return mustJSON(members)
+	return wire.MustJSON(members)
 }
 
 // applyRunning applies an order to the runs that this worker owns.
@@ -215,7 +217,7 @@ func (cs *commands) command(hold *hold, t *Task) {
 	err := cs.applyQueued(t)
 	if err != nil {
 		cs.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
-		cs.nak(hold, max(time.Second, peerError(err).Backoff()))
+		cs.nak(hold, max(time.Second, fault.ForPeer(err).Backoff()))
 		return
 	}
 	cs.ack(hold)
@@ -233,7 +235,7 @@ func (cs *commands) applyQueued(t *Task) error {
 	result, err := cs.order(ctx, t)
 	reply := t.Envelope.Reply(envelope.TypeResult, result)
 	if err != nil {
-		problem := peerError(err)
+		problem := fault.ForPeer(err)
 		if problem.Retryable {
 			return problem
 		}
@@ -318,8 +320,8 @@ func (cs *commands) applyFromUrgent(after uint64) uint64 {
 			cs.host.log.Debug("urgent queue not read", "err", err)
 			return after
 		}
-		env, cbor, err := cs.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
-		if err == nil && intents.IsCommand(env.Intent) && bounded(env) == nil {
+		env, cbor, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
+		if err == nil && intents.IsCommand(env.Intent) && wire.Bounded(env) == nil {
 			t := &Task{Envelope: env, host: cs.host, cbor: cbor}
 			r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
 			if problem, _ := t.admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {

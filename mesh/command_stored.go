@@ -12,6 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -101,11 +103,11 @@ func (cs *commands) refusedStatus(ctx context.Context, o *order) (status string,
 	if err != nil {
 		return "", false
 	}
-	reply, _, err := cs.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+	reply, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
 	switch {
 	case err != nil || reply.From != cs.host.Entity:
 		return "", false
-	case intents.IsCommand(reply.Intent), msg.Header.Get(HeaderEpoch) == "" && reply.To != o.From:
+	case intents.IsCommand(reply.Intent), msg.Header.Get(wire.HeaderEpoch) == "" && reply.To != o.From:
 		return "", false // of no run, and not to this sender: see replyReader.another
 	case reply.Type == envelope.TypeResult:
 		return string(aaif.RunCompleted), true
@@ -154,7 +156,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	out.found, out.status = true, done.Status
 	switch {
 	case err != nil:
-		out.refused = peerError(err)
+		out.refused = fault.ForPeer(err)
 		return out, false, nil
 	case done.Do == run.Already:
 		out.did(rec.ID.Run, done.Status)
@@ -195,8 +197,8 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *order) 
 	if err != nil {
 		return out, false, false // noted, then
 	}
-	env, cbor, err := cs.host.node.decode(&nats.Msg{Data: s.Data, Header: s.Header})
-	if err != nil || env.ID != o.ID || bounded(env) != nil {
+	env, cbor, err := wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, cs.host.node.limits)
+	if err != nil || env.ID != o.ID || wire.Bounded(env) != nil {
 		return out, false, false
 	}
 	t := &Task{Envelope: env, host: cs.host, cbor: cbor}

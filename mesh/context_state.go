@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -145,8 +146,8 @@ func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 }
 
 func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
-	if ref != nil && len(ref.User) > maxName {
-		return nil, nil, envelope.Errorf(envelope.CodeRequires, "the name of the user of the task's state document has more than %d bytes", maxName)
+	if ref != nil && len(ref.User) > wire.MaxName {
+		return nil, nil, envelope.Errorf(envelope.CodeRequires, "the name of the user of the task's state document has more than %d bytes", wire.MaxName)
 	}
 	return ref, from, nil
 }

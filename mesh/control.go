@@ -12,6 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // controls answers the control messages of an agent: commands, and what its workers ask each
@@ -27,7 +29,7 @@ func (cm *controls) onControl(msg *nats.Msg) {
 		}
 		return
 	}
-	a := arrival{msg: msg, cbor: isCBOR(msg)}
+	a := arrival{msg: msg, cbor: wire.IsCBOR(msg)}
 	if !a.cbor && !cm.decodeControl(&a) {
 		return
 	}
@@ -39,9 +41,9 @@ func (cm *controls) onControl(msg *nats.Msg) {
 // decodeControl reads the envelope of a control message. A message without a valid
 // envelope is counted but not answered, because every worker would answer it.
 func (cm *controls) decodeControl(a *arrival) bool {
-	env, _, err := cm.host.node.decode(a.msg)
+	env, _, err := wire.Decode(a.msg, cm.host.node.limits)
 	if err == nil {
-		err = bounded(env)
+		err = wire.Bounded(env)
 	}
 	if err != nil {
 		cm.host.counts.malformed.Add(1)
@@ -73,8 +75,8 @@ func (cm *controls) checkControl(a arrival) {
 	}
 	if err != nil {
 		cm.host.counts.refused.Add(1)
-		cm.host.node.tel.refused(cm.host, string(peerError(err).Code))
-		cm.host.events.alert(a.env, peerError(err))
+		cm.host.node.tel.refused(cm.host, string(fault.ForPeer(err).Code))
+		cm.host.events.alert(a.env, fault.ForPeer(err))
 		return
 	}
 	logReceived(cm.host.log, a.env)
@@ -105,7 +107,7 @@ func (cm *controls) checkControl(a arrival) {
 	}
 	if cm.host.joined() == nil {
 		if found {
-			answer(mustJSON(intents.CancelResult{Cancelled: true}))
+			answer(wire.MustJSON(intents.CancelResult{Cancelled: true}))
 		}
 		return
 	}
@@ -182,7 +184,7 @@ func (cm *controls) freshControl(env *envelope.Envelope, now time.Time) *envelop
 	if cm.host.controlReplay != nil {
 		if err := cm.host.controlReplay.Check(env, now); err != nil {
 			cm.host.counts.replayed.Add(1)
-			return peerError(err)
+			return fault.ForPeer(err)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Commands on the control subject, to which all workers of an entity subscribe: their
@@ -15,7 +16,7 @@ import (
 
 // NewCommand returns the envelope of a command, unsigned. Commands are urgent.
 func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
-	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), mustJSON(cmd))
+	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), wire.MustJSON(cmd))
 	e.Priority = envelope.PriorityUrgent
 	return e
 }
@@ -43,8 +44,8 @@ func (n *Node) publishControl(e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
 	header, err := n.encode(context.Background(), e, false, false, buf)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -41,7 +42,7 @@ func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope,
 	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
 	defer cancel()
 	id := env.ID
-	if id == unknownID {
+	if id == wire.UnknownID {
 		id = ""
 	}
 	_, err := rw.cfg.Dead.Put(ctx, jetstream.DeadLetter{
@@ -59,7 +60,7 @@ func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope,
 // alertDead publishes an alert about a dead letter on bus.mesh.alert.
 func (ev *events) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
 	ev.host.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
-	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, wire.MustJSON(struct {
 		Code     envelope.Code `json:"code"`
 		Message  string        `json:"message"`
 		ID       string        `json:"id"`
@@ -75,7 +76,7 @@ func (ev *events) alertDead(env *envelope.Envelope, problem *envelope.Error, cau
 // from the message, so that it is stored once.
 func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	h := rw.host
-	if env.ID == unknownID {
+	if env.ID == wire.UnknownID {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)

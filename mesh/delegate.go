@@ -13,6 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -102,7 +104,7 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 		return o.relay(ctx)
 	}
 	if t.Streaming() {
-		if err := t.emit(mustJSON(map[string]string{"handed_to": h.To})); err != nil {
+		if err := t.emit(wire.MustJSON(map[string]string{"handed_to": h.To})); err != nil {
 			return nil, err
 		}
 	}
@@ -238,9 +240,9 @@ func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
 		o.intent, o.Payload = o.Intent, o.forPerson()
 	}
 	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
-	call.Requires[requireHandedBy] = mustJSON(append(t.Chain(), t.host.Entity))
+	call.Requires[requireHandedBy] = wire.MustJSON(append(t.Chain(), t.host.Entity))
 	if o.state != nil {
-		call.Requires[requireContext] = mustJSON(o.state)
+		call.Requires[requireContext] = wire.MustJSON(o.state)
 	}
 	if t.Streaming() {
 		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
@@ -299,8 +301,8 @@ func (o *delegation) forPerson() json.RawMessage {
 	if json.Unmarshal(o.Payload, &members) != nil {
 		return o.Payload
 	}
-	members["handed_over"] = mustJSON(over)
-	return mustJSON(members)
+	members["handed_over"] = wire.MustJSON(over)
+	return wire.MustJSON(members)
 }
 
 // claimsDelegated reports whether requires.handoff is an object, so that the task claims to be
@@ -354,22 +356,22 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
 		if h.Digest == "" {
-			h.Digest = taskDigest(t.Envelope)
+			h.Digest = wire.TaskDigest(t.Envelope)
 		}
 		// After a crash the task may be queued long after this envelope was made.
 		// requires.not_before keeps its ts from being refused as stale.
-		members[requireNotBefore] = mustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
+		members[requireNotBefore] = wire.MustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
 	}
-	members[requireHandoff] = mustJSON(h)
+	members[requireHandoff] = wire.MustJSON(h)
 	left := t.left()
 	if left <= 0 {
 		return nil, deadlineError(t)
 	}
-	members["timeout_ms"] = mustJSON(max(1, left.Milliseconds()))
+	members["timeout_ms"] = wire.MustJSON(max(1, left.Milliseconds()))
 	if err := t.inherit(members, false); err != nil {
 		return nil, err
 	}
-	e.Requires = mustJSON(members)
+	e.Requires = wire.MustJSON(members)
 	if err := t.host.node.sign(e, t.host.Signer, t.run != nil); err != nil {
 		return nil, err
 	}
@@ -399,13 +401,13 @@ func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header,
 		header[t.host.TraceHeader] = []string{parent}
 	}
 	if t.cbor {
-		header[headerContentType] = []string{envelope.ContentCBOR}
+		header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
 		body, err = e.AppendCBOR(nil)
 	} else {
 		body, err = e.AppendJSON(nil)
 	}
 	if err != nil {
-		return nil, nil, outputError(err)
+		return nil, nil, fault.Output(err)
 	}
 	if limit := int(t.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(body) > limit {
 		return nil, nil, envelope.Errorf(envelope.CodeTooLarge, "delegation: the task has %d bytes, a message can have at most %d", len(body), limit)

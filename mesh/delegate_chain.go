@@ -10,16 +10,14 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // A delegated task is a task of its own. Its sender is the agent that delegates. Its
 // requires.handoff, signed with the rest, names the original task; the answer carries the
 // proof that its author may answer the original task (package chain).
-
-// HeaderHandoff, on a reply, is the chain of links, separated by spaces. The chain proves
-// that the author of the reply may answer. See docs/nats-binding.md, "Delegated tasks".
-const HeaderHandoff = "Aee-Handoff"
 
 // handedBy reads requires.handed_by, the list of the agents that delegated the task before.
 // A call carries this list when its receiver does not support delegation and so gets no
@@ -75,7 +73,7 @@ func (t *Task) readHanded() (h *handed, forbidden bool, err error) {
 		return nil, false, badHanded("must be true, false, or an object as docs/nats-binding.md describes it")
 	}
 	switch {
-	case len(h.Task) < 8 || len(h.Task) > maxName, h.Caller == "" || len(h.Caller) > maxName, len(h.Intent) < 3 || len(h.Intent) > maxName:
+	case len(h.Task) < 8 || len(h.Task) > wire.MaxName, h.Caller == "" || len(h.Caller) > wire.MaxName, len(h.Intent) < 3 || len(h.Intent) > wire.MaxName:
 		return nil, false, badHanded("task, caller and intent must be those of a task")
 	case h.Stream < 0 || len(h.Digest) > 64:
 		return nil, false, badHanded("stream cannot be negative, and digest has at most 64 characters")
@@ -194,24 +192,24 @@ type verifiedChain struct {
 // author. An empty caller or corr is unknown and not compared.
 func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *verifiedChain) error {
 	if header == "" {
-		return unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))
+		return fault.Unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))
 	}
 	if known != nil && known.header == header && known.from == reply.From && known.to == reply.To {
 		return nil
 	}
 	if strings.Count(header, " ") >= chain.Max {
-		return unusable("a reply to the task for %s comes from %s, and its chain has more than %d links", entity, clip.Text(reply.From, 128), chain.Max)
+		return fault.Unusable("a reply to the task for %s comes from %s, and its chain has more than %d links", entity, clip.Text(reply.From, 128), chain.Max)
 	}
 	links, err := chain.Parse(strings.Split(header, " "))
 	if err != nil {
-		return unusable("a reply to the task for %s comes from %s, and its chain is malformed: %s", entity, clip.Text(reply.From, 128), peerError(err).Message)
+		return fault.Unusable("a reply to the task for %s comes from %s, and its chain is malformed: %s", entity, clip.Text(reply.From, 128), fault.ForPeer(err).Message)
 	}
 	about, first, last := links.About, links.First(), links.Last()
 	switch {
 	case first.From != entity || last.To != reply.From:
-		return unusable("a reply to the task for %s comes from %s, and its chain leads from %s to %s", entity, clip.Text(reply.From, 128), clip.Text(first.From, 128), clip.Text(last.To, 128))
+		return fault.Unusable("a reply to the task for %s comes from %s, and its chain leads from %s to %s", entity, clip.Text(reply.From, 128), clip.Text(first.From, 128), clip.Text(last.To, 128))
 	case about.Task != taskID, corr != "" && first.Corr != corr, caller != "" && about.Caller != caller, about.Caller != reply.To:
-		return unusable("a reply to the task for %s comes from %s, and its chain is about another task", entity, clip.Text(reply.From, 128))
+		return fault.Unusable("a reply to the task for %s comes from %s, and its chain is about another task", entity, clip.Text(reply.From, 128))
 	}
 	if err := links.Verify(n.cfg.Verifier, time.Now()); err != nil {
 		return fmt.Errorf("a reply to the task for %s comes from %s: %w", entity, clip.Text(reply.From, 128), err)

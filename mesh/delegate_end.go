@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -30,8 +31,8 @@ func (h *host) delegate(t *Task, o *delegation) {
 		return
 	}
 	if err := h.sendDelegated(t, o); err != nil {
-		h.answer(t, peerError(err))
-		h.recordEnd(t, peerError(err))
+		h.answer(t, fault.ForPeer(err))
+		h.recordEnd(t, fault.ForPeer(err))
 		return
 	}
 	h.passed.add(o)
@@ -213,7 +214,7 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 	}
 	e, err := cs.host.newCommand(m.Handed.To, cmd)
 	if err != nil {
-		out.refused = peerError(err)
+		out.refused = fault.ForPeer(err)
 		return out
 	}
 	reply, err := cs.host.node.sendCommand(ctx, m.Handed.To, e)
@@ -222,7 +223,7 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 		if errors.As(err, &problem) && problem.FromPeer() {
 			out.refused = problem
 		} else if ctx.Err() == nil {
-			out.refused = peerError(err)
+			out.refused = fault.ForPeer(err)
 		} else { // the command is queued; the receiver's next worker applies it
 			out.did("", "noted")
 		}

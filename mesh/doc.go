@@ -18,7 +18,7 @@
 // against its intent's schema and queued by priority (internal/sched; low never
 // starves). One of [Agent].Concurrency goroutines runs the agent's [Handler] for it
 // (execute.go). Exactly one terminal envelope answers each task, also if the handler
-// panics. One function (border in errors.go) decides what a peer may read of an error.
+// panics. One function (ForPeer of mesh/internal/fault) decides what a peer may read of an error.
 //
 // A node uses one reply subscription for all the requests that it sends
 // (internal/rpc); requests at about the same time share a system call. The last

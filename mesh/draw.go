@@ -11,19 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
-)
-
-// Headers of the durable lane.
-const (
-	// HeaderRun, on a message of the work queue, says that the message is not a new
-	// task: it resumes the run with this id.
-	HeaderRun = "Aee-Run"
-	// HeaderEpoch, on a reply, is the epoch of the run's owner that made it.
-	HeaderEpoch = "Aee-Epoch"
-	// HeaderTaskDigest, on the terminal reply to a durable task, is the digest of the
-	// task, because several tasks may have the same id; see docs/nats-binding.md.
-	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
 // deliveries admits, delays or refuses the messages that the work queue delivers to a lane.
@@ -39,10 +29,10 @@ type deliveries struct {
 // block, so checks that read a store run on other goroutines.
 func (ds *deliveries) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
-	if isCBOR(msg) {
+	if wire.IsCBOR(msg) {
 		ds.inBackground(hold, func() {
 			if env, cbor, err := ds.decode(msg); err != nil {
-				ds.reject(hold, ds.salvage(err), cbor, peerError(err))
+				ds.reject(hold, ds.salvage(err), cbor, fault.ForPeer(err))
 			} else {
 				ds.check(hold, env, cbor)
 			}
@@ -50,10 +40,10 @@ func (ds *deliveries) dispatch(hold *hold) {
 		return
 	}
 	env, cbor, err := ds.decode(msg)
-	kick := hold.Header.Get(HeaderRun) != ""
+	kick := hold.Header.Get(wire.HeaderRun) != ""
 	switch {
 	case err != nil:
-		ds.workOn(hold.tally, func() { ds.reject(hold, ds.salvage(err), cbor, peerError(err)) })
+		ds.workOn(hold.tally, func() { ds.reject(hold, ds.salvage(err), cbor, fault.ForPeer(err)) })
 	case kick, env.Sig != nil && ds.host.node.asksSeen(env, true), slow(ds.host.node.cfg.Verifier, env):
 		// Reads the run, or verifies a slow signature.
 		ds.inBackground(hold, func() { ds.check(hold, env, cbor) })
@@ -63,8 +53,8 @@ func (ds *deliveries) dispatch(hold *hold) {
 }
 
 func (ds *deliveries) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
-	if env, cbor, err = ds.host.node.decode(msg); err == nil {
-		err = bounded(env)
+	if env, cbor, err = wire.Decode(msg, ds.host.node.limits); err == nil {
+		err = wire.Bounded(env)
 	}
 	return env, cbor, err
 }
@@ -125,7 +115,7 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 			ds.nak(hold, laterPause)
 			return
 		case err != nil:
-			ds.workOn(r.tally, func() { ds.reject(hold, t.Envelope, cbor, peerError(err)) })
+			ds.workOn(r.tally, func() { ds.reject(hold, t.Envelope, cbor, fault.ForPeer(err)) })
 			return
 		}
 	}
@@ -172,7 +162,7 @@ func (ds *deliveries) delayEarly(r *Run) bool {
 		return false
 	}
 	pause := min(left, maxEarlyDelay)
-	if r.hold.Header.Get(HeaderRun) != "" && r.hold.Delivered <= 3 {
+	if r.hold.Header.Get(wire.HeaderRun) != "" && r.hold.Delivered <= 3 {
 		pause = min(pause, time.Second) // the run's record may be written soon
 	}
 	ds.nak(r.hold, pause)
@@ -185,7 +175,7 @@ const maxEarlyDelay = 10 * time.Minute
 // resumed looks up the run that the message resumes. The task is read from the run's
 // record, where its signature was verified, and not from the message's body.
 func (ds *deliveries) resumed(r *Run) error {
-	id := r.hold.Header.Get(HeaderRun)
+	id := r.hold.Header.Get(wire.HeaderRun)
 	if id == "" {
 		return nil
 	}
@@ -234,7 +224,7 @@ func (ds *deliveries) stale(r *Run, retried bool) *envelope.Error {
 	if !at.IsZero() && r.hold.Stored.After(at.Add(-skew)) && r.hold.Stored.Before(at.Add(DefaultRunTimeout)) {
 		return nil
 	}
-	return peerError(err)
+	return fault.ForPeer(err)
 }
 
 // redelivered handles a message for a run that this worker already has: its lease had
@@ -268,14 +258,14 @@ func (ds *deliveries) redelivered(r *Run, hold *hold) {
 func (ds *deliveries) salvage(err error) *envelope.Envelope {
 	partial := &envelope.Envelope{}
 	var bad *envelope.InvalidError
-	var large *oversized
+	var large *wire.Oversized
 	switch {
 	case errors.As(err, &bad):
 		partial = bad.Partial()
 	case errors.As(err, &large):
-		partial = large.env
+		partial = large.Env
 	}
-	return salvage(partial, ds.host.Entity)
+	return wire.Salvage(partial, ds.host.Entity)
 }
 
 // storeTimeout bounds a request to a store that has no other limit.

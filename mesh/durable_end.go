@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -82,7 +83,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	}
 	m := &c.Mesh
 	end := &state.End{
-		TaskID: m.TaskID, Agent: c.Doc.AgentID, Epoch: m.Epoch, Digest: msg.Header.Get(HeaderTaskDigest), Under: r.task.Envelope.ReplyTo,
+		TaskID: m.TaskID, Agent: c.Doc.AgentID, Epoch: m.Epoch, Digest: msg.Header.Get(wire.HeaderTaskDigest), Under: r.task.Envelope.ReplyTo,
 		StoredAt: m.StoredAt, StartedAt: m.StartedAt,
 	}
 	note := jetstream.Note{Status: c.Doc.Status, Work: m.Work}

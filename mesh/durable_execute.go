@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -112,14 +113,14 @@ func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
 func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	var problem *envelope.Error
 	if failure != nil {
-		problem = peerError(failure)
+		problem = fault.ForPeer(failure)
 	}
 	r.mu.Lock()
 	if r.end != nil {
 		end := r.end
 		r.mu.Unlock()
 		l.releaseParked(r, end)
-		if errors.Is(end, ErrParked) && isCode(problem, envelope.CodeCancelled) {
+		if errors.Is(end, ErrParked) && fault.IsCode(problem, envelope.CodeCancelled) {
 			l.cancelParked(r, problem)
 		}
 		return
@@ -160,7 +161,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 	r.stop(ErrLost)
 	r.mu.Unlock()
 	if lost {
-		if isCode(problem, envelope.CodeCancelled) {
+		if fault.IsCode(problem, envelope.CodeCancelled) {
 			l.cancelParked(r, problem) // parked by a write whose confirmation was lost
 		}
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -20,7 +21,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	t := r.task
 	if o := r.delegation; o != nil && problem == nil {
 		if err := r.setDelegated(c, o); err != nil {
-			return r.setEnd(c, nil, peerError(err)) // the sender gets the error
+			return r.setEnd(c, nil, fault.ForPeer(err)) // the sender gets the error
 		}
 		return nil
 	}
@@ -33,7 +34,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	raw, err := r.lane.replies.encodeReply(t, reply)
 	if err != nil && problem != nil {
 		// The error does not fit a message.
-		problem = bare(problem)
+		problem = fault.Bare(problem)
 		raw, err = r.lane.replies.encodeReply(t, t.answer(envelope.TypeError, t.errorForCaller(problem).Payload()))
 		if err != nil {
 			return err
@@ -41,7 +42,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	}
 	if err != nil {
 		// The result cannot be sent; the sender gets the error instead.
-		return r.setEnd(c, nil, peerError(err))
+		return r.setEnd(c, nil, fault.ForPeer(err))
 	}
 	ending := run.Ending{Reply: raw}
 	if problem != nil {
@@ -79,7 +80,7 @@ func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error
 	t.span.inject(e)
 	if s := rw.host.Signer; s != nil {
 		if err := s.Sign(e); err != nil {
-			return nil, outputError(err)
+			return nil, fault.Output(err)
 		}
 	}
 	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
@@ -87,7 +88,7 @@ func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error
 		_, err = e.AppendCBOR(nil) // fails if the reply has no CBOR form
 	}
 	if err != nil {
-		return nil, outputError(err)
+		return nil, fault.Output(err)
 	}
 	room := 0
 	if t.handed != nil {

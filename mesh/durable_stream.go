@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -283,7 +284,7 @@ func (r *Run) readStream(ctx context.Context, c *state.Checkpoint) error {
 		if err != nil {
 			return fmt.Errorf("read the stream of run %s: %w", r.id.Run, err)
 		}
-		e, _, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+		e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, l.host.node.limits)
 		if err != nil || e.Type != envelope.TypeStream || e.From != l.host.Entity {
 			continue
 		}

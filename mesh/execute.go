@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
@@ -171,7 +172,7 @@ func (h *host) execute(t *Task) {
 	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
 		err = cause
 	} else {
-		err = h.validateError(t, afterBegin(err))
+		err = h.validateError(t, fault.AfterBegin(err))
 	}
 	if err != nil {
 		h.fail(t, err)
@@ -232,16 +233,16 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 // agent error that has none. An error that does not fit becomes E_OUTPUT_SCHEMA, with
 // the original code and message in its text and the original retry advice.
 func (h *host) validateError(t *Task, err error) error {
-	said := peerError(err)
+	said := fault.ForPeer(err)
 	if said.Code.Known() && said.Code != envelope.CodeAgent {
 		return err
 	}
 	intent, _ := t.class()
 	bad := h.validate(intent, intents.Error, said.Payload())
-	if !isCode(bad, envelope.CodeOutputSchema) {
+	if !fault.IsCode(bad, envelope.CodeOutputSchema) {
 		return err
 	}
-	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", peerError(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
+	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", fault.ForPeer(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
 	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
 	return out
 }
@@ -259,8 +260,8 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	t.addressCaller(reply)
 	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent; the sender gets the error instead.
-		h.recordEnd(t, peerError(err))
-		h.answer(t, peerError(err))
+		h.recordEnd(t, fault.ForPeer(err))
+		h.answer(t, fault.ForPeer(err))
 		return
 	}
 	h.recordEnd(t, nil)
@@ -275,7 +276,7 @@ func (h *host) fail(t *Task, err error) {
 
 // failed is fail for a caller for which t.claim has returned true.
 func (h *host) failed(t *Task, err error) {
-	problem := peerError(err)
+	problem := fault.ForPeer(err)
 	level := h.log.Debug
 	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
 		level = h.log.Error

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // fakeServer speaks just enough of the NATS protocol, over a pipe, to take
@@ -97,7 +98,7 @@ func FuzzIntake(f *testing.F) {
 			t.Fatal(err)
 		}
 		header := nats.Header{}
-		for name, value := range map[string]string{headerContentType: contentType, headerTraceParent: traceparent, HeaderFrom: from} {
+		for name, value := range map[string]string{wire.HeaderContentType: contentType, wire.HeaderTraceParent: traceparent, wire.HeaderFrom: from} {
 			if value != "" {
 				header[name] = []string{value}
 			}

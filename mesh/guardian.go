@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -220,7 +221,7 @@ func (g *guardian) lookAfter(owner string) {
 // except the worker not. It returns the worker that answers.
 func (g *guardian) ask(to, not string) string {
 	h := g.lane.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, mustJSON(guardPayload{From: h.id, To: to, Not: not, Back: h.node.backAfter().Milliseconds()}))
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, wire.MustJSON(guardPayload{From: h.id, To: to, Not: not, Back: h.node.backAfter().Milliseconds()}))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return ""
@@ -257,7 +258,7 @@ func (g *guardian) asked(t *Task) {
 	default:
 		return
 	}
-	h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
+	h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id}))
 }
 
 // expire stops watching workers that have not renewed their request.

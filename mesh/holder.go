@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // The holder of a live task is the worker that took it and has not answered it. A sender
@@ -20,17 +21,9 @@ import (
 // subject as one on which it expects more than answers. So the sender can watch the holder
 // (holder_watch.go), and need not wait for the deadline when the holder dies.
 
-const (
-	// HeaderHolder, on a message without a body to the reply subject of a live task, names
-	// the worker that has the task. The message has [HeaderTask], too.
-	HeaderHolder = "Aee-Holder"
-	// HeaderTask is the id of the task that a message without an envelope is about.
-	HeaderTask = "Aee-Task"
-
-	// nobodyHolds in place of a holder: the worker that named itself has delegated the
-	// task, and the receiver may name itself.
-	nobodyHolds = "-"
-)
+// nobodyHolds in place of a holder: the worker that named itself has delegated the
+// task, and the receiver may name itself.
+const nobodyHolds = "-"
 
 // nameAfter is how long a worker has a task before it names itself. Most tasks are
 // answered earlier, and so cost no second message.
@@ -61,7 +54,7 @@ func (h *host) unnameHolder(t *Task) {
 
 func (h *host) tellHolder(t *Task, holder string) {
 	_, id := t.originalTask()
-	if err := h.node.publish(t.reply, nil, nats.Header{HeaderHolder: {holder}, HeaderTask: {id}}); err != nil {
+	if err := h.node.publish(t.reply, nil, nats.Header{wire.HeaderHolder: {holder}, wire.HeaderTask: {id}}); err != nil {
 		h.log.Debug("holder not sent to the task's sender", "id", t.Envelope.ID, "err", err)
 	}
 }
@@ -90,10 +83,10 @@ var instanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 // holderOf reads the message of a holder. It returns false for any other message, and the
 // zero holder for a malformed one.
 func holderOf(msg *nats.Msg) (h holder, is bool) {
-	if len(msg.Data) > 0 || len(msg.Header) == 0 || len(msg.Header[HeaderHolder]) == 0 {
+	if len(msg.Data) > 0 || len(msg.Header) == 0 || len(msg.Header[wire.HeaderHolder]) == 0 {
 		return holder{}, false
 	}
-	f := strings.Split(msg.Header.Get(HeaderHolder), " ")
+	f := strings.Split(msg.Header.Get(wire.HeaderHolder), " ")
 	if len(f) != 4 || subject.ValidateEntity(f[0]) != nil || !instanceID.MatchString(f[1]) {
 		return holder{}, true
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+
 	"github.com/nats-io/nats.go"
 )
 
@@ -27,12 +29,12 @@ func TestHoldersThatAreMalformedAreNone(t *testing.T) {
 		"agent.x abc -1 S":                      {},
 		"agent.x abc 99999999999999999999999 S": {},
 	} {
-		got, is := holderOf(&nats.Msg{Header: nats.Header{HeaderHolder: {value}}})
+		got, is := holderOf(&nats.Msg{Header: nats.Header{wire.HeaderHolder: {value}}})
 		if !is || got != want {
 			t.Errorf("%q: %+v, %v", value, got, is)
 		}
 	}
-	for _, msg := range []*nats.Msg{{}, {Header: nats.Header{"Status": {"503"}}}, {Header: nats.Header{HeaderHolder: {"agent.x abc 0 S"}}, Data: []byte("{}")}} {
+	for _, msg := range []*nats.Msg{{}, {Header: nats.Header{"Status": {"503"}}}, {Header: nats.Header{wire.HeaderHolder: {"agent.x abc 0 S"}}, Data: []byte("{}")}} {
 		if _, is := holderOf(msg); is {
 			t.Errorf("%v %q is a holder", msg.Header, msg.Data)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // A node watches the holders of the live tasks that it waits for. It pings the own subject
@@ -68,7 +69,7 @@ func (n *Node) await(ctx context.Context, x *rpc.Exchange, task string, with *st
 		if !is {
 			return msg, nil
 		}
-		if x.Reused() && msg.Header.Get(HeaderTask) != task {
+		if x.Reused() && msg.Header.Get(wire.HeaderTask) != task {
 			continue // the holder of an earlier task
 		}
 		n.holders.leave(*with, x)

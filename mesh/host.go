@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -234,9 +235,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		a.Signer = n.cfg.Signer
 	}
 	if a.TraceHeader == "" {
-		a.TraceHeader = headerTraceParent
+		a.TraceHeader = wire.HeaderTraceParent
 	}
-	if !validHeader(a.TraceHeader) {
+	if !tracing.ValidHeader(a.TraceHeader) {
 		bad = append(bad, fmt.Errorf("trace header %q is not a valid header name, or is reserved", a.TraceHeader))
 	}
 	if a.Version == "" {
@@ -462,13 +463,4 @@ func (h *host) flush() error {
 
 func drainingError(entity string) *envelope.Error {
 	return envelope.Errorf(envelope.CodeDraining, "this worker of %s is shutting down and had not begun the task", entity).WithBackoff(100 * time.Millisecond)
-}
-
-// mustJSON encodes values that cannot fail to encode.
-func mustJSON(v any) json.RawMessage {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("encode %T: %v", v, err))
-	}
-	return raw
 }

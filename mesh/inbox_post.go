@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -62,7 +63,7 @@ func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wa
 	if answer, err := h.node.answerTo(ctx, w, task.Corr); err != nil || answer != nil {
 		return
 	}
-	e := envelope.New(envelope.TypeEvent, h.Entity, w.Entity, intents.TaskWithdrawn, mustJSON(map[string]string{"task": w.TaskID, "reason": why}))
+	e := envelope.New(envelope.TypeEvent, h.Entity, w.Entity, intents.TaskWithdrawn, wire.MustJSON(map[string]string{"task": w.TaskID, "reason": why}))
 	e.Corr, e.Trace, e.Priority, e.ReplyTo = task.Corr, task.Trace, task.Priority, w.TaskID
 	if _, err := h.post(ctx, e); err != nil {
 		h.log.Warn("person not told that a task is void", "task", w.TaskID, "to", w.Entity, "err", err)

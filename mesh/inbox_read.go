@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -152,7 +153,7 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*PersonTas
 		}
 		ask := n.readInbox(msg, known)
 		if ask == nil {
-			if e, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header}); err == nil {
+			if e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits); err == nil {
 				ask = known[askKey(e.To, withdrawnTask(e))]
 			}
 		}
@@ -176,8 +177,8 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*PersonTas
 // readInbox reads one message of an inbox into known. It returns the task if this is the first
 // message with the task's id, else nil.
 func (n *Node) readInbox(msg jetstream.Message, known map[string]*PersonTask) *PersonTask {
-	e, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
-	if err != nil || bounded(e) != nil || !subject.IsPerson(e.To) {
+	e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits)
+	if err != nil || wire.Bounded(e) != nil || !subject.IsPerson(e.To) {
 		return nil
 	}
 	if live, err := n.subjects.Live(e.To); err != nil || live != msg.Subject {

@@ -3,29 +3,15 @@ package mesh
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"mime"
 	"runtime"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
-)
-
-// Names of NATS headers.
-const (
-	headerContentType = "Content-Type"
-	headerTraceParent = "traceparent"
-	// HeaderFrom names the sender of plain text on aee.ask.*.
-	HeaderFrom = "Aee-From"
-	// HeaderStreamCount, on a terminal envelope, is the number of stream envelopes
-	// before it.
-	HeaderStreamCount = "Aee-Stream-Count"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // arrival is a message whose signature is not verified yet.
@@ -54,7 +40,7 @@ type intake struct{ host *host }
 // onTask receives a message of the live lane. It runs on the subscription's goroutine,
 // so it must not block: CBOR is decoded elsewhere.
 func (in *intake) onTask(msg *nats.Msg) {
-	a := arrival{msg: msg, cbor: isCBOR(msg)}
+	a := arrival{msg: msg, cbor: wire.IsCBOR(msg)}
 	if !a.cbor && !in.decodeTask(&a) {
 		return
 	}
@@ -70,9 +56,9 @@ func (in *intake) onTask(msg *nats.Msg) {
 
 // decodeTask decodes the envelope of an arrival, or answers that it is invalid.
 func (in *intake) decodeTask(a *arrival) bool {
-	env, cbor, err := in.host.node.decode(a.msg)
+	env, cbor, err := wire.Decode(a.msg, in.host.node.limits)
 	if err == nil {
-		err = bounded(env)
+		err = wire.Bounded(env)
 	}
 	if err != nil {
 		in.malformed(a.msg, cbor, err)
@@ -91,84 +77,12 @@ func (in *intake) verified(a arrival) {
 	}
 }
 
-// contentType is the media type of a message; "" where it names none.
-func contentType(msg *nats.Msg) (kind, value string) {
-	if len(msg.Header) == 0 {
-		return "", ""
-	}
-	switch value = msg.Header.Get(headerContentType); value {
-	case "", envelope.ContentJSON, envelope.ContentCBOR:
-		return value, value
-	}
-	kind, _, err := mime.ParseMediaType(value)
-	if err != nil {
-		kind = "?"
-	}
-	return kind, value
-}
-
-// isCBOR reports whether a message says that it is CBOR. Decoding CBOR costs several
-// times as much as JSON, so it is not done on a goroutine that others wait for.
-func isCBOR(msg *nats.Msg) bool {
-	kind, _ := contentType(msg)
-	return cborType(kind)
-}
-
-func cborType(kind string) bool {
-	return kind == envelope.ContentCBOR || strings.HasSuffix(kind, "+cbor")
-}
-
-// decode reads a message by its Content-Type. cbor says which encoding the
-// sender speaks, as far as that is known.
-func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
-	switch kind, value := contentType(msg); {
-	case cborType(kind):
-		env, err = envelope.ParseCBORLimits(msg.Data, n.limits)
-		return env, true, err
-	case kind == "", kind == envelope.ContentJSON, kind == "text/plain", strings.HasSuffix(kind, "+json"):
-		env, err = envelope.ParseLimits(msg.Data, n.limits)
-		return env, false, err
-	default:
-		return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", clip.Text(value, 128), envelope.ContentJSON, envelope.ContentCBOR)
-	}
-}
-
-// maxName bounds, in bytes, the fields id, from, intent and corr: they are remembered,
-// repeated in replies and published on the bus.
-const maxName = 1024
-
-// oversized is an envelope with a field that is longer than maxName.
-type oversized struct {
-	field string
-	env   *envelope.Envelope
-}
-
-func (o *oversized) Error() string {
-	return fmt.Sprintf("%s has more than %d bytes", o.field, maxName)
-}
-
-func bounded(e *envelope.Envelope) error {
-	if max(len(e.ID), len(e.From), len(e.Intent), len(e.Corr)) <= maxName {
-		return nil
-	}
-	field := "corr"
-	switch {
-	case len(e.ID) > maxName:
-		field = "id"
-	case len(e.From) > maxName:
-		field = "from"
-	case len(e.Intent) > maxName:
-		field = "intent"
-	}
-	return &oversized{field, e}
-}
-
 // malformed answers a message without a valid envelope with one error, or drops it if it
 // has no reply subject.
 func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 	in.host.counts.malformed.Add(1)
 	in.host.node.tel.refused(in.host, "malformed")
-	problem := peerError(err)
+	problem := fault.ForPeer(err)
 	in.host.log.Debug("message refused", "subject", msg.Subject, "code", string(problem.Code), "err", err)
 	if msg.Reply == "" {
 		in.host.counts.dropped.Add(1)
@@ -176,41 +90,15 @@ func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 	}
 	partial := &envelope.Envelope{}
 	var bad *envelope.InvalidError
-	var large *oversized
+	var large *wire.Oversized
 	switch {
 	case errors.As(err, &bad):
 		partial = bad.Partial()
 	case errors.As(err, &large):
-		partial = large.env
+		partial = large.Env
 	}
 	in.host.stats[endpointTask].count(problem)
-	in.host.answer(&Task{Envelope: salvage(partial, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
-}
-
-// unknownID stands for an id that could not be read, where an error envelope
-// must name one.
-const unknownID = "00000000000000000000000000"
-
-// salvage fills in what a broken message's envelope needs to be answered.
-func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
-	usable := func(s string, least int) bool {
-		return len(s) <= maxName && utf8.RuneCountInString(s) >= least
-	}
-	out := envelope.New(envelope.TypeTask, "unknown", entity, intentRefused, nil)
-	out.ID = unknownID
-	if usable(e.ID, 8) {
-		out.ID = e.ID
-	}
-	if usable(e.Corr, 8) {
-		out.Corr = e.Corr
-	}
-	if usable(e.From, 1) {
-		out.From = e.From
-	}
-	if usable(e.Intent, 3) {
-		out.Intent = e.Intent
-	}
-	return out
+	in.host.answer(&Task{Envelope: wire.Salvage(partial, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
 }
 
 // check admits or refuses an envelope. An admitted task is accepted into the queue.
@@ -267,7 +155,7 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 	}
 	if n.replay != nil {
 		if err := n.replay.Check(env, now); err != nil {
-			return peerError(err)
+			return fault.ForPeer(err)
 		}
 	}
 	return nil
@@ -277,7 +165,7 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 	if n.cfg.Skew > 0 {
 		if err := sign.CheckTime(env, now, n.cfg.Skew); err != nil {
-			return peerError(err)
+			return fault.ForPeer(err)
 		}
 	}
 	return nil
@@ -301,7 +189,7 @@ func (in *intake) unexpected(a arrival) {
 // refuse answers an arrival with an error, if it has a reply subject.
 func (in *intake) refuse(a arrival, err *envelope.Error) {
 	if a.env == nil { // refused before it was decoded, because this worker is busy
-		a.env = salvage(&envelope.Envelope{}, in.host.Entity)
+		a.env = wire.Salvage(&envelope.Envelope{}, in.host.Entity)
 	}
 	in.host.counts.refused.Add(1)
 	in.host.node.tel.refused(in.host, string(err.Code))

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // lane is the durable side of an agent while it is served: it draws tasks when there
@@ -292,7 +293,7 @@ func (l *lane) onDropped(subject string, why error) {
 	h.counts.refused.Add(1)
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
 	h.node.tel.refused(h, string(problem.Code))
-	h.events.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
+	h.events.alert(wire.Salvage(&envelope.Envelope{}, h.Entity), problem)
 }
 
 func connectionError(err error) bool {

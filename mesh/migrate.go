@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -154,7 +155,7 @@ func (tr *transfers) advance(r *Run, phase state.Phase, change func(*state.Check
 // abortTransfer ends a failed transfer. If this worker still owns the run, it resumes
 // what it was doing before.
 func (tr *transfers) abortTransfer(r *Run, why error) {
-	reason := clip.Text(peerError(why).Message, 128)
+	reason := clip.Text(fault.ForPeer(why).Message, 128)
 	if e := new(transfer.Error); errors.As(why, &e) {
 		reason = clip.Text(e.Error(), 128)
 	}

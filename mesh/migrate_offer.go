@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -94,7 +95,7 @@ func (tr *transfers) offerTo(ctx context.Context, r *Run, to string) (offerAnswe
 // ask sends an offer to the entity's workers. The addressed one answers.
 func (tr *transfers) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
 	h := tr.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskOffer, mustJSON(p))
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskOffer, wire.MustJSON(p))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return answer, err
@@ -166,7 +167,7 @@ func (tr *transfers) offered(t *Task) {
 	switch {
 	case p.To == "":
 		if tr.lane.roomForRun() {
-			h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
+			h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id}))
 		}
 		return
 	case p.To != h.id:
@@ -179,7 +180,7 @@ func (tr *transfers) offered(t *Task) {
 		return
 	}
 	defer r.tally.add(-1) // see hold
-	h.succeed(t, mustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
+	h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
 	tr.lane.resume(r)
 }
 

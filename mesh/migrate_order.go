@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -103,7 +104,7 @@ func (tr *transfers) forwardToPlatform(ctx context.Context, c *state.Checkpoint,
 	there := *o // names the run by its own id, which is the same there
 	there.ID, there.Corr, there.Run = "", "", c.Doc.RunID
 	there.To, there.Platform, there.WaitMS, there.Abort = "", "", 0, false
-	e := envelope.New(envelope.TypeTask, tr.host.Entity, tr.host.Entity, o.Intent, mustJSON(there.Order))
+	e := envelope.New(envelope.TypeTask, tr.host.Entity, tr.host.Entity, o.Intent, wire.MustJSON(there.Order))
 	e.Priority = envelope.PriorityUrgent
 	if err := p.signer.Sign(e); err != nil {
 		return fail(err)

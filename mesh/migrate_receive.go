@@ -16,6 +16,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -115,13 +117,13 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 			if err != nil {
 				continue // no worker of this mesh wrote it
 			}
-			e, _, err := f.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+			e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, f.node.limits)
 			if err != nil {
 				continue
 			}
 			reply := handoff.Reply{Seq: seq, Data: msg.Data, Last: e.Type != envelope.TypeStream}
-			if kind := msg.Header[headerContentType]; kind != nil {
-				reply.Header = map[string][]string{headerContentType: slices.Clone(kind)}
+			if kind := msg.Header[wire.HeaderContentType]; kind != nil {
+				reply.Header = map[string][]string{wire.HeaderContentType: slices.Clone(kind)}
 			}
 			if (seq > after || reply.Last) && !yield(reply, nil) {
 				return
@@ -147,7 +149,7 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 	}
 	if err != nil {
 		// An error is an answer to the command, too.
-		reply = e.Reply(envelope.TypeError, peerError(err).Payload())
+		reply = e.Reply(envelope.TypeError, fault.ForPeer(err).Payload())
 	}
 	return json.Marshal(reply)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -46,8 +48,8 @@ func (tr *transfers) relay(ctx context.Context, r *Run) {
 		case errors.Is(context.Cause(ctx), errOverdue):
 			tr.endHere(r, r.overdue())
 			return
-		case err != nil && peerError(err).Code == envelope.CodeTooLarge:
-			tr.endHere(r, peerError(err)) // a retry would meet the same error
+		case err != nil && fault.ForPeer(err).Code == envelope.CodeTooLarge:
+			tr.endHere(r, fault.ForPeer(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
 			tr.host.log.Warn("no replies from the platform that runs the run", "run", r.id.Run, "to", m.To, "err", err)
@@ -134,7 +136,7 @@ const maxReplies = math.MaxInt32
 // fromTarget reads a reply of the target and converts it to the reply of this mesh.
 func (tr *transfers) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
 	n, task := tr.host.node, r.task.Envelope
-	env, _, err := n.decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)})
+	env, _, err := wire.Decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)}, n.limits)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +183,7 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 	}
 	identity, err := n.cfg.Verifier.Verify(env, now)
 	if err != nil {
-		if code := peerError(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
+		if code := fault.ForPeer(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
 			return nil, err
 		}
 	}

@@ -13,13 +13,15 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // onAsk receives plain text on aee.ask.<entity> and converts it to a task. Nothing
 // proves who sent the text, so a worker that requires signatures refuses it.
 func (in *intake) onAsk(msg *nats.Msg) {
 	from := "human.unknown"
-	if name := msg.Header.Get(HeaderFrom); name != "" {
+	if name := msg.Header.Get(wire.HeaderFrom); name != "" {
 		from = name
 	}
 	env := envelope.New(envelope.TypeTask, from, in.host.Entity, intents.AgentAsk, nil)
@@ -35,7 +37,7 @@ func (in *intake) onAsk(msg *nats.Msg) {
 	problem := in.question(env, msg.Data)
 	if err := subject.ValidateEntity(from); err != nil {
 		env.From = "human.unknown"
-		problem = envelope.Errorf(envelope.CodeInvalidEnvelope, "header %s: %v", HeaderFrom, err)
+		problem = envelope.Errorf(envelope.CodeInvalidEnvelope, "header %s: %v", wire.HeaderFrom, err)
 	}
 	if problem == nil && in.host.node.cfg.Verifier.Mode == sign.Required {
 		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", in.host.live)
@@ -84,13 +86,13 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	}
 	if problem != nil {
 		return h.node.publish(t.reply, fmt.Appendf(nil, "error: %s: %s", problem.Code, problem.Message), nats.Header{
-			micro.ErrorHeader:     {headerText(problem.Message)},
-			micro.ErrorCodeHeader: {headerText(string(problem.Code))},
+			micro.ErrorHeader:     {wire.HeaderText(problem.Message)},
+			micro.ErrorCodeHeader: {wire.HeaderText(string(problem.Code))},
 		})
 	}
 	raw, err := e.AppendJSON(nil)
 	if err != nil {
-		return outputError(err)
+		return fault.Output(err)
 	}
 	h.node.rememberSent(h.Entity, e, raw, false)
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))

@@ -9,6 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Input returns the payload for the handler: that of [Task.ServeAs], if it was called, else
@@ -51,7 +53,7 @@ const fetchTimeout = 3 * time.Second
 // E_UNAVAILABLE, E_TIMEOUT or the code of a wrong signature.
 func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, error) {
 	h := t.host
-	if h == nil || len(ref.ID) > maxName || ref.ID == t.Envelope.ID {
+	if h == nil || len(ref.ID) > wire.MaxName || ref.ID == t.Envelope.ID {
 		return nil, envelope.Errorf(envelope.CodeNotFound, "there is no envelope %s to fetch", clip.Text(ref.ID, 128))
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
@@ -70,7 +72,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	if err != nil {
 		return nil, err
 	}
-	ask := envelope.New(envelope.TypeTask, h.Entity, whom, intents.ContextFetch, mustJSON(intents.FetchTask{ID: ref.ID, Corr: ref.Corr, Locator: ref.Locator, Hash: ref.Hash}))
+	ask := envelope.New(envelope.TypeTask, h.Entity, whom, intents.ContextFetch, wire.MustJSON(intents.FetchTask{ID: ref.ID, Corr: ref.Corr, Locator: ref.Locator, Hash: ref.Hash}))
 	ask.Corr, ask.Trace, ask.Priority = t.Envelope.Corr, t.Envelope.Trace, t.Envelope.Priority
 	ask.Requires = envelope.Requirements{Timeout: fetchTimeout}.AppendJSON(nil)
 	if err := h.sign(ask); err != nil {
@@ -78,7 +80,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	reply, err := h.node.Send(ctx, ask, SendOptions{NoCancel: true})
 	if err != nil {
-		return nil, afterBegin(err) // codes such as E_BUSY are about the fetch: this task has begun
+		return nil, fault.AfterBegin(err) // codes such as E_BUSY are about the fetch: this task has begun
 	}
 	var found intents.FetchResult
 	if err := json.Unmarshal(reply.Payload, &found); err != nil || !found.Found || found.Envelope == nil {
@@ -93,7 +95,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 		at = time.Now()
 	}
 	if _, err := h.node.cfg.Verifier.Verify(e, at); err != nil {
-		return nil, peerError(err)
+		return nil, fault.ForPeer(err)
 	}
 	if err := t.checkReference(e, ref); err != nil {
 		return nil, err
@@ -156,5 +158,5 @@ func withoutReferences(payload json.RawMessage) json.RawMessage {
 		return nil
 	}
 	delete(members, "references")
-	return mustJSON(members)
+	return wire.MustJSON(members)
 }

@@ -1,39 +1,25 @@
 package mesh
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
-
-// buffers hold encoded envelopes until the connection has copied them.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
-
-func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
-
-// putBuffer returns a buffer to the pool, unless it has grown beyond 64 KiB.
-func putBuffer(b *[]byte) {
-	if cap(*b) <= 64<<10 {
-		buffers.Put(b)
-	}
-}
 
 // answer sends an error as the terminal envelope, without its details if they cannot be
 // sent.
 func (h *host) answer(t *Task, problem *envelope.Error) {
 	problem = t.errorForCaller(problem)
 	err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
-	if unsendable(err) {
-		problem = bare(problem)
+	if fault.Unsendable(err) {
+		problem = fault.Bare(problem)
 		err = h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
 	}
 	if err != nil {
@@ -62,11 +48,11 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 	if t.ask {
 		return h.sendText(t, e, problem)
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
 	var err error
-	if *buf, err = appendSigned((*buf)[:0], e, h.Signer, t.cbor); err != nil {
-		return fmt.Errorf("encode reply: %w", outputError(err))
+	if *buf, err = wire.AppendSigned((*buf)[:0], e, h.Signer, t.cbor); err != nil {
+		return fmt.Errorf("encode reply: %w", fault.Output(err))
 	}
 	if err := h.node.publish(to, *buf, t.replyHeader(e, problem)); err != nil {
 		return fmt.Errorf("publish reply: %w", err)
@@ -80,48 +66,6 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 	return nil
 }
 
-// appendSigned appends e in one of the two encodings, signed unless s is nil.
-func appendSigned(dst []byte, e *envelope.Envelope, s *sign.Signer, cbor bool) ([]byte, error) {
-	switch {
-	case s != nil && !cbor:
-		return s.AppendJSON(dst, e)
-	case s != nil:
-		if err := s.Sign(e); err != nil {
-			return dst, err
-		}
-	}
-	if cbor {
-		return e.AppendCBOR(dst)
-	}
-	return e.AppendJSON(dst)
-}
-
-// unsendable reports whether an error is about the envelope, which cannot be sent, and
-// not about the connection.
-func unsendable(err error) bool {
-	return err != nil && (errors.Is(err, envelope.ErrNumber) || errors.Is(err, nats.ErrMaxPayload) || isCode(peerError(err), envelope.CodeOutputSchema) || isCode(peerError(err), envelope.CodeTooLarge))
-}
-
-// bare strips details and evidence and truncates code and message, so that the error
-// always fits a message.
-func bare(e *envelope.Error) *envelope.Error {
-	c := publicError(e)
-	c.Code, c.Message = envelope.Code(clip.Text(string(c.Code), 128)), clip.Text(c.Message, maxBare)
-	return c
-}
-
-// maxBare bounds, in bytes, the message of a bare error.
-const maxBare = 4 << 10
-
-// outputError converts an error in encoding an answer to E_OUTPUT_SCHEMA: the agent made
-// the invalid envelope, not the sender.
-func outputError(err error) error {
-	if errors.Is(err, envelope.ErrNumber) {
-		return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer has a number that a double cannot represent, so it cannot be signed or encoded").WithCause(err)
-	}
-	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer does not make a valid envelope: %s", peerError(err).Message).WithCause(err)
-}
-
 // replyHeader returns the headers of a reply, nil if it needs none.
 func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.Header {
 	var header nats.Header
@@ -132,37 +76,22 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 		header[key] = []string{value}
 	}
 	if t.cbor {
-		set(headerContentType, envelope.ContentCBOR)
+		set(wire.HeaderContentType, envelope.ContentCBOR)
 	}
 	if parent := t.span.traceparent(); parent != "" {
 		set(t.host.TraceHeader, parent)
 	}
 	if t.handed != nil {
-		set(HeaderHandoff, t.handed.header())
+		set(wire.HeaderHandoff, t.handed.header())
 	}
 	if problem != nil {
-		set(micro.ErrorHeader, headerText(problem.Message))
-		set(micro.ErrorCodeHeader, headerText(string(problem.Code)))
+		set(micro.ErrorHeader, wire.HeaderText(problem.Message))
+		set(micro.ErrorCodeHeader, wire.HeaderText(string(problem.Code)))
 	}
 	if t.Streaming() && e.Type.Terminal() {
-		set(HeaderStreamCount, strconv.Itoa(t.seq))
+		set(wire.HeaderStreamCount, strconv.Itoa(t.seq))
 	}
 	return header
-}
-
-// headerText converts a message to printable ASCII of at most 256 bytes, for one header
-// line.
-func headerText(s string) string {
-	const limit = 256
-	out := make([]byte, 0, min(len(s), limit))
-	for i := 0; i < len(s) && len(out) < limit; i++ {
-		if c := s[i]; c >= 0x20 && c < 0x7f {
-			out = append(out, c)
-		} else {
-			out = append(out, ' ')
-		}
-	}
-	return string(out)
 }
 
 // publish sends every message except requests (see internal/rpc).

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -89,7 +90,7 @@ func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (j
 	m := &c.Mesh
 	return q.Submit(ctx, jetstream.Submission{
 		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
-		Data: m.Task, Header: nats.Header{HeaderRun: {c.Doc.RunID}},
+		Data: m.Task, Header: nats.Header{wire.HeaderRun: {c.Doc.RunID}},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // The signed fields from and to do not name the mesh and the lane of a task. Several
@@ -58,9 +59,9 @@ func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
 		}
 	}
 	for name, value := range bound {
-		members[name] = mustJSON(value)
+		members[name] = wire.MustJSON(value)
 	}
-	task.Requires = mustJSON(members)
+	task.Requires = wire.MustJSON(members)
 	return nil
 }
 

@@ -10,11 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
-
-// intentRefused is the intent of an answer to a message whose own intent could
-// not be read.
-const intentRefused = "mesh.envelope.refused"
 
 // lookTimeout bounds what a reserved intent may spend on stores of the mesh.
 const lookTimeout = 5 * time.Second
@@ -138,10 +135,10 @@ func (ri *reservedIntents) refute(ctx context.Context, t *Task) (any, error) {
 	if err := json.Unmarshal(task.Payload, &what); err != nil {
 		return nil, err
 	}
-	if len(what.ID) > maxName {
-		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", maxName)
+	if len(what.ID) > wire.MaxName {
+		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", wire.MaxName)
 	}
-	record := mustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, maxReason), TS: envelope.Now()})
+	record := wire.MustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, maxReason), TS: envelope.Now()})
 	ri.host.node.refuted.add(what.ID, record)
 	if store := ri.host.node.cfg.Refutations; store != nil {
 		if err := store.Add(ctx, ri.host.Entity, what.ID, record); err != nil {

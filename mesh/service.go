@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // The endpoints of an agent's NATS service.
@@ -53,7 +54,7 @@ func (s *endpointStats) count(problem *envelope.Error) {
 	s.requests.Add(1)
 	if problem != nil {
 		s.errors.Add(1)
-		text := string(problem.Code) + ":" + headerText(problem.Message)
+		text := string(problem.Code) + ":" + wire.HeaderText(problem.Message)
 		s.lastError.Store(&text)
 	}
 }
@@ -87,7 +88,7 @@ func (ms *service) monitor(verb int) nats.MsgHandler {
 		default:
 			answer = ms.serviceStats()
 		}
-		ms.host.node.publish(msg.Reply, mustJSON(answer), nil)
+		ms.host.node.publish(msg.Reply, wire.MustJSON(answer), nil)
 	}
 }
 
@@ -197,7 +198,7 @@ func (ms *service) serviceStats() micro.Stats {
 		case endpointAsk:
 			e.Subject = ms.host.ask
 		case endpointWork:
-			e.Subject, e.QueueGroup, e.Data = ms.host.durable.subject, "", mustJSON(ms.host.durable.status())
+			e.Subject, e.QueueGroup, e.Data = ms.host.durable.subject, "", wire.MustJSON(ms.host.durable.status())
 		default:
 			e.Data = ms.counters()
 		}
@@ -220,7 +221,7 @@ func (ms *service) counters() json.RawMessage {
 	if ms.host.node.replay != nil {
 		early = ms.host.node.replay.Early()
 	}
-	return mustJSON(map[string]any{
+	return wire.MustJSON(map[string]any{
 		"status": ms.host.health().Status, "replay_early": early,
 		"running": ms.host.active.Load(), "queued": int64(ms.host.queue.Len()),
 		"malformed": c.malformed.Load(), "refused": c.refused.Load(), "busy": c.busy.Load(),

@@ -6,6 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // PublishStep publishes an event about a part of the task on bus.mesh.run; intent is
@@ -21,7 +23,7 @@ func (t *Task) PublishStep(intent string, step intents.StepEvent) {
 	if t.run != nil {
 		step.Run = t.run.ID()
 	}
-	t.host.events.publishEvent(BusRun, intent, t.Envelope.Corr, mustJSON(publicStep(step)), t.Envelope.Trace)
+	t.host.events.publishEvent(BusRun, intent, t.Envelope.Corr, wire.MustJSON(publicStep(step)), t.Envelope.Trace)
 }
 
 // maxDetail bounds, in bytes, the texts in an event that this mesh did not write.
@@ -34,7 +36,7 @@ func publicStep(s intents.StepEvent) intents.StepEvent {
 	}
 	s.Detail = clip.Text(s.Detail, maxDetail)
 	if s.Error != nil {
-		s.Error = publicError(s.Error)
+		s.Error = fault.Public(s.Error)
 		s.Error.Code, s.Error.Message = envelope.Code(clip.Text(string(s.Error.Code), 128)), clip.Text(s.Error.Message, maxDetail)
 	}
 	if len(s.Usage) > maxDetail {

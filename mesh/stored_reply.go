@@ -9,6 +9,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -41,40 +43,40 @@ func (s storedReply) message() (out jetstream.Reply, err error) {
 	data := s.raw
 	switch {
 	case s.cbor:
-		header[headerContentType] = []string{envelope.ContentCBOR}
+		header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
 		data, err = s.env.AppendCBOR(nil)
 	case data == nil:
 		data, err = s.env.AppendJSON(nil)
 	}
 	if err != nil {
-		return out, outputError(err)
+		return out, fault.Output(err)
 	}
 	if s.seq > 0 {
 		header[jetstream.HeaderSeq] = []string{strconv.Itoa(s.seq)}
 	}
 	if s.epoch != "" {
-		header[HeaderEpoch] = []string{s.epoch}
+		header[wire.HeaderEpoch] = []string{s.epoch}
 	}
 	digest := ""
 	if s.task != nil {
-		digest = taskDigest(s.task)
+		digest = wire.TaskDigest(s.task)
 	}
 	if s.handed != nil {
-		header[HeaderHandoff] = []string{s.handed.header()}
+		header[wire.HeaderHandoff] = []string{s.handed.header()}
 		if s.task != nil {
 			digest = s.handed.Digest
 		}
 	}
 	if digest != "" {
-		header[HeaderTaskDigest] = []string{digest}
+		header[wire.HeaderTaskDigest] = []string{digest}
 	}
 	if s.stream != nil {
-		header[HeaderStreamCount] = []string{strconv.Itoa(*s.stream)}
+		header[wire.HeaderStreamCount] = []string{strconv.Itoa(*s.stream)}
 	}
 	if s.env.Type == envelope.TypeError {
 		problem := envelope.ErrorOf(s.env)
-		header[micro.ErrorHeader] = []string{headerText(problem.Message)}
-		header[micro.ErrorCodeHeader] = []string{headerText(string(problem.Code))}
+		header[micro.ErrorHeader] = []string{wire.HeaderText(problem.Message)}
+		header[micro.ErrorCodeHeader] = []string{wire.HeaderText(string(problem.Code))}
 	}
 	return jetstream.Reply{Entity: s.entity, TaskID: s.taskID, MsgID: s.msgID, Header: header, Data: data}, nil
 }

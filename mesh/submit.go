@@ -2,8 +2,6 @@ package mesh
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,9 +11,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -122,8 +121,8 @@ func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 			return err
 		}
 	}
-	members[requireNotBefore] = mustJSON(at.UTC().Format(time.RFC3339Nano))
-	task.Requires = mustJSON(members)
+	members[requireNotBefore] = wire.MustJSON(at.UTC().Format(time.RFC3339Nano))
+	task.Requires = wire.MustJSON(members)
 	return nil
 }
 
@@ -211,7 +210,7 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 	if err != nil {
 		return receipt, nil, err
 	}
-	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: taskDigest(task), onStream: opts.OnStream}
+	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
 	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.again}) {
 		if err == nil {
 			err = reader.take(msg)
@@ -230,7 +229,7 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 // Await is [Node.Perform] for a task that was already submitted. It ignores
 // [ResultOptions].Follow.
 func (n *Node) Await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
-	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: taskDigest(task), onStream: opts.OnStream}
+	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
 	for msg, err := range n.cfg.Durable.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}) {
 		if err == nil {
 			err = reader.take(msg)
@@ -261,7 +260,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	if r.another(msg.Header) {
 		return nil
 	}
-	if was := msg.Header.Get(HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
+	if was := msg.Header.Get(wire.HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s belongs to another task, whose answer is stored; give this task a new id", r.taskID)
 	}
 	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
@@ -272,7 +271,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 		r.last = reply
 		return nil
 	}
-	if epoch := msg.Header.Get(HeaderEpoch); olderEpoch(epoch, r.epoch) {
+	if epoch := msg.Header.Get(wire.HeaderEpoch); wire.OlderEpoch(epoch, r.epoch) {
 		return nil // sent by a worker that had lost the run
 	} else if epoch != "" {
 		r.epoch = epoch
@@ -288,34 +287,8 @@ func (r *replyReader) take(msg jetstream.Message) error {
 // because it belongs to no run, and no sequence number, so that it cannot displace a reply
 // of the run.
 func (r *replyReader) another(h nats.Header) bool {
-	was := h.Get(HeaderTaskDigest)
-	return r.digest != "" && was != "" && was != r.digest && h.Get(HeaderEpoch) == ""
-}
-
-// taskDigest distinguishes a task from another one with the same id: it is the SHA-256 of
-// the bytes that a signature covers, so that encoding, priority and trace do not count.
-// For a hop (a task with reply_to) ts and requires do not count either, because the next
-// owner of the caller's run sends it again with other values. It is "" if the task has no
-// canonical form.
-func taskDigest(task *envelope.Envelope) string {
-	if task.ReplyTo != "" {
-		hop := *task
-		hop.TS, hop.Requires = "", nil
-		task = &hop
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	var err error
-	if *buf, err = sign.AppendSigned((*buf)[:0], task); err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(*buf)
-	return hex.EncodeToString(sum[:16])
-}
-
-// olderEpoch compares two decimal numbers without leading zeros.
-func olderEpoch(a, b string) bool {
-	return len(a) < len(b) || len(a) == len(b) && a < b
+	was := h.Get(wire.HeaderTaskDigest)
+	return r.digest != "" && was != "" && was != r.digest && h.Get(wire.HeaderEpoch) == ""
 }
 
 func (r *replyReader) result() (*envelope.Envelope, error) {
@@ -331,7 +304,7 @@ func (r *replyReader) result() (*envelope.Envelope, error) {
 // readDurableReply checks that a stored message is an answer to the task, from the entity
 // that it was sent to, or from the agent to which that entity delegated it.
 func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.Msg, known *verifiedChain) (*envelope.Envelope, error) {
-	reply, _, err := n.decode(msg)
+	reply, _, err := wire.Decode(msg, n.limits)
 	if err == nil {
 		_, err = n.cfg.Verifier.Verify(reply, time.Now())
 	}
@@ -340,12 +313,12 @@ func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.M
 	}
 	switch {
 	case reply.ReplyTo != taskID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
-		return nil, unusable("reply of %s: it answers %s, not %s", entity, clip.Text(reply.ReplyTo, 128), clip.Text(taskID, 128))
+		return nil, fault.Unusable("reply of %s: it answers %s, not %s", entity, clip.Text(reply.ReplyTo, 128), clip.Text(taskID, 128))
 	case corr != "" && reply.Corr != corr:
-		return nil, unusable("reply of %s: foreign corr %s", entity, clip.Text(reply.Corr, 128))
+		return nil, fault.Unusable("reply of %s: foreign corr %s", entity, clip.Text(reply.Corr, 128))
 	}
 	if reply.From != entity && !n.withdrawnBy(reply) {
-		if err := n.mayAnswer(entity, taskID, corr, caller, msg.Header.Get(HeaderHandoff), reply, known); err != nil {
+		if err := n.mayAnswer(entity, taskID, corr, caller, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {
 			return nil, err
 		}
 	}
@@ -354,5 +327,5 @@ func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.M
 		logReceived(n.log, reply)
 		return reply, nil
 	}
-	return nil, unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)
+	return nil, fault.Unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)
 }

@@ -3,17 +3,16 @@ package mesh
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 )
 
 // scope names this package to OpenTelemetry.
@@ -73,8 +72,8 @@ func (tel *telemetry) startTask(t *Task, header nats.Header) taskSpan {
 		return taskSpan{}
 	}
 	e := t.Envelope
-	ctx := withTraceHeader(context.Background(), t.host.TraceHeader)
-	ctx = remoteParent(ctx, headerValue(header, t.host.TraceHeader), e)
+	ctx := tracing.WithHeader(context.Background(), t.host.TraceHeader)
+	ctx = tracing.RemoteParent(ctx, tracing.HeaderValue(header, t.host.TraceHeader), e)
 	ctx, span := t.host.tracer.Start(ctx, "aee.task "+t.host.Entity, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", t.host.live),
 		attribute.String("messaging.message.id", e.ID), attribute.String("messaging.message.conversation_id", e.Corr),
@@ -84,81 +83,12 @@ func (tel *telemetry) startTask(t *Task, header nats.Header) taskSpan {
 	return taskSpan{span, ctx}
 }
 
-type traceHeaderKey struct{}
-
-// traceHeader returns the name of the trace header of the agent to whose task ctx
-// belongs.
-func traceHeader(ctx context.Context) string {
-	if name, ok := ctx.Value(traceHeaderKey{}).(string); ok {
-		return name
-	}
-	return headerTraceParent
-}
-
-func withTraceHeader(ctx context.Context, name string) context.Context {
-	if name == headerTraceParent {
-		return ctx
-	}
-	return context.WithValue(ctx, traceHeaderKey{}, name)
-}
-
-// headerValue finds a header. Names of NATS headers are case-sensitive, those of HTTP are
-// not; headerValue accepts any case, because senders may follow either rule.
-func headerValue(header nats.Header, name string) string {
-	if v := header.Get(name); v != "" {
-		return v
-	}
-	if name == headerTraceParent {
-		return ""
-	}
-	for key, values := range header {
-		if len(values) > 0 && strings.EqualFold(key, name) {
-			return values[0]
-		}
-	}
-	return ""
-}
-
-// validHeader reports whether a name may be a header's, and none of NATS' own
-// or of this binding's.
-func validHeader(name string) bool {
-	for _, c := range []byte(name) {
-		if c <= ' ' || c >= 0x7f || c == ':' {
-			return false
-		}
-	}
-	lower := strings.ToLower(name)
-	return name != "" && len(name) <= 64 && !strings.HasPrefix(lower, "nats-") && !strings.HasPrefix(lower, "aee-") && lower != "content-type"
-}
-
-// remoteParent puts the sender's span into ctx.
-func remoteParent(ctx context.Context, traceparent string, e *envelope.Envelope) context.Context {
-	if traceparent != "" {
-		out := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{headerTraceParent: traceparent})
-		if trace.SpanContextFromContext(out).IsValid() {
-			return out
-		}
-	}
-	tc, ok := e.TraceContext()
-	if !ok {
-		return ctx
-	}
-	traceID, err1 := trace.TraceIDFromHex(tc.TraceID)
-	spanID, err2 := trace.SpanIDFromHex(tc.SpanID)
-	if err1 != nil || err2 != nil {
-		return ctx // not W3C ids: they are passed on in the envelope unchanged
-	}
-	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
-	}))
-}
-
 // context gives the handler's context the span.
 func (s taskSpan) context(ctx context.Context) context.Context {
 	if s.span == nil {
 		return ctx
 	}
-	return trace.ContextWithSpan(withTraceHeader(ctx, traceHeader(s.ctx)), s.span)
+	return trace.ContextWithSpan(tracing.WithHeader(ctx, tracing.Header(s.ctx)), s.span)
 }
 
 // inject writes the span into an envelope's field trace.
@@ -166,13 +96,7 @@ func (s taskSpan) inject(e *envelope.Envelope) {
 	if s.span == nil {
 		return
 	}
-	injectSpan(s.span.SpanContext(), e)
-}
-
-func injectSpan(sc trace.SpanContext, e *envelope.Envelope) {
-	if sc.IsValid() {
-		e.SetTraceContext(envelope.TraceContext{TraceID: sc.TraceID().String(), SpanID: sc.SpanID().String()})
-	}
+	tracing.Inject(s.span.SpanContext(), e)
 }
 
 // traceparent returns the W3C header of the span, "" if there is no span.
@@ -180,13 +104,7 @@ func (s taskSpan) traceparent() string {
 	if s.ctx == nil {
 		return ""
 	}
-	return traceparentOf(s.ctx)
-}
-
-func traceparentOf(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier[headerTraceParent]
+	return tracing.Traceparent(s.ctx)
 }
 
 // endTask ends the span and records the metrics.

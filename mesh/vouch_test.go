@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 )
 
 // A reply that another platform relays is made and signed anew only where its key is not
@@ -58,7 +59,7 @@ func TestOnlyRepliesOfUnknownKeysAreSignedAnew(t *testing.T) {
 		}
 		e, err := n.fromPeer("agent.a", task, e, here, time.Now())
 		if c.code != "" {
-			if peerError(err).Code != c.code {
+			if fault.ForPeer(err).Code != c.code {
 				t.Errorf("%s: %v, want %s", c.name, err, c.code)
 			}
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -149,7 +150,7 @@ func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	if len(action.Waits) > 0 {
 		action.ToolName, action.Arguments = "ask "+wake.On[0].Entity, action.Waits[0]
 	}
-	req.PendingAction = json.RawMessage(mustJSON(action))
+	req.PendingAction = json.RawMessage(wire.MustJSON(action))
 	return req
 }
 

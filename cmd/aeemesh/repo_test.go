@@ -139,7 +139,9 @@ var beside = map[string][]string{
 	"mesh/canceltree":         {"mesh"},
 	"mesh/perms":              {"mesh"},
 	"mesh/natsd/natstest":     {"mesh/natsd"},
+	"mesh/internal/fault":     {"mesh/internal/wire"},
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
+	"mesh/internal/tracing":   {"mesh/internal/wire"},
 	"mesh":                    {"mesh/handoff", "mesh/natsconn"},
 	"agents":                  {"agents/orchestrate", "agents/orchestrate/topology"},
 	"agents/orchestrate/*":    {"agents/orchestrate"},
@@ -308,7 +310,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/internal/rpc", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/internal/*", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents", "agents/sdsi"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},

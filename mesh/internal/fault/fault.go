@@ -1,4 +1,4 @@
-package mesh
+package fault
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// afterBegin converts an error of a handler that the task's sender would misread. Some codes
+// AfterBegin converts an error of a handler that the task's sender would misread. Some codes
 // promise that the task was not begun. In an error from a peer that the handler called,
 // they are about that call, but this task has begun.
-func afterBegin(err error) error {
+func AfterBegin(err error) error {
 	var e *envelope.Error
 	switch {
 	case !errors.As(err, &e):
@@ -33,13 +34,13 @@ func afterBegin(err error) error {
 	return out
 }
 
-// peerError converts an error to the *envelope.Error that a peer may read. No other function
+// ForPeer converts an error to the *envelope.Error that a peer may read. No other function
 // decides what a peer may read of an error. The order is fixed: an explicit
 // envelope.Error first, then known errors, then E_INTERNAL without any detail.
-func peerError(err error) *envelope.Error {
+func ForPeer(err error) *envelope.Error {
 	var said *envelope.Error
 	var bad *envelope.InvalidError
-	var large *oversized
+	var large *wire.Oversized
 	var payload *intents.ValidationError
 	switch {
 	case errors.As(err, &said):
@@ -73,4 +74,15 @@ func peerError(err error) *envelope.Error {
 		return envelope.Errorf(envelope.CodeUnavailable, "not connected to NATS").WithCause(err)
 	}
 	return envelope.AsError(err)
+}
+
+// IsCode reports whether err has an [*envelope.Error] with this code.
+func IsCode(err error, code envelope.Code) bool {
+	var e *envelope.Error
+	return errors.As(err, &e) && e != nil && e.Code == code
+}
+
+// Unusable returns the error for a reply that is not a valid answer to the task.
+func Unusable(format string, args ...any) *envelope.Error {
+	return envelope.Errorf(envelope.CodeInvalidEnvelope, format, args...)
 }

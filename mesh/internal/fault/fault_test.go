@@ -1,4 +1,4 @@
-package mesh
+package fault
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func TestTheBorderKnowsWhatMayPass(t *testing.T) {
 		{errors.New("what nobody knows"), envelope.CodeInternal, false},
 		{fmt.Errorf("said on purpose: %w", envelope.Errorf(envelope.CodeAgent, "no").WithCause(jetstream.ErrUnavailable)), envelope.CodeAgent, false},
 	} {
-		if got := peerError(c.err); got.Code != c.code || got.Retryable != c.again {
+		if got := ForPeer(c.err); got.Code != c.code || got.Retryable != c.again {
 			t.Errorf("%v: %s, retryable %v; want %s, %v", c.err, got.Code, got.Retryable, c.code, c.again)
 		}
 	}

@@ -1,0 +1,106 @@
+package tracing
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+)
+
+// LocalOrRemote continues the trace of ctx. If ctx has none, it continues the trace that
+// the task carries.
+func LocalOrRemote(ctx context.Context, task *envelope.Envelope) context.Context {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	return RemoteParent(ctx, "", task)
+}
+
+type traceHeaderKey struct{}
+
+// Header returns the name of the trace header of the agent to whose task ctx
+// belongs.
+func Header(ctx context.Context) string {
+	if name, ok := ctx.Value(traceHeaderKey{}).(string); ok {
+		return name
+	}
+	return wire.HeaderTraceParent
+}
+
+// WithHeader returns a context for which [Header] returns name.
+func WithHeader(ctx context.Context, name string) context.Context {
+	if name == wire.HeaderTraceParent {
+		return ctx
+	}
+	return context.WithValue(ctx, traceHeaderKey{}, name)
+}
+
+// HeaderValue finds a header. Names of NATS headers are case-sensitive, those of HTTP are
+// not; HeaderValue accepts any case, because senders may follow either rule.
+func HeaderValue(header nats.Header, name string) string {
+	if v := header.Get(name); v != "" {
+		return v
+	}
+	if name == wire.HeaderTraceParent {
+		return ""
+	}
+	for key, values := range header {
+		if len(values) > 0 && strings.EqualFold(key, name) {
+			return values[0]
+		}
+	}
+	return ""
+}
+
+// ValidHeader reports whether a name may be a header's, and none of NATS' own
+// or of this binding's.
+func ValidHeader(name string) bool {
+	for _, c := range []byte(name) {
+		if c <= ' ' || c >= 0x7f || c == ':' {
+			return false
+		}
+	}
+	lower := strings.ToLower(name)
+	return name != "" && len(name) <= 64 && !strings.HasPrefix(lower, "nats-") && !strings.HasPrefix(lower, "aee-") && lower != "content-type"
+}
+
+// RemoteParent puts the sender's span into ctx.
+func RemoteParent(ctx context.Context, traceparent string, e *envelope.Envelope) context.Context {
+	if traceparent != "" {
+		out := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{wire.HeaderTraceParent: traceparent})
+		if trace.SpanContextFromContext(out).IsValid() {
+			return out
+		}
+	}
+	tc, ok := e.TraceContext()
+	if !ok {
+		return ctx
+	}
+	traceID, err1 := trace.TraceIDFromHex(tc.TraceID)
+	spanID, err2 := trace.SpanIDFromHex(tc.SpanID)
+	if err1 != nil || err2 != nil {
+		return ctx // not W3C ids: they are passed on in the envelope unchanged
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
+	}))
+}
+
+// Inject writes a span into an envelope's field trace, if it is valid.
+func Inject(sc trace.SpanContext, e *envelope.Envelope) {
+	if sc.IsValid() {
+		e.SetTraceContext(envelope.TraceContext{TraceID: sc.TraceID().String(), SpanID: sc.SpanID().String()})
+	}
+}
+
+// Traceparent returns the W3C header of the span in ctx, "" if there is none.
+func Traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[wire.HeaderTraceParent]
+}

@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// MaxName bounds, in bytes, the fields id, from, intent and corr: they are remembered,
+// repeated in replies and published on the bus.
+const MaxName = 1024
+
+// Oversized is an envelope with a field that is longer than MaxName.
+type Oversized struct {
+	field string
+	Env   *envelope.Envelope
+}
+
+// Error names the field.
+func (o *Oversized) Error() string {
+	return fmt.Sprintf("%s has more than %d bytes", o.field, MaxName)
+}
+
+// Bounded returns an [Oversized] if a field of e is longer than MaxName.
+func Bounded(e *envelope.Envelope) error {
+	if max(len(e.ID), len(e.From), len(e.Intent), len(e.Corr)) <= MaxName {
+		return nil
+	}
+	field := "corr"
+	switch {
+	case len(e.ID) > MaxName:
+		field = "id"
+	case len(e.From) > MaxName:
+		field = "from"
+	case len(e.Intent) > MaxName:
+		field = "intent"
+	}
+	return &Oversized{field, e}
+}
+
+// UnknownID stands for an id that could not be read, where an error envelope
+// must name one.
+const UnknownID = "00000000000000000000000000"
+
+// Salvage fills in what a broken message's envelope needs to be answered.
+func Salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
+	usable := func(s string, least int) bool {
+		return len(s) <= MaxName && utf8.RuneCountInString(s) >= least
+	}
+	out := envelope.New(envelope.TypeTask, "unknown", entity, intentRefused, nil)
+	out.ID = UnknownID
+	if usable(e.ID, 8) {
+		out.ID = e.ID
+	}
+	if usable(e.Corr, 8) {
+		out.Corr = e.Corr
+	}
+	if usable(e.From, 1) {
+		out.From = e.From
+	}
+	if usable(e.Intent, 3) {
+		out.Intent = e.Intent
+	}
+	return out
+}
+
+// intentRefused is the intent of an answer to a message whose own intent could
+// not be read.
+const intentRefused = "mesh.envelope.refused"
