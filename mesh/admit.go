@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 )
 
 // Admission decides whether an envelope becomes a task of the agent, and whether the
@@ -226,7 +227,7 @@ func checkIntentsLane(t *Task) error {
 // checkNotBefore refuses a live task with a requires.not_before in the future, unless the
 // agent moves the task to its durable lane (see host.later).
 func checkNotBefore(t *Task) error {
-	at, err := readNotBefore(t.required(requireNotBefore))
+	at, err := requires.ReadNotBefore(t.required(requires.NotBefore))
 	if err != nil {
 		return err
 	}

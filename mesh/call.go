@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -163,7 +164,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		if err != nil {
 			return nil, callError(err)
 		}
-		task.Requires = withMember(task.Requires, requireContext, wire.MustJSON(ref))
+		task.Requires = withMember(task.Requires, requires.Context, wire.MustJSON(ref))
 	}
 	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: o.hasLane(ctx), Began: time.Now()}
 	o.a = a
@@ -198,13 +199,13 @@ func (o *outgoing) newTask() (*envelope.Envelope, error) {
 	e.Corr, e.Priority, e.Trace, e.ReplyTo = o.Envelope.Corr, o.Envelope.Priority, o.Envelope.Trace, o.Envelope.ID
 	members := map[string]json.RawMessage{}
 	if len(o.c.Requires) > 0 {
-		if err := secretIn(wire.MustJSON(o.c.Requires)); err != nil {
+		if err := requires.SecretIn(wire.MustJSON(o.c.Requires)); err != nil {
 			return nil, err
 		}
 	}
 	for name, value := range o.c.Requires {
 		switch name {
-		case "timeout_ms", "stream", "human_approval", requireTree:
+		case "timeout_ms", "stream", "human_approval", requires.Tree:
 		default:
 			members[name] = value
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -35,7 +36,7 @@ func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkResultSchema(task); err != nil {
+	if err := requires.CheckSchema(task); err != nil {
 		return nil, err
 	}
 	a := &Answer{TaskID: task.ID, Entity: o.c.To, Durable: true, Began: time.Now()}
@@ -61,7 +62,7 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 	w, asked := r.sentTask(task.ID)
 	if !asked {
 		// An earlier owner may have sent it and died before it recorded that.
-		w = state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(resultSchema(task))}
+		w = state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(requires.SchemaOf(task))}
 	}
 	o.a.Began = w.Asked
 	if w.Void {
@@ -102,8 +103,8 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 			timeout = min(timeout, o.c.Timeout)
 		}
 	}
-	w := state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
-	task.Requires = withMember(task.Requires, requireAnswerBy, wire.MustJSON(state.Time(w.Until)))
+	w := state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(requires.SchemaOf(task)), Until: now.Add(timeout).Round(time.Millisecond)}
+	task.Requires = withMember(task.Requires, requires.AnswerBy, wire.MustJSON(state.Time(w.Until)))
 	if err := o.ready(task, timeout, false); err != nil { // signs
 		return w, err
 	}
@@ -142,7 +143,7 @@ func noAnswer(person string) *envelope.Error {
 // its time is over.
 func outOfTime(c *Call) string {
 	var to string
-	if raw := c.Requires[requireEscalateTo]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
+	if raw := c.Requires[requires.EscalateTo]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
 		return "there was no answer in time; it is with " + clip.Text(to, 128) + " now"
 	}
 	return "there was no answer in time"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -138,7 +139,7 @@ func (n *Node) bounds(t *tree) tree {
 // checkTree reads requires.tree. It refuses a task that is deeper in its tree than allowed, or
 // whose tree's deadline has passed.
 func checkTree(t *Task) (err error) {
-	if t.tree, err = readTree(t.required(requireTree)); err != nil || t.tree == nil {
+	if t.tree, err = readTree(t.required(requires.Tree)); err != nil || t.tree == nil {
 		return err
 	}
 	if most := t.host.node.bounds(t.tree).MaxDepth; t.tree.Depth > most {
@@ -203,7 +204,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 		}
 		next.Deadline = end.UTC().Truncate(time.Millisecond)
 	}
-	members[requireTree] = wire.MustJSON(next)
+	members[requires.Tree] = wire.MustJSON(next)
 	if t.Requires.HumanApproval {
 		members["human_approval"] = json.RawMessage("true")
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -53,7 +54,7 @@ func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptio
 	if task.Type != envelope.TypeTask {
 		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
 	}
-	if err := withoutSecrets(task); err != nil {
+	if err := requires.WithoutSecrets(task); err != nil {
 		return nil, err
 	}
 	ctx, span := n.tel.startSend(ctx, task)
@@ -237,7 +238,7 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbo
 		signer = nil
 	}
 	if signer != nil {
-		if err := BindTask(task, n.cfg.Prefix, durable); err != nil {
+		if err := requires.Bind(task, n.cfg.Prefix, durable); err != nil {
 			return nil, err
 		}
 	}
@@ -419,7 +420,7 @@ func (n *Node) Cancel(entity string, what intents.CancelTask) error {
 // Post publishes an envelope to its addressee (field to) and does not wait for a reply: an
 // event to a person's inbox or a channel, or a task whose result is not needed.
 func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
-	if err := withoutSecrets(e); err != nil {
+	if err := requires.WithoutSecrets(e); err != nil {
 		return err
 	}
 	to, err := n.subjects.Live(e.To)

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -134,7 +135,7 @@ func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if t.handed != nil {
 		return checkRef(t.handed.State, t.handed.links.Entities())
 	}
-	raw := t.required(requireContext)
+	raw := t.required(requires.Context)
 	if raw == nil {
 		return nil, nil, nil
 	}

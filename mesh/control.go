@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -139,7 +140,7 @@ func (cm *controls) betweenWorkers(env *envelope.Envelope) func(*Task) {
 // such commands, because it knows this mesh by URL only. They apply only to runs that
 // came from a platform (see [order.mayReach]).
 func (cm *controls) ofOneRun(t *Task) bool {
-	if cm.host.durable == nil || t.Envelope.From != cm.host.Entity || !intents.IsCommand(t.Envelope.Intent) || t.required(requireMesh) != nil {
+	if cm.host.durable == nil || t.Envelope.From != cm.host.Entity || !intents.IsCommand(t.Envelope.Intent) || t.required(requires.Mesh) != nil {
 		return false
 	}
 	o, err := newOrder(t.Envelope, "", false)

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -240,9 +241,9 @@ func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
 		o.intent, o.Payload = o.Intent, o.forPerson()
 	}
 	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
-	call.Requires[requireHandedBy] = wire.MustJSON(append(t.Chain(), t.host.Entity))
+	call.Requires[requires.HandedBy] = wire.MustJSON(append(t.Chain(), t.host.Entity))
 	if o.state != nil {
-		call.Requires[requireContext] = wire.MustJSON(o.state)
+		call.Requires[requires.Context] = wire.MustJSON(o.state)
 	}
 	if t.Streaming() {
 		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
@@ -308,18 +309,18 @@ func (o *delegation) forPerson() json.RawMessage {
 // claimsDelegated reports whether requires.handoff is an object, so that the task claims to be
 // delegated. It does not verify the claim.
 func (t *Task) claimsDelegated() bool {
-	raw := t.required(requireHandoff)
+	raw := t.required(requires.Handoff)
 	return len(raw) > 0 && raw[0] == '{'
 }
 
 // relayed returns the members of requires that relay passes to the receiver: all except
 // those that the mesh writes for each hop.
-func relayed(requires json.RawMessage) map[string]json.RawMessage {
+func relayed(raw json.RawMessage) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
-	if requires == nil || json.Unmarshal(requires, &members) != nil {
+	if raw == nil || json.Unmarshal(raw, &members) != nil {
 		return map[string]json.RawMessage{}
 	}
-	for _, name := range []string{requireHandoff, requireContext, requireNotBefore, requireTree, requireMesh, requireLane, "timeout_ms", "stream"} {
+	for _, name := range []string{requires.Handoff, requires.Context, requires.NotBefore, requires.Tree, requires.Mesh, requires.Lane, "timeout_ms", "stream"} {
 		delete(members, name)
 	}
 	return members
@@ -349,10 +350,10 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 			return nil, err
 		}
 	}
-	delete(members, requireNotBefore)
-	delete(members, requireContext)
-	delete(members, requireMesh) // a run that came from another platform may name that platform's mesh
-	delete(members, requireLane)
+	delete(members, requires.NotBefore)
+	delete(members, requires.Context)
+	delete(members, requires.Mesh) // a run that came from another platform may name that platform's mesh
+	delete(members, requires.Lane)
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
 		if h.Digest == "" {
@@ -360,9 +361,9 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 		}
 		// After a crash the task may be queued long after this envelope was made.
 		// requires.not_before keeps its ts from being refused as stale.
-		members[requireNotBefore] = wire.MustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
+		members[requires.NotBefore] = wire.MustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
 	}
-	members[requireHandoff] = wire.MustJSON(h)
+	members[requires.Handoff] = wire.MustJSON(h)
 	left := t.left()
 	if left <= 0 {
 		return nil, deadlineError(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -23,13 +24,13 @@ import (
 // A call carries this list when its receiver does not support delegation and so gets no
 // chain. The list is not proven; it only prevents that a task goes in a circle.
 func (t *Task) handedBy() ([]string, error) {
-	raw := t.required(requireHandedBy)
+	raw := t.required(requires.HandedBy)
 	if raw == nil {
 		return nil, nil
 	}
 	var entities []string
 	if json.Unmarshal(raw, &entities) != nil || len(entities) > chain.Max {
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.%s must be a list of at most %d entities", requireHandedBy, chain.Max)
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.%s must be a list of at most %d entities", requires.HandedBy, chain.Max)
 	}
 	return entities, nil
 }
@@ -61,7 +62,7 @@ type handed struct {
 // task has no requires.handoff object. forbidden is true for requires.handoff: false: the
 // sender accepts only the answer of the entity that it addressed.
 func (t *Task) readHanded() (h *handed, forbidden bool, err error) {
-	raw, e := t.required(requireHandoff), t.Envelope
+	raw, e := t.required(requires.Handoff), t.Envelope
 	switch string(raw) {
 	case "", "true":
 		return nil, false, nil

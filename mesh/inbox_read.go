@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -195,7 +196,7 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*PersonTask) *P
 		}
 		return nil
 	}
-	if (&Task{Envelope: e}).forMesh(n.cfg.Prefix, who.Signed) != nil {
+	if requires.ForMesh(requires.Member(e, requires.Mesh), n.cfg.Prefix, who.Signed) != nil {
 		return nil
 	}
 	key := askKey(e.To, e.ID)
@@ -238,13 +239,13 @@ func withdrawnReason(e *envelope.Envelope) string {
 func (a *PersonTask) read(stored time.Time) {
 	have, members, err := a.Task.ReadRequires()
 	var to string // each member is read on its own: an unreadable one is ignored
-	if json.Unmarshal(canonical(members.Get(requireAnswerBy)), &a.Until) != nil {
+	if json.Unmarshal(requires.Canonical(members.Get(requires.AnswerBy)), &a.Until) != nil {
 		a.Until = time.Time{}
 	}
-	if json.Unmarshal(members.Get(requireEscalateTo), &to) == nil {
+	if json.Unmarshal(members.Get(requires.EscalateTo), &to) == nil {
 		a.EscalateTo = clip.Text(to, 128)
 	}
-	a.Schema = members.Get(requireResultSchema)
+	a.Schema = members.Get(requires.ResultSchema)
 	if err == nil && a.Until.IsZero() && have.Timeout > 0 {
 		a.Until = stored.Add(have.Timeout)
 	}
@@ -269,7 +270,7 @@ func (n *Node) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error
 		switch late := !a.Until.IsZero() && msg.Time.After(a.Until); {
 		case late && a.Late == nil:
 			a.Late = reply
-		case !late && a.Answer == nil && fits(a.Schema, reply) != nil:
+		case !late && a.Answer == nil && requires.Fits(a.Schema, reply) != nil:
 			a.Misfit = reply
 		case !late && a.Answer == nil:
 			a.Answer, a.AnsweredAt = reply, msg.Time
@@ -295,7 +296,7 @@ func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Env
 	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
 		return errors.New("answer: the envelope does not answer the task")
 	}
-	if err := fits(a.Schema, reply); err != nil {
+	if err := requires.Fits(a.Schema, reply); err != nil {
 		return fmt.Errorf("%w: %w", ErrMisfit, err)
 	}
 	d := n.cfg.Durable

@@ -5,24 +5,9 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-)
-
-// The members of requires that the mesh reads itself (docs/nats-binding.md). They are
-// looked up in what [envelope.Envelope.ReadRequires] has decoded, never searched for in
-// the bytes. A signature covers the canonical form, so an intermediary may change the
-// spelling of names, strings and numbers. Therefore the values are read in canonical
-// form, too.
-const (
-	requireNotBefore    = "not_before"    // when the task is to begin at the earliest
-	requireTree         = "tree"          // see tree
-	requireHandoff      = "handoff"       // see handed
-	requireHandedBy     = "handed_by"     // see handedBy
-	requireContext      = "context"       // see stateRef
-	requireMesh         = "mesh"          // the subject prefix of the mesh that it is for, see BindTask
-	requireLane         = "lane"          // the lane that it is for, see BindTask
-	requireResultSchema = "result_schema" // see resultSchema
-	requireAnswerBy     = "answer_by"     // until when the answer of a person counts
-	requireEscalateTo   = "escalate_to"   // the entity that is asked after that
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 )
 
 // readRequires reads field requires of the task, once, into Requires and the members
@@ -32,7 +17,7 @@ func (t *Task) readRequires() error {
 	if !t.read {
 		t.Requires, t.members, t.illegible = t.Envelope.ReadRequires()
 		for i := range t.members {
-			t.members[i].Value = canonical(t.members[i].Value)
+			t.members[i].Value = requires.Canonical(t.members[i].Value)
 		}
 		t.read = true
 	}
@@ -44,36 +29,51 @@ func (t *Task) required(name string) json.RawMessage {
 	if t.read {
 		return t.members.Get(name)
 	}
-	_, members, _ := t.Envelope.ReadRequires() // t is not a task that a worker received
-	return canonical(members.Get(name))
-}
-
-// canonical is the canonical form of raw. A number that has none stays as it is: no
-// signature covers it.
-func canonical(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return nil
-	}
-	if out, err := envelope.Canonical(raw); err == nil {
-		return out
-	}
-	return raw
+	return requires.Member(t.Envelope, name) // t is not a task that a worker received
 }
 
 // notBefore returns when the task is to begin at the earliest, by the server's clock; zero
 // if requires.not_before is absent or invalid.
 func (t *Task) notBefore() time.Time {
-	at, _ := readNotBefore(t.required(requireNotBefore))
+	at, _ := requires.ReadNotBefore(t.required(requires.NotBefore))
 	return at
 }
 
-func readNotBefore(raw json.RawMessage) (time.Time, *envelope.Error) {
-	if raw == nil {
-		return time.Time{}, nil
+// forHere refuses a task that is for another mesh or for the other lane. The durable lane
+// of an asynchronous agent also accepts signed tasks that name no lane, because its worker
+// moves live tasks to the queue. Delegated tasks are never moved, so they must name it.
+func (t *Task) forHere(prefix string, durable, signed bool) *envelope.Error {
+	if err := t.forMesh(prefix, signed); err != nil {
+		return err
 	}
-	var at time.Time // after the check: it escapes
-	if err := json.Unmarshal(raw, &at); err != nil {
-		return time.Time{}, envelope.Errorf(envelope.CodeRequires, "requires.not_before must be a time as in RFC 3339").WithCause(err)
+	if intents.IsCommand(t.Envelope.Intent) {
+		return nil
 	}
-	return at, nil
+	return requires.ForLane(t.required(requires.Lane), durable, signed, t.host.Async && !t.claimsDelegated())
+}
+
+// forMesh refuses a task that is for another mesh.
+func (t *Task) forMesh(prefix string, signed bool) *envelope.Error {
+	_ = t.readRequires() // prepare answers its error, which hides no member
+	return requires.ForMesh(t.required(requires.Mesh), prefix, signed)
+}
+
+// sign signs an envelope with a key of the node or of an agent. A task is bound to this
+// mesh and one lane first. With a nil signer it does nothing.
+func (n *Node) sign(e *envelope.Envelope, s *sign.Signer, durable bool) error {
+	if s == nil {
+		return nil
+	}
+	if err := requires.Bind(e, n.cfg.Prefix, durable); err != nil {
+		return err
+	}
+	return s.Sign(e)
+}
+
+// BindTask sets requires.mesh to the prefix, unless that is empty, and with durable sets
+// requires.lane. Call it before you sign a task yourself; a [Node] calls it for the tasks
+// that it signs. It does nothing for envelopes that are not tasks. It fails if the task
+// names another mesh, or if it names the live lane and durable is set.
+func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
+	return requires.Bind(task, prefix, durable)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 )
 
 // Respell writes JSON text in another way that has the same canonical form: all of a
@@ -67,9 +68,9 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	}
 	note("known", nil, t.readRequires())
 	seen["requires"] = t.Requires
-	at, problem := readNotBefore(t.required(requireNotBefore))
+	at, problem := requires.ReadNotBefore(t.required(requires.NotBefore))
 	seen["not_before"], seen["not_before fault"] = at, problem != nil
-	tree, err := readTree(t.required(requireTree))
+	tree, err := readTree(t.required(requires.Tree))
 	note("tree", tree, err)
 	h, forbidden, err := n.checkHanded(t)
 	if h != nil {
@@ -82,7 +83,7 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	note("context", [2]any{ref, from}, err)
 	ask := PersonTask{Task: task}
 	ask.read(time.Unix(1_800_000_000, 0))
-	seen["until"], seen["escalate_to"], seen["schema"] = ask.Until, ask.EscalateTo, string(canonical(ask.Schema))
+	seen["until"], seen["escalate_to"], seen["schema"] = ask.Until, ask.EscalateTo, string(requires.Canonical(ask.Schema))
 	return seen
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -52,14 +53,14 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 	if task.Type != envelope.TypeTask {
 		return Submitted{}, fmt.Errorf("submit %s: only a task has a result", task.Type)
 	}
-	if err := withoutSecrets(task); err != nil {
+	if err := requires.WithoutSecrets(task); err != nil {
 		return Submitted{}, err
 	}
 	if PublishesTo(task.To) {
 		return Submitted{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
 	}
 	if task.Sig != nil {
-		if err := checkBoundDurable(task); err != nil {
+		if err := requires.BoundDurable(task); err != nil {
 			return Submitted{}, err
 		}
 	}
@@ -107,7 +108,7 @@ func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, erro
 // accepts a task whose ts is long past.
 func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 	if task.Sig != nil {
-		if !(&Task{Envelope: task}).notBefore().IsZero() {
+		if at, _ := requires.ReadNotBefore(requires.Member(task, requires.NotBefore)); !at.IsZero() {
 			return nil
 		}
 		if skew := n.cfg.Skew; skew > 0 && time.Until(at) > skew {
@@ -121,7 +122,7 @@ func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 			return err
 		}
 	}
-	members[requireNotBefore] = wire.MustJSON(at.UTC().Format(time.RFC3339Nano))
+	members[requires.NotBefore] = wire.MustJSON(at.UTC().Format(time.RFC3339Nano))
 	task.Requires = wire.MustJSON(members)
 	return nil
 }

@@ -2,14 +2,17 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -262,4 +265,13 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			return &storedAnswer{reply, msg.Seq, msg.Time}, nil
 		}
 	}
+}
+
+// acceptsAnswer reports whether an answer fits the schema, and logs one that does not.
+func (n *Node) acceptsAnswer(schema string, reply *envelope.Envelope) bool {
+	err := requires.Fits(json.RawMessage(schema), reply)
+	if err != nil {
+		n.log.Info("answer does not fit requires.result_schema and does not count", "id", reply.ID, "task", reply.ReplyTo, "corr", reply.Corr, "from", reply.From, "err", err)
+	}
+	return err == nil
 }

@@ -1,4 +1,4 @@
-package mesh
+package requires
 
 import (
 	"encoding/json"
@@ -7,20 +7,20 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// withoutSecrets refuses to send an envelope whose requires hold a credential. The field
+// WithoutSecrets refuses to send an envelope whose requires hold a credential. The field
 // MUST NOT carry any (AEE, "Privacy of Payload Contents"), because it is copied into hops,
 // records and logs. A hop is not scanned again: the mesh made its requires, and
 // [Task.Call] has scanned the members that the handler added.
-func withoutSecrets(e *envelope.Envelope) error {
+func WithoutSecrets(e *envelope.Envelope) error {
 	if e.ReplyTo != "" {
 		return nil
 	}
-	return secretIn(e.Requires)
+	return SecretIn(e.Requires)
 }
 
-// secretIn returns an error if requires contain something that looks like a credential.
+// SecretIn returns an error if requires contain something that looks like a credential.
 // It uses the scan for agent documents, which finds obvious credentials only.
-func secretIn(requires json.RawMessage) error {
+func SecretIn(requires json.RawMessage) error {
 	if !hasText(requires) {
 		return nil
 	}

@@ -1,11 +1,10 @@
-package mesh
+package requires
 
 import (
 	"encoding/json"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -23,31 +22,27 @@ import (
 
 const laneLive, laneDurable = "live", "durable"
 
-// BindTask sets requires.mesh to the prefix, unless that is empty, and with durable sets
-// requires.lane. Call it before you sign a task yourself; a [Node] calls it for the tasks
-// that it signs. It does nothing for envelopes that are not tasks. It fails if the task
-// names another mesh, or if it names the live lane and durable is set.
-func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
+// Bind sets requires.mesh and requires.lane of a task; see BindTask of package mesh.
+func Bind(task *envelope.Envelope, prefix string, durable bool) error {
 	if task.Type != envelope.TypeTask {
 		return nil
 	}
-	t := &Task{Envelope: task}
 	bound := map[string]string{}
-	switch named, err := namedMesh(t.required(requireMesh)); {
+	switch named, err := namedMesh(Member(task, Mesh)); {
 	case err != nil:
 		return err
 	case named != "" && named != prefix:
 		return otherMesh(named, prefix)
 	case named == "" && prefix != "":
-		bound[requireMesh] = prefix
+		bound[Mesh] = prefix
 	}
-	switch named, err := namedLane(t.required(requireLane)); {
+	switch named, err := namedLane(Member(task, Lane)); {
 	case err != nil:
 		return err
 	case named == laneLive && durable:
 		return otherLane(named)
 	case named == "" && durable && !intents.IsCommand(task.Intent):
-		bound[requireLane] = laneDurable
+		bound[Lane] = laneDurable
 	}
 	if len(bound) == 0 {
 		return nil
@@ -65,32 +60,11 @@ func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
 	return nil
 }
 
-// sign signs an envelope with a key of the node or of an agent. A task is bound to this
-// mesh and one lane first. With a nil signer it does nothing.
-func (n *Node) sign(e *envelope.Envelope, s *sign.Signer, durable bool) error {
-	if s == nil {
-		return nil
-	}
-	if err := BindTask(e, n.cfg.Prefix, durable); err != nil {
-		return err
-	}
-	return s.Sign(e)
-}
-
-// forHere refuses a task that is for another mesh or for the other lane.
-func (t *Task) forHere(prefix string, durable, signed bool) *envelope.Error {
-	if err := t.forMesh(prefix, signed); err != nil {
-		return err
-	}
-	return t.forLane(durable, signed)
-}
-
-// forMesh refuses a task that names another mesh than the one with this prefix. If prefix
-// is not empty, it also refuses a signed task that names no mesh. An unsigned task need
-// not name one.
-func (t *Task) forMesh(prefix string, signed bool) *envelope.Error {
-	_ = t.readRequires() // prepare answers its error, which hides no member
-	named, err := namedMesh(t.required(requireMesh))
+// ForMesh refuses a task whose requires.mesh names another mesh than the one with this
+// prefix. If prefix is not empty, it also refuses a signed task that names no mesh. An
+// unsigned task need not name one.
+func ForMesh(raw json.RawMessage, prefix string, signed bool) *envelope.Error {
+	named, err := namedMesh(raw)
 	switch {
 	case err != nil:
 		return err
@@ -121,22 +95,17 @@ func namedMesh(raw json.RawMessage) (string, *envelope.Error) {
 	return named, nil
 }
 
-// forLane refuses a task that names the other lane, and on the durable lane a signed task
-// that names none. The durable lane of an asynchronous agent accepts tasks without that
-// check, because its worker moves live tasks to the queue. Delegated tasks are never
-// moved, so they are checked there, too.
-func (t *Task) forLane(durable, signed bool) *envelope.Error {
-	if intents.IsCommand(t.Envelope.Intent) {
-		return nil
-	}
-	_ = t.readRequires()
-	named, err := namedLane(t.required(requireLane))
+// ForLane refuses a task whose requires.lane names the other lane, and on the durable lane
+// a signed task that names none. With moved, the durable lane accepts such tasks, because
+// live tasks may have been moved to it.
+func ForLane(raw json.RawMessage, durable, signed, moved bool) *envelope.Error {
+	named, err := namedLane(raw)
 	switch {
 	case err != nil:
 		return err
 	case !durable && named == laneDurable:
 		return otherLane(named)
-	case !durable, named == laneDurable, t.host.Async && !t.claimsDelegated():
+	case !durable, named == laneDurable, moved:
 		return nil
 	case named != "":
 		return otherLane(named)
@@ -146,10 +115,10 @@ func (t *Task) forLane(durable, signed bool) *envelope.Error {
 	return nil
 }
 
-// checkBoundDurable returns an error if a task that is already signed does not name the
+// BoundDurable returns an error if a task that is already signed does not name the
 // durable lane: workers would refuse it.
-func checkBoundDurable(task *envelope.Envelope) error {
-	named, err := namedLane((&Task{Envelope: task}).required(requireLane))
+func BoundDurable(task *envelope.Envelope) error {
+	named, err := namedLane(Member(task, Lane))
 	switch {
 	case err != nil:
 		return err
