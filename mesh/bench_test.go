@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -101,7 +102,7 @@ func BenchmarkSend(b *testing.B) {
 				b.Fatal(err)
 			}
 			var buf []byte
-			var known verifiedChain
+			var known answers.Known
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := sender.encode(b.Context(), task, false, false, &buf); err != nil {
@@ -110,7 +111,7 @@ func BenchmarkSend(b *testing.B) {
 				msg := &nats.Msg{Data: result}
 				reply, _, err := wire.Decode(msg, sender.limits)
 				if err == nil {
-					err = sender.verifyReply(task, msg, reply, &known)
+					err = sender.answers.Live(task, msg, reply, &known)
 				}
 				if err != nil {
 					b.Fatal(err)

@@ -172,7 +172,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.readDurableReply(o.c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := h.node.answers.Stored(o.c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // not a valid reply of this person
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -39,7 +39,7 @@ func (n *Node) CancelQueued(ctx context.Context, entity, taskID, reason string) 
 		return err
 	}
 	problem := run.Cancelled(n.cfg.Entity, reason)
-	if !n.withdrawnBy(&envelope.Envelope{Type: envelope.TypeError, From: n.cfg.Entity, Payload: problem.Payload()}) {
+	if !n.answers.Withdrawn(&envelope.Envelope{Type: envelope.TypeError, From: n.cfg.Entity, Payload: problem.Payload()}) {
 		return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", n.cfg.Entity)
 	}
 	id := state.ID{Entity: entity, Run: state.RunID(entity, taskID)}
@@ -158,7 +158,7 @@ func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbo
 	if err != nil {
 		return err
 	}
-	msg, err := storedReply{env: reply, raw: body, cbor: cbor, entity: task.To, taskID: task.ID, msgID: "withdraw." + task.ID, task: task, header: header}.message()
+	msg, err := answers.Stored{Env: reply, Raw: body, CBOR: cbor, Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.ID, Task: task, Header: header}.Message()
 	if err != nil {
 		return err
 	}
@@ -167,19 +167,4 @@ func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbo
 		return nil // the task has a reply already
 	}
 	return err
-}
-
-// withdrawnBy reports whether a reply is an E_CANCELLED from an operator. It is the only reply
-// that may come from an entity other than the task's addressee or an agent to which the task
-// was delegated.
-func (n *Node) withdrawnBy(reply *envelope.Envelope) bool {
-	if reply.Type != envelope.TypeError || envelope.ErrorOf(reply).Code != envelope.CodeCancelled {
-		return false
-	}
-	for _, pattern := range n.cfg.Durable.Operators {
-		if sign.MatchFrom(pattern, reply.From) {
-			return true
-		}
-	}
-	return false
 }

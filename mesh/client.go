@@ -15,9 +15,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
@@ -138,7 +138,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	if err != nil {
 		return nil, err
 	}
-	n.journal.sent(task.ID, *buf, opts.CBOR)
+	n.journal.Sent(task.ID, *buf, opts.CBOR)
 	reply, err := n.exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
 	if err != nil && reply == nil {
 		switch {
@@ -270,7 +270,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		n.replies.Close(x)
 	}()
 	n.replies.Send(x, what)
-	var known verifiedChain
+	var known answers.Known
 	var stray error        // error of the last reply to another task on this reply subject
 	var nameless *nats.Msg // a reply without a usable reply_to
 	for seen := 0; ; seen++ {
@@ -285,9 +285,9 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			return nil, err
 		}
 		reply, cbor, err := wire.Decode(answer, n.limits)
-		if x.Reused() && answer != nameless && (err != nil || !concerns(reply, task)) {
+		if x.Reused() && answer != nameless && (err != nil || !answers.Concerns(reply, task)) {
 			if stray = err; err == nil {
-				stray = otherTask(reply, task)
+				stray = answers.OtherTask(reply, task)
 			}
 			if nameless == nil && (err != nil || reply.ReplyTo == wire.UnknownID) {
 				nameless = answer
@@ -298,9 +298,9 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			continue
 		}
 		if err == nil {
-			err = n.verifyReply(task, answer, reply, &known)
+			err = n.answers.Live(task, answer, reply, &known)
 		} else {
-			err = notReply(task, answer, err)
+			err = answers.NotReply(task, answer, err)
 		}
 		if err != nil {
 			return nil, err
@@ -309,7 +309,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			if sent := answer.Header.Get(wire.HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
-			n.journal.received(reply.ID, answer.Data, cbor)
+			n.journal.Received(reply.ID, answer.Data, cbor)
 			if reply.From == task.To && stray == nil {
 				x.Answered()
 			}
@@ -340,61 +340,6 @@ var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream
 
 // errStray: only replies to other tasks arrived before the deadline.
 var errStray = errors.New("only replies to other tasks arrived")
-
-// concerns reports whether a reply belongs to the task, by reply_to or else by corr. A stream
-// envelope may lack reply_to, and an error about an unreadable message has no usable one.
-func concerns(reply, task *envelope.Envelope) bool {
-	switch {
-	case reply.ReplyTo == task.ID:
-		return true
-	case reply.Type == envelope.TypeStream && reply.ReplyTo == "", reply.Type == envelope.TypeError && reply.ReplyTo == wire.UnknownID:
-		return reply.Corr == task.Corr
-	}
-	return false
-}
-
-func otherTask(reply, task *envelope.Envelope) error {
-	return fault.Unusable("reply from %s: it answers %s, not %s", task.To, clip.Text(reply.ReplyTo, 128), task.ID)
-}
-
-// notReply returns the error for a message that is not a valid reply.
-func notReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
-	if wire.IsPubAck(msg.Data) {
-		return fault.Unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
-	}
-	return fmt.Errorf("reply from %s: %w", task.To, err)
-}
-
-// verifyReply verifies that a reply answers the task and that its author may answer: the entity
-// that the task was sent to, or an agent to which the task was delegated.
-func (n *Node) verifyReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.Envelope, known *verifiedChain) error {
-	var now time.Time
-	if reply.Sig != nil {
-		now = time.Now() // the time matters only for the validity of a key
-	}
-	if _, err := n.cfg.Verifier.Verify(reply, now); err != nil {
-		return fmt.Errorf("reply from %s: %w", task.To, err)
-	}
-	switch {
-	case reply.Type == envelope.TypeError && reply.ReplyTo == wire.UnknownID:
-		// The peer could not read the task's id.
-	case reply.ReplyTo != task.ID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
-		return otherTask(reply, task)
-	case reply.Corr != task.Corr:
-		return fault.Unusable("reply from %s: foreign corr %s", task.To, clip.Text(reply.Corr, 128))
-	}
-	if reply.From != task.To {
-		if err := n.mayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {
-			return err
-		}
-	}
-	switch reply.Type {
-	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
-		logReceived(n.log, reply)
-		return nil
-	}
-	return fault.Unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
-}
 
 // cancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if
 // the cancel is lost, the deadline ends the task.
@@ -433,7 +378,7 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	n.journal.sent(e.ID, *buf, false)
+	n.journal.Sent(e.ID, *buf, false)
 	if err := n.publish(to, *buf, header); err != nil {
 		return fault.ForPeer(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -342,10 +343,10 @@ func (cs *commands) answer(ctx context.Context, t *Task, reply *envelope.Envelop
 	if err != nil {
 		return err
 	}
-	msg, err := storedReply{
-		env: reply, raw: raw, cbor: t.cbor, entity: cs.host.Entity, taskID: t.Envelope.ID, msgID: "answer." + t.run.id.Run,
-		task: t.Envelope, // see replyReader.another
-	}.message()
+	msg, err := answers.Stored{
+		Env: reply, Raw: raw, CBOR: t.cbor, Entity: cs.host.Entity, TaskID: t.Envelope.ID, MsgID: "answer." + t.run.id.Run,
+		Task: t.Envelope, // see replyReader.another
+	}.Message()
 	if err != nil {
 		return err
 	}

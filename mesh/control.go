@@ -80,7 +80,7 @@ func (cm *controls) checkControl(a arrival) {
 		cm.host.events.alert(a.env, fault.ForPeer(err))
 		return
 	}
-	logReceived(cm.host.log, a.env)
+	wire.LogReceived(cm.host.log, a.env)
 	if answer := cm.betweenWorkers(a.env); answer != nil {
 		if !cm.host.lookups.Go(func() { answer(t) }) {
 			cm.host.counts.busy.Add(1)

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -93,10 +94,11 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 		return nil // no valid envelope can answer it
 	}
 	entity, taskID := t.originalTask()
-	msg, err := storedReply{
-		env: reply, raw: raw, cbor: cbor, entity: entity, taskID: taskID, msgID: "refused." + strconv.FormatUint(hold.Seq, 10),
-		task: env, handed: t.handed, // see replyReader.another
-	}.message()
+	chain, digest := t.handed.proof()
+	msg, err := answers.Stored{
+		Env: reply, Raw: raw, CBOR: cbor, Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10),
+		Task: env, Chain: chain, ChainDigest: digest, // see replyReader.another
+	}.Message()
 	if err != nil {
 		return nil
 	}

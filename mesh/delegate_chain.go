@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
-	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -175,50 +173,20 @@ func (h *handed) epoch(own uint64) string {
 
 func (h *handed) header() string { return strings.Join(h.Chain, " ") }
 
+// proof returns what a stored reply says of the chain: its header, and the digest of the
+// original task. Both are "" if the task was not delegated.
+func (h *handed) proof() (header, digest string) {
+	if h == nil {
+		return "", ""
+	}
+	return h.header(), h.Digest
+}
+
 func chainText(chain []string) string {
 	for i := range chain {
 		chain[i] = clip.Text(chain[i], 128)
 	}
 	return strings.Join(chain, " → ")
-}
-
-// verifiedChain is the last chain that was verified. The next reply of the same stream has the
-// same chain, which need not be verified again.
-type verifiedChain struct {
-	header, from, to string
-}
-
-// mayAnswer verifies that the author of a reply may answer a task that was sent to
-// another entity: the reply's header must have a chain of links from that entity to the
-// author. An empty caller or corr is unknown and not compared.
-func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *verifiedChain) error {
-	if header == "" {
-		return fault.Unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))
-	}
-	if known != nil && known.header == header && known.from == reply.From && known.to == reply.To {
-		return nil
-	}
-	if strings.Count(header, " ") >= chain.Max {
-		return fault.Unusable("a reply to the task for %s comes from %s, and its chain has more than %d links", entity, clip.Text(reply.From, 128), chain.Max)
-	}
-	links, err := chain.Parse(strings.Split(header, " "))
-	if err != nil {
-		return fault.Unusable("a reply to the task for %s comes from %s, and its chain is malformed: %s", entity, clip.Text(reply.From, 128), fault.ForPeer(err).Message)
-	}
-	about, first, last := links.About, links.First(), links.Last()
-	switch {
-	case first.From != entity || last.To != reply.From:
-		return fault.Unusable("a reply to the task for %s comes from %s, and its chain leads from %s to %s", entity, clip.Text(reply.From, 128), clip.Text(first.From, 128), clip.Text(last.To, 128))
-	case about.Task != taskID, corr != "" && first.Corr != corr, caller != "" && about.Caller != caller, about.Caller != reply.To:
-		return fault.Unusable("a reply to the task for %s comes from %s, and its chain is about another task", entity, clip.Text(reply.From, 128))
-	}
-	if err := links.Verify(n.cfg.Verifier, time.Now()); err != nil {
-		return fmt.Errorf("a reply to the task for %s comes from %s: %w", entity, clip.Text(reply.From, 128), err)
-	}
-	if known != nil {
-		known.header, known.from, known.to = header, reply.From, reply.To
-	}
-	return nil
 }
 
 // answer returns an envelope that answers the task. The answer to a delegated task

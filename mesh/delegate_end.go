@@ -60,7 +60,7 @@ func (h *host) sendDelegated(t *Task, o *delegation) error {
 	if err != nil {
 		return err
 	}
-	h.node.rememberSent(h.Entity, e, body, t.cbor)
+	h.node.journal.RememberSent(h.Entity, e, body, t.cbor)
 	h.unnameHolder(t)
 	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
 }
@@ -106,7 +106,7 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 		return err
 	}
 	if r.wrote {
-		rw.host.node.rememberReceived(rw.host.Entity, e, c.Mesh.Handed.Task, false)
+		rw.host.node.journal.RememberReceived(rw.host.Entity, e, c.Mesh.Handed.Task, false)
 		rw.host.recordDelegated(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
 	}
 	return nil

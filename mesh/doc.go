@@ -22,7 +22,7 @@
 //
 // A node uses one reply subscription for all the requests that it sends
 // (internal/rpc); requests at about the same time share a system call. The last
-// envelopes sent and received are kept as bytes (journal.go).
+// envelopes sent and received are kept as bytes (internal/journal).
 //
 // An agent is also a NATS micro service (service.go), subscribes to control messages
 // (control.go), and publishes events about itself and its tasks (bus.go) and about

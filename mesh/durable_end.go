@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -73,11 +74,11 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	if c.Doc.Error != nil {
 		return false, nil // the result cannot be sent: a document with the error is written
 	}
-	stored, err := endReply(c, r.task.Envelope)
+	stored, err := answers.End(c, r.task.Envelope)
 	if err != nil {
 		return false, err
 	}
-	msg, err := stored.message()
+	msg, err := stored.Message()
 	if err != nil {
 		return false, err
 	}

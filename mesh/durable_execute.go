@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -76,9 +77,9 @@ func (l *lane) begin(r *Run) bool {
 	if r.recovered {
 		l.tel.recovered(l.host)
 	}
-	logReceived(l.host.log, t.Envelope)
+	wire.LogReceived(l.host.log, t.Envelope)
 	if c.Mesh.Epoch == 1 {
-		l.host.node.rememberReceived(l.host.Entity, t.Envelope, c.Mesh.Task, false)
+		l.host.node.journal.RememberReceived(l.host.Entity, t.Envelope, c.Mesh.Task, false)
 	}
 	if limit := l.host.Timeout; limit > 0 {
 		// AAIF runtime.timeout_seconds is about running, requires.timeout_ms

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -122,11 +123,11 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	if m.Handed != nil {
 		return rw.queueDelegated(r)
 	}
-	stored, err := endReply(c, r.task.Envelope)
+	stored, err := answers.End(c, r.task.Envelope)
 	if err != nil {
 		return fmt.Errorf("the reply in the run's record: %w", err)
 	}
-	reply := stored.env
+	reply := stored.Env
 	var problem *envelope.Error
 	if reply.Type == envelope.TypeError {
 		problem = envelope.ErrorOf(reply)
@@ -138,9 +139,10 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 		r.observe(PointDead)
 	}
 	entity, taskID := r.task.originalTask()
-	stored.entity, stored.taskID = entity, taskID
-	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
-	msg, err := stored.message()
+	stored.Entity, stored.TaskID = entity, taskID
+	stored.Epoch = r.task.handed.epoch(m.Epoch)
+	stored.Chain, stored.ChainDigest = r.task.handed.proof()
+	msg, err := stored.Message()
 	if err != nil {
 		return err
 	}
@@ -176,6 +178,6 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 // has ended.
 func (rw *replyWriter) recordEnd(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
 	h, t := rw.host, r.task
-	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
+	h.node.journal.RememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
 	h.recordEnd(t, problem)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -147,10 +148,11 @@ func (d *durableStream) send(payload json.RawMessage) error {
 		}
 	}
 	entity, taskID := t.originalTask()
-	reply, err := storedReply{
-		env: e, cbor: t.cbor, entity: entity, taskID: taskID, msgID: d.msgID(d.seq + 1), handed: t.handed,
-		seq: d.seq + 1, epoch: t.handed.epoch(d.r.Epoch()),
-	}.message()
+	chain, digest := t.handed.proof()
+	reply, err := answers.Stored{
+		Env: e, CBOR: t.cbor, Entity: entity, TaskID: taskID, MsgID: d.msgID(d.seq + 1), Chain: chain, ChainDigest: digest,
+		Seq: d.seq + 1, Epoch: t.handed.epoch(d.r.Epoch()),
+	}.Message()
 	if err != nil {
 		return fmt.Errorf("encode stream envelope: %w", err)
 	}

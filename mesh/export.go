@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -341,11 +342,11 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 	if err != nil {
 		return fmt.Errorf("the task in the run's record: %w", err)
 	}
-	reply, err := endReply(c, task)
+	reply, err := answers.End(c, task)
 	if err != nil {
 		return err
 	}
-	msg, err := reply.message()
+	msg, err := reply.Message()
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -263,7 +264,7 @@ func (n *Node) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error
 			return err
 		}
 		a.last = msg.Seq
-		reply, err := n.readDurableReply(a.Task.To, a.Task.ID, a.Task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := n.answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue
 		}
@@ -319,7 +320,7 @@ func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Env
 		if err != nil {
 			return err
 		}
-		msg, err := storedReply{env: reply, raw: body, entity: a.Task.To, taskID: a.Task.ID, msgID: reply.ID, seq: 1, header: header}.message()
+		msg, err := answers.Stored{Env: reply, Raw: body, Entity: a.Task.To, TaskID: a.Task.ID, MsgID: reply.ID, Seq: 1, Header: header}.Message()
 		if err != nil {
 			return err
 		}

@@ -123,8 +123,8 @@ func (in *intake) check(a arrival) {
 		return
 	}
 	if env.Type == envelope.TypeEvent {
-		logReceived(in.host.log, env)
-		in.host.node.rememberReceived(in.host.Entity, env, a.msg.Data, a.cbor)
+		wire.LogReceived(in.host.log, env)
+		in.host.node.journal.RememberReceived(in.host.Entity, env, a.msg.Data, a.cbor)
 		in.unexpected(a)
 		return
 	}
@@ -132,8 +132,8 @@ func (in *intake) check(a arrival) {
 		in.refuse(a, drainingError(in.host.Entity))
 		return
 	}
-	logReceived(in.host.log, env)
-	in.host.node.rememberReceived(in.host.Entity, env, a.msg.Data, a.cbor)
+	wire.LogReceived(in.host.log, env)
+	in.host.node.journal.RememberReceived(in.host.Entity, env, a.msg.Data, a.cbor)
 	in.host.accept(t, a.msg.Header)
 }
 

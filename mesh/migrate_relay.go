@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -92,10 +93,10 @@ func (tr *transfers) relayOnce(ctx context.Context, m *state.Migration, r *Run) 
 			last = &relayedReply{env, int(reply.Seq)}
 			return nil
 		}
-		msg, err := storedReply{
-			env: env, cbor: r.task.cbor, entity: tr.host.Entity, taskID: r.task.Envelope.ID,
-			msgID: r.id.Run + "." + strconv.FormatUint(reply.Seq, 10), seq: int(reply.Seq), epoch: strconv.FormatUint(r.Epoch(), 10),
-		}.message()
+		msg, err := answers.Stored{
+			Env: env, CBOR: r.task.cbor, Entity: tr.host.Entity, TaskID: r.task.Envelope.ID,
+			MsgID: r.id.Run + "." + strconv.FormatUint(reply.Seq, 10), Seq: int(reply.Seq), Epoch: strconv.FormatUint(r.Epoch(), 10),
+		}.Message()
 		if err != nil {
 			return err
 		}

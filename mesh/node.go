@@ -17,7 +17,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
+	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -168,9 +170,10 @@ type Node struct {
 	quotas   *quota.Table
 	alerts   alertLimiter
 	tel      *telemetry
-	journal  *journal
+	journal  *journal.Journal
+	answers  answers.Reader
 	limits   envelope.Limits
-	refuted  refutations
+	refuted  journal.Refutations
 	replies  *rpc.Exchanger
 	holders  holders
 	steady   steady
@@ -249,7 +252,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
-		quotas: quota.New(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: rpc.New(conn),
+		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
 	n.holders.node, n.steady.conn = n, conn
@@ -262,6 +265,10 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
+	}
+	n.answers = answers.Reader{Limits: n.limits, Verifier: cfg.Verifier, Log: n.log}
+	if cfg.Durable != nil {
+		n.answers.Operators = cfg.Durable.Operators
 	}
 	if cfg.ReplayWindow > 0 {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)

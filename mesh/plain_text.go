@@ -51,9 +51,9 @@ func (in *intake) onAsk(msg *nats.Msg) {
 		in.host.answer(t, problem)
 		return
 	}
-	logReceived(in.host.log, env)
+	wire.LogReceived(in.host.log, env)
 	if raw, err := env.AppendJSON(nil); err == nil {
-		in.host.node.rememberReceived(in.host.Entity, env, raw, false)
+		in.host.node.journal.RememberReceived(in.host.Entity, env, raw, false)
 	}
 	in.host.accept(t, msg.Header)
 }
@@ -94,7 +94,7 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	if err != nil {
 		return fault.Output(err)
 	}
-	h.node.rememberSent(h.Entity, e, raw, false)
+	h.node.journal.RememberSent(h.Entity, e, raw, false)
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 

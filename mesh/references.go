@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -58,7 +59,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	own, err := h.node.findEnvelope(ctx, h.Entity, ref.ID)
+	own, err := h.node.journal.Find(ctx, h.Entity, ref.ID)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}
@@ -100,8 +101,8 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	if err := t.checkReference(e, ref); err != nil {
 		return nil, err
 	}
-	if n := len(found.Refutations); n > maxRefutations {
-		found.Refutations = found.Refutations[n-maxRefutations:]
+	if n := len(found.Refutations); n > journal.MaxRefutations {
+		found.Refutations = found.Refutations[n-journal.MaxRefutations:]
 	}
 	return &Fetched{e, found.Refutations}, nil
 }

@@ -58,7 +58,7 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 		return fmt.Errorf("publish reply: %w", err)
 	}
 	if e.Type != envelope.TypeStream {
-		h.node.rememberSent(h.Entity, e, *buf, t.cbor)
+		h.node.journal.RememberSent(h.Entity, e, *buf, t.cbor)
 		if t.Streaming() {
 			return h.node.publish(to, nil, nil)
 		}

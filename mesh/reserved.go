@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -96,7 +97,7 @@ func (ri *reservedIntents) fetch(ctx context.Context, t *Task) (any, error) {
 	if err := json.Unmarshal(task.Payload, &want); err != nil {
 		return nil, err
 	}
-	found, err := ri.host.node.findEnvelope(ctx, ri.host.Entity, want.ID)
+	found, err := ri.host.node.journal.Find(ctx, ri.host.Entity, want.ID)
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}
@@ -138,8 +139,8 @@ func (ri *reservedIntents) refute(ctx context.Context, t *Task) (any, error) {
 	if len(what.ID) > wire.MaxName {
 		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", wire.MaxName)
 	}
-	record := wire.MustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, maxReason), TS: envelope.Now()})
-	ri.host.node.refuted.add(what.ID, record)
+	record := wire.MustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, journal.MaxReason), TS: envelope.Now()})
+	ri.host.node.refuted.Add(what.ID, record)
 	if store := ri.host.node.cfg.Refutations; store != nil {
 		if err := store.Add(ctx, ri.host.Entity, what.ID, record); err != nil {
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "the refutation cannot be stored for now: %w", err)
@@ -149,7 +150,7 @@ func (ri *reservedIntents) refute(ctx context.Context, t *Task) (any, error) {
 }
 
 func (ri *reservedIntents) refutationsOf(ctx context.Context, id string) []intents.Refutation {
-	records := ri.host.node.refuted.list(id)
+	records := ri.host.node.refuted.List(id)
 	if store := ri.host.node.cfg.Refutations; store != nil {
 		if shared, err := store.List(ctx, ri.host.Entity, id); err == nil {
 			records = shared

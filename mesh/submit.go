@@ -10,10 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -84,7 +83,7 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 	if err != nil {
 		return Submitted{}, err
 	}
-	n.journal.received(task.ID, body, opts.CBOR)
+	n.journal.Received(task.ID, body, opts.CBOR)
 	return Submitted{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
 }
 
@@ -250,7 +249,7 @@ type replyReader struct {
 	node                 *Node
 	entity, taskID, corr string
 	caller               string // the task's from; "" if it is not known
-	known                verifiedChain
+	known                answers.Known
 	onStream             func(*envelope.Envelope) error
 	digest               string // of the task; "" if it is not known
 	epoch                string
@@ -264,7 +263,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	if was := msg.Header.Get(wire.HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s belongs to another task, whose answer is stored; give this task a new id", r.taskID)
 	}
-	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
+	reply, err := r.node.answers.Stored(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
 	if err != nil {
 		return err
 	}
@@ -300,33 +299,4 @@ func (r *replyReader) result() (*envelope.Envelope, error) {
 		return r.last, envelope.ErrorOf(r.last)
 	}
 	return r.last, nil
-}
-
-// readDurableReply checks that a stored message is an answer to the task, from the entity
-// that it was sent to, or from the agent to which that entity delegated it.
-func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.Msg, known *verifiedChain) (*envelope.Envelope, error) {
-	reply, _, err := wire.Decode(msg, n.limits)
-	if err == nil {
-		_, err = n.cfg.Verifier.Verify(reply, time.Now())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reply of %s: %w", entity, err)
-	}
-	switch {
-	case reply.ReplyTo != taskID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
-		return nil, fault.Unusable("reply of %s: it answers %s, not %s", entity, clip.Text(reply.ReplyTo, 128), clip.Text(taskID, 128))
-	case corr != "" && reply.Corr != corr:
-		return nil, fault.Unusable("reply of %s: foreign corr %s", entity, clip.Text(reply.Corr, 128))
-	}
-	if reply.From != entity && !n.withdrawnBy(reply) {
-		if err := n.mayAnswer(entity, taskID, corr, caller, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {
-			return nil, err
-		}
-	}
-	switch reply.Type {
-	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
-		logReceived(n.log, reply)
-		return reply, nil
-	}
-	return nil, fault.Unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)
 }

@@ -256,7 +256,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			return nil, nil // as are all later answers
 		}
 		after = msg.Seq
-		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := n.answers.Stored(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil {
 			n.log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue

@@ -1,4 +1,4 @@
-package mesh
+package wire
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// logReceived logs a received envelope at level debug: the fields of AEE validity rule 8,
+// LogReceived logs a received envelope at level debug: the fields of AEE validity rule 8,
 // and never the payload.
-func logReceived(log *slog.Logger, e *envelope.Envelope) {
+func LogReceived(log *slog.Logger, e *envelope.Envelope) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return

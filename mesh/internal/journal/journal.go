@@ -1,9 +1,10 @@
-package mesh
+package journal
 
 import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -19,10 +20,19 @@ const (
 	journalMax = 64 << 10
 )
 
-// journal keeps the encoded bytes of the last journalSize envelopes that this process
+// Store stores envelopes beyond the memory of one process; see Journal of package mesh.
+type Store interface {
+	Post(entity, id string, raw []byte) error
+	Get(ctx context.Context, entity, id string) ([]byte, error)
+}
+
+// Journal keeps the encoded bytes of the last journalSize envelopes that this process
 // sent and received. Each task adds envelopes, so adding keeps no decoded envelope alive
-// and avoids allocations; find is a linear search.
-type journal struct {
+// and avoids allocations; Find is a linear search.
+type Journal struct {
+	store Store // nil: this process's memory only
+	log   *slog.Logger
+
 	next atomic.Uint64
 	seed maphash.Seed
 	slot [journalSize]journalSlot
@@ -36,11 +46,14 @@ type journalSlot struct {
 	own  []byte // a copy of sent bytes; its buffer is reused
 }
 
-func newJournal() *journal { return &journal{seed: maphash.MakeSeed()} }
+// New makes an empty journal.
+func New(store Store, log *slog.Logger) *Journal {
+	return &Journal{store: store, log: log, seed: maphash.MakeSeed()}
+}
 
-// received adds an envelope with its id. raw is its encoding, and must not be changed
+// Received adds an envelope with its id. raw is its encoding, and must not be changed
 // later.
-func (j *journal) received(id string, raw []byte, cbor bool) {
+func (j *Journal) Received(id string, raw []byte, cbor bool) {
 	if len(raw) > journalMax {
 		return
 	}
@@ -50,8 +63,8 @@ func (j *journal) received(id string, raw []byte, cbor bool) {
 	s.mu.Unlock()
 }
 
-// sent is like received, but copies raw, because the caller reuses it.
-func (j *journal) sent(id string, raw []byte, cbor bool) {
+// Sent is like Received, but copies raw, because the caller reuses it.
+func (j *Journal) Sent(id string, raw []byte, cbor bool) {
 	if len(raw) > journalMax {
 		return
 	}
@@ -65,9 +78,9 @@ func (j *journal) sent(id string, raw []byte, cbor bool) {
 	s.mu.Unlock()
 }
 
-// find returns the oldest envelope with the id that entity sent or received. Because it
+// search returns the oldest envelope with the id that entity sent or received. Because it
 // is the oldest, a peer that learns the id cannot replace it with a later envelope.
-func (j *journal) find(entity, id string) *envelope.Envelope {
+func (j *Journal) search(entity, id string) *envelope.Envelope {
 	next, hash := j.next.Load()+1, maphash.String(j.seed, id)
 	for i := range uint64(journalSize) {
 		s := &j.slot[(next+i)%journalSize]
@@ -95,22 +108,22 @@ func (j *journal) find(entity, id string) *envelope.Envelope {
 // maxDepth is the deepest nesting that any limits allow.
 const maxDepth = 1000
 
-// rememberReceived adds e to the process's journal and, if there is one, to the mesh's
+// RememberReceived adds e to the process's journal and, if there is one, to the mesh's
 // journal under entity. raw is e's encoding, and must not be changed later.
-func (n *Node) rememberReceived(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
-	n.journal.received(e.ID, raw, cbor)
-	n.post(entity, e, raw, cbor)
+func (j *Journal) RememberReceived(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
+	j.Received(e.ID, raw, cbor)
+	j.post(entity, e, raw, cbor)
 }
 
-// rememberSent is like rememberReceived, but copies raw.
-func (n *Node) rememberSent(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
-	n.journal.sent(e.ID, raw, cbor)
-	n.post(entity, e, raw, cbor)
+// RememberSent is like RememberReceived, but copies raw.
+func (j *Journal) RememberSent(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
+	j.Sent(e.ID, raw, cbor)
+	j.post(entity, e, raw, cbor)
 }
 
 // post adds e to the mesh's journal, if there is one.
-func (n *Node) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
-	if n.cfg.Journal == nil {
+func (j *Journal) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
+	if j.store == nil {
 		return
 	}
 	var err error
@@ -120,22 +133,22 @@ func (n *Node) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) 
 		raw = append([]byte(nil), raw...)
 	}
 	if err == nil {
-		err = n.cfg.Journal.Post(entity, e.ID, raw)
+		err = j.store.Post(entity, e.ID, raw)
 	}
 	if err != nil {
-		n.log.Warn("envelope not journaled", "id", e.ID, "entity", entity, "err", err)
+		j.log.Warn("envelope not journaled", "id", e.ID, "entity", entity, "err", err)
 	}
 }
 
-// findEnvelope finds an envelope that entity sent or received.
-func (n *Node) findEnvelope(ctx context.Context, entity, id string) (*envelope.Envelope, error) {
-	if e := n.journal.find(entity, id); e != nil {
+// Find finds an envelope that entity sent or received.
+func (j *Journal) Find(ctx context.Context, entity, id string) (*envelope.Envelope, error) {
+	if e := j.search(entity, id); e != nil {
 		return e, nil
 	}
-	if n.cfg.Journal == nil {
+	if j.store == nil {
 		return nil, nil
 	}
-	raw, err := n.cfg.Journal.Get(ctx, entity, id)
+	raw, err := j.store.Get(ctx, entity, id)
 	if errors.Is(err, jetstream.ErrNotFound) {
 		return nil, nil
 	}
@@ -146,22 +159,23 @@ func (n *Node) findEnvelope(ctx context.Context, entity, id string) (*envelope.E
 }
 
 // maxRefuted bounds the ids whose refutations a process remembers, and
-// maxRefutations those of one id.
+// MaxRefutations those of one id.
 const (
 	maxRefuted     = 4096
-	maxRefutations = 32
-	maxReason      = 512 // bytes of a reason that are kept
+	MaxRefutations = 32
+	MaxReason      = 512 // bytes of a reason that are kept
 )
 
-// refutations keeps the refutations of contexts by the context's id. When it is full, the
+// Refutations keeps the refutations of contexts by the context's id. When it is full, the
 // oldest id is removed.
-type refutations struct {
+type Refutations struct {
 	mu    sync.Mutex
 	byID  map[string][][]byte
 	order []string
 }
 
-func (r *refutations) add(id string, record []byte) {
+// Add adds a record that refutes the context with an id.
+func (r *Refutations) Add(id string, record []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byID == nil {
@@ -175,10 +189,11 @@ func (r *refutations) add(id string, record []byte) {
 		}
 	}
 	list := append(r.byID[id], record)
-	r.byID[id] = list[max(0, len(list)-maxRefutations):]
+	r.byID[id] = list[max(0, len(list)-MaxRefutations):]
 }
 
-func (r *refutations) list(id string) [][]byte {
+// List returns the records about the context with an id.
+func (r *Refutations) List(id string) [][]byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([][]byte(nil), r.byID[id]...)

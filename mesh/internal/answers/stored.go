@@ -1,0 +1,100 @@
+package answers
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Stored is a reply to a durable task before it is stored, on the subject of its
+// entity and TaskID (Map.Reply of envelope/subject). Its method Message is
+// the only writer of the headers of stored replies; docs/nats-binding.md, section 13,
+// defines them.
+type Stored struct {
+	Env  *envelope.Envelope
+	Raw  []byte // Env as JSON; nil: not encoded yet
+	CBOR bool   // the sender speaks CBOR
+
+	Entity, TaskID string // of the task
+	MsgID          string
+	Task           *envelope.Envelope // for the digest header; nil: no digest
+	Chain          string             // the HeaderHandoff; "": the task was not delegated
+	ChainDigest    string             // the digest of the original task, if the task was delegated
+
+	Seq    int         // the sequence number; 0: none
+	Epoch  string      // of the run; "": there is no run
+	stream *int        // the number of stream envelopes before it; nil: no header
+	Header nats.Header // headers to start with, such as the trace
+}
+
+// Message encodes the reply for [jetstream.Replies].
+func (s Stored) Message() (out jetstream.Reply, err error) {
+	header := s.Header
+	if header == nil {
+		header = nats.Header{}
+	}
+	data := s.Raw
+	switch {
+	case s.CBOR:
+		header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
+		data, err = s.Env.AppendCBOR(nil)
+	case data == nil:
+		data, err = s.Env.AppendJSON(nil)
+	}
+	if err != nil {
+		return out, fault.Output(err)
+	}
+	if s.Seq > 0 {
+		header[jetstream.HeaderSeq] = []string{strconv.Itoa(s.Seq)}
+	}
+	if s.Epoch != "" {
+		header[wire.HeaderEpoch] = []string{s.Epoch}
+	}
+	digest := ""
+	if s.Task != nil {
+		digest = wire.TaskDigest(s.Task)
+	}
+	if s.Chain != "" {
+		header[wire.HeaderHandoff] = []string{s.Chain}
+		if s.Task != nil {
+			digest = s.ChainDigest
+		}
+	}
+	if digest != "" {
+		header[wire.HeaderTaskDigest] = []string{digest}
+	}
+	if s.stream != nil {
+		header[wire.HeaderStreamCount] = []string{strconv.Itoa(*s.stream)}
+	}
+	if s.Env.Type == envelope.TypeError {
+		problem := envelope.ErrorOf(s.Env)
+		header[micro.ErrorHeader] = []string{wire.HeaderText(problem.Message)}
+		header[micro.ErrorCodeHeader] = []string{wire.HeaderText(string(problem.Code))}
+	}
+	return jetstream.Reply{Entity: s.Entity, TaskID: s.TaskID, MsgID: s.MsgID, Header: header, Data: data}, nil
+}
+
+// End returns the terminal reply in the last checkpoint of an ended run.
+func End(c *state.Checkpoint, task *envelope.Envelope) (Stored, error) {
+	m := &c.Mesh
+	reply, err := envelope.Parse(m.Reply)
+	if err != nil {
+		return Stored{}, err
+	}
+	s := Stored{
+		Env: reply, Raw: json.RawMessage(m.Reply), CBOR: m.CBOR, Entity: m.Entity, TaskID: m.TaskID, MsgID: reply.ID,
+		Task: task, Seq: m.Stream + 1, Epoch: strconv.FormatUint(m.Epoch, 10),
+	}
+	if wanted, _ := task.Requirements(); m.Stream > 0 || wanted.Stream {
+		s.stream = &m.Stream
+	}
+	return s, nil
+}
