@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
@@ -145,7 +146,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		case opts.NoCancel:
 		case ctx.Err() != nil:
 			n.cancelSent(task, ctx.Err())
-		case errors.Is(err, errHolderDied):
+		case errors.Is(err, holders.ErrDied):
 			n.cancelSent(task, err) // the worker may only have lost its connection
 		}
 		return nil, fault.ForPeer(sendError(task, err))
@@ -160,8 +161,8 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 // a code, if the cause is known.
 func sendError(task *envelope.Envelope, err error) error {
 	switch {
-	case errors.Is(err, errHolderDied):
-		return holderDied(task.To)
+	case errors.Is(err, holders.ErrDied):
+		return holders.Died(task.To)
 	case errors.Is(err, nats.ErrNoResponders):
 		return envelope.Errorf(envelope.CodeNoResponders, "no worker serves %s", task.To).WithCause(err)
 	case errors.Is(err, errStray):
@@ -266,7 +267,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	}
 	var holder string
 	defer func() {
-		n.holders.leave(holder, x)
+		n.holders.Leave(holder, x)
 		n.replies.Close(x)
 	}()
 	n.replies.Send(x, what)
@@ -274,7 +275,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	var stray error        // error of the last reply to another task on this reply subject
 	var nameless *nats.Msg // a reply without a usable reply_to
 	for seen := 0; ; seen++ {
-		answer, err := n.await(ctx, x, task.ID, &holder)
+		answer, err := n.holders.Await(ctx, x, task.ID, &holder)
 		switch {
 		case err == nil:
 		case nameless != nil && errors.Is(err, context.DeadlineExceeded):

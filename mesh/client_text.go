@@ -49,11 +49,11 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	}
 	var holder string
 	defer func() {
-		n.holders.leave(holder, x)
+		n.holders.Leave(holder, x)
 		n.replies.Close(x)
 	}()
 	n.replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
-	answer, err := n.await(ctx, x, "", &holder)
+	answer, err := n.holders.Await(ctx, x, "", &holder)
 	if err != nil {
 		return "", fault.ForPeer(sendError(&envelope.Envelope{To: entity}, err))
 	}

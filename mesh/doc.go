@@ -95,7 +95,7 @@
 //
 // The live lane is core NATS: at most once. A task is run by one worker of its
 // queue group or by none; a worker that is killed takes its tasks with it. Its
-// sender watches the worker that has its task (holder.go, holder_watch.go), and
+// sender watches the worker that has its task (holder.go, internal/holders), and
 // gets E_UNAVAILABLE: the task may have begun. A task that was refused with E_BUSY,
 // E_RATE_LIMITED or E_DRAINING was not begun. The deadline is counted from arrival, by
 // this process's clock; the sender is answered when it passes, whether or not the

@@ -46,3 +46,7 @@ func serveDurable(t *testing.T, lease time.Duration, agent Agent) (*Node, contex
 	})
 	return n, ctx
 }
+
+// HoldersWatched is how many workers a node watches that have its live tasks; -1: nothing
+// runs to watch any.
+func HoldersWatched(n *Node) int { return n.holders.Watched() }

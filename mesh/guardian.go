@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -249,7 +250,7 @@ func (g *guardian) asked(t *Task) {
 	case p.To == h.id:
 		h.node.steady.look()
 		g.mu.Lock()
-		watched := g.watch(p.From, time.Duration(min(max(0, p.Back), maxBack.Milliseconds()))*time.Millisecond)
+		watched := g.watch(p.From, time.Duration(min(max(0, p.Back), holders.MaxBack.Milliseconds()))*time.Millisecond)
 		g.mu.Unlock()
 		if !watched {
 			return

@@ -2,15 +2,10 @@ package mesh
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
-	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -19,7 +14,7 @@ import (
 // does not know the holder: the server chooses a worker of the queue group. A holder that
 // has a task for nameAfter sends its name to the reply subject, if the sender marked that
 // subject as one on which it expects more than answers. So the sender can watch the holder
-// (holder_watch.go), and need not wait for the deadline when the holder dies.
+// (internal/holders), and need not wait for the deadline when the holder dies.
 
 // nobodyHolds in place of a holder: the worker that named itself has delegated the
 // task, and the receiver may name itself.
@@ -66,37 +61,6 @@ func (n *Node) backAfter() time.Duration {
 		return o.CustomReconnectDelayCB(1)
 	}
 	return o.ReconnectWait + max(o.ReconnectJitter, o.ReconnectJitterTLS)
-}
-
-// holder is a worker that has named itself.
-type holder struct {
-	ping   string        // the ping subject that only this worker answers; "": unknown
-	back   time.Duration // see Node.backAfter
-	server string        // the id of the server that it is connected to
-}
-
-// maxBack bounds the reconnect time that a worker may state.
-const maxBack = 10 * time.Second
-
-var instanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
-
-// holderOf reads the message of a holder. It returns false for any other message, and the
-// zero holder for a malformed one.
-func holderOf(msg *nats.Msg) (h holder, is bool) {
-	if len(msg.Data) > 0 || len(msg.Header) == 0 || len(msg.Header[wire.HeaderHolder]) == 0 {
-		return holder{}, false
-	}
-	f := strings.Split(msg.Header.Get(wire.HeaderHolder), " ")
-	if len(f) != 4 || subject.ValidateEntity(f[0]) != nil || !instanceID.MatchString(f[1]) {
-		return holder{}, true
-	}
-	ms, err := strconv.ParseUint(f[2], 10, 31)
-	if err != nil {
-		return holder{}, true
-	}
-	h.back, h.server = min(time.Duration(ms)*time.Millisecond, maxBack), f[3]
-	h.ping, _ = micro.ControlSubject(micro.PingVerb, subject.ServiceName(f[0]), f[1])
-	return h, true
 }
 
 // wantsHolder reports whether the task's sender wants the name of the worker that has the

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
+	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
@@ -175,7 +176,7 @@ type Node struct {
 	limits   envelope.Limits
 	refuted  journal.Refutations
 	replies  *rpc.Exchanger
-	holders  holders
+	holders  *holders.Watch
 	steady   steady
 	lanes    laneCache
 	heads    treeCounts
@@ -255,7 +256,11 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
-	n.holders.node, n.steady.conn = n, conn
+	n.steady.conn = conn
+	n.holders = holders.New(holders.Config{
+		Conn: conn, Fail: n.replies.Fail, Ping: n.ping, Steady: n.steady.look,
+		Every: probeEvery, Wait: probeWait, Rate: probeRate,
+	})
 	n.starting = make(chan struct{}, startAtOnce)
 	n.services.node, n.beats.node, n.tender.node = n, n, n
 	n.told.conn, n.asked.conn = conn, conn

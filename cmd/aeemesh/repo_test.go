@@ -141,6 +141,7 @@ var beside = map[string][]string{
 	"mesh/natsd/natstest":     {"mesh/natsd"},
 	"mesh/internal/answers":   {"mesh/internal/chain", "mesh/internal/fault", "mesh/internal/wire"},
 	"mesh/internal/fault":     {"mesh/internal/wire"},
+	"mesh/internal/holders":   {"mesh/internal/rpc", "mesh/internal/watch", "mesh/internal/wire"},
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
 	"mesh/internal/tracing":   {"mesh/internal/wire"},

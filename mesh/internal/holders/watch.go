@@ -1,4 +1,4 @@
-package mesh
+package holders
 
 import (
 	"context"
@@ -15,11 +15,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// A node watches the holders of the live tasks that it waits for. It pings the own subject
-// of each holder, as a guardian does (guardian.go), and ends the wait when the holder is
-// dead. One probe serves all tasks with that holder. No goroutine runs while the node
-// waits for no task whose holder has named itself.
-
 const (
 	// holderAgain is the pause before the second probe of a holder that has no responder.
 	// It is longer than a guardian's pause. A guardian that is wrong does no harm, but a
@@ -32,16 +27,38 @@ const (
 	// maxHolders bounds the workers that a node watches. Tasks with others wait for their
 	// deadline.
 	maxHolders = 4096
-	// probeRate bounds the probes that a node or a guardian sends in a second.
-	probeRate = 500
 )
 
-// errHolderDied ends the wait for a task whose holder is dead.
-var errHolderDied = errors.New("the worker that had the task is gone")
+// ErrDied ends the wait for a task whose holder is dead.
+var ErrDied = errors.New("the worker that had the task is gone")
 
-// holders are the workers that this node waits for.
-type holders struct {
-	node *Node
+// Config configures a [Watch].
+type Config struct {
+	Conn   *nats.Conn
+	Fail   func(x *rpc.Exchange, err error)                                    // ends the wait of an exchange
+	Ping   func(ctx context.Context, subject string, wait time.Duration) error // pings one worker
+	Steady func() bool                                                         // see watch.Config
+	Every  time.Duration                                                       // between two probes of a worker
+	Wait   time.Duration                                                       // for the answer to a probe
+	Rate   int                                                                 // probes in a second
+}
+
+// New makes a watch of no holders.
+func New(cfg Config) *Watch { return &Watch{cfg: cfg} }
+
+// Watched returns how many holders are watched; -1: no goroutine runs to watch any.
+func (hs *Watch) Watched() int {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.round == nil {
+		return -1
+	}
+	return hs.round.watch.Len()
+}
+
+// Watch watches the workers that this node waits for.
+type Watch struct {
+	cfg Config
 
 	mu      sync.Mutex
 	waiting map[string]map[*rpc.Exchange]struct{} // by the holder's ping subject
@@ -56,39 +73,39 @@ type holderRound struct {
 	done  chan struct{}
 }
 
-// await returns the next message to an exchange that is not a holder's. task is the id of
+// Await returns the next message to an exchange that is not a holder's. task is the id of
 // the task that the exchange is about, "" if the sender does not know it. with is the
 // ping subject of the holder that is watched for the exchange.
-func (n *Node) await(ctx context.Context, x *rpc.Exchange, task string, with *string) (*nats.Msg, error) {
+func (hs *Watch) Await(ctx context.Context, x *rpc.Exchange, task string, with *string) (*nats.Msg, error) {
 	for {
 		msg, err := x.Wait(ctx)
 		if err != nil {
 			return nil, err
 		}
-		h, is := holderOf(msg)
+		h, is := Of(msg)
 		if !is {
 			return msg, nil
 		}
 		if x.Reused() && msg.Header.Get(wire.HeaderTask) != task {
 			continue // the holder of an earlier task
 		}
-		n.holders.leave(*with, x)
-		*with = n.holders.join(h, x)
+		hs.Leave(*with, x)
+		*with = hs.join(h, x)
 	}
 }
 
 // join watches a holder for an exchange, and returns the holder's ping subject for leave;
 // "" if the holder is not watched.
-func (hs *holders) join(h holder, x *rpc.Exchange) string {
+func (hs *Watch) join(h Holder, x *rpc.Exchange) string {
 	if h.ping == "" {
 		return ""
 	}
-	conn := hs.node.conn
+	conn := hs.cfg.Conn
 	again := holderAgain
 	if h.server != conn.ConnectedServerId() {
 		again = holderFar
 	}
-	hs.node.steady.look()
+	hs.cfg.Steady()
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if hs.denied[serviceOf(h.ping)] {
@@ -113,13 +130,13 @@ func (hs *holders) join(h holder, x *rpc.Exchange) string {
 func serviceOf(ping string) string { return ping[:strings.LastIndexByte(ping, '.')+1] }
 
 // begin begins to watch. hs.mu is held.
-func (hs *holders) begin() {
+func (hs *Watch) begin() {
 	if hs.waiting == nil {
 		hs.waiting, hs.denied = map[string]map[*rpc.Exchange]struct{}{}, map[string]bool{}
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	round := &holderRound{stop: stop, done: make(chan struct{})}
-	round.watch = watch.New(watch.Config{Probe: hs.probe, Dead: hs.dead, Steady: hs.node.steady.look, Every: probeEvery, Rate: probeRate, Most: maxHolders})
+	round.watch = watch.New(watch.Config{Probe: hs.probe, Dead: hs.dead, Steady: hs.cfg.Steady, Every: hs.cfg.Every, Rate: hs.cfg.Rate, Most: maxHolders})
 	go func() {
 		defer close(round.done)
 		round.watch.Run(ctx)
@@ -127,9 +144,9 @@ func (hs *holders) begin() {
 	hs.round = round
 }
 
-// leave ends the watch of a holder for an exchange; with ping "" it does nothing. The last
+// Leave ends the watch of a holder for an exchange; with ping "" it does nothing. The last
 // leave ends the goroutine, and returns when it has ended.
-func (hs *holders) leave(ping string, x *rpc.Exchange) {
+func (hs *Watch) Leave(ping string, x *rpc.Exchange) {
 	if ping == "" {
 		return
 	}
@@ -153,10 +170,10 @@ func (hs *holders) leave(ping string, x *rpc.Exchange) {
 
 // probe reports whether a holder is alive. A holder that this NATS user has no permission
 // to ping counts as alive and is not pinged again, because the server logs each attempt.
-func (hs *holders) probe(ctx context.Context, ping string) bool {
-	conn := hs.node.conn
+func (hs *Watch) probe(ctx context.Context, ping string) bool {
+	conn := hs.cfg.Conn
 	before := conn.LastError()
-	err := hs.node.ping(ctx, ping, probeWait)
+	err := hs.cfg.Ping(ctx, ping, hs.cfg.Wait)
 	if now := conn.LastError(); err != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) && strings.Contains(now.Error(), `"`+ping+`"`) {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
@@ -170,43 +187,15 @@ func (hs *holders) probe(ctx context.Context, ping string) bool {
 }
 
 // dead ends the exchanges that wait for a holder.
-func (hs *holders) dead(_ context.Context, ping string) {
+func (hs *Watch) dead(_ context.Context, ping string) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for x := range hs.waiting[ping] {
-		hs.node.replies.Fail(x, errHolderDied)
+		hs.cfg.Fail(x, ErrDied)
 	}
 }
 
-// ping pings an instance on the subject that only this instance subscribes to. It fails
-// with nats.ErrNoResponders if the instance's process is not connected.
-func (n *Node) ping(ctx context.Context, subject string, wait time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	_, err := n.conn.RequestWithContext(ctx, subject, []byte(probeBody))
-	return err
-}
-
-// steady knows since when this process has been connected without a reconnect.
-type steady struct {
-	conn *nats.Conn
-
-	mu         sync.Mutex
-	reconnects uint64
-	since      time.Time // when a reconnect was noticed
-}
-
-// look reports whether this process has been connected for more than steadyFor.
-func (s *steady) look() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now := s.conn.Stats().Reconnects; now != s.reconnects {
-		s.reconnects, s.since = now, time.Now()
-	}
-	return s.conn.IsConnected() && time.Since(s.since) > steadyFor
-}
-
-// holderDied returns the error for the sender of a task whose holder is dead.
-func holderDied(entity string) *envelope.Error {
-	return envelope.Errorf(envelope.CodeUnavailable, "the worker of %s that had the task is gone; it may have begun", entity).WithCause(errHolderDied)
+// Died returns the error for the sender of a task whose holder is dead.
+func Died(entity string) *envelope.Error {
+	return envelope.Errorf(envelope.CodeUnavailable, "the worker of %s that had the task is gone; it may have begun", entity).WithCause(ErrDied)
 }

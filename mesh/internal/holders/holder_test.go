@@ -1,4 +1,4 @@
-package mesh
+package holders
 
 import (
 	"testing"
@@ -12,10 +12,10 @@ import (
 // What a reply subject says of a holder makes nothing but a ping subject of one instance.
 func TestHoldersThatAreMalformedAreNone(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]holder{
+	for value, want := range map[string]Holder{
 		"agent.x abc 20 SRV":                    {"$SRV.PING.agent-x.abc", 20 * time.Millisecond, "SRV"},
 		"agent.x abc 0 ":                        {"$SRV.PING.agent-x.abc", 0, ""},
-		"agent.x abc 999999999 S":               {"$SRV.PING.agent-x.abc", maxBack, "S"},
+		"agent.x abc 999999999 S":               {"$SRV.PING.agent-x.abc", MaxBack, "S"},
 		"-":                                     {},
 		"":                                      {},
 		"agent.x":                               {},
@@ -29,25 +29,14 @@ func TestHoldersThatAreMalformedAreNone(t *testing.T) {
 		"agent.x abc -1 S":                      {},
 		"agent.x abc 99999999999999999999999 S": {},
 	} {
-		got, is := holderOf(&nats.Msg{Header: nats.Header{wire.HeaderHolder: {value}}})
+		got, is := Of(&nats.Msg{Header: nats.Header{wire.HeaderHolder: {value}}})
 		if !is || got != want {
 			t.Errorf("%q: %+v, %v", value, got, is)
 		}
 	}
 	for _, msg := range []*nats.Msg{{}, {Header: nats.Header{"Status": {"503"}}}, {Header: nats.Header{wire.HeaderHolder: {"agent.x abc 0 S"}}, Data: []byte("{}")}} {
-		if _, is := holderOf(msg); is {
+		if _, is := Of(msg); is {
 			t.Errorf("%v %q is a holder", msg.Header, msg.Data)
 		}
 	}
-}
-
-// HoldersWatched is how many workers a node watches that have its live tasks; -1: nothing
-// runs to watch any.
-func HoldersWatched(n *Node) int {
-	n.holders.mu.Lock()
-	defer n.holders.mu.Unlock()
-	if n.holders.round == nil {
-		return -1
-	}
-	return n.holders.round.watch.Len()
 }
