@@ -67,7 +67,7 @@ func BenchmarkTask(b *testing.B) {
 			bodies := make([][]byte, 0, b.N)
 			for range cap(bodies) {
 				var body []byte
-				if _, err := sender.encode(b.Context(), benchTask(), false, false, &body); err != nil {
+				if _, err := sender.sender.Encode(b.Context(), benchTask(), false, false, &body); err != nil {
 					b.Fatal(err)
 				}
 				bodies = append(bodies, body)
@@ -105,7 +105,7 @@ func BenchmarkSend(b *testing.B) {
 			var known answers.Known
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := sender.encode(b.Context(), task, false, false, &buf); err != nil {
+				if _, err := sender.sender.Encode(b.Context(), task, false, false, &buf); err != nil {
 					b.Fatal(err)
 				}
 				msg := &nats.Msg{Data: result}

@@ -63,7 +63,7 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 	if *buf, err = e.AppendJSON((*buf)[:0]); err != nil {
 		return err
 	}
-	return n.publish(to, *buf, header)
+	return n.sender.Publish(to, *buf, header)
 }
 
 // publishEvent broadcasts an event of the agent, and logs a failure.

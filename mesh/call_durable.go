@@ -6,6 +6,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -71,7 +72,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	case errors.Is(err, errCalleeWaits):
 		return o.waitsForCallee(task, until)
 	}
-	err = sendError(task, err)
+	err = sender.Failure(task, err)
 	if fault.IsCode(err, envelope.CodeTimeout) && !o.taskBegun(task) {
 		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task by its deadline: the agent has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
@@ -82,7 +83,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 // taskBegun reports whether a worker has begun a task. It returns true if the store cannot
 // say.
 func (o *outgoing) taskBegun(task *envelope.Envelope) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), grace/2)
+	ctx, cancel := context.WithTimeout(context.Background(), sender.Grace/2)
 	defer cancel()
 	_, err := o.host.node.cfg.Durable.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	return !errors.Is(err, state.ErrNotFound)

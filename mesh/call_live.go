@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -39,7 +40,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 	for try := 0; ; try++ {
 		timeout, until := o.times(ctx, o.a.Began)
 		if most := n.cfg.MaxTimeout; timeout > most { // workers cap the timeout at MaxTimeout
-			timeout, until = most, time.Now().Add(most+grace)
+			timeout, until = most, time.Now().Add(most+sender.Grace)
 		}
 		one := *task
 		if err := o.ready(&one, timeout, false); err != nil {
@@ -141,7 +142,7 @@ func (o *outgoing) awaitJob(ctx context.Context, task *envelope.Envelope) error 
 	o.a.Envelope = reply
 	if reply == nil && err != nil {
 		o.cancel(state.Call{ID: task.ID, To: task.To})
-		return sendError(task, err)
+		return sender.Failure(task, err)
 	}
 	o.remove(task.ID)
 	return err

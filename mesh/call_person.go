@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -98,7 +99,7 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	timeout, _ := o.times(ctx, time.Now())
 	if o.run != nil { // the answer may come until the run's deadline, later than the handler's
 		left := o.run.deadline.Sub(now)
-		timeout = left - min(left/20, grace)
+		timeout = left - min(left/20, sender.Grace)
 		if o.c.Timeout > 0 {
 			timeout = min(timeout, o.c.Timeout)
 		}

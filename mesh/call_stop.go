@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -25,11 +26,11 @@ func (o *outgoing) times(ctx context.Context, began time.Time) (timeout time.Dur
 	if own, ok := ctx.Deadline(); ok {
 		left = min(left, own.Sub(now))
 	}
-	margin := min(left/20, grace)
+	margin := min(left/20, sender.Grace)
 	timeout = left - margin
 	if own := o.c.Timeout - now.Sub(began); o.c.Timeout > 0 && own < timeout {
 		timeout = own
-		margin = min(grace, left-timeout)
+		margin = min(sender.Grace, left-timeout)
 	}
 	return timeout, now.Add(timeout + margin/2)
 }
@@ -171,7 +172,7 @@ func (h *host) sendStop(call state.Call) error {
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.requestControl(ctx, e, ctlWait)
+		reply, err := h.node.sender.RequestControl(ctx, e, ctlWait)
 		switch {
 		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
 			// This agent is over its quota of commands, or no more commands can be noted for the

@@ -154,7 +154,7 @@ func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbo
 	reply := task.Reply(envelope.TypeError, problem.Payload())
 	reply.From = n.cfg.Entity
 	var body []byte
-	header, err := n.encode(ctx, reply, false, cbor, &body)
+	header, err := n.sender.Encode(ctx, reply, false, cbor, &body)
 	if err != nil {
 		return err
 	}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -17,11 +15,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -135,42 +133,26 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	}
 	buf := wire.GetBuffer()
 	defer wire.PutBuffer(buf)
-	header, err := n.encode(ctx, task, false, opts.CBOR, buf)
+	header, err := n.sender.Encode(ctx, task, false, opts.CBOR, buf)
 	if err != nil {
 		return nil, err
 	}
 	n.journal.Sent(task.ID, *buf, opts.CBOR)
-	reply, err := n.exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
+	reply, err := n.sender.Exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
 	if err != nil && reply == nil {
 		switch {
 		case opts.NoCancel:
 		case ctx.Err() != nil:
-			n.cancelSent(task, ctx.Err())
+			n.sender.CancelSent(task, ctx.Err())
 		case errors.Is(err, holders.ErrDied):
-			n.cancelSent(task, err) // the worker may only have lost its connection
+			n.sender.CancelSent(task, err) // the worker may only have lost its connection
 		}
-		return nil, fault.ForPeer(sendError(task, err))
+		return nil, fault.ForPeer(sender.Failure(task, err))
 	}
 	if reply.Type == envelope.TypeError {
 		return reply, envelope.ErrorOf(reply)
 	}
 	return reply, err
-}
-
-// sendError converts the error of an exchange without an answer to an [*envelope.Error] with
-// a code, if the cause is known.
-func sendError(task *envelope.Envelope, err error) error {
-	switch {
-	case errors.Is(err, holders.ErrDied):
-		return holders.Died(task.To)
-	case errors.Is(err, nats.ErrNoResponders):
-		return envelope.Errorf(envelope.CodeNoResponders, "no worker serves %s", task.To).WithCause(err)
-	case errors.Is(err, errStray):
-		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time: a reply arrived, but to another task", task.To).WithCause(err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", task.To).WithCause(err)
-	}
-	return err
 }
 
 // require sets stream and timeout_ms in requires, unless the task is signed already. It
@@ -187,12 +169,12 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	switch {
 	case limited && have.Timeout == 0:
 		left := deadline.Sub(now)
-		timeout = max(time.Millisecond, left-min(left/20, grace))
+		timeout = max(time.Millisecond, left-min(left/20, sender.Grace))
 	case !limited && have.Timeout == 0:
 		timeout = n.cfg.DefaultTimeout
-		deadline = now.Add(timeout + grace)
+		deadline = now.Add(timeout + sender.Grace)
 	case !limited:
-		deadline = now.Add(have.Timeout + grace)
+		deadline = now.Add(have.Timeout + sender.Grace)
 	}
 	stream = have.Stream || opts.OnStream != nil
 	ask := stream && !have.Stream
@@ -224,140 +206,10 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	return deadline, stream, nil
 }
 
-// grace is how much longer than an agent its sender waits.
-const grace = 500 * time.Millisecond
-
-// encode signs a task for one of the lanes and encodes it into buf. It returns the headers of the
-// message; nil: none.
-func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbor bool, buf *[]byte) (header nats.Header, err error) {
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
-		tracing.Inject(sc, task)
-		header = nats.Header{tracing.Header(ctx): {tracing.Traceparent(ctx)}}
-	}
-	signer := n.cfg.Signer
-	if task.Sig != nil {
-		signer = nil
-	}
-	if signer != nil {
-		if err := requires.Bind(task, n.cfg.Prefix, durable); err != nil {
-			return nil, err
-		}
-	}
-	if cbor {
-		if header == nil {
-			header = nats.Header{}
-		}
-		header[wire.HeaderContentType] = []string{envelope.ContentCBOR}
-	}
-	if *buf, err = wire.AppendSigned((*buf)[:0], task, signer, cbor); err != nil {
-		return header, err
-	}
-	if limit := n.conn.MaxPayload(); limit > 0 && int64(len(*buf)) > limit {
-		return header, envelope.Errorf(envelope.CodeTooLarge, "the message has %d bytes, and the server takes %d (max_payload)", len(*buf), limit)
-	}
-	return header, nil
-}
-
-// exchange sends a task and waits for its terminal envelope. If what.Stream is set, stream
-// envelopes may come before it; onStream gets them, nil drops them.
-func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
-	x, err := n.replies.Open(what.To, what.Stream, deadline)
-	if err != nil {
-		return nil, err
-	}
-	var holder string
-	defer func() {
-		n.holders.Leave(holder, x)
-		n.replies.Close(x)
-	}()
-	n.replies.Send(x, what)
-	var known answers.Known
-	var stray error        // error of the last reply to another task on this reply subject
-	var nameless *nats.Msg // a reply without a usable reply_to
-	for seen := 0; ; seen++ {
-		answer, err := n.holders.Await(ctx, x, task.ID, &holder)
-		switch {
-		case err == nil:
-		case nameless != nil && errors.Is(err, context.DeadlineExceeded):
-			answer = nameless // no better reply arrived
-		case stray != nil && errors.Is(err, context.DeadlineExceeded):
-			return nil, errors.Join(errStray, err, stray)
-		default:
-			return nil, err
-		}
-		reply, cbor, err := wire.Decode(answer, n.limits)
-		if x.Reused() && answer != nameless && (err != nil || !answers.Concerns(reply, task)) {
-			if stray = err; err == nil {
-				stray = answers.OtherTask(reply, task)
-			}
-			if nameless == nil && (err != nil || reply.ReplyTo == wire.UnknownID) {
-				nameless = answer
-				n.replies.Hasten(x, time.Now().Add(unidentifiedWait))
-			}
-			n.log.Debug("reply to another task ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
-			seen--
-			continue
-		}
-		if err == nil {
-			err = n.answers.Live(task, answer, reply, &known)
-		} else {
-			err = answers.NotReply(task, answer, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if reply.Type != envelope.TypeStream {
-			if sent := answer.Header.Get(wire.HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
-				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
-			}
-			n.journal.Received(reply.ID, answer.Data, cbor)
-			if reply.From == task.To && stray == nil {
-				x.Answered()
-			}
-			return reply, nil
-		}
-		if onStream == nil {
-			seen--
-			continue // the caller did not request a stream
-		}
-		if err := onStream(reply); err != nil {
-			n.cancelSent(task, err)
-			return nil, err
-		}
-		if x.Overflowed() {
-			n.cancelSent(task, errOverflow)
-			return nil, errOverflow
-		}
-	}
-}
-
-// unidentifiedWait is how long exchange waits for a better reply after a reply without a usable reply_to
-// on a reused reply subject. Such a reply may belong to an earlier task, or it may be the only
-// answer to this task, from a worker that could not decode it.
-const unidentifiedWait = time.Second
-
-// errOverflow ends an exchange whose OnStream is too slow for the stream.
-var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", rpc.MaxBuffered)
-
-// errStray: only replies to other tasks arrived before the deadline.
-var errStray = errors.New("only replies to other tasks arrived")
-
-// cancelSent sends a cancel for a task whose answer is no longer needed. It is best effort: if
-// the cancel is lost, the deadline ends the task.
-func (n *Node) cancelSent(task *envelope.Envelope, why error) {
-	reason := "the sender no longer needs the answer"
-	if errors.Is(why, context.DeadlineExceeded) {
-		return // the agent knows the deadline
-	}
-	if n.publishControl(NewCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
-		_ = n.conn.FlushTimeout(2 * time.Second)
-	}
-}
-
 // Cancel sends a cancel to all workers of an entity, for tasks that were sent with this node's
 // entity as from. It does not wait; the sender of each cancelled task gets E_CANCELLED.
 func (n *Node) Cancel(entity string, what intents.CancelTask) error {
-	if err := n.publishControl(NewCommand(n.cfg.Entity, entity, what)); err != nil {
+	if err := n.sender.PublishControl(sender.NewCommand(n.cfg.Entity, entity, what)); err != nil {
 		return err
 	}
 	return n.conn.FlushTimeout(2 * time.Second)
@@ -375,12 +227,12 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	}
 	buf := wire.GetBuffer()
 	defer wire.PutBuffer(buf)
-	header, err := n.encode(ctx, e, false, false, buf)
+	header, err := n.sender.Encode(ctx, e, false, false, buf)
 	if err != nil {
 		return err
 	}
 	n.journal.Sent(e.ID, *buf, false)
-	if err := n.publish(to, *buf, header); err != nil {
+	if err := n.sender.Publish(to, *buf, header); err != nil {
 		return fault.ForPeer(err)
 	}
 	return nil

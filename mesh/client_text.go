@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -55,7 +56,7 @@ func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error)
 	n.replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
 	answer, err := n.holders.Await(ctx, x, "", &holder)
 	if err != nil {
-		return "", fault.ForPeer(sendError(&envelope.Envelope{To: entity}, err))
+		return "", fault.ForPeer(sender.Failure(&envelope.Envelope{To: entity}, err))
 	}
 	if code := answer.Header.Get("Nats-Service-Error-Code"); code != "" {
 		e := envelope.Errorf(envelope.Code(code), "%s", strings.TrimPrefix(string(answer.Data), "error: "+code+": "))

@@ -227,7 +227,7 @@ func (g *guardian) ask(to, not string) string {
 	if err := h.sign(e); err != nil {
 		return ""
 	}
-	reply, err := h.node.requestControl(g.lane.ctx, e, guardWait)
+	reply, err := h.node.sender.RequestControl(g.lane.ctx, e, guardWait)
 	if err != nil || reply.Type != envelope.TypeResult {
 		return "" // no other worker: if this one dies, its runs resume when the lease of their messages ends
 	}

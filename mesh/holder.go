@@ -49,7 +49,7 @@ func (h *host) unnameHolder(t *Task) {
 
 func (h *host) tellHolder(t *Task, holder string) {
 	_, id := t.originalTask()
-	if err := h.node.publish(t.reply, nil, nats.Header{wire.HeaderHolder: {holder}, wire.HeaderTask: {id}}); err != nil {
+	if err := h.node.sender.Publish(t.reply, nil, nats.Header{wire.HeaderHolder: {holder}, wire.HeaderTask: {id}}); err != nil {
 		h.log.Debug("holder not sent to the task's sender", "id", t.Envelope.ID, "err", err)
 	}
 }

@@ -316,7 +316,7 @@ func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Env
 			return ErrTooLate
 		}
 		var body []byte
-		header, err := n.encode(ctx, reply, false, false, &body)
+		header, err := n.sender.Encode(ctx, reply, false, false, &body)
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func (tr *transfers) ask(ctx context.Context, p offerPayload) (answer offerAnswe
 	if err := h.sign(e); err != nil {
 		return answer, err
 	}
-	reply, err := h.node.requestControl(ctx, e, offerWait)
+	reply, err := h.node.sender.RequestControl(ctx, e, offerWait)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		if p.To == "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
@@ -173,6 +174,7 @@ type Node struct {
 	tel      *telemetry
 	journal  *journal.Journal
 	answers  answers.Reader
+	sender   *sender.Sender
 	limits   envelope.Limits
 	refuted  journal.Refutations
 	replies  *rpc.Exchanger
@@ -274,6 +276,10 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.answers = answers.Reader{Limits: n.limits, Verifier: cfg.Verifier, Log: n.log}
 	if cfg.Durable != nil {
 		n.answers.Operators = cfg.Durable.Operators
+	}
+	n.sender = &sender.Sender{
+		Conn: conn, Subjects: subjects, Prefix: cfg.Prefix, Signer: cfg.Signer,
+		Answers: n.answers, Replies: n.replies, Holders: n.holders, Journal: n.journal, Log: n.log,
 	}
 	if cfg.ReplayWindow > 0 {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)

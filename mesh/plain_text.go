@@ -85,7 +85,7 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 		return nil
 	}
 	if problem != nil {
-		return h.node.publish(t.reply, fmt.Appendf(nil, "error: %s: %s", problem.Code, problem.Message), nats.Header{
+		return h.node.sender.Publish(t.reply, fmt.Appendf(nil, "error: %s: %s", problem.Code, problem.Message), nats.Header{
 			micro.ErrorHeader:     {wire.HeaderText(problem.Message)},
 			micro.ErrorCodeHeader: {wire.HeaderText(string(problem.Code))},
 		})
@@ -95,7 +95,7 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 		return fault.Output(err)
 	}
 	h.node.journal.RememberSent(h.Entity, e, raw, false)
-	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
+	return h.node.sender.Publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 
 // reservedMember reports whether a member of a payload is reserved for the mesh

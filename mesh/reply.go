@@ -54,13 +54,13 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 	if *buf, err = wire.AppendSigned((*buf)[:0], e, h.Signer, t.cbor); err != nil {
 		return fmt.Errorf("encode reply: %w", fault.Output(err))
 	}
-	if err := h.node.publish(to, *buf, t.replyHeader(e, problem)); err != nil {
+	if err := h.node.sender.Publish(to, *buf, t.replyHeader(e, problem)); err != nil {
 		return fmt.Errorf("publish reply: %w", err)
 	}
 	if e.Type != envelope.TypeStream {
 		h.node.journal.RememberSent(h.Entity, e, *buf, t.cbor)
 		if t.Streaming() {
-			return h.node.publish(to, nil, nil)
+			return h.node.sender.Publish(to, nil, nil)
 		}
 	}
 	return nil
@@ -92,12 +92,4 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 		set(wire.HeaderStreamCount, strconv.Itoa(t.seq))
 	}
 	return header
-}
-
-// publish sends every message except requests (see internal/rpc).
-func (n *Node) publish(to string, data []byte, header nats.Header) error {
-	if header == nil {
-		return n.conn.Publish(to, data)
-	}
-	return n.conn.PublishMsg(&nats.Msg{Subject: to, Data: data, Header: header})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -29,7 +30,7 @@ func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) 
 	if d == nil {
 		return out, errLiveOnly
 	}
-	e := NewCommand(n.cfg.Entity, entity, durably(cmd))
+	e := sender.NewCommand(n.cfg.Entity, entity, durably(cmd))
 	reply, err := n.sendCommand(ctx, entity, e)
 	if err != nil {
 		return out, err
@@ -78,7 +79,7 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 // [envelope.Error]. If no worker answers, the error is [IsUnanswered], and the caller may
 // [Node.Submit] the same envelope: a worker that did receive it ignores the copy.
 func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := n.requestControl(ctx, e, ctlWait)
+	reply, err := n.sender.RequestControl(ctx, e, ctlWait)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)

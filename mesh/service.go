@@ -79,7 +79,7 @@ func (ms *service) monitor(verb int) nats.MsgHandler {
 		switch microVerbs[verb] {
 		case micro.PingVerb:
 			if string(msg.Data) == probeBody {
-				ms.host.node.publish(msg.Reply, nil, nil)
+				ms.host.node.sender.Publish(msg.Reply, nil, nil)
 				return
 			}
 			answer = micro.Ping{ServiceIdentity: ms.identity(), Type: micro.PingResponseType}
@@ -88,7 +88,7 @@ func (ms *service) monitor(verb int) nats.MsgHandler {
 		default:
 			answer = ms.serviceStats()
 		}
-		ms.host.node.publish(msg.Reply, wire.MustJSON(answer), nil)
+		ms.host.node.sender.Publish(msg.Reply, wire.MustJSON(answer), nil)
 	}
 }
 

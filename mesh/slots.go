@@ -184,7 +184,7 @@ func (s *slots) announceWanted() bool {
 	if n == 0 {
 		return false
 	}
-	if err := h.node.publish(h.ctl, nil, nats.Header{headerSlots: {h.id}}); err != nil {
+	if err := h.node.sender.Publish(h.ctl, nil, nats.Header{headerSlots: {h.id}}); err != nil {
 		h.log.Debug("cannot announce that tasks wait for slots", "err", err)
 	}
 	return true

@@ -73,7 +73,7 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 		}
 	}
 	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
-	header, err := n.encode(ctx, task, true, opts.CBOR, &body)
+	header, err := n.sender.Encode(ctx, task, true, opts.CBOR, &body)
 	if err != nil {
 		return Submitted{}, err
 	}

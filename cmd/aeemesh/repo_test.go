@@ -144,6 +144,7 @@ var beside = map[string][]string{
 	"mesh/internal/holders":   {"mesh/internal/rpc", "mesh/internal/watch", "mesh/internal/wire"},
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
+	"mesh/internal/sender":    {"mesh/internal/*"},
 	"mesh/internal/tracing":   {"mesh/internal/wire"},
 	"mesh":                    {"mesh/handoff", "mesh/natsconn"},
 	"agents":                  {"agents/orchestrate", "agents/orchestrate/topology"},
