@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -142,7 +143,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		return nil, envelope.Errorf(envelope.CodeInternal, "a call needs a key, of at most %d bytes", maxCallKey)
 	case subject.IsPerson(c.To):
 		return o.askPerson(ctx)
-	case PublishesTo(c.To):
+	case client.PublishesTo(c.To):
 		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))
 	}
 	if _, err := h.node.subjects.Live(c.To); err != nil {

@@ -5,8 +5,10 @@ import (
 	"errors"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -49,19 +51,19 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 			defer stop()
 		}
 	}
-	wait, span := n.tel.startSend(wait, task)
-	opts := ResultOptions{OnStream: o.c.OnStream, again: again || o.run.restored}
+	wait, span := tracing.StartSend(n.tel.tracer, wait, task)
+	opts := client.ResultOptions{OnStream: o.c.OnStream, Again: again || o.run.restored}
 	var reply *envelope.Envelope
 	err := o.persist(wait, func() (err error) {
 		if was != nil {
 			reply, err = n.Await(wait, was, opts)
 		} else {
-			_, reply, err = n.Perform(wait, task, SubmitOptions{}, opts)
+			_, reply, err = n.Perform(wait, task, client.SubmitOptions{}, opts)
 		}
-		opts.again = true
+		opts.Again = true
 		return err
 	})
-	endSend(span, err)
+	tracing.EndSend(span, err)
 	o.a.Envelope = reply
 	switch {
 	case reply != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
@@ -34,7 +35,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 	if o.run != nil {
 		o.stopEarlier(o.c.Key)
 	}
-	opts := SendOptions{NoCancel: true, OnStream: o.c.OnStream}
+	opts := client.SendOptions{NoCancel: true, OnStream: o.c.OnStream}
 	begun := ""
 	var last error
 	for try := 0; ; try++ {
@@ -68,7 +69,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			return err
 		}
 		o.remove(one.ID)
-		problem, pause := worthRetrying(err, try)
+		problem, pause := sender.WorthRetrying(err, try)
 		switch {
 		case problem == nil:
 			return err
@@ -138,7 +139,7 @@ func (o *outgoing) awaitJob(ctx context.Context, task *envelope.Envelope) error 
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	o.a.Durable = true
-	reply, err := n.Result(wait, task.To, task.ID, ResultOptions{Follow: true, OnStream: o.c.OnStream})
+	reply, err := n.Result(wait, task.To, task.ID, client.ResultOptions{Follow: true, OnStream: o.c.OnStream})
 	o.a.Envelope = reply
 	if reply == nil && err != nil {
 		o.cancel(state.Call{ID: task.ID, To: task.To})

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -26,8 +27,8 @@ import (
 // In a durable task the call does not block: it fails with a [PendingError] until the
 // answer is stored or the time for it is over. In a live task it blocks.
 func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
-	if _, err := o.host.node.inbox(); err != nil {
-		return nil, err
+	if d := o.host.node.durable(); d == nil || d.Inbox == nil {
+		return nil, fault.NoInbox
 	}
 	if o.c.Intent == "" {
 		o.c.Intent = intents.HumanAsk

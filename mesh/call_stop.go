@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -172,7 +173,7 @@ func (h *host) sendStop(call state.Call) error {
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.sender.RequestControl(ctx, e, ctlWait)
+		reply, err := h.node.sender.RequestControl(ctx, e, sender.ControlWait)
 		switch {
 		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
 			// This agent is over its quota of commands, or no more commands can be noted for the
@@ -187,7 +188,7 @@ func (h *host) sendStop(call state.Call) error {
 		case stored:
 			continue
 		}
-		if _, err := h.node.Submit(ctx, e, SubmitOptions{}); err != nil {
+		if _, err := h.node.Submit(ctx, e, client.SubmitOptions{}); err != nil {
 			return err
 		}
 		stored = true

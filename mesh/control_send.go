@@ -12,7 +12,7 @@ func NewCommand(from, to string, cmd intents.Command) *envelope.Envelope {
 }
 
 // Commands on the control subject, to which all workers of an entity subscribe: their
-// envelopes, and one attempt to send them. send_command.go queues a command that no
+// envelopes, and one attempt to send them. Package client queues a command that no
 // worker answers.
 
 // newCommand returns the envelope of a command in the agent's name, signed.

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -174,7 +175,7 @@ func (t *Task) Caller() string {
 // sent with the task.
 func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, err error) {
 	t := o.task
-	if PublishesTo(o.To) {
+	if client.PublishesTo(o.To) {
 		return false, false, nil
 	}
 	there, silent, says, err := t.host.extensionsOf(ctx, o.To)
@@ -210,7 +211,7 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 	if err := h.sign(ask); err != nil {
 		return false, false, nil, err
 	}
-	reply, err := h.node.Send(asking, ask, SendOptions{NoCancel: true})
+	reply, err := h.node.Send(asking, ask, client.SendOptions{NoCancel: true})
 	var problem *envelope.Error
 	switch {
 	case err == nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -217,7 +218,7 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 		out.refused = fault.ForPeer(err)
 		return out
 	}
-	reply, err := cs.host.node.sendCommand(ctx, m.Handed.To, e)
+	reply, err := client.SendCommand(ctx, cs.host.node.Client, m.Handed.To, e)
 	if err != nil {
 		var problem *envelope.Error
 		if errors.As(err, &problem) && problem.FromPeer() {

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -56,7 +57,7 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 	d := n.cfg.Durable
 	switch {
 	case d == nil:
-		return nil, errLiveOnly
+		return nil, sender.ErrLiveOnly
 	case o.Platform == "":
 		return nil, errors.New("export: Platform is required")
 	case o.Signer == nil:
@@ -185,7 +186,7 @@ type ConfirmOptions struct {
 func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOptions) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
-		return nil, errLiveOnly
+		return nil, sender.ErrLiveOnly
 	}
 	ring := n.cfg.Verifier.Ring
 	if ring == nil {
@@ -359,7 +360,7 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Checkpoint, error) {
 	d := n.cfg.Durable
 	if d == nil {
-		return nil, errLiveOnly
+		return nil, sender.ErrLiveOnly
 	}
 	rec, err := d.States.Get(ctx, id)
 	if err != nil {

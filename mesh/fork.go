@@ -7,7 +7,9 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -19,10 +21,10 @@ import (
 //
 // The checkpoint is stored before the run is queued. If queueing fails, the run is stored, and
 // a worker's sweep queues it.
-func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (Submitted, error) {
+func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (client.Submitted, error) {
 	d := n.cfg.Durable
 	if d == nil {
-		return Submitted{}, errLiveOnly
+		return client.Submitted{}, sender.ErrLiveOnly
 	}
 	if of.TaskID == "" {
 		of.TaskID = envelope.NewID()
@@ -34,25 +36,25 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		served := &served{node: n, codec: func(string) state.Codec { return d.Codec }}
 		entity, err := served.entity(ctx, c.Doc.AgentID, "")
 		if err != nil {
-			return Submitted{}, fmt.Errorf("agent_id %q: %w", clip.Text(c.Doc.AgentID, 128), err)
+			return client.Submitted{}, fmt.Errorf("agent_id %q: %w", clip.Text(c.Doc.AgentID, 128), err)
 		}
 		c = c.Clone()
 		if err := handoff.Adopt(c, entity, of.From); err != nil {
-			return Submitted{}, err
+			return client.Submitted{}, err
 		}
 	}
 	fork, err := c.Fork(of, time.Now())
 	if err != nil {
-		return Submitted{}, err
+		return client.Submitted{}, err
 	}
 	data, err := d.Codec.Over(0).Encode(fork)
 	if err != nil {
-		return Submitted{}, err
+		return client.Submitted{}, err
 	}
 	if _, err := d.States.Put(ctx, fork.ID(), 0, data); err != nil {
-		return Submitted{}, fmt.Errorf("store the fork: %w", err)
+		return client.Submitted{}, fmt.Errorf("store the fork: %w", err)
 	}
-	r := Submitted{TaskID: of.TaskID, Run: fork.Doc.RunID}
+	r := client.Submitted{TaskID: of.TaskID, Run: fork.Doc.RunID}
 	_, err = requeueRun(ctx, d.Queue, fork)
 	return r, err
 }

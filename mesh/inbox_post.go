@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -21,14 +22,12 @@ type storedAnswer struct {
 	at  time.Time
 }
 
-var errNoInbox = envelope.Errorf(envelope.CodeUnavailable, "there are no inboxes for people here: they need JetStream and stream AEE_HUMAN")
-
 // post signs an envelope of the agent, puts it into a person's inbox, and returns when
 // it was stored.
 func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error) {
 	d := h.node.durable()
 	if d == nil || d.Inbox == nil {
-		return time.Time{}, errNoInbox
+		return time.Time{}, fault.NoInbox
 	}
 	if e.Sig == nil {
 		if err := h.sign(e); err != nil {
@@ -43,7 +42,7 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 	defer cancel()
 	err = d.Inbox.Put(ctx, e.To, e.ID, raw)
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
-		return time.Time{}, errNoInbox.WithCause(err)
+		return time.Time{}, fault.NoInbox.WithCause(err)
 	}
 	if err != nil {
 		return time.Time{}, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -32,7 +33,7 @@ func TestALeaseIsNotRenewedWithoutWork(t *testing.T) {
 	})
 	node, ctx := serveDurable(t, 600*time.Millisecond, Agent{Entity: "agent.x", Handler: handler, Concurrency: 2})
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
-	if _, err := node.Submit(ctx, task, SubmitOptions{}); err != nil {
+	if _, err := node.Submit(ctx, task, client.SubmitOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -41,7 +42,7 @@ func TestALeaseIsNotRenewedWithoutWork(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("the task did not begin")
 	}
-	reply, err := node.Result(ctx, task.To, task.ID, ResultOptions{Follow: true})
+	reply, err := node.Result(ctx, task.To, task.ID, client.ResultOptions{Follow: true})
 	if err != nil || string(reply.Payload) != `{"went":"on"}` {
 		t.Errorf("%+v, %v", reply, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -60,7 +61,7 @@ func TestLongTasksRunAtOnceAfterBriefOnes(t *testing.T) {
 	send := func(intent string) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		_, err := node.Send(ctx, envelope.New(envelope.TypeTask, "human.ada", "agent.meeting", intent, nil), SendOptions{})
+		_, err := node.Send(ctx, envelope.New(envelope.TypeTask, "human.ada", "agent.meeting", intent, nil), client.SendOptions{})
 		return err
 	}
 	for range 200 {

@@ -15,8 +15,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -57,7 +59,7 @@ type ReceiverOptions struct {
 func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	d := n.cfg.Durable
 	if d == nil {
-		return nil, errLiveOnly
+		return nil, sender.ErrLiveOnly
 	}
 	if opts.Handoffs == nil {
 		return nil, errors.New("handoff receiver: Handoffs is needed")
@@ -144,7 +146,7 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 		return nil, envelope.Errorf(envelope.CodeWrongRecipient, "the command is for another entity than the run's, %s", entity)
 	}
 	reply, err := n.TryCommand(ctx, e)
-	if IsUnanswered(err) {
+	if client.IsUnanswered(err) {
 		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
 	}
 	if err != nil {

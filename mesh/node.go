@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
@@ -164,6 +164,8 @@ type Config struct {
 // rules for incoming messages. It serves agents and sends tasks. Its methods may be called
 // from many goroutines.
 type Node struct {
+	*client.Client // sends tasks and commands, and reads results and inboxes
+
 	conn     *nats.Conn
 	cfg      Config
 	subjects subject.Map
@@ -192,7 +194,6 @@ type Node struct {
 	tender   tender
 	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
 
-	defaultRequires json.RawMessage // requires with DefaultTimeout only: the most common value, encoded once
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -269,7 +270,6 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if d := cfg.Durable; d != nil && d.Create && !d.fenced {
 		n.notifier = d.Queue.NewNotifier()
 	}
-	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
 	}
@@ -281,6 +281,11 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		Conn: conn, Subjects: subjects, Prefix: cfg.Prefix, Signer: cfg.Signer,
 		Answers: n.answers, Replies: n.replies, Holders: n.holders, Journal: n.journal, Log: n.log,
 	}
+	sending := client.Config{Sender: n.sender, Entity: cfg.Entity, DefaultTimeout: cfg.DefaultTimeout, Skew: cfg.Skew, Tracer: tel.tracer}
+	if d := cfg.Durable; d != nil {
+		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
+	}
+	n.Client = client.New(sending)
 	if cfg.ReplayWindow > 0 {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -79,7 +80,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	if err := h.sign(ask); err != nil {
 		return nil, err
 	}
-	reply, err := h.node.Send(ctx, ask, SendOptions{NoCancel: true})
+	reply, err := h.node.Send(ctx, ask, client.SendOptions{NoCancel: true})
 	if err != nil {
 		return nil, fault.AfterBegin(err) // codes such as E_BUSY are about the fetch: this task has begun
 	}
@@ -112,7 +113,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 func (t *Task) fetchFrom(ref envelope.Reference) (string, error) {
 	for _, entity := range []string{ref.Locator, t.Envelope.From} {
 		// A locator need not be an entity, and people and channels do not answer a fetch.
-		if subject.ValidateEntity(entity) == nil && !PublishesTo(entity) && entity != t.host.Entity {
+		if subject.ValidateEntity(entity) == nil && !client.PublishesTo(entity) && entity != t.host.Entity {
 			return entity, nil
 		}
 	}

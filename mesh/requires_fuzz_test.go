@@ -81,9 +81,8 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	note("handed_by", by, err)
 	ref, from, err := t.stateRef()
 	note("context", [2]any{ref, from}, err)
-	ask := PersonTask{Task: task}
-	ask.read(time.Unix(1_800_000_000, 0))
-	seen["until"], seen["escalate_to"], seen["schema"] = ask.Until, ask.EscalateTo, string(requires.Canonical(ask.Schema))
+	until, to, due := requires.AnswerOf(task, time.Unix(1_800_000_000, 0))
+	seen["until"], seen["escalate_to"], seen["schema"] = until, to, string(requires.Canonical(due))
 	return seen
 }
 

@@ -135,10 +135,10 @@ func (ms *service) identity() micro.ServiceIdentity {
 
 // Keys of an agent's NATS micro metadata.
 const (
-	MetaEntity    = "entity"
+	MetaEntity    = wire.MetaEntity
 	MetaAgentID   = "agent_id"
 	MetaIntents   = "intents" // comma-separated, cut after 4096 characters
-	MetaPrefix    = "prefix"
+	MetaPrefix    = wire.MetaPrefix
 	MetaScenarios = "sdsi.scenarios" // comma-separated: the scenarios of the agent's schema templates
 	MetaHandoff   = "handoff"        // "1": the agent accepts delegated tasks
 	MetaDurable   = "durable"        // whether this worker takes durable tasks: see [DurableOn]

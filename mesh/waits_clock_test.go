@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -30,7 +31,7 @@ func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 	})
 	node, ctx := serveDurable(t, 0, Agent{Entity: "agent.sleeper", Handler: handler})
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.sleeper", "x.y.z", json.RawMessage(`{}`))
-	if _, err := node.Submit(ctx, task, SubmitOptions{}); err != nil {
+	if _, err := node.Submit(ctx, task, client.SubmitOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var l *lane
@@ -50,7 +51,7 @@ func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 		}
 	}
 	l.clock.last.Store(&reading{l.clock.now().Add(-300 * time.Millisecond), time.Now(), 0})
-	reply, err := node.Result(ctx, task.To, task.ID, ResultOptions{Follow: true})
+	reply, err := node.Result(ctx, task.To, task.ID, client.ResultOptions{Follow: true})
 	if err != nil || string(reply.Payload) != `{"woken":true}` {
 		t.Errorf("%+v, %v", reply, err)
 	}

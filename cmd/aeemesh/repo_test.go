@@ -105,7 +105,7 @@ var floors = []struct {
 	{"meaning", []string{"intents", "intents/template", "intents/template/evolve", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh's parts", []string{"mesh/internal/*"}},
-	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
+	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*", "agents/embedding/*"}},
 	{"handlers", []string{"agents/program", "agents/sdsi", "agents/sdsi/learn", "agents/sdsi/simulate"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
@@ -145,8 +145,8 @@ var beside = map[string][]string{
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
 	"mesh/internal/sender":    {"mesh/internal/*"},
-	"mesh/internal/tracing":   {"mesh/internal/wire"},
-	"mesh":                    {"mesh/handoff", "mesh/natsconn"},
+	"mesh/internal/tracing":   {"mesh/internal/fault", "mesh/internal/wire"},
+	"mesh":                    {"mesh/client", "mesh/handoff", "mesh/natsconn"},
 	"agents":                  {"agents/orchestrate", "agents/orchestrate/topology"},
 	"agents/orchestrate/*":    {"agents/orchestrate"},
 	"agents/model/*test":      {"agents/model", "agents/model/modeltest"},
@@ -314,7 +314,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/internal/*", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents", "agents/sdsi"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},

@@ -86,3 +86,6 @@ func IsCode(err error, code envelope.Code) bool {
 func Unusable(format string, args ...any) *envelope.Error {
 	return envelope.Errorf(envelope.CodeInvalidEnvelope, format, args...)
 }
+
+// NoInbox is the error where a task for a person cannot be stored.
+var NoInbox = envelope.Errorf(envelope.CodeUnavailable, "there are no inboxes for people here: they need JetStream and stream AEE_HUMAN")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // The members of requires that the mesh reads itself (docs/nats-binding.md). They are
@@ -54,4 +55,23 @@ func ReadNotBefore(raw json.RawMessage) (time.Time, *envelope.Error) {
 		return time.Time{}, envelope.Errorf(envelope.CodeRequires, "requires.not_before must be a time as in RFC 3339").WithCause(err)
 	}
 	return at, nil
+}
+
+// AnswerOf reads what requires say of the answer of a person to a task that was stored at a
+// time: until when it counts (zero: no deadline), which entity is asked after that, and the
+// schema that it must fit. Each member is read on its own: an unreadable one is ignored.
+func AnswerOf(task *envelope.Envelope, stored time.Time) (until time.Time, escalateTo string, due json.RawMessage) {
+	have, members, err := task.ReadRequires()
+	if json.Unmarshal(Canonical(members.Get(AnswerBy)), &until) != nil {
+		until = time.Time{}
+	}
+	var to string
+	if json.Unmarshal(members.Get(EscalateTo), &to) == nil {
+		escalateTo = clip.Text(to, 128)
+	}
+	due = members.Get(ResultSchema)
+	if err == nil && until.IsZero() && have.Timeout > 0 {
+		until = stored.Add(have.Timeout)
+	}
+	return until, escalateTo, due
 }

@@ -62,3 +62,7 @@ func (s *Sender) CancelSent(task *envelope.Envelope, why error) {
 		_ = s.Conn.FlushTimeout(2 * time.Second)
 	}
 }
+
+// ControlWait is how long a command waits for a worker's answer before it is sent over the
+// work queue.
+const ControlWait = 2 * time.Second

@@ -2,6 +2,7 @@ package sender
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
@@ -70,3 +71,6 @@ func (s *Sender) Publish(to string, data []byte, header nats.Header) error {
 	}
 	return s.Conn.PublishMsg(&nats.Msg{Subject: to, Data: data, Header: header})
 }
+
+// ErrLiveOnly says that a node has no durable lane.
+var ErrLiveOnly = errors.New("this node has no durable lane: set Config.Durable")

@@ -5,16 +5,19 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// LocalOrRemote continues the trace of ctx. If ctx has none, it continues the trace that
+// localOrRemote continues the trace of ctx. If ctx has none, it continues the trace that
 // the task carries.
-func LocalOrRemote(ctx context.Context, task *envelope.Envelope) context.Context {
+func localOrRemote(ctx context.Context, task *envelope.Envelope) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
 	}
@@ -103,4 +106,26 @@ func Traceparent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier[wire.HeaderTraceParent]
+}
+
+// StartSend begins the span of a task that is sent; a nil tracer makes none.
+func StartSend(tracer trace.Tracer, ctx context.Context, task *envelope.Envelope) (context.Context, trace.Span) {
+	if tracer == nil {
+		return ctx, nil
+	}
+	return tracer.Start(localOrRemote(ctx, task), "aee.send "+task.To, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", task.To),
+		attribute.String("messaging.message.conversation_id", task.Corr), attribute.String("aee.intent", task.Intent),
+	))
+}
+
+// EndSend ends a span of [StartSend].
+func EndSend(span trace.Span, err error) {
+	if span == nil {
+		return
+	}
+	if err != nil {
+		span.SetStatus(codes.Error, string(fault.ForPeer(err).Code))
+	}
+	span.End()
 }

@@ -33,3 +33,9 @@ func HeaderText(s string) string {
 func OlderEpoch(a, b string) bool {
 	return len(a) < len(b) || len(a) == len(b) && a < b
 }
+
+// Keys of the metadata of a worker's NATS micro service. Package mesh describes them.
+const (
+	MetaEntity = "entity"
+	MetaPrefix = "prefix"
+)

@@ -1,4 +1,4 @@
-package mesh
+package client
 
 import (
 	"context"
@@ -14,14 +14,12 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// errLiveOnly says that a node has no durable lane.
-var errLiveOnly = errors.New("this node has no durable lane: set Config.Durable")
-
-// SubmitOptions configure [Node.Submit]. The zero value submits JSON, to begin at once.
+// SubmitOptions configure [Client.Submit]. The zero value submits JSON, to begin at once.
 type SubmitOptions struct {
 	// At is when the task is to begin, by the server's clock; After is the time from now
 	// until then. The task's own deadline counts from its begin.
@@ -41,13 +39,13 @@ type Submitted struct {
 }
 
 // Submit stores a task in the durable lane of its addressee. When it returns without an
-// error, the task will be done and answered once: [Node.Result] returns the answer. The
+// error, the task will be done and answered once: [Client.Result] returns the answer. The
 // task is signed if the node has a signer. Submitting the same envelope again is safe. Do
 // that after an error that wraps [jetstream.ErrUncertain].
-func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Submitted, error) {
-	d := n.cfg.Durable
+func (c *Client) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Submitted, error) {
+	d := c.cfg.Stores
 	if d == nil {
-		return Submitted{}, errLiveOnly
+		return Submitted{}, sender.ErrLiveOnly
 	}
 	if task.Type != envelope.TypeTask {
 		return Submitted{}, fmt.Errorf("submit %s: only a task has a result", task.Type)
@@ -63,17 +61,17 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 			return Submitted{}, err
 		}
 	}
-	at, err := n.dueTime(ctx, opts)
+	at, err := c.dueTime(ctx, opts)
 	if err != nil {
 		return Submitted{}, err
 	}
 	if !at.IsZero() {
-		if err := n.requireNotBefore(task, at); err != nil {
+		if err := c.requireNotBefore(task, at); err != nil {
 			return Submitted{}, err
 		}
 	}
 	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
-	header, err := n.sender.Encode(ctx, task, true, opts.CBOR, &body)
+	header, err := c.s.Encode(ctx, task, true, opts.CBOR, &body)
 	if err != nil {
 		return Submitted{}, err
 	}
@@ -83,11 +81,11 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 	if err != nil {
 		return Submitted{}, err
 	}
-	n.journal.Received(task.ID, body, opts.CBOR)
+	c.s.Journal.Received(task.ID, body, opts.CBOR)
 	return Submitted{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
 }
 
-func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, error) {
+func (c *Client) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, error) {
 	switch {
 	case opts.After < 0:
 		return time.Time{}, fmt.Errorf("submit: After is %v, and cannot be negative", opts.After)
@@ -96,7 +94,7 @@ func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, erro
 	case !opts.At.IsZero():
 		return time.Time{}, errors.New("submit: give At or After, not both")
 	}
-	now, err := n.cfg.Durable.Clock.Now(ctx)
+	now, err := c.cfg.Stores.Clock.Now(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -105,12 +103,12 @@ func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, erro
 
 // requireNotBefore sets requires.not_before. The signature covers it, so that a worker
 // accepts a task whose ts is long past.
-func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
+func (c *Client) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 	if task.Sig != nil {
 		if at, _ := requires.ReadNotBefore(requires.Member(task, requires.NotBefore)); !at.IsZero() {
 			return nil
 		}
-		if skew := n.cfg.Skew; skew > 0 && time.Until(at) > skew {
+		if skew := c.cfg.Skew; skew > 0 && time.Until(at) > skew {
 			return fmt.Errorf("submit: a signed task without requires.not_before cannot be scheduled, because it would be stale when it is due: set requires.not_before before signing")
 		}
 		return nil
@@ -126,7 +124,7 @@ func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 	return nil
 }
 
-// ResultOptions say what [Node.Result] waits for.
+// ResultOptions say what [Client.Result] waits for.
 type ResultOptions struct {
 	// Follow waits for the terminal envelope until ctx ends. Without it Result reads only
 	// the replies that are stored now.
@@ -136,7 +134,8 @@ type ResultOptions struct {
 	// from OnStream ends Result, not the task.
 	OnStream func(*envelope.Envelope) error
 
-	again bool // the task was submitted before, so replies may be stored already
+	// Again says that the task was submitted before, so that replies may be stored already.
+	Again bool
 }
 
 // ErrNoResult: the task has not ended, or there is no task with this id.
@@ -148,12 +147,12 @@ var ErrNoResult = errors.New("there is no result yet")
 // there is no terminal envelope yet, Result fails with [ErrNoResult], or waits if Follow
 // is set. A task that was retried after it had failed has several terminal envelopes; the
 // last one counts.
-func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOptions) (*envelope.Envelope, error) {
-	d := n.cfg.Durable
+func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultOptions) (*envelope.Envelope, error) {
+	d := c.cfg.Stores
 	if d == nil {
-		return nil, errLiveOnly
+		return nil, sender.ErrLiveOnly
 	}
-	reader := &replyReader{node: n, entity: entity, taskID: taskID, onStream: opts.OnStream}
+	reader := &replyReader{client: c, entity: entity, taskID: taskID, onStream: opts.OnStream}
 	var after uint64
 	for again := true; again; {
 		again = false
@@ -188,30 +187,30 @@ func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOpt
 	return nil, context.Cause(ctx)
 }
 
-// Perform submits a task as [Node.Submit] does and waits for its terminal envelope as
-// [Node.Result] does; it ignores [ResultOptions].Follow. It subscribes to the replies
+// Perform submits a task as [Client.Submit] does and waits for its terminal envelope as
+// [Client.Result] does; it ignores [ResultOptions].Follow. It subscribes to the replies
 // before it submits, so it need not read them from the stream.
 //
 // Perform returns Submit's receipt; its TaskID is "" if Submit failed. An error envelope
 // is returned as by Result. When ctx ends, Perform returns the cause; the task goes on,
 // and Result has its answer later. Performing the same envelope again waits for the same
 // answer.
-func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Submitted, *envelope.Envelope, error) {
-	d := n.cfg.Durable
+func (c *Client) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Submitted, *envelope.Envelope, error) {
+	d := c.cfg.Stores
 	if d == nil {
-		return Submitted{}, nil, errLiveOnly
+		return Submitted{}, nil, sender.ErrLiveOnly
 	}
 	follower, err := d.Replies.Open(task.To, task.ID)
 	if err != nil {
 		return Submitted{}, nil, err
 	}
 	defer follower.Close()
-	receipt, err := n.Submit(ctx, task, submit)
+	receipt, err := c.Submit(ctx, task, submit)
 	if err != nil {
 		return receipt, nil, err
 	}
-	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
-	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.again}) {
+	reader := &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
+	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.Again}) {
 		if err == nil {
 			err = reader.take(msg)
 		}
@@ -226,11 +225,11 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 	return receipt, nil, context.Cause(ctx)
 }
 
-// Await is [Node.Perform] for a task that was already submitted. It ignores
+// Await is [Client.Perform] for a task that was already submitted. It ignores
 // [ResultOptions].Follow.
-func (n *Node) Await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
-	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
-	for msg, err := range n.cfg.Durable.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}) {
+func (c *Client) Await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
+	reader := &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
+	for msg, err := range c.cfg.Stores.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}) {
 		if err == nil {
 			err = reader.take(msg)
 		}
@@ -246,7 +245,7 @@ func (n *Node) Await(ctx context.Context, task *envelope.Envelope, opts ResultOp
 
 // replyReader reads the messages on a task's reply subject.
 type replyReader struct {
-	node                 *Node
+	client               *Client
 	entity, taskID, corr string
 	caller               string // the task's from; "" if it is not known
 	known                answers.Known
@@ -263,7 +262,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	if was := msg.Header.Get(wire.HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s belongs to another task, whose answer is stored; give this task a new id", r.taskID)
 	}
-	reply, err := r.node.answers.Stored(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
+	reply, err := r.client.s.Answers.Stored(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package mesh
+package client
 
 import (
 	"context"
@@ -17,44 +17,44 @@ import (
 
 // Ask sends plain text to an entity's aee.ask lane and returns the plain text
 // of its answer. If the agent answers with an error, Ask returns an *[envelope.Error].
-func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
-	return n.AskRetrying(ctx, entity, text, 0, nil)
+func (c *Client) Ask(ctx context.Context, entity, text string) (string, error) {
+	return c.AskRetrying(ctx, entity, text, 0, nil)
 }
 
 // AskRetrying is Ask with retries as in [SendOptions].Retries. told, if not nil, is called
 // before each retry.
-func (n *Node) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
-	err = retrying(ctx, retries, told, func(int) (err error) {
-		answer, err = n.askOnce(ctx, entity, text)
+func (c *Client) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
+	err = sender.Retrying(ctx, retries, told, func(int) (err error) {
+		answer, err = c.askOnce(ctx, entity, text)
 		return err
 	})
 	return answer, err
 }
 
-func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error) {
-	to, err := n.subjects.Ask(entity)
+func (c *Client) askOnce(ctx context.Context, entity, text string) (string, error) {
+	to, err := c.s.Subjects.Ask(entity)
 	if err != nil {
 		return "", err
 	}
-	header := nats.Header{wire.HeaderFrom: {n.cfg.Entity}}
+	header := nats.Header{wire.HeaderFrom: {c.cfg.Entity}}
 	if parent := tracing.Traceparent(ctx); parent != "" {
 		header[tracing.Header(ctx)] = []string{parent}
 	}
 	deadline, has := ctx.Deadline()
 	if !has {
-		deadline = time.Now().Add(n.cfg.DefaultTimeout)
+		deadline = time.Now().Add(c.cfg.DefaultTimeout)
 	}
-	x, err := n.replies.Open(to, false, deadline)
+	x, err := c.s.Replies.Open(to, false, deadline)
 	if err != nil {
 		return "", fault.ForPeer(err)
 	}
 	var holder string
 	defer func() {
-		n.holders.Leave(holder, x)
-		n.replies.Close(x)
+		c.s.Holders.Leave(holder, x)
+		c.s.Replies.Close(x)
 	}()
-	n.replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
-	answer, err := n.holders.Await(ctx, x, "", &holder)
+	c.s.Replies.Send(x, rpc.Request{To: to, Header: header, Data: []byte(text)})
+	answer, err := c.s.Holders.Await(ctx, x, "", &holder)
 	if err != nil {
 		return "", fault.ForPeer(sender.Failure(&envelope.Envelope{To: entity}, err))
 	}

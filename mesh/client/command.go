@@ -1,11 +1,10 @@
-package mesh
+package client
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -15,23 +14,19 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ctlWait is how long a command waits for a worker's answer before it is sent over the
-// work queue.
-const ctlWait = 2 * time.Second
-
-// Command sends a command about durable tasks (a cancel: also about live tasks) as this
-// node's own entity, and returns the result. The command goes to all workers of the
+// Command sends a command about durable tasks (a cancel: also about live tasks) as the
+// client's own entity, and returns the result. The command goes to all workers of the
 // entity; the owner of the run applies it, or any worker if no worker owns the run. If no
 // worker answers, the command is submitted to the work queue, and Command waits until a
 // worker applies it or ctx ends.
-func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
+func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
 	var out intents.CommandResult
-	d := n.cfg.Durable
+	d := c.cfg.Stores
 	if d == nil {
-		return out, errLiveOnly
+		return out, sender.ErrLiveOnly
 	}
-	e := sender.NewCommand(n.cfg.Entity, entity, durably(cmd))
-	reply, err := n.sendCommand(ctx, entity, e)
+	e := sender.NewCommand(c.cfg.Entity, entity, durably(cmd))
+	reply, err := SendCommand(ctx, c, entity, e)
 	if err != nil {
 		return out, err
 	}
@@ -60,14 +55,16 @@ func durably(cmd intents.Command) intents.Command {
 	return cmd
 }
 
-func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := n.TryCommand(ctx, e)
+// SendCommand sends a command to all workers of an entity, or over the work queue if no
+// worker answers, and returns the reply.
+func SendCommand(ctx context.Context, c *Client, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
+	reply, err := c.TryCommand(ctx, e)
 	if !IsUnanswered(err) || ctx.Err() != nil {
 		return reply, err
 	}
 	// Submit the same envelope to the queue. A worker that received it before ignores
 	// the copy, because it knows the id.
-	_, reply, err = n.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
+	_, reply, err = c.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("command to %s: %w", entity, err)
 	}
@@ -77,9 +74,9 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 // TryCommand sends a command ([NewCommand]) to all workers of its addressee, and waits two
 // seconds for an answer of the worker that has the run. It returns an error reply as an
 // [envelope.Error]. If no worker answers, the error is [IsUnanswered], and the caller may
-// [Node.Submit] the same envelope: a worker that did receive it ignores the copy.
-func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := n.sender.RequestControl(ctx, e, ctlWait)
+// [Client.Submit] the same envelope: a worker that did receive it ignores the copy.
+func (c *Client) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
+	reply, err := c.s.RequestControl(ctx, e, sender.ControlWait)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)
@@ -89,7 +86,7 @@ func (n *Node) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.
 	return reply, err
 }
 
-// IsUnanswered reports whether err, of [Node.TryCommand], means that no worker answered: no
+// IsUnanswered reports whether err, of [Client.TryCommand], means that no worker answered: no
 // worker is online, or none of the workers has the run.
 func IsUnanswered(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
@@ -97,10 +94,10 @@ func IsUnanswered(err error) bool {
 
 // Run reads the last checkpoint of the run of an entity's task. id is the run's or the
 // task's. It fails with [state.ErrNotFound].
-func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, error) {
-	d := n.cfg.Durable
+func (c *Client) Run(ctx context.Context, entity, id string) (*state.Checkpoint, error) {
+	d := c.cfg.Stores
 	if d == nil {
-		return nil, errLiveOnly
+		return nil, sender.ErrLiveOnly
 	}
 	rec, err := d.States.Get(ctx, state.ID{Entity: entity, Run: id})
 	if errors.Is(err, state.ErrNotFound) {

@@ -1,4 +1,4 @@
-package mesh
+package client
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Instance is one worker of one agent, as it describes itself.
@@ -27,12 +28,12 @@ type Instance struct {
 // Discover lists the workers that answer within wait, of this mesh's prefix,
 // of one entity if entity is not empty. It returns early once answers have
 // stopped coming for a while.
-func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
+func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
 	var infos, stats [][]byte
 	var failed [2]error
 	var both sync.WaitGroup
-	both.Go(func() { infos, failed[0] = n.survey(ctx, micro.InfoVerb, "", wait) })
-	both.Go(func() { stats, failed[1] = n.survey(ctx, micro.StatsVerb, "", wait) })
+	both.Go(func() { infos, failed[0] = c.survey(ctx, micro.InfoVerb, "", wait) })
+	both.Go(func() { stats, failed[1] = c.survey(ctx, micro.StatsVerb, "", wait) })
 	both.Wait()
 	if err := errors.Join(failed[:]...); err != nil {
 		return nil, err
@@ -44,31 +45,31 @@ func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) 
 			byID[s.ID] = &s
 		}
 	}
-	return n.instances(infos, byID, entity), nil
+	return c.instances(infos, byID, entity), nil
 }
 
 // Workers lists the workers of one entity that answer within wait, without their
 // stats. It asks only the services with the entity's name, so it needs only the
 // permission to publish to $SRV.INFO.<name>, which [LookPermissions] grant.
-func (n *Node) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
-	infos, err := n.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
+func (c *Client) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
+	infos, err := c.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
 	if err != nil {
 		return nil, err
 	}
-	return n.instances(infos, nil, entity), nil
+	return c.instances(infos, nil, entity), nil
 }
 
 // instances returns the workers of this mesh among the services that have answered; if
 // entity is not empty, only the workers of that entity.
-func (n *Node) instances(infos [][]byte, stats map[string]*micro.Stats, entity string) []Instance {
+func (c *Client) instances(infos [][]byte, stats map[string]*micro.Stats, entity string) []Instance {
 	var out []Instance
 	for _, raw := range infos {
 		var info micro.Info
 		if json.Unmarshal(raw, &info) != nil || info.Type != micro.InfoResponseType {
 			continue
 		}
-		e := info.Metadata[MetaEntity]
-		if e == "" || info.Metadata[MetaPrefix] != n.cfg.Prefix || entity != "" && e != entity {
+		e := info.Metadata[wire.MetaEntity]
+		if e == "" || info.Metadata[wire.MetaPrefix] != c.s.Prefix || entity != "" && e != entity {
 			continue
 		}
 		out = append(out, Instance{Entity: e, Info: info, Stats: stats[info.ID]})
@@ -81,17 +82,17 @@ func (n *Node) instances(infos [][]byte, stats map[string]*micro.Stats, entity s
 
 // survey sends one micro request to all services, or to those with a name, and collects
 // the answers.
-func (n *Node) survey(ctx context.Context, verb micro.Verb, name string, wait time.Duration) ([][]byte, error) {
+func (c *Client) survey(ctx context.Context, verb micro.Verb, name string, wait time.Duration) ([][]byte, error) {
 	to, err := micro.ControlSubject(verb, name, "")
 	if err != nil {
 		return nil, err
 	}
-	sub, err := n.conn.SubscribeSync(n.conn.NewRespInbox())
+	sub, err := c.s.Conn.SubscribeSync(c.s.Conn.NewRespInbox())
 	if err != nil {
 		return nil, err
 	}
 	defer sub.Unsubscribe()
-	if err := n.conn.PublishRequest(to, sub.Subject, nil); err != nil {
+	if err := c.s.Conn.PublishRequest(to, sub.Subject, nil); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -116,23 +117,23 @@ func (n *Node) survey(ctx context.Context, verb micro.Verb, name string, wait ti
 
 // Ping sends aee.status.ping to one worker of an entity and returns the time until its
 // answer came.
-func (n *Node) Ping(ctx context.Context, entity string) (time.Duration, error) {
+func (c *Client) Ping(ctx context.Context, entity string) (time.Duration, error) {
 	started := time.Now()
-	_, err := n.Query(ctx, entity, intents.StatusPing, struct{}{}, nil)
+	_, err := c.Query(ctx, entity, intents.StatusPing, struct{}{}, nil)
 	return time.Since(started), err
 }
 
 // PingInstance pings one worker of an entity over NATS micro; id is its instance id (see
 // [Instance]). It returns the worker's answer and the time until it came. The answer is
 // not signed.
-func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping, time.Duration, error) {
+func (c *Client) PingInstance(ctx context.Context, entity, id string) (micro.Ping, time.Duration, error) {
 	var pong micro.Ping
 	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(entity), id)
 	if err != nil {
 		return pong, 0, err
 	}
 	started := time.Now()
-	msg, err := n.conn.RequestWithContext(ctx, to, nil)
+	msg, err := c.s.Conn.RequestWithContext(ctx, to, nil)
 	took := time.Since(started)
 	if errors.Is(err, nats.ErrNoResponders) {
 		return pong, took, envelope.Errorf(envelope.CodeNoResponders, "no worker of %s is instance %s", entity, id)
@@ -140,7 +141,7 @@ func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping,
 	if err != nil {
 		return pong, took, err
 	}
-	if err := json.Unmarshal(msg.Data, &pong); err != nil || pong.Metadata[MetaEntity] != entity || pong.ID != id {
+	if err := json.Unmarshal(msg.Data, &pong); err != nil || pong.Metadata[wire.MetaEntity] != entity || pong.ID != id {
 		return pong, took, envelope.Errorf(envelope.CodeInvalidEnvelope, "the answer does not come from instance %s of %s", id, entity)
 	}
 	return pong, took, nil
@@ -148,12 +149,12 @@ func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping,
 
 // Query sends a task with one of the aee.* intents, or any other, and decodes
 // the result's payload into out, unless that is nil.
-func (n *Node) Query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
+func (c *Client) Query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
 	payload, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := n.Send(ctx, envelope.New(envelope.TypeTask, n.cfg.Entity, entity, intent, payload), SendOptions{})
+	reply, err := c.Send(ctx, envelope.New(envelope.TypeTask, c.cfg.Entity, entity, intent, payload), SendOptions{})
 	if err != nil || out == nil {
 		return reply, err
 	}

@@ -1,4 +1,4 @@
-package mesh
+package client
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -29,21 +30,21 @@ var ErrBegun = errors.New("a worker has begun the task")
 // A worker that starts now may draw the message first. Therefore CancelQueued looks for a record
 // of the run again after it has deleted the message. In the worst case the sender gets
 // E_CANCELLED and later a result.
-func (n *Node) CancelQueued(ctx context.Context, entity, taskID, reason string) error {
-	d := n.cfg.Durable
+func (c *Client) CancelQueued(ctx context.Context, entity, taskID, reason string) error {
+	d := c.cfg.Stores
 	if d == nil {
-		return errLiveOnly
+		return sender.ErrLiveOnly
 	}
-	task, cbor, take, err := n.findWaiting(ctx, entity, taskID)
+	task, cbor, take, err := c.findWaiting(ctx, entity, taskID)
 	if err != nil {
 		return err
 	}
-	problem := run.Cancelled(n.cfg.Entity, reason)
-	if !n.answers.Withdrawn(&envelope.Envelope{Type: envelope.TypeError, From: n.cfg.Entity, Payload: problem.Payload()}) {
-		return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", n.cfg.Entity)
+	problem := run.Cancelled(c.cfg.Entity, reason)
+	if !c.s.Answers.Withdrawn(&envelope.Envelope{Type: envelope.TypeError, From: c.cfg.Entity, Payload: problem.Payload()}) {
+		return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", c.cfg.Entity)
 	}
 	id := state.ID{Entity: entity, Run: state.RunID(entity, taskID)}
-	if err := n.unbegun(ctx, id); err != nil {
+	if err := c.unbegun(ctx, id); err != nil {
 		return err
 	}
 	if inHand, err := d.Queue.InHand(ctx, entity); err != nil {
@@ -54,19 +55,19 @@ func (n *Node) CancelQueued(ctx context.Context, entity, taskID, reason string) 
 	if err := take(); err != nil {
 		return err
 	}
-	if err := n.unbegun(ctx, id); err != nil {
+	if err := c.unbegun(ctx, id); err != nil {
 		return err
 	}
-	return n.answerWithdrawn(ctx, task, cbor, problem)
+	return c.answerWithdrawn(ctx, task, cbor, problem)
 }
 
 // CancelAllQueued withdraws all queued and scheduled tasks of an entity and returns their number. It
 // skips messages that are not tasks. It continues after a task that cannot be withdrawn, for
 // example because a worker has begun it; the error joins all failures.
-func (n *Node) CancelAllQueued(ctx context.Context, entity, reason string) (int, error) {
-	d := n.cfg.Durable
+func (c *Client) CancelAllQueued(ctx context.Context, entity, reason string) (int, error) {
+	d := c.cfg.Stores
 	if d == nil {
-		return 0, errLiveOnly
+		return 0, sender.ErrLiveOnly
 	}
 	var ids []string
 	for _, priority := range subject.Priorities() {
@@ -74,7 +75,7 @@ func (n *Node) CancelAllQueued(ctx context.Context, entity, reason string) (int,
 			if err != nil {
 				return 0, err
 			}
-			if env, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits); err == nil && !slices.Contains(ids, env.ID) {
+			if env, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits); err == nil && !slices.Contains(ids, env.ID) {
 				ids = append(ids, env.ID)
 			}
 		}
@@ -89,7 +90,7 @@ func (n *Node) CancelAllQueued(ctx context.Context, entity, reason string) (int,
 	done := 0
 	var failed []error
 	for _, id := range ids {
-		switch err := n.CancelQueued(ctx, entity, id, reason); {
+		switch err := c.CancelQueued(ctx, entity, id, reason); {
 		case err == nil:
 			done++
 		case !errors.Is(err, jetstream.ErrNotFound):
@@ -100,8 +101,8 @@ func (n *Node) CancelAllQueued(ctx context.Context, entity, reason string) (int,
 }
 
 // unbegun returns ErrBegun if the run has a record.
-func (n *Node) unbegun(ctx context.Context, id state.ID) error {
-	_, err := n.cfg.Durable.States.Get(ctx, id)
+func (c *Client) unbegun(ctx context.Context, id state.ID) error {
+	_, err := c.cfg.Stores.States.Get(ctx, id)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		return nil
@@ -113,15 +114,15 @@ func (n *Node) unbegun(ctx context.Context, id state.ID) error {
 
 // findWaiting looks for a task in the queue and among the scheduled tasks. It returns the task
 // and a function that removes its messages.
-func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *envelope.Envelope, cbor bool, take func() error, err error) {
-	d := n.cfg.Durable
+func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (task *envelope.Envelope, cbor bool, take func() error, err error) {
+	d := c.cfg.Stores
 	var seqs []uint64 // the same task may have been submitted again
 	for _, priority := range subject.Priorities() {
 		for msg, err := range d.Queue.Peek(ctx, priority, entity, 0) {
 			if err != nil {
 				return nil, false, nil, err
 			}
-			env, inCBOR, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits)
+			env, inCBOR, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits)
 			if err != nil || env.ID != taskID {
 				continue // also a message that is not a task: a worker rejects it
 			}
@@ -143,18 +144,18 @@ func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *en
 	if err != nil {
 		return nil, false, nil, err
 	}
-	if task, cbor, err = wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, n.limits); err != nil {
+	if task, cbor, err = wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, c.s.Answers.Limits); err != nil {
 		return nil, false, nil, err
 	}
 	return task, cbor, func() error { return d.Queue.Unschedule(ctx, entity, taskID) }, nil
 }
 
 // answerWithdrawn stores E_CANCELLED as the reply to a withdrawn task.
-func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbor bool, problem *envelope.Error) error {
+func (c *Client) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbor bool, problem *envelope.Error) error {
 	reply := task.Reply(envelope.TypeError, problem.Payload())
-	reply.From = n.cfg.Entity
+	reply.From = c.cfg.Entity
 	var body []byte
-	header, err := n.sender.Encode(ctx, reply, false, cbor, &body)
+	header, err := c.s.Encode(ctx, reply, false, cbor, &body)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbo
 	if err != nil {
 		return err
 	}
-	_, err = n.cfg.Durable.Replies.PublishAfter(ctx, msg, 0)
+	_, err = c.cfg.Stores.Replies.PublishAfter(ctx, msg, 0)
 	if errors.Is(err, jetstream.ErrExists) {
 		return nil // the task has a reply already
 	}

@@ -1,4 +1,4 @@
-package mesh
+package client
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -55,7 +56,7 @@ type PersonTask struct {
 	last uint64 // sequence of the last message on its reply subject
 }
 
-// Errors of [Node.AnswerAsk].
+// Errors of [Client.AnswerAsk].
 var (
 	// ErrAnswered: the task has a valid answer already.
 	ErrAnswered = errors.New("the task was answered already")
@@ -65,18 +66,18 @@ var (
 	ErrMisfit = errors.New("the answer does not fit requires.result_schema")
 )
 
-// inbox returns the store of people's inboxes, or errNoInbox.
-func (n *Node) inbox() (*jetstream.Inbox, error) {
-	if d := n.durable(); d != nil && d.Inbox != nil {
+// inbox returns the store of people's inboxes, or fault.NoInbox.
+func (c *Client) inbox() (*jetstream.Inbox, error) {
+	if d := c.cfg.Stores; d != nil && d.Available() && d.Inbox != nil {
 		return d.Inbox, nil
 	}
-	return nil, errNoInbox
+	return nil, fault.NoInbox
 }
 
 // Asks returns the tasks in a person's inbox ("": in all inboxes), the oldest first, each
 // once. It skips envelopes that are not tasks, and envelopes that fail verification.
-func (n *Node) Asks(ctx context.Context, person string) ([]*PersonTask, error) {
-	inbox, err := n.inbox()
+func (c *Client) Asks(ctx context.Context, person string) ([]*PersonTask, error) {
+	inbox, err := c.inbox()
 	if err != nil {
 		return nil, err
 	}
@@ -86,16 +87,16 @@ func (n *Node) Asks(ctx context.Context, person string) ([]*PersonTask, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ask := n.readInbox(msg, known); ask != nil {
+		if ask := c.readInbox(msg, known); ask != nil {
 			asks = append(asks, ask)
 		}
 	}
-	now, err := n.cfg.Durable.Clock.Now(ctx)
+	now, err := c.cfg.Stores.Clock.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, ask := range asks {
-		if err := n.judgeAsk(ctx, ask, now); err != nil {
+		if err := c.judgeAsk(ctx, ask, now); err != nil {
 			return nil, err
 		}
 	}
@@ -105,8 +106,8 @@ func (n *Node) Asks(ctx context.Context, person string) ([]*PersonTask, error) {
 // FindAsk returns the task in a person's inbox ("": in any inbox) whose id is taskID, or the
 // only task whose id begins with taskID. It fails with [jetstream.ErrNotFound] if there is
 // none.
-func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*PersonTask, error) {
-	inbox, err := n.inbox()
+func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTask, error) {
+	inbox, err := c.inbox()
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*PersonTask,
 		if err != nil {
 			return nil, err
 		}
-		ask := n.readInbox(msg, known)
+		ask := c.readInbox(msg, known)
 		if ask == nil || taskID == "" || !strings.HasPrefix(ask.Task.ID, taskID) {
 			continue
 		}
@@ -134,17 +135,17 @@ func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*PersonTask,
 	default:
 		return nil, fmt.Errorf("%d tasks for people have an id that begins with %s, the first is %s for %s", len(found), clip.Text(taskID, 128), found[0].Task.ID, found[0].Task.To)
 	}
-	now, err := n.cfg.Durable.Clock.Now(ctx)
+	now, err := c.cfg.Stores.Clock.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return found[0], n.judgeAsk(ctx, found[0], now)
+	return found[0], c.judgeAsk(ctx, found[0], now)
 }
 
 // FollowInbox calls f for each task that is in the inbox now and then, until ctx ends, for
 // each task that arrives or is withdrawn. It does not call f when a known task is sent again.
-func (n *Node) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
-	inbox, err := n.inbox()
+func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
+	inbox, err := c.inbox()
 	if err != nil {
 		return err
 	}
@@ -153,18 +154,18 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*PersonTas
 		if err != nil {
 			return err
 		}
-		ask := n.readInbox(msg, known)
+		ask := c.readInbox(msg, known)
 		if ask == nil {
-			if e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits); err == nil {
+			if e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits); err == nil {
 				ask = known[askKey(e.To, withdrawnTask(e))]
 			}
 		}
 		if ask == nil {
 			continue
 		}
-		now, err := n.cfg.Durable.Clock.Now(ctx)
+		now, err := c.cfg.Stores.Clock.Now(ctx)
 		if err == nil {
-			err = n.judgeAsk(ctx, ask, now)
+			err = c.judgeAsk(ctx, ask, now)
 		}
 		if err == nil {
 			err = f(ask)
@@ -178,15 +179,15 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*PersonTas
 
 // readInbox reads one message of an inbox into known. It returns the task if this is the first
 // message with the task's id, else nil.
-func (n *Node) readInbox(msg jetstream.Message, known map[string]*PersonTask) *PersonTask {
-	e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, n.limits)
+func (c *Client) readInbox(msg jetstream.Message, known map[string]*PersonTask) *PersonTask {
+	e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits)
 	if err != nil || wire.Bounded(e) != nil || !subject.IsPerson(e.To) {
 		return nil
 	}
-	if live, err := n.subjects.Live(e.To); err != nil || live != msg.Subject {
+	if live, err := c.s.Subjects.Live(e.To); err != nil || live != msg.Subject {
 		return nil
 	}
-	who, err := n.cfg.Verifier.Verify(e, msg.Time)
+	who, err := c.s.Answers.Verifier.Verify(e, msg.Time)
 	if err != nil {
 		return nil
 	}
@@ -197,7 +198,7 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*PersonTask) *P
 		}
 		return nil
 	}
-	if requires.ForMesh(requires.Member(e, requires.Mesh), n.cfg.Prefix, who.Signed) != nil {
+	if requires.ForMesh(requires.Member(e, requires.Mesh), c.s.Prefix, who.Signed) != nil {
 		return nil
 	}
 	key := askKey(e.To, e.ID)
@@ -211,7 +212,7 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*PersonTask) *P
 		known[key] = ask
 	}
 	ask.Task = e
-	ask.read(msg.Time)
+	ask.Until, ask.EscalateTo, ask.Schema = requires.AnswerOf(e, msg.Time)
 	if !fresh {
 		return nil
 	}
@@ -236,27 +237,11 @@ func withdrawnReason(e *envelope.Envelope) string {
 	return clip.Text(p.Reason, 128)
 }
 
-// read sets Until, EscalateTo and Schema from the task's requires.
-func (a *PersonTask) read(stored time.Time) {
-	have, members, err := a.Task.ReadRequires()
-	var to string // each member is read on its own: an unreadable one is ignored
-	if json.Unmarshal(requires.Canonical(members.Get(requires.AnswerBy)), &a.Until) != nil {
-		a.Until = time.Time{}
-	}
-	if json.Unmarshal(members.Get(requires.EscalateTo), &to) == nil {
-		a.EscalateTo = clip.Text(to, 128)
-	}
-	a.Schema = members.Get(requires.ResultSchema)
-	if err == nil && a.Until.IsZero() && have.Timeout > 0 {
-		a.Until = stored.Add(have.Timeout)
-	}
-}
-
 // judgeAsk reads the stored replies to the task, and sets the task's answers and state.
-func (n *Node) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error {
+func (c *Client) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error {
 	a.Answer, a.Late, a.Misfit, a.last = nil, nil, nil, 0
 	for {
-		msg, err := n.cfg.Durable.Replies.Next(ctx, a.Task.To, a.Task.ID, a.last)
+		msg, err := c.cfg.Stores.Replies.Next(ctx, a.Task.To, a.Task.ID, a.last)
 		if errors.Is(err, jetstream.ErrNotFound) {
 			break
 		}
@@ -264,7 +249,7 @@ func (n *Node) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error
 			return err
 		}
 		a.last = msg.Seq
-		reply, err := n.answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := c.s.Answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue
 		}
@@ -293,18 +278,18 @@ func (n *Node) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error
 // ([envelope.Envelope.Reply]). It signs the answer if the node has a signer. Of concurrent
 // answers one succeeds. AnswerAsk fails with [ErrAnswered], [ErrTooLate] or [ErrMisfit] if the
 // answer would not count.
-func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Envelope) error {
+func (c *Client) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Envelope) error {
 	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
 		return errors.New("answer: the envelope does not answer the task")
 	}
 	if err := requires.Fits(a.Schema, reply); err != nil {
 		return fmt.Errorf("%w: %w", ErrMisfit, err)
 	}
-	d := n.cfg.Durable
+	d := c.cfg.Stores
 	for range 20 {
 		now, err := d.Clock.Now(ctx)
 		if err == nil {
-			err = n.judgeAsk(ctx, a, now)
+			err = c.judgeAsk(ctx, a, now)
 		}
 		if err != nil {
 			return err
@@ -316,7 +301,7 @@ func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Env
 			return ErrTooLate
 		}
 		var body []byte
-		header, err := n.sender.Encode(ctx, reply, false, false, &body)
+		header, err := c.s.Encode(ctx, reply, false, false, &body)
 		if err != nil {
 			return err
 		}
@@ -331,7 +316,7 @@ func (n *Node) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Env
 		if err != nil {
 			return err
 		}
-		if err := n.judgeAsk(ctx, a, now); err == nil && a.Answer == nil {
+		if err := c.judgeAsk(ctx, a, now); err == nil && a.Answer == nil {
 			return ErrTooLate // the answer was stored after the deadline
 		}
 		return nil

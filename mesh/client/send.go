@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/holders"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+)
+
+// SendOptions say how [Client.Send] sends. The zero value waits for the result
+// in JSON and does not retry.
+type SendOptions struct {
+	// OnStream gets the stream envelopes in order. If it is set, Send sets
+	// requires.stream. If OnStream returns an error, Send cancels the task and returns
+	// the error.
+	OnStream func(*envelope.Envelope) error
+	// CBOR sends, and so receives, CBOR.
+	CBOR bool
+	// Retries is the maximum number of retries, each with a new id and the same corr,
+	// after an error that says that the task was not begun (E_BUSY, E_RATE_LIMITED,
+	// E_DRAINING, E_NO_RESPONDERS). Default 0.
+	Retries int
+	// OnRetry, if set, is called before each retry.
+	OnRetry func(attempt int, wait time.Duration, why *envelope.Error)
+	// NoCancel leaves the task running when ctx is cancelled. By default
+	// Send then cancels the task.
+	NoCancel bool
+}
+
+// Send sends a task to the live lane of its addressee (field to) and waits for the terminal
+// envelope. It returns a result envelope with a nil error. It returns an error envelope
+// together with an *[envelope.Error] that has FromPeer true. The task is signed if the node
+// has a signer. ctx needs no deadline: without one, the node's default timeout applies; with
+// one, Send writes it into requires.timeout_ms, unless that is set.
+func (c *Client) Send(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	if task.Type != envelope.TypeTask {
+		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
+	}
+	if err := requires.WithoutSecrets(task); err != nil {
+		return nil, err
+	}
+	ctx, span := tracing.StartSend(c.cfg.Tracer, ctx, task)
+	reply, err := c.sendRetrying(ctx, task, opts)
+	tracing.EndSend(span, err)
+	return reply, err
+}
+
+func (c *Client) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	attempted := *task // the caller's task is not changed
+	var reply *envelope.Envelope
+	err := sender.Retrying(ctx, opts.Retries, opts.OnRetry, func(attempt int) (err error) {
+		if attempt > 0 {
+			attempted = *task
+			attempted.ID, attempted.TS, attempted.Sig = envelope.NewID(), envelope.Now(), nil
+		}
+		reply, err = c.sendOnce(ctx, &attempted, opts)
+		return err
+	})
+	return reply, err
+}
+
+func (c *Client) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	to, err := c.s.Subjects.Live(task.To)
+	if err != nil {
+		return nil, err
+	}
+	deadline, stream, err := c.require(ctx, task, opts)
+	if err != nil {
+		return nil, err
+	}
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
+	header, err := c.s.Encode(ctx, task, false, opts.CBOR, buf)
+	if err != nil {
+		return nil, err
+	}
+	c.s.Journal.Sent(task.ID, *buf, opts.CBOR)
+	reply, err := c.s.Exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
+	if err != nil && reply == nil {
+		switch {
+		case opts.NoCancel:
+		case ctx.Err() != nil:
+			c.s.CancelSent(task, ctx.Err())
+		case errors.Is(err, holders.ErrDied):
+			c.s.CancelSent(task, err) // the worker may only have lost its connection
+		}
+		return nil, fault.ForPeer(sender.Failure(task, err))
+	}
+	if reply.Type == envelope.TypeError {
+		return reply, envelope.ErrorOf(reply)
+	}
+	return reply, err
+}
+
+// require sets stream and timeout_ms in requires, unless the task is signed already. It
+// returns the time until which to wait: a little longer than the timeout, to get the agent's
+// own E_TIMEOUT. It also returns whether stream envelopes will come.
+func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, stream bool, err error) {
+	have, err := task.Requirements()
+	if err != nil {
+		return deadline, false, err
+	}
+	now := time.Now()
+	deadline, limited := ctx.Deadline()
+	var timeout time.Duration // the timeout_ms to write; 0: none
+	switch {
+	case limited && have.Timeout == 0:
+		left := deadline.Sub(now)
+		timeout = max(time.Millisecond, left-min(left/20, sender.Grace))
+	case !limited && have.Timeout == 0:
+		timeout = c.cfg.DefaultTimeout
+		deadline = now.Add(timeout + sender.Grace)
+	case !limited:
+		deadline = now.Add(have.Timeout + sender.Grace)
+	}
+	stream = have.Stream || opts.OnStream != nil
+	ask := stream && !have.Stream
+	if task.Sig != nil {
+		return deadline, stream, nil // requires is signed and cannot be changed
+	}
+	switch {
+	case !ask && timeout == 0:
+		return deadline, stream, nil
+	case task.Requires == nil:
+		if !ask && timeout == c.cfg.DefaultTimeout {
+			task.Requires = c.defaultRequires
+			return deadline, stream, nil
+		}
+		task.Requires = envelope.Requirements{Stream: ask, Timeout: timeout}.AppendJSON(nil)
+		return deadline, stream, nil
+	}
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(task.Requires, &members); err != nil {
+		return deadline, stream, err
+	}
+	if ask {
+		members["stream"] = json.RawMessage("true")
+	}
+	if timeout > 0 {
+		members["timeout_ms"] = wire.MustJSON(timeout.Milliseconds())
+	}
+	task.Requires = wire.MustJSON(members)
+	return deadline, stream, nil
+}
+
+// Cancel sends a cancel to all workers of an entity, for tasks that were sent with this node's
+// entity as from. It does not wait; the sender of each cancelled task gets E_CANCELLED.
+func (c *Client) Cancel(entity string, what intents.CancelTask) error {
+	if err := c.s.PublishControl(sender.NewCommand(c.cfg.Entity, entity, what)); err != nil {
+		return err
+	}
+	return c.s.Conn.FlushTimeout(2 * time.Second)
+}
+
+// Post publishes an envelope to its addressee (field to) and does not wait for a reply: an
+// event to a person's inbox or a channel, or a task whose result is not needed.
+func (c *Client) Post(ctx context.Context, e *envelope.Envelope) error {
+	if err := requires.WithoutSecrets(e); err != nil {
+		return err
+	}
+	to, err := c.s.Subjects.Live(e.To)
+	if err != nil {
+		return err
+	}
+	buf := wire.GetBuffer()
+	defer wire.PutBuffer(buf)
+	header, err := c.s.Encode(ctx, e, false, false, buf)
+	if err != nil {
+		return err
+	}
+	c.s.Journal.Sent(e.ID, *buf, false)
+	if err := c.s.Publish(to, *buf, header); err != nil {
+		return fault.ForPeer(err)
+	}
+	return nil
+}
+
+// PublishesTo reports whether an entity has no worker that answers: people
+// and channels.
+func PublishesTo(entity string) bool {
+	t := subject.EntityType(entity)
+	return t == subject.TypeHuman || t == subject.TypeBus
+}
