@@ -20,9 +20,12 @@ type check struct {
 	alert   bool // the refusal is published on bus.mesh.alert
 }
 
-// admission are the checks of an envelope: its sender, addressee, lane and time. The last
+// admission is a task as it is admitted and prepared, before it begins.
+type admission struct{ *Task }
+
+// admissionChecks are the checks of an envelope: its sender, addressee, lane and time. The last
 // ones record it, so that it counts once.
-var admission = []check{
+var admissionChecks = []check{
 	{refuses: checkSignature, alert: true},
 	{refuses: checkAddressee},
 	{refuses: checkType},
@@ -32,29 +35,29 @@ var admission = []check{
 	{refuses: checkReplay, alert: true},
 }
 
-// admit makes the checks of admission. alert says that the refusal is to be published
+// admit makes admissionChecks. alert says that the refusal is to be published
 // on bus.mesh.alert.
-func (t *Task) admit() (problem *envelope.Error, alert bool) {
-	for _, check := range admission {
-		if problem := check.refuses(t); problem != nil {
+func (a admission) admit() (problem *envelope.Error, alert bool) {
+	for _, check := range admissionChecks {
+		if problem := check.refuses(a.Task); problem != nil {
 			return problem, check.alert
 		}
 	}
-	t.Envelope = capped(t.Envelope, t.priority)
+	a.Envelope = capped(a.Envelope, a.priority)
 	return nil, false
 }
 
 // stored returns when the task arrived: on the live lane when this worker received it,
 // on the durable lane when the server stored it.
-func (t *Task) stored() time.Time {
-	if t.run != nil {
-		return t.run.hold.Stored
+func (a admission) stored() time.Time {
+	if a.run != nil {
+		return a.run.hold.Stored
 	}
-	return t.queued
+	return a.queued
 }
 
 func checkSignature(t *Task) *envelope.Error {
-	identity, err := t.host.node.cfg.Verifier.Verify(t.Envelope, t.stored())
+	identity, err := t.host.node.cfg.Verifier.Verify(t.Envelope, admission{t}.stored())
 	if err != nil {
 		return fault.ForPeer(err)
 	}
@@ -96,7 +99,7 @@ func checkAge(t *Task) *envelope.Error {
 	if t.run != nil {
 		return nil
 	}
-	return t.host.node.fresh(t.Envelope, t.stored())
+	return t.host.node.fresh(t.Envelope, admission{t}.stored())
 }
 
 // checkQuota caps the priority, and refuses a live task beyond its sender's quota. A
@@ -108,7 +111,7 @@ func checkQuota(t *Task) (problem *envelope.Error) {
 			priority = p
 		}
 		priority = quotas.Cap(t.Envelope, priority, t.signed)
-	} else if priority, problem = quotas.Admit(t.Envelope, t.signed, t.stored()); problem != nil {
+	} else if priority, problem = quotas.Admit(t.Envelope, t.signed, (admission{t}).stored()); problem != nil {
 		return problem
 	}
 	t.priority = priority
@@ -137,19 +140,19 @@ var (
 
 // prepare reads what the task requires, sets its deadline, and returns why the agent
 // cannot do it, nil if it can.
-func (t *Task) prepare() error {
-	_ = t.readRequires() // a refusal, too, needs the stream, the encoding and the deadline that the sender requires
-	t.limit()
+func (a admission) prepare() error {
+	_ = a.readRequires() // a refusal, too, needs the stream, the encoding and the deadline that the sender requires
+	a.limit()
 	for _, meets := range constraints {
-		if err := meets(t); err != nil {
+		if err := meets(a.Task); err != nil {
 			return err
 		}
 	}
-	if t.goesOn() {
+	if a.goesOn() {
 		return nil
 	}
 	for _, meets := range atBegin {
-		if err := meets(t); err != nil {
+		if err := meets(a.Task); err != nil {
 			return err
 		}
 	}
@@ -157,23 +160,23 @@ func (t *Task) prepare() error {
 }
 
 // refusal returns the error of prepare in the form that is sent.
-func (t *Task) refusal() *envelope.Error {
-	if err := t.prepare(); err != nil {
+func (a admission) refusal() *envelope.Error {
+	if err := a.prepare(); err != nil {
 		return fault.ForPeer(err)
 	}
 	return nil
 }
 
 // goesOn reports whether the task's run has begun before.
-func (t *Task) goesOn() bool { return t.run != nil && t.run.stored != nil }
+func (a admission) goesOn() bool { return a.run != nil && a.run.stored != nil }
 
 // limit sets the deadline: on the live lane from now, on the durable lane from the time at
 // which the server stored the task.
-func (t *Task) limit() {
-	h := t.host
-	r := t.run
+func (a admission) limit() {
+	h := a.host
+	r := a.run
 	if r == nil {
-		timeout := t.Requires.Timeout
+		timeout := a.Requires.Timeout
 		if timeout == 0 {
 			timeout = h.node.cfg.DefaultTimeout
 		}
@@ -181,15 +184,15 @@ func (t *Task) limit() {
 		if h.Timeout > 0 {
 			timeout = min(timeout, h.Timeout)
 		}
-		t.Requires.Timeout, t.Deadline = timeout, t.queued.Add(timeout)
+		a.Requires.Timeout, a.Deadline = timeout, a.queued.Add(timeout)
 		return
 	}
-	t.Requires.Timeout = r.lane.deliveries.timeout(t.Requires)
-	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
+	a.Requires.Timeout = r.lane.deliveries.timeout(a.Requires)
+	r.deadline = r.hold.Stored.Add(a.Requires.Timeout)
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
 		r.deadline = r.stored.Mesh.Deadline
 	}
-	t.Deadline = r.lane.clock.local(r.deadline)
+	a.Deadline = r.lane.clock.local(r.deadline)
 }
 
 // checkDelegation accepts a task that another agent has delegated, or refuses it.

@@ -65,7 +65,7 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 				return err
 			}
 		}
-		return o.beginTree(ctx)
+		return turnCount{o.Task}.beginTree(ctx)
 	}
 	if o.run == nil {
 		err = count()

@@ -190,7 +190,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	if waits {
 		next.Waiting = t.waiters()
 	}
-	if next.Teams = t.teams(); len(next.Teams) > maxTeams {
+	if next.Teams = (turnCount{t}).teams(); len(next.Teams) > maxTeams {
 		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d nested teams", maxTeams)
 	}
 	next.Depth++

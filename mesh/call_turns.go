@@ -45,7 +45,7 @@ func (t *Task) Turn(ctx context.Context, n int) error {
 	t.turns.mu.Lock()
 	t.turns.taken = max(t.turns.taken, n)
 	t.turns.mu.Unlock()
-	return t.countTurns(ctx, t.hop())
+	return turnCount{t}.countTurns(ctx, t.hop())
 }
 
 // BoundTurns bounds the turns of this task and of all tasks that are sent for it, together, in
@@ -57,37 +57,40 @@ func (t *Task) BoundTurns(most int64) {
 	t.bound = &team{t.Envelope.ID, most}
 }
 
+// turnCount counts the turns of a task for its tree and for the teams that it belongs to.
+type turnCount struct{ *Task }
+
 // beginTree records that the task's agent is about to send a call, and counts the turns so far.
-func (t *Task) beginTree(ctx context.Context) error {
-	t.turns.mu.Lock()
-	t.turns.called = true
-	t.turns.mu.Unlock()
-	return t.countTurns(ctx, true)
+func (tc turnCount) beginTree(ctx context.Context) error {
+	tc.turns.mu.Lock()
+	tc.turns.called = true
+	tc.turns.mu.Unlock()
+	return tc.countTurns(ctx, true)
 }
 
 // countTurns counts the turns that are not counted yet, if the task is part of a
 // tree.
-func (t *Task) countTurns(ctx context.Context, tree bool) error {
-	t.turns.mu.Lock()
+func (tc turnCount) countTurns(ctx context.Context, tree bool) error {
+	tc.turns.mu.Lock()
 	fresh := int64(0)
-	if tree || t.turns.called {
-		fresh = int64(max(0, t.turns.taken-t.turns.counted))
-		t.turns.counted = max(t.turns.counted, t.turns.taken)
+	if tree || tc.turns.called {
+		fresh = int64(max(0, tc.turns.taken-tc.turns.counted))
+		tc.turns.counted = max(tc.turns.counted, tc.turns.taken)
 	}
-	t.turns.mu.Unlock()
+	tc.turns.mu.Unlock()
 	if fresh == 0 {
 		return nil
 	}
-	n := t.host.node
-	most := n.bounds(t.tree).MaxIterations
-	switch total, err := n.count(ctx, t, fresh, CountTurns); {
+	n := tc.host.node
+	most := n.bounds(tc.tree).MaxIterations
+	switch total, err := n.count(ctx, tc.Task, fresh, CountTurns); {
 	case err != nil:
 		return err
 	case total > most:
 		return envelope.Errorf(envelope.CodeTreeLimit, "the agents of this tree have taken %d turns, and %d are allowed (max_iterations of the tree)", total-1, most)
 	}
-	for _, b := range t.teams() {
-		switch total, err := n.count(ctx, t, fresh, CountTurns, b.Task); {
+	for _, b := range tc.teams() {
+		switch total, err := n.count(ctx, tc.Task, fresh, CountTurns, b.Task); {
 		case err != nil:
 			return err
 		case total > b.MaxIterations:
@@ -99,15 +102,15 @@ func (t *Task) countTurns(ctx context.Context, tree bool) error {
 
 // teams returns the turn bounds of the nested teams that the task belongs to, the outermost
 // first, the task's own last.
-func (t *Task) teams() []team {
+func (tc turnCount) teams() []team {
 	var all []team
-	if t.tree != nil {
-		all = t.tree.Teams
+	if tc.tree != nil {
+		all = tc.tree.Teams
 	}
-	t.turns.mu.Lock()
-	defer t.turns.mu.Unlock()
-	if t.bound != nil {
-		all = append(all[:len(all):len(all)], *t.bound)
+	tc.turns.mu.Lock()
+	defer tc.turns.mu.Unlock()
+	if tc.bound != nil {
+		all = append(all[:len(all):len(all)], *tc.bound)
 	}
 	return all
 }

@@ -325,7 +325,7 @@ func (cs *commands) applyFromUrgent(after uint64) uint64 {
 		if err == nil && intents.IsCommand(env.Intent) && wire.Bounded(env) == nil {
 			t := &Task{Envelope: env, host: cs.host, cbor: cbor}
 			r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
-			if problem, _ := t.admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {
+			if problem, _ := (admission{t}).admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {
 				if err := cs.applyQueued(t); err != nil {
 					return after
 				}

@@ -203,7 +203,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *order) 
 	}
 	t := &Task{Envelope: env, host: cs.host, cbor: cbor}
 	r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: s.Priority, Data: s.Data, Header: s.Header, Stored: s.Stored}})
-	if problem, _ := t.admit(); problem != nil {
+	if problem, _ := (admission{t}).admit(); problem != nil {
 		return out, false, false
 	}
 	if !cs.mayCommand(o.From, o.signed, t) {

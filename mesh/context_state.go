@@ -127,15 +127,18 @@ func hashOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// handedState reads the state document that was sent with a task.
+type handedState struct{ *Task }
+
 // stateRef returns the reference to the task's state document, nil if there is none, and the
 // entities that may have stored the document. A delegated task has the reference in
 // requires.handoff. A call has it in requires.context: HandOff called the receiver instead
 // of delegating to it, or the caller set [Call].State.
-func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
-	if t.handed != nil {
-		return checkRef(t.handed.State, t.handed.links.Entities())
+func (hs handedState) stateRef() (ref *StateRef, from []string, err error) {
+	if hs.handed != nil {
+		return checkRef(hs.handed.State, hs.handed.links.Entities())
 	}
-	raw := t.required(requires.Context)
+	raw := hs.required(requires.Context)
 	if raw == nil {
 		return nil, nil, nil
 	}
@@ -143,7 +146,7 @@ func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if err := json.Unmarshal(raw, &along); err != nil {
 		return nil, nil, envelope.Errorf(envelope.CodeRequires, "requires.context must be a reference to an Agent State document")
 	}
-	return checkRef(along, []string{t.Envelope.From})
+	return checkRef(along, []string{hs.Envelope.From})
 }
 
 func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
@@ -159,10 +162,10 @@ func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
 // <platform>", because only that platform knows who sent the task. The suffix prevents that
 // an agent or a platform poses as a user of another one.
 func (t *Task) User() string {
-	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
+	if ref, _, err := (handedState{t}).stateRef(); err == nil && ref != nil && ref.User != "" {
 		return ref.User + " of " + t.Envelope.From
 	}
-	if platform := t.vouchedBy(); platform != "" {
+	if platform := (handedState{t}).vouchedBy(); platform != "" {
 		return t.Caller() + " of " + platform
 	}
 	return t.Caller()
@@ -170,13 +173,13 @@ func (t *Task) User() string {
 
 // vouchedBy returns the platform that states who sent the task, "" if this mesh has verified
 // the sender itself; see [state.Mesh.Vouched].
-func (t *Task) vouchedBy() string {
-	if t.run == nil {
+func (hs handedState) vouchedBy() string {
+	if hs.run == nil {
 		return ""
 	}
-	c := t.run.cp.Load()
+	c := hs.run.cp.Load()
 	if c == nil {
-		c = t.run.stored
+		c = hs.run.stored
 	}
 	if c == nil {
 		return ""
@@ -190,14 +193,14 @@ func (t *Task) vouchedBy() string {
 // with E_DENIED (sealed with another key, or stored by another agent), or with E_UNAVAILABLE
 // if the document cannot be read.
 func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
-	ref, from, err := t.stateRef()
+	ref, from, err := handedState{t}.stateRef()
 	if err != nil || ref == nil {
 		return nil, err
 	}
 	if !slices.Contains(from, ref.Entity) {
 		return nil, envelope.Errorf(envelope.CodeDenied, "the task's state document was stored by %s, which neither sent nor delegated the task", clip.Text(ref.Entity, 128))
 	}
-	data, err := t.handedBytes(ctx, ref)
+	data, err := handedState{t}.handedBytes(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -219,13 +222,13 @@ func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
 	return c, nil
 }
 
-func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
+func (hs handedState) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
 	if ref.Document != "" {
 		return []byte(ref.Document), nil
 	}
-	d := t.host.node.durable()
+	d := hs.host.node.durable()
 	if d == nil {
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "the task's state document is in the store of runs, to which this worker of %s has no access", t.host.Entity)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the task's state document is in the store of runs, to which this worker of %s has no access", hs.host.Entity)
 	}
 	id := state.ID{Entity: ref.Entity, Run: ref.Run}
 	if err := id.Validate(); err != nil {

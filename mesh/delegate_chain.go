@@ -158,7 +158,7 @@ func checkProvenance(t *Task) error {
 	if _, err := t.handedBy(); err != nil {
 		return err
 	}
-	_, _, err := t.stateRef()
+	_, _, err := handedState{t}.stateRef()
 	return err
 }
 

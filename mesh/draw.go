@@ -92,7 +92,7 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	}
 	var problem *envelope.Error
 	if r.stored == nil {
-		problem, _ = t.admit()
+		problem, _ = admission{t}.admit()
 	}
 	if problem != nil {
 		ds.workOn(r.tally, func() { ds.reject(hold, t.Envelope, cbor, problem) })
@@ -140,7 +140,7 @@ func (ds *deliveries) enqueue(r *Run) {
 		ds.workOn(r.tally, func() { ds.lane.commands.command(hold, t) })
 		return
 	}
-	r.refusal = t.refusal()
+	r.refusal = admission{t}.refusal()
 	ds.countWaiting(r, 1)
 	h.running.add(t)
 	if !ds.await(t) {

@@ -21,7 +21,7 @@ import (
 // the queue, and refuses tasks whose requirements cannot be met.
 func (h *host) accept(t *Task, header nats.Header) {
 	t.span = h.node.tel.startTask(t, header)
-	if err := t.prepare(); err != nil {
+	if err := (admission{t}).prepare(); err != nil {
 		h.fail(t, err)
 		return
 	}

@@ -108,7 +108,7 @@ func (in *intake) check(a arrival) {
 	}
 	env := a.env
 	t := &Task{Envelope: env, host: in.host, reply: a.msg.Reply, cbor: a.cbor, queued: time.Now()}
-	if problem, alert := t.admit(); problem != nil {
+	if problem, alert := (admission{t}).admit(); problem != nil {
 		if alert {
 			in.host.events.alert(env, problem)
 		}

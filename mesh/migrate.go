@@ -72,7 +72,7 @@ func (tr *transfers) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, e
 	r := newRun(tr.lane, t, hold)
 	r.id.Run, r.stored = c.Doc.RunID, c
 	t.queued = tr.clock.past(m.StoredAt)
-	r.refusal = t.refusal()
+	r.refusal = admission{t}.refusal()
 	r.ran, r.begun, r.restored = m.Ran, time.Now(), run.Progressed(c)
 	r.stream.resume(c)
 	r.keep(c, rev)

@@ -37,6 +37,9 @@ type Fetched struct {
 	Refutations []intents.Refutation
 }
 
+// fetching gets an envelope that a task refers to.
+type fetching struct{ *Task }
+
 // fetchTimeout is how long a fetch takes at most, also if ctx allows more.
 const fetchTimeout = 3 * time.Second
 
@@ -65,12 +68,12 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}
 	if own != nil {
-		if err := t.checkReference(own, ref); err != nil {
+		if err := (fetching{t}).checkReference(own, ref); err != nil {
 			return nil, err
 		}
 		return &Fetched{own, h.reserved.refutationsOf(ctx, ref.ID)}, nil
 	}
-	whom, err := t.fetchFrom(ref)
+	whom, err := fetching{t}.fetchFrom(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +102,7 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	if _, err := h.node.cfg.Verifier.Verify(e, at); err != nil {
 		return nil, fault.ForPeer(err)
 	}
-	if err := t.checkReference(e, ref); err != nil {
+	if err := (fetching{t}).checkReference(e, ref); err != nil {
 		return nil, err
 	}
 	if n := len(found.Refutations); n > journal.MaxRefutations {
@@ -110,10 +113,10 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 
 // fetchFrom returns the entity from which to fetch an envelope that this agent does not
 // have.
-func (t *Task) fetchFrom(ref envelope.Reference) (string, error) {
-	for _, entity := range []string{ref.Locator, t.Envelope.From} {
+func (f fetching) fetchFrom(ref envelope.Reference) (string, error) {
+	for _, entity := range []string{ref.Locator, f.Envelope.From} {
 		// A locator need not be an entity, and people and channels do not answer a fetch.
-		if subject.ValidateEntity(entity) == nil && !client.PublishesTo(entity) && entity != t.host.Entity {
+		if subject.ValidateEntity(entity) == nil && !client.PublishesTo(entity) && entity != f.host.Entity {
 			return entity, nil
 		}
 	}
@@ -122,7 +125,7 @@ func (t *Task) fetchFrom(ref envelope.Reference) (string, error) {
 
 // checkReference compares an envelope with the reference, and checks that the task's sender may
 // read it, by the same rule as aee.context.fetch.
-func (t *Task) checkReference(e *envelope.Envelope, ref envelope.Reference) error {
+func (f fetching) checkReference(e *envelope.Envelope, ref envelope.Reference) error {
 	if e.ID != ref.ID || ref.Corr != "" && e.Corr != ref.Corr {
 		return envelope.Errorf(envelope.CodeNotFound, "the envelope is not the one that the reference to %s names", clip.Text(ref.ID, 128))
 	}
@@ -131,7 +134,7 @@ func (t *Task) checkReference(e *envelope.Envelope, ref envelope.Reference) erro
 			return envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip.Text(ref.ID, 128)).WithCause(err)
 		}
 	}
-	if ref.Hash == "" && !t.isPartyTo(e) {
+	if ref.Hash == "" && !f.isPartyTo(e) {
 		return envelope.Errorf(envelope.CodeDenied, "the sender of the task is no party of envelope %s, and does not know its hash", clip.Text(ref.ID, 128))
 	}
 	return nil
