@@ -50,9 +50,10 @@ type holders struct {
 
 // holderRound is a time during which holders are watched.
 type holderRound struct {
-	watch *watch.Watch
-	stop  context.CancelFunc
-	done  chan struct{}
+	watch  *watch.Watch
+	caller string // see prober
+	stop   context.CancelFunc
+	done   chan struct{}
 }
 
 // await returns the next message to an exchange that is not a holder's. task is the id of
@@ -96,7 +97,7 @@ func (hs *holders) join(h holder, x *rpc.Exchange) string {
 	if hs.round == nil {
 		hs.begin()
 	}
-	if !hs.round.watch.Add(h.ping, again+h.back) {
+	if !hs.round.watch.Add(h.ping, probeEvery, again+h.back) {
 		return ""
 	}
 	all := hs.waiting[h.ping]
@@ -118,9 +119,14 @@ func (hs *holders) begin() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	round := &holderRound{stop: stop, done: make(chan struct{})}
-	round.watch = watch.New(watch.Config{Probe: hs.probe, Dead: hs.dead, Steady: hs.node.steady.look, Every: probeEvery, Rate: probeRate, Most: maxHolders})
+	round.watch = watch.New(watch.Config{
+		Probe: func(ping string, again bool) { hs.probe(round, ping, again) }, Dead: hs.dead, Steady: hs.node.steady.look,
+		Wait: probeWait, Rate: probeRate, Most: maxHolders,
+	})
+	round.caller = hs.node.prober.join(round.watch.Missing)
 	go func() {
 		defer close(round.done)
+		defer hs.node.prober.leave(round.caller)
 		round.watch.Run(ctx)
 	}()
 	hs.round = round
@@ -150,22 +156,17 @@ func (hs *holders) leave(ping string, x *rpc.Exchange) {
 	}
 }
 
-// probe reports whether a holder is alive. A holder that this NATS user has no permission
-// to ping counts as alive and is not pinged again, because the server logs each attempt.
-func (hs *holders) probe(ctx context.Context, ping string) bool {
-	conn := hs.node.conn
-	before := conn.LastError()
-	err := hs.node.ping(ctx, ping, probeWait)
-	if now := conn.LastError(); err != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) && strings.Contains(now.Error(), `"`+ping+`"`) {
+// probe probes a holder. One that this NATS user has no permission to ping is not probed
+// again, because the server logs each attempt.
+func (hs *holders) probe(round *holderRound, ping string, again bool) {
+	if err := hs.node.conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+ping+`"`) {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
 		hs.denied[serviceOf(ping)] = true
-		if hs.round != nil {
-			hs.round.watch.Remove(ping)
-		}
-		return true
+		round.watch.Remove(ping)
+		return
 	}
-	return !errors.Is(err, nats.ErrNoResponders)
+	hs.node.prober.send(round.caller, ping, ping, again)
 }
 
 // dead ends the exchanges that wait for a holder.

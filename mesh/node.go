@@ -173,6 +173,7 @@ type Node struct {
 	refuted  refutations
 	replies  *rpc.Exchanger
 	holders  holders
+	prober   prober
 	steady   steady
 	lanes    laneCache
 	heads    treeCounts
@@ -252,7 +253,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		quotas: quota.New(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
-	n.holders.node, n.steady.conn = n, conn
+	n.holders.node, n.steady.conn, n.prober.conn = n, conn, conn
 	n.starting = make(chan struct{}, startAtOnce)
 	n.services.node, n.beats.node, n.tender.node = n, n, n
 	n.told.conn, n.asked.conn = conn, conn
