@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -16,7 +17,7 @@ import (
 // and deletes the old ones.
 func (s *States) moveObjects(ctx context.Context) error {
 	metas := "$O." + ObjectsState + s.m.Suffix() + ".M."
-	for m, err := range scan(ctx, s.js, s.objectStream(), metas+"*", 1) {
+	for m, err := range api.Scan(ctx, s.js, s.objectStream(), metas+"*", 1) {
 		if err != nil {
 			return fmt.Errorf("move objects: %w", err)
 		}
@@ -34,8 +35,8 @@ func (s *States) moveObjects(ctx context.Context) error {
 			}
 		}
 		for _, filter := range []string{m.Subject, s.chunks() + o.Name[strings.LastIndexByte(o.Name, '/')+1:]} {
-			if err := request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": filter}, nil); err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-				return explain(s.js.Conn(), err, "delete the old object %s", o.Name)
+			if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": filter}, nil); err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+				return api.Explain(s.js.Conn(), err, "delete the old object %s", o.Name)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -27,7 +28,7 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 			fail(err)
 			return
 		}
-		names, err := streamSubjects(ctx, s.js, s.stream, filter)
+		names, err := api.Subjects(ctx, s.js, s.stream, filter)
 		if err != nil {
 			fail(err)
 			return
@@ -47,7 +48,7 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 				case errors.Is(got.err, natsjs.ErrMsgNotFound), errors.Is(got.err, state.ErrNotFound):
 					continue
 				case got.err != nil:
-					fail(explain(s.js.Conn(), got.err, "read a run"))
+					fail(api.Explain(s.js.Conn(), got.err, "read a run"))
 					return
 				}
 				if !yield(got.record, nil) {
@@ -96,9 +97,9 @@ func (s *States) readRun(ctx context.Context, key string, open bool) (state.Reco
 	switch {
 	case err != nil:
 		return state.Record{}, err
-	case !m.genuine():
+	case !m.Genuine():
 		return s.Get(ctx, id)
-	case deleted(m.Header):
+	case api.Deleted(m.Header):
 		return state.Record{}, natsjs.ErrMsgNotFound
 	case open && state.Terminal(m.status()):
 		return state.Record{}, errEnded

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -39,10 +40,10 @@ var errObjectGone = errors.New("its object was not found")
 func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (name string, err error) {
 	sum := sha256.Sum256(msg.Data)
 	o := state.Object{Name: s.object + stateKey(id) + "/" + rand.Text(), Size: int64(len(msg.Data)), Digest: "sha256:" + hex.EncodeToString(sum[:])}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	if err := s.writeObject(ctx, o.Name, msg.Data); err != nil {
-		return "", explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
+		return "", api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
 	if msg.Data, err = state.Refer(msg.Data, o); err != nil { // not a document of ours: the header is the only reference
@@ -84,12 +85,12 @@ func objectOf(h nats.Header) (state.Object, bool) {
 // getObject fetches a document and verifies its size and digest. A replica that lags
 // behind may miss chunks, so it tries several times.
 func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	for try := 0; ; try++ {
 		data, err := s.readChunks(ctx, o)
 		if err != nil {
-			return nil, fmt.Errorf("fetch document %s: %w", o.Name, explain(s.js.Conn(), err, "read %s", s.objectStream()))
+			return nil, fmt.Errorf("fetch document %s: %w", o.Name, api.Explain(s.js.Conn(), err, "read %s", s.objectStream()))
 		}
 		sum := sha256.Sum256(data)
 		switch {
@@ -112,7 +113,7 @@ func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) 
 func (s *States) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
 	data := make([]byte, 0, min(o.Size, 64*mib))
 	for i := 0; int64(len(data)) < o.Size; i++ {
-		m, err := newest(ctx, s.js, s.objectStream(), s.chunk(o.Name, strconv.Itoa(i)))
+		m, err := api.Newest(ctx, s.js, s.objectStream(), s.chunk(o.Name, strconv.Itoa(i)))
 		if errors.Is(err, natsjs.ErrMsgNotFound) {
 			break
 		}
@@ -132,7 +133,7 @@ func (s *States) readChunks(ctx context.Context, o state.Object) ([]byte, error)
 // read the whole store can read them.
 func (s *States) readOldChunks(ctx context.Context, o state.Object) (data []byte, err error) {
 	token := o.Name[strings.LastIndexByte(o.Name, '/')+1:]
-	for m, err := range scan(ctx, s.js, s.objectStream(), s.chunks()+token, 1) {
+	for m, err := range api.Scan(ctx, s.js, s.objectStream(), s.chunks()+token, 1) {
 		if errors.Is(err, ErrDenied) {
 			return nil, nil
 		}
@@ -152,15 +153,15 @@ func (s *States) dropObject(ctx context.Context, name string) {
 	if s.fenced.Load() {
 		return
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	_ = s.purgeObject(ctx, name)
 }
 
 func (s *States) purgeObject(ctx context.Context, name string) error {
 	filter := s.chunk(name, "*")
-	err := request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": filter}, nil)
-	return explain(s.js.Conn(), err, "take away %s", filter)
+	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": filter}, nil)
+	return api.Explain(s.js.Conn(), err, "take away %s", filter)
 }
 
 func (s *States) objectStream() string { return "OBJ_" + ObjectsState + s.m.Suffix() }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -45,7 +46,7 @@ func (s *States) Shares(ctx context.Context, entity string, soon int64) ([]Share
 }
 
 func (s *States) shares(ctx context.Context, entity string, soon int64, opts SweepOptions) ([]Share, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	opts.defaults()
 	var all []Share
@@ -68,7 +69,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		now.bytes += uint64(soon)
 		share := Share{Store: store.stream, MaxBytes: now.limit, Used: now.share()}
 		if share.Used > CrowdedFrom {
-			subjects, err := streamSubjects(ctx, s.js, store.stream, store.filter)
+			subjects, err := api.Subjects(ctx, s.js, store.stream, store.filter)
 			if err != nil {
 				return nil, err
 			}
@@ -95,7 +96,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 // sweepable reports whether a sweep removes the run of a record once it is old enough.
 func (s *States) sweepable(m Message) bool {
 	r := stateMessage{Message: m}
-	return deleted(m.Header) || state.Terminal(r.status()) && m.Header.Get(HeaderWork) != ""
+	return api.Deleted(m.Header) || state.Terminal(r.status()) && m.Header.Get(HeaderWork) != ""
 }
 
 // sharesRead is how many records are read to estimate the entity's share.
@@ -117,11 +118,11 @@ func (s *States) holds(ctx context.Context, messages map[string]int, size func(M
 	var reads sync.WaitGroup
 	for i, key := range keys {
 		reads.Go(func() {
-			m, err := newest(ctx, s.js, s.stream, key)
+			m, err := api.Newest(ctx, s.js, s.stream, key)
 			if err == nil {
 				bytes[i] = weights[i] * float64(size(m))
 			} else if !errors.Is(err, natsjs.ErrMsgNotFound) {
-				errs[i] = explain(s.js.Conn(), err, "look at %s", s.stream)
+				errs[i] = api.Explain(s.js.Conn(), err, "look at %s", s.stream)
 			}
 		})
 	}

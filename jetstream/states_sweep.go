@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -119,8 +120,8 @@ func (u usage) share() float64 {
 
 func (s *States) usage(ctx context.Context, stream string) (usage, error) {
 	var info natsjs.StreamInfo
-	if err := request(ctx, s.js, "STREAM.INFO."+stream, nil, &info); err != nil {
-		return usage{}, explain(s.js.Conn(), err, "look at %s", stream)
+	if err := api.Request(ctx, s.js, "STREAM.INFO."+stream, nil, &info); err != nil {
+		return usage{}, api.Explain(s.js.Conn(), err, "look at %s", stream)
 	}
 	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, nil
 }
@@ -213,10 +214,10 @@ func (s *States) purge(ctx context.Context, runs []stateMessage) error {
 	for range min(workers, len(runs)) {
 		wg.Go(func() {
 			for m := range next {
-				err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(stateKey(m.id)), "seq": m.last + 1}, nil)
+				err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(stateKey(m.id)), "seq": m.last + 1}, nil)
 				if err != nil {
 					mu.Lock()
-					failed = explain(s.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
+					failed = api.Explain(s.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
 					mu.Unlock()
 				}
 			}
@@ -268,11 +269,11 @@ func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, erro
 			Seq uint64 `json:"seq"`
 		} `json:"message"`
 	}
-	err := request(ctx, d.s.js, "STREAM.MSG.GET."+stream, query, &got)
+	err := api.Request(ctx, d.s.js, "STREAM.MSG.GET."+stream, query, &got)
 	if errors.Is(err, natsjs.ErrMsgNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
 		return 0, nil
 	}
-	return got.Message.Seq, explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
+	return got.Message.Seq, api.Explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
 }
 
 // Compact deletes all revisions of a run but the newest: for a run that will not change
@@ -281,8 +282,8 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return fmt.Errorf("compact run: %w", err)
 	}
-	err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
-	return explain(s.js.Conn(), err, "delete older revisions of run %s of %s", id.Run, id.Entity)
+	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
+	return api.Explain(s.js.Conn(), err, "delete older revisions of run %s of %s", id.Run, id.Entity)
 }
 
 // collect deletes objects that no stored revision refers to, and returns how many.
@@ -291,7 +292,7 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	subjects, err := streamSubjects(ctx, s.js, s.objectStream(), s.chunks()+">")
+	subjects, err := api.Subjects(ctx, s.js, s.objectStream(), s.chunks()+">")
 	if err != nil {
 		return 0, fmt.Errorf("list objects: %w", err)
 	}
@@ -311,12 +312,12 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 		}
 		// Check the age first: a record that refers to a younger object may be about to
 		// be stored.
-		chunk, err := newest(ctx, s.js, s.objectStream(), subj)
+		chunk, err := api.Newest(ctx, s.js, s.objectStream(), subj)
 		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.now.Sub(chunk.Time) < opts.Orphans {
 			continue
 		}
 		if err != nil {
-			return count, explain(s.js.Conn(), err, "look at object %s", name)
+			return count, api.Explain(s.js.Conn(), err, "look at object %s", name)
 		}
 		if kept[key] == nil {
 			if kept[key], err = s.references(ctx, key); err != nil {
@@ -337,7 +338,7 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 // references returns the objects that the revisions of a run refer to.
 func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
 	names := map[string]bool{}
-	for m, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {
+	for m, err := range api.Scan(ctx, s.js, s.stream, s.sub+key, 1) {
 		if err != nil {
 			return nil, fmt.Errorf("look for references: %w", err)
 		}

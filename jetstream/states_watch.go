@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 )
@@ -120,7 +121,7 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)
 	}
-	defer w.s.done(r)
+	defer r.Close()
 	if edge.newest < w.last { // the bucket was recreated: its revisions start again
 		for id := range w.known {
 			w.known[id] = 0
@@ -186,11 +187,11 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 // report passes a message to fn, unless fn was called with it before.
 func (w *statesWatch) report(ctx context.Context, m *read) error {
 	revision, known := w.known[m.id]
-	if m.reply && (!m.genuine() || endOf(m.Header) == nil) {
+	if m.reply && (!m.Genuine() || endOf(m.Header) == nil) {
 		return nil // the run has a document, which says that it has ended
 	}
 	m.replied = m.reply
-	if !m.genuine() {
+	if !m.Genuine() {
 		// Get restores the record below the stray, and the restored message is received
 		// later.
 		if _, err := w.s.Get(ctx, m.id); err != nil && !errors.Is(err, state.ErrNotFound) && !errors.Is(err, ErrUnavailable) {
@@ -198,7 +199,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		}
 		return nil
 	}
-	if deleted(m.Header) {
+	if api.Deleted(m.Header) {
 		if known {
 			delete(w.known, m.id)
 			w.fn(state.Record{ID: m.id, Revision: m.Seq, Time: m.Time})
