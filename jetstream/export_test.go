@@ -49,7 +49,7 @@ var ReadAck = api.ReadAck
 
 // PurgeRun deletes a run as a sweep does that read it at a revision.
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
-	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}})
+	return (&sweep{States: s}).purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}})
 }
 
 // DecodeScheduled decodes a delayed task of a mesh without a prefix.

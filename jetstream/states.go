@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -40,14 +40,11 @@ import (
 // operator: $JS.API.STREAM.{MSG.GET,PURGE}, $JS.API.DIRECT.GET and
 // $JS.API.CONSUMER.{CREATE,MSG.NEXT,DELETE} of the streams.
 type States struct {
-	js     natsjs.JetStream
-	m      subject.Map
-	stream string
-	pub    string // prefix of a key's subject for publishing
-	sub    string // prefix of a key's subject in the stream
-	object string // prefix of a key in the names of objects
-
-	replyPub, replySub string // like pub and sub, for the replies of runs; "" if the bucket takes none
+	runSubjects
+	js      natsjs.JetStream
+	m       subject.Map
+	objects *chunks.Store // the documents that are too large for the bucket
+	object  string        // prefix of a key in the names of objects
 
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were last collected
@@ -64,21 +61,21 @@ type States struct {
 // it is cheaper when many goroutines call Put at once.
 func NewStates(js natsjs.JetStream, m subject.Map) *States {
 	s := newStates(js, m, BucketState, "")
-	s.replySub = "$KV." + repliesBucket + m.Suffix() + "."
-	s.replyPub = api.KeyPrefix(js) + s.replySub
+	s.runSubjects = s.withReplies(m, api.KeyPrefix(js))
 	return s
 }
 
 // NewHandoffs returns the records of runs that other platforms transfer to m's mesh:
 // checkpoints like those of [NewStates], in [BucketHandoff].
 func NewHandoffs(js natsjs.JetStream, m subject.Map) *States {
-	return newStates(js, m, BucketHandoff, handoffObject)
+	return newStates(js, m, BucketHandoff, chunks.HandoffPrefix)
 }
 
 func newStates(js natsjs.JetStream, m subject.Map, bucket, object string) *States {
-	bucket += m.Suffix()
-	sub := "$KV." + bucket + "."
-	return &States{js: js, m: m, stream: "KV_" + bucket, sub: sub, pub: api.KeyPrefix(js) + sub, object: object}
+	return &States{
+		js: js, m: m, runSubjects: subjectsOf(bucket+m.Suffix(), api.KeyPrefix(js)),
+		objects: chunks.New(js, ObjectsState+m.Suffix()), object: object,
+	}
 }
 
 // Headers of the messages that hold checkpoints.
@@ -279,51 +276,9 @@ func (s *States) check(ctx context.Context, id state.ID) error {
 	return ctx.Err()
 }
 
-// RunSubjects is the pattern of the subjects of an entity's runs.
-func RunSubjects(m subject.Map, entity string) string {
-	return "$KV." + BucketState + m.Suffix() + "." + entityKey(entity) + ".*"
-}
-
-// DocumentSubjects is the pattern of the subjects of the chunks of an entity's large
-// documents.
-func DocumentSubjects(m subject.Map, entity string) string {
-	return "$O." + ObjectsState + m.Suffix() + ".C." + entityKey(entity) + ".*.*.*" // run, token, number
-}
-
 // Fence says that the user's permissions end at its own entities. It saves requests that
 // the server would refuse and log: [States.Open] then lists runs by their names, and
 // [States.Sweep] deletes nothing.
 func (s *States) Fence() { s.fenced.Store(true) }
-
-// stateKey is a run's key in the bucket.
-func stateKey(id state.ID) string {
-	return entityKey(id.Entity) + "." + subject.Escape(id.Run)
-}
-
-// entityKey returns an entity with each of its tokens escaped.
-func entityKey(entity string) string {
-	tokens := strings.Split(entity, ".")
-	for i, t := range tokens {
-		tokens[i] = subject.Escape(t)
-	}
-	return strings.Join(tokens, ".")
-}
-
-// stateID parses a key.
-func stateID(key string) (state.ID, error) {
-	tokens := strings.Split(key, ".")
-	for i, t := range tokens {
-		var err error
-		if tokens[i], err = subject.Unescape(t); err != nil {
-			return state.ID{}, err
-		}
-	}
-	n := len(tokens) - 1
-	id := state.ID{Entity: strings.Join(tokens[:n], "."), Run: tokens[n]}
-	if stateKey(id) != key {
-		return state.ID{}, errors.New("the key is none of a run")
-	}
-	return id, id.Validate()
-}
 
 var _ state.Store = (*States)(nil)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -64,16 +65,6 @@ type runRead struct {
 	err    error
 }
 
-// byKey adds up the numbers of messages of each key.
-func (s *States) byKey(subjects map[string]int) map[string]int {
-	keys := make(map[string]int, len(subjects))
-	for subj, n := range subjects {
-		key, _ := s.keyOf(subj)
-		keys[key] += n
-	}
-	return keys
-}
-
 // errEnded: the run has ended.
 var errEnded = errors.New("the run has ended")
 
@@ -105,7 +96,7 @@ func (s *States) readRun(ctx context.Context, key string, open bool) (state.Reco
 		return state.Record{}, errEnded
 	}
 	r, err := s.record(ctx, id, m)
-	if errors.Is(err, errObjectGone) { // the run has changed since
+	if errors.Is(err, chunks.ErrGone) { // the run has changed since
 		return s.Get(ctx, id)
 	}
 	return r, err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
-	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -79,7 +79,7 @@ func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)
 		}
 		var err error
-		if r.Data, err = s.getObject(ctx, o); err != nil {
+		if r.Data, err = s.objects.Read(ctx, o); err != nil {
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, err)
 		}
 	}
@@ -253,7 +253,7 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 			known.Message = m
 			r, err = s.record(ctx, known.id, known)
 		}
-		if errors.Is(err, errObjectGone) { // the run has changed or was deleted meanwhile
+		if errors.Is(err, chunks.ErrGone) { // the run has changed or was deleted meanwhile
 			r, err = s.Get(ctx, known.id)
 		}
 		if errors.Is(err, state.ErrNotFound) {
@@ -297,14 +297,6 @@ func (m stateMessage) size() int {
 	}
 	n, _ := strconv.Atoi(m.Header.Get("Nats-Msg-Size"))
 	return n
-}
-
-// filter returns the pattern of an entity's runs, or of all runs.
-func (s *States) filter(entity string) (string, error) {
-	if entity == "" {
-		return s.both(">"), nil
-	}
-	return s.both(entityKey(entity) + ".*"), subject.ValidateEntity(entity)
 }
 
 // newest returns the newest message of each run of an entity, headers only, in the order

@@ -32,32 +32,6 @@ import (
 // HeaderEnd has, in JSON, what a reply says of a run without a document: [state.End].
 const HeaderEnd = "Aee-End"
 
-// ReplySubjects is the pattern of the subjects under which the replies of an entity's
-// runs are stored.
-func ReplySubjects(m subject.Map, entity string) string {
-	return "$KV." + repliesBucket + m.Suffix() + "." + entityKey(entity) + ".*"
-}
-
-// both returns the pattern of a key's subjects, of the document and of the reply, or of
-// several keys'.
-func (s *States) both(key string) string {
-	if s.replySub == "" {
-		return s.sub + key
-	}
-	return "$KV.*." + key
-}
-
-// keyOf returns the key that a subject of the stream belongs to, and whether it is that of
-// the reply.
-func (s *States) keyOf(subj string) (key string, reply bool) {
-	if s.replySub != "" {
-		if key, reply = strings.CutPrefix(subj, s.replySub); reply {
-			return key, true
-		}
-	}
-	return strings.TrimPrefix(subj, s.sub), false
-}
-
 // Replies reports whether the bucket takes replies, see [States.Reply]: a topology before
 // 6 does not.
 func (s *States) Replies(ctx context.Context) bool {
@@ -188,7 +162,7 @@ func (s *States) readBoth(ctx context.Context, key string) (doc, reply Message, 
 // those who read the stream itself: a checkpoint, or a reply. Data of a large document is
 // a reference to it.
 func ReadRecord(m subject.Map, msg Message) (rec state.Record, reply bool, err error) {
-	s := &States{sub: "$KV." + BucketState + m.Suffix() + ".", replySub: strings.TrimSuffix(allRunReplies(m), ">")}
+	s := subjectsOf(BucketState+m.Suffix(), "").withReplies(m, "")
 	key, reply := s.keyOf(msg.Subject)
 	id, err := stateID(key)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -57,9 +58,9 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		size           func(Message) int
 	}{
 		{s.stream, s.both(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
-		{s.objectStream(), DocumentSubjects(s.m, entity), opts.Orphans, func(subj string) string { return s.sub + s.keyOfChunk(subj) }, chunkSizeOf},
+		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, func(subj string) string { return s.sub + s.keyOfChunk(subj) }, chunkSizeOf},
 	} {
-		now, err := s.usage(ctx, store.stream)
+		now, err := usageOf(ctx, s.js, store.stream)
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
@@ -78,7 +79,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 				messages[store.holder(subj)] += n
 			}
 			bytes, err := s.holds(ctx, messages, func(m Message) int {
-				if s.sweepable(m) && now.now.Sub(m.Time) > store.keep {
+				if sweepable(m) && now.now.Sub(m.Time) > store.keep {
 					return 0
 				}
 				return store.size(m)
@@ -94,7 +95,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 }
 
 // sweepable reports whether a sweep removes the run of a record once it is old enough.
-func (s *States) sweepable(m Message) bool {
+func sweepable(m Message) bool {
 	r := stateMessage{Message: m}
 	return api.Deleted(m.Header) || state.Terminal(r.status()) && m.Header.Get(HeaderWork) != ""
 }
@@ -156,14 +157,14 @@ func recordSize(m Message) int { return len(m.Data) + 512 }
 func chunkSizeOf(m Message) int {
 	o, ok := objectOf(m.Header)
 	if !ok || o.Size <= 0 {
-		return chunkSize
+		return chunks.Size
 	}
-	return int(o.Size / ((o.Size + chunkSize - 1) / chunkSize))
+	return int(o.Size / ((o.Size + chunks.Size - 1) / chunks.Size))
 }
 
 // keyOfChunk returns the key of the run whose document a chunk belongs to.
 func (s *States) keyOfChunk(subj string) string {
-	name, _ := s.objectAt(subj)
+	name, _ := s.objects.NameAt(subj)
 	key, _, _ := strings.Cut(strings.TrimPrefix(name, s.object), "/")
 	return key
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 )
@@ -210,7 +211,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		return nil
 	}
 	r, err := w.s.record(ctx, m.id, m.stateMessage)
-	if errors.Is(err, errObjectGone) {
+	if errors.Is(err, chunks.ErrGone) {
 		return nil // a newer message or a marker follows
 	}
 	if err != nil {

@@ -135,6 +135,7 @@ var beside = map[string][]string{
 	"agents/embedding/*test":  {"agents/embedding"},
 	"agents/embedding/openai": {"agents/model/endpoint"},
 	"state":                   {"state/internal/rawdoc"},
+	"jetstream/internal/*":    {"jetstream/internal/api"},
 	"state/run":               {"state", "intents"},
 	"state/transfer":          {"state", "state/internal/rawdoc"},
 	"mesh/canceltree":         {"mesh"},
