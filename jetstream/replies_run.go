@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -40,7 +41,7 @@ func (r *Replies) ofRun(ctx context.Context, at place) (Message, error) {
 	if at.ofRun == "" {
 		return Message{}, natsjs.ErrMsgNotFound
 	}
-	msg, err := newestPublished(ctx, r.js, r.records(), at.ofRun)
+	msg, err := api.NewestPublished(ctx, r.js, r.records(), at.ofRun)
 	msg.Seq |= runReply
 	return msg, err
 }
@@ -57,14 +58,14 @@ func (r *Replies) Announce(reply Reply) error {
 		return err
 	}
 	msg.Header.Set(natsjs.ExpectedStreamHeader, r.records())
-	return explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
+	return api.Explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
 }
 
 // ofRuns returns the entities whose run has replied to a task with this id. The id of a
 // run follows from the entity and the task's id, so the names of the replies tell.
 func (r *Replies) ofRuns(ctx context.Context, taskID string) ([]string, error) {
 	all := allRunReplies(r.m)
-	names, err := streamSubjects(ctx, r.js, r.records(), all)
+	names, err := api.Subjects(ctx, r.js, r.records(), all)
 	switch {
 	case errors.Is(err, ErrDenied), errors.Is(err, natsjs.ErrStreamNotFound):
 		return nil, nil // the user may not list them

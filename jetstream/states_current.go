@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -26,7 +27,7 @@ import (
 // asks the leader for the sequence of the key's last message, and reads until a replica
 // has it.
 func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	single, err := s.singleReplica(ctx)
 	if err != nil {
@@ -44,7 +45,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.last >= least {
 			return m, err
 		}
-		if !pause(ctx, wait) {
+		if !api.Pause(ctx, wait) {
 			return stateMessage{}, ctx.Err()
 		}
 		if least, err = s.lastSequence(ctx, key); err != nil { // it may have been deleted
@@ -59,7 +60,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 // sequence that no stream reaches. The refusal contains the real sequence.
 func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 	for {
-		answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: s.pub + key, Header: nats.Header{
+		answer, err := api.Exchange(ctx, s.js.Conn(), &nats.Msg{Subject: s.pub + key, Header: nats.Header{
 			natsjs.ExpectedLastSubjSeqHeader:     {strconv.FormatInt(math.MaxInt64, 10)},
 			natsjs.ExpectedLastSubjSeqSubjHeader: {s.both(key)},
 			natsjs.ExpectedStreamHeader:          {s.stream},
@@ -70,9 +71,9 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 		if seq, ok := refusedAt(answer.Data); ok {
 			return seq, nil
 		}
-		_, err = readAck(answer.Data)
-		if hasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
-			if !pause(ctx, time.Millisecond) {
+		_, err = api.ReadAck(answer.Data)
+		if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
+			if !api.Pause(ctx, time.Millisecond) {
 				return 0, ctx.Err()
 			}
 			continue
@@ -115,7 +116,7 @@ func (s *States) singleReplica(ctx context.Context) (bool, error) {
 		return single, nil
 	}
 	var info natsjs.StreamInfo
-	err := request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
+	err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()

@@ -1,4 +1,4 @@
-package jetstream
+package api
 
 import (
 	"bytes"
@@ -16,16 +16,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Gather returns js with a PublishMsg that is cheaper when many goroutines call it at
-// once: messages that are published at about the same time share a system call, and their
-// acknowledgements share one subscription. A single message takes as long as before. All
-// other methods are js's own, as is PublishMsg when it is given options.
-//
-// When the connection is lost, the messages under way fail at once with
-// [nats.ErrDisconnected] instead of at their timeout: their acknowledgements cannot
-// arrive any more, though the messages may be stored.
-//
-// The subscription is created with the first message and ends with the connection.
+// Gather returns js with a PublishMsg that is cheaper when many goroutines call it at once:
+// see jetstream.Gather.
 func Gather(js natsjs.JetStream) natsjs.JetStream {
 	if g, ok := js.(*gathered); ok {
 		return g
@@ -66,7 +58,7 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	if len(opts) > 0 {
 		return g.JetStream.PublishMsg(ctx, m, opts...)
 	}
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := OneRequest(ctx)
 	defer cancel()
 	for try := 0; ; try++ {
 		answer, err := g.exchange(ctx, m)
@@ -74,7 +66,7 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 			err = natsjs.ErrNoStreamResponse
 		}
 		if err == nil {
-			return readAck(answer.Data)
+			return ReadAck(answer.Data)
 		}
 		if !errors.Is(err, natsjs.ErrNoStreamResponse) || try == publishRetries {
 			return nil, err
@@ -201,9 +193,9 @@ func (g *gathered) take(reply string) chan<- published {
 	return done
 }
 
-// readAck decodes a stream's acknowledgement. Nearly all have this form:
+// ReadAck decodes a stream's acknowledgement. Nearly all have this form:
 // {"stream":"KV_aee_state","seq":7}; older servers write a space before "seq".
-func readAck(data []byte) (*natsjs.PubAck, error) {
+func ReadAck(data []byte) (*natsjs.PubAck, error) {
 	if rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`)); ok {
 		name, rest, _ := bytes.Cut(rest, []byte(`",`))
 		rest, ok = bytes.CutPrefix(bytes.TrimPrefix(rest, []byte{' '}), []byte(`"seq":`))
