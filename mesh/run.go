@@ -61,6 +61,7 @@ type Run struct {
 	calls      calls
 	pendingMu  sync.Mutex
 	pending    chan struct{}
+	interrupts map[*interrupt]struct{} // to be called when pending is closed
 	releasing  atomic.Bool
 	checking   atomic.Bool
 	// unwritten: begun without a claim, which is still to be written.
@@ -130,7 +131,35 @@ func (r *Run) signalPending(something bool) {
 	default:
 		if something {
 			close(r.pending)
+			for i := range r.interrupts {
+				i.call()
+			}
 		}
+	}
+}
+
+// interrupt is a function that a stop request calls.
+type interrupt struct{ call func() }
+
+// onStopRequest calls f, which must not block, when the channel of StopRequested is closed: at
+// once if it is, and each time until the returned function is called.
+func (r *Run) onStopRequest(f func()) (release func()) {
+	i := &interrupt{f}
+	r.pendingMu.Lock()
+	defer r.pendingMu.Unlock()
+	if r.interrupts == nil {
+		r.interrupts = map[*interrupt]struct{}{}
+	}
+	r.interrupts[i] = struct{}{}
+	select {
+	case <-r.pending:
+		f()
+	default:
+	}
+	return func() {
+		r.pendingMu.Lock()
+		defer r.pendingMu.Unlock()
+		delete(r.interrupts, i)
 	}
 }
 
