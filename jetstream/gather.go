@@ -66,10 +66,8 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	if len(opts) > 0 {
 		return g.JetStream.PublishMsg(ctx, m, opts...)
 	}
-	ctx, cancel := oneRequest(ctx)
-	defer cancel()
 	for try := 0; ; try++ {
-		answer, err := g.exchange(ctx, m)
+		answer, err := g.exchange(ctx, m, requestTimeout)
 		if err == nil && len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
 			err = natsjs.ErrNoStreamResponse
 		}
@@ -87,7 +85,9 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	}
 }
 
-func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+// exchange publishes a message and waits for its answer, at most until a timeout. A timer that
+// is used again costs less than a context with a deadline.
+func (g *gathered) exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
 	done := make(chan published, 1)
 	out := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
 	first, company, err := g.enqueue(out, done)
@@ -100,14 +100,30 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 		}
 		g.flush()
 	}
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(timeout)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
 	select {
 	case p := <-done:
 		return p.answer, p.err
 	case <-ctx.Done():
-		g.leave(out)
-		return nil, ctx.Err()
+		err = ctx.Err()
+	case <-timer.C:
+		err = context.DeadlineExceeded
 	}
+	g.leave(out)
+	return nil, err
 }
+
+// timers pools timers that do not run.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
 
 // leave withdraws a message whose sender has given up. It returns when the message's
 // bytes are no longer read: they belong to the caller.

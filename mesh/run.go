@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -49,9 +50,11 @@ type Run struct {
 	claimedEarly bool                             // claimed before it was queued: see lane.resume
 	staged       []stagedStep
 	restored     bool
-	recovered    bool // claimed from an owner that had not released it
-	wrote        bool // the run's end was written here
-	replied      bool // the run's reply is stored beside its record
+	recovered    bool               // claimed from an owner that had not released it
+	wrote        bool               // the run's end was written here
+	replied      bool               // the run's reply is stored beside its record
+	answer       *envelope.Envelope // what setEnd made the reply
+	bareReply    *jetstream.Reply   // the reply that endBare stored
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 
@@ -286,8 +289,18 @@ func (r *Run) release(ctx context.Context) error {
 func (r *Run) stop(why error) {
 	if r.end == nil {
 		r.end = why
-		r.task.stop(envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why))
+		cause := lostCause // most runs end so
+		if why != ErrLost {
+			cause = notHere(why)
+		}
+		r.task.stop(cause)
 	}
+}
+
+var lostCause = notHere(ErrLost)
+
+func notHere(why error) *envelope.Error {
+	return envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why)
 }
 
 // ended returns why nothing more may be written, nil while the run goes on.
