@@ -88,9 +88,9 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 // exchange publishes a message and waits for its answer, at most until a timeout. A timer that
 // is used again costs less than a context with a deadline.
 func (g *gathered) exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
-	done := make(chan published, 1)
-	out := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-	first, company, err := g.enqueue(out, done)
+	s := slips.Get().(*slip)
+	s.msg = nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
+	first, company, err := g.enqueue(&s.msg, s.done)
 	if err != nil {
 		return nil, err
 	}
@@ -107,16 +107,28 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg, timeout time.Durat
 		timers.Put(timer)
 	}()
 	select {
-	case p := <-done:
+	case p := <-s.done:
+		if p.err == nil { // it was published, and nothing refers to it any more
+			s.msg = nats.Msg{}
+			slips.Put(s)
+		}
 		return p.answer, p.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
 		err = context.DeadlineExceeded
 	}
-	g.leave(out)
+	g.leave(&s.msg)
 	return nil, err
 }
+
+// A slip is a message that is under way, and the channel by which its answer comes.
+type slip struct {
+	msg  nats.Msg
+	done chan published
+}
+
+var slips = sync.Pool{New: func() any { return &slip{done: make(chan published, 1)} }}
 
 // timers pools timers that do not run.
 var timers = sync.Pool{New: func() any {
