@@ -87,7 +87,7 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	}
 	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: api.PlainHeader(s.Header)}
 	if s.ID != "" {
-		msg.Header.Set(natsjs.MsgIDHeader, workID(s.Entity, s.ID))
+		msg.Header[natsjs.MsgIDHeader] = []string{workID(s.Entity, s.ID)}
 	}
 	ack, err := q.publish(ctx, msg)
 	if err != nil {
@@ -100,7 +100,7 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 // that is submitted twice within the duplicate window is stored twice; it is still one
 // run.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
-	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
+	msg.Header[natsjs.ExpectedStreamHeader] = []string{q.name()}
 	return api.PublishOnce(ctx, q.js, msg, "", func(seq uint64) bool {
 		if q.fenced.Load() {
 			return false

@@ -139,8 +139,8 @@ func (r *Replies) message(reply Reply) (*nats.Msg, error) {
 		return nil, fmt.Errorf("publish a reply to %s: it needs a MsgID", subj)
 	}
 	msg := &nats.Msg{Subject: subj, Data: reply.Data, Header: api.PlainHeader(reply.Header)}
-	msg.Header.Set(natsjs.MsgIDHeader, reply.MsgID)
-	msg.Header.Set(natsjs.ExpectedStreamHeader, r.name())
+	msg.Header[natsjs.MsgIDHeader] = []string{reply.MsgID}
+	msg.Header[natsjs.ExpectedStreamHeader] = []string{r.name()}
 	return msg, nil
 }
 

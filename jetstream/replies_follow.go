@@ -257,9 +257,9 @@ func (f *Follower) note(id string, number int) {
 }
 
 // recent remembers the ids of the last replies that were yielded, for replies without a
-// number.
+// number. Most tasks have one reply, so it makes a map only for more than a few.
 type recent struct {
-	ids  map[string]bool
+	ids  map[string]bool // nil while there are few
 	ring []string
 	at   int
 }
@@ -267,16 +267,29 @@ type recent struct {
 // recentIDs is more than are yielded between two reads of the stream.
 const recentIDs = 4096
 
-func (r *recent) has(id string) bool { return id != "" && r.ids[id] }
+// fewIDs is how many ids are looked for one by one.
+const fewIDs = 8
+
+func (r *recent) has(id string) bool {
+	if r.ids == nil {
+		return id != "" && slices.Contains(r.ring, id)
+	}
+	return id != "" && r.ids[id]
+}
 
 func (r *recent) add(id string) {
 	if id == "" {
 		return
 	}
-	if r.ids == nil {
+	if r.ids == nil && len(r.ring) >= fewIDs {
 		r.ids = map[string]bool{}
+		for _, known := range r.ring {
+			r.ids[known] = true
+		}
 	}
-	r.ids[id] = true
+	if r.ids != nil {
+		r.ids[id] = true
+	}
 	if len(r.ring) < recentIDs {
 		r.ring = append(r.ring, id)
 		return

@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -52,12 +53,19 @@ func (r *Replies) records() string { return "KV_" + BucketState + r.m.Suffix() }
 // Announce sends the reply of a run, which is stored ([States.Reply]), to those who listen
 // for it now. It is stored no second time: StreamReply has the subject, but the message
 // expects the stream that has it already, so that StreamReply leaves it.
+//
+// It adds to reply.Header, which must have no header that begins with Nats-.
 func (r *Replies) Announce(reply Reply) error {
-	msg, err := r.message(reply)
+	subj, err := r.m.Reply(reply.Entity, reply.TaskID)
 	if err != nil {
-		return err
+		return fmt.Errorf("announce a reply: %w", err)
 	}
-	msg.Header.Set(natsjs.ExpectedStreamHeader, r.records())
+	if reply.Header == nil {
+		reply.Header = nats.Header{}
+	}
+	reply.Header[natsjs.MsgIDHeader] = []string{reply.MsgID}
+	reply.Header[natsjs.ExpectedStreamHeader] = []string{r.records()}
+	msg := &nats.Msg{Subject: subj, Data: reply.Data, Header: reply.Header}
 	return api.Explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
 }
 

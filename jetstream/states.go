@@ -117,7 +117,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 		return 0, fmt.Errorf("put run %s: it is empty", id.Run)
 	}
 	key := stateKey(id)
-	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note)}
+	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note, 0)}
 	object := ""
 	if len(data) > s.inline() {
 		var err error
@@ -153,18 +153,18 @@ func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.M
 	return 0, api.Uncertain(api.Explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
 }
 
-func (s *States) headers(key string, prev uint64, data []byte, note Note) nats.Header {
+// headers returns the headers of a write, with room for more.
+func (s *States) headers(key string, prev uint64, data []byte, note Note, more int) nats.Header {
 	kind := "application/cbor"
 	if data[0] == '{' {
 		kind = "application/json"
 	}
 	// One allocation for all values.
 	v := [7]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
-	h := nats.Header{
-		"Content-Type":                   v[0:1:1],
-		natsjs.ExpectedLastSubjSeqHeader: v[1:2:2],
-		natsjs.ExpectedStreamHeader:      v[2:3:3],
-	}
+	h := make(nats.Header, len(v)+more)
+	h["Content-Type"] = v[0:1:1]
+	h[natsjs.ExpectedLastSubjSeqHeader] = v[1:2:2]
+	h[natsjs.ExpectedStreamHeader] = v[2:3:3]
 	if note.Status != "" {
 		h[HeaderStatus] = v[3:4:4]
 	}

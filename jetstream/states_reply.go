@@ -55,7 +55,7 @@ func (s *States) Reply(ctx context.Context, id state.ID, prev uint64, reply Repl
 		return 0, fmt.Errorf("reply of run: %w", err)
 	}
 	key := stateKey(id)
-	h := s.headers(key, prev, reply.Data, note)
+	h := s.headers(key, prev, reply.Data, note, len(reply.Header)+2)
 	for name, values := range reply.Header {
 		if !strings.HasPrefix(name, "Nats-Expected-") {
 			h[name] = values

@@ -213,7 +213,7 @@ func (o *outgoing) newTask() (*envelope.Envelope, error) {
 	if err := o.inherit(members, true); err != nil {
 		return nil, err
 	}
-	e.Requires = mustJSON(members)
+	e.Requires = objectOf(members)
 	return e, nil
 }
 

@@ -80,14 +80,14 @@ func (t *Task) countTurns(ctx context.Context, tree bool) error {
 	}
 	n := t.host.node
 	most := n.bounds(t.tree).MaxIterations
-	switch total, err := n.count(ctx, t, fresh, CountTurns); {
+	switch total, err := n.count(t, fresh, CountTurns).total(ctx); {
 	case err != nil:
 		return err
 	case total > most:
 		return envelope.Errorf(envelope.CodeTreeLimit, "the agents of this tree have taken %d turns, and %d are allowed (max_iterations of the tree)", total-1, most)
 	}
 	for _, b := range t.teams() {
-		switch total, err := n.count(ctx, t, fresh, CountTurns, b.Task); {
+		switch total, err := n.count(t, fresh, CountTurns, b.Task).total(ctx); {
 		case err != nil:
 			return err
 		case total > b.MaxIterations:

@@ -72,11 +72,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	if c.Doc.Error != nil {
 		return false, nil // the result cannot be sent: a document with the error is written
 	}
-	stored, err := endReply(c, r.task.Envelope)
-	if err != nil {
-		return false, err
-	}
-	msg, err := stored.message()
+	msg, err := replyOf(r.answer, c, r.task.Envelope).message()
 	if err != nil {
 		return false, err
 	}
@@ -98,7 +94,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	switch {
 	case err == nil:
 		r.keep(c, rev)
-		r.replied = true
+		r.replied, r.bareReply = true, &msg
 		return true, nil
 	case errors.Is(err, state.ErrChanged):
 		return false, r.resolveConflict(ctx, rec)

@@ -81,11 +81,16 @@ func (s storedReply) message() (out jetstream.Reply, err error) {
 
 // endReply returns the terminal reply in the last checkpoint of an ended run.
 func endReply(c *state.Checkpoint, task *envelope.Envelope) (storedReply, error) {
-	m := &c.Mesh
-	reply, err := envelope.Parse(m.Reply)
+	reply, err := envelope.Parse(c.Mesh.Reply)
 	if err != nil {
 		return storedReply{}, err
 	}
+	return replyOf(reply, c, task), nil
+}
+
+// replyOf is endReply for a reply that is decoded already.
+func replyOf(reply *envelope.Envelope, c *state.Checkpoint, task *envelope.Envelope) storedReply {
+	m := &c.Mesh
 	s := storedReply{
 		env: reply, raw: json.RawMessage(m.Reply), cbor: m.CBOR, entity: m.Entity, taskID: m.TaskID, msgID: reply.ID,
 		task: task, seq: m.Stream + 1, epoch: strconv.FormatUint(m.Epoch, 10),
@@ -93,5 +98,5 @@ func endReply(c *state.Checkpoint, task *envelope.Envelope) (storedReply, error)
 	if wanted, _ := task.Requirements(); m.Stream > 0 || wanted.Stream {
 		s.stream = &m.Stream
 	}
-	return s, nil
+	return s
 }

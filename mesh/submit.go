@@ -73,18 +73,19 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 			return Submitted{}, err
 		}
 	}
-	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
-	header, err := n.encode(ctx, task, true, opts.CBOR, &body)
+	body := getBuffer()
+	defer putBuffer(body)
+	header, err := n.encode(ctx, task, true, opts.CBOR, body)
 	if err != nil {
 		return Submitted{}, err
 	}
 	stored, err := d.Queue.Submit(ctx, jetstream.Submission{
-		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: body, Header: header, At: at,
+		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: *body, Header: header, At: at,
 	})
 	if err != nil {
 		return Submitted{}, err
 	}
-	n.journal.received(task.ID, body, opts.CBOR)
+	n.journal.sent(task.ID, *body, opts.CBOR)
 	return Submitted{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
 }
 

@@ -58,10 +58,8 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	if len(opts) > 0 {
 		return g.JetStream.PublishMsg(ctx, m, opts...)
 	}
-	ctx, cancel := OneRequest(ctx)
-	defer cancel()
 	for try := 0; ; try++ {
-		answer, err := g.exchange(ctx, m)
+		answer, err := g.Exchange(ctx, m, RequestTimeout)
 		if err == nil && len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
 			err = natsjs.ErrNoStreamResponse
 		}
@@ -79,10 +77,12 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	}
 }
 
-func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	done := make(chan published, 1)
-	out := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-	first, company, err := g.enqueue(out, done)
+// Exchange publishes a message and waits for its answer, at most until a timeout. A timer that
+// is used again costs less than a context with a deadline.
+func (g *gathered) Exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
+	s := slips.Get().(*slip)
+	s.msg = nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
+	first, company, err := g.enqueue(&s.msg, s.done)
 	if err != nil {
 		return nil, err
 	}
@@ -92,14 +92,42 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 		}
 		g.flush()
 	}
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(timeout)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
 	select {
-	case p := <-done:
+	case p := <-s.done:
+		if p.err == nil { // it was published, and nothing refers to it any more
+			s.msg = nats.Msg{}
+			slips.Put(s)
+		}
 		return p.answer, p.err
 	case <-ctx.Done():
-		g.leave(out)
-		return nil, ctx.Err()
+		err = ctx.Err()
+	case <-timer.C:
+		err = context.DeadlineExceeded
 	}
+	g.leave(&s.msg)
+	return nil, err
 }
+
+// A slip is a message that is under way, and the channel by which its answer comes.
+type slip struct {
+	msg  nats.Msg
+	done chan published
+}
+
+var slips = sync.Pool{New: func() any { return &slip{done: make(chan published, 1)} }}
+
+// timers pools timers that do not run.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
 
 // leave withdraws a message whose sender has given up. It returns when the message's
 // bytes are no longer read: they belong to the caller.
