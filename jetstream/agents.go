@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -57,10 +58,10 @@ func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error 
 
 // writeError translates the error of a write.
 func (a *Agents) writeError(err error, format string, args ...any) error {
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		return fmt.Errorf(format+": %w", append(args, registry.ErrChanged)...)
 	}
-	return uncertain(a.explain(err, format, args...))
+	return api.Uncertain(a.explain(err, format, args...))
 }
 
 // Get implements [registry.Registry].

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/sorted"
@@ -96,12 +97,12 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 				return c, err
 			}
 		} else if err != nil {
-			return c, explain(js.Conn(), withStreamNames(ctx, js, c, err), "create %s%s", c.Name, c.reserves(err))
+			return c, api.Explain(js.Conn(), withStreamNames(ctx, js, c, err), "create %s%s", c.Name, c.reserves(err))
 		}
 	}
 	if c.Action == ActionUpdate {
 		if _, err := js.UpdateStream(ctx, c.want); err != nil {
-			return c, explain(js.Conn(), withStreamNames(ctx, js, c, err), "update %s%s", c.Name, c.reserves(err))
+			return c, api.Explain(js.Conn(), withStreamNames(ctx, js, c, err), "update %s%s", c.Name, c.reserves(err))
 		}
 	}
 	return c, nil
@@ -116,13 +117,13 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) error {
 	for tries := 0; ; tries++ {
 		_, err := js.CreateStream(ctx, cfg)
-		if !hasNoRoom(err) && !hasCode(err, jsCreateFailed) {
+		if !api.HasNoRoom(err) && !api.HasCode(err, api.CreateFailed) {
 			return err
 		}
 		if _, looked := js.Stream(ctx, cfg.Name); looked == nil {
 			return natsjs.ErrStreamNameAlreadyInUse
 		}
-		if tries == roomTries || !pause(ctx, 100*time.Millisecond) {
+		if tries == roomTries || !api.Pause(ctx, 100*time.Millisecond) {
 			return err
 		}
 	}
@@ -133,7 +134,7 @@ const roomTries = 10
 
 // reserves says how much room the change needs, for an error about missing room.
 func (c Change) reserves(err error) string {
-	if !hasNoRoom(err) && !hasCode(err, jsAccountExceeded) || c.want.MaxBytes <= 0 {
+	if !api.HasNoRoom(err) && !api.HasCode(err, api.AccountExceeded) || c.want.MaxBytes <= 0 {
 		return ""
 	}
 	return fmt.Sprintf(", which reserves %d MiB", c.want.MaxBytes/mib)
@@ -145,8 +146,7 @@ const jsSubjectsOverlap natsjs.ErrorCode = 10065
 // withStreamNames adds to an error about overlapping subjects the names of the streams
 // that capture them.
 func withStreamNames(ctx context.Context, js natsjs.JetStream, c Change, err error) error {
-	var api *natsjs.APIError
-	if !errors.As(err, &api) || api.ErrorCode != jsSubjectsOverlap {
+	if !api.HasCode(err, jsSubjectsOverlap) {
 		return err
 	}
 	var names []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -106,7 +107,7 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 		{q.waiting(), q.m.AllDue(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Due += n }) }},
 		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Dead += n }) }},
 	} {
-		subjects, err := streamSubjects(ctx, q.js, count.stream, count.filter)
+		subjects, err := api.Subjects(ctx, q.js, count.stream, count.filter)
 		if errors.Is(err, ErrNotFound) && count.stream != q.name() {
 			continue // an older topology
 		}
@@ -177,9 +178,9 @@ func (b *backlogs) consumers(ctx context.Context) error {
 			Total     int                   `json:"total"`
 			Consumers []natsjs.ConsumerInfo `json:"consumers"`
 		}
-		err := request(ctx, b.q.js, "CONSUMER.LIST."+b.q.name(), map[string]int{"offset": offset}, &page)
+		err := api.Request(ctx, b.q.js, "CONSUMER.LIST."+b.q.name(), map[string]int{"offset": offset}, &page)
 		if err != nil {
-			return explain(b.q.js.Conn(), err, "list the consumers of %s", b.q.name())
+			return api.Explain(b.q.js.Conn(), err, "list the consumers of %s", b.q.name())
 		}
 		for _, info := range page.Consumers {
 			a, err := b.q.m.Parse(info.Config.FilterSubject)
@@ -238,28 +239,4 @@ func (b *backlogs) ages(ctx context.Context) error {
 	}
 	looks.Wait()
 	return ctx.Err()
-}
-
-// streamSubjects returns how many messages a stream has on each subject that
-// matches a filter.
-func streamSubjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (map[string]int, error) {
-	all := map[string]int{}
-	for offset := 0; ; {
-		var page struct {
-			Total int `json:"total"`
-			State struct {
-				Subjects map[string]int `json:"subjects"`
-			} `json:"state"`
-		}
-		if err := request(ctx, js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page); err != nil {
-			return nil, explain(js.Conn(), err, "look at %s", stream)
-		}
-		for s, n := range page.State.Subjects {
-			all[s] = n
-		}
-		offset += len(page.State.Subjects)
-		if len(page.State.Subjects) == 0 || offset >= page.Total {
-			return all, nil
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -30,25 +31,7 @@ type kvEntry struct {
 	revision uint64
 	created  time.Time
 	gone     bool // deleted, or purged
-	stray    bool // not published by a user, see copied.go
-}
-
-// requestTimeout is the timeout of one request.
-const requestTimeout = 5 * time.Second
-
-// oneRequest returns the context of one request. An answer can be lost with a connection
-// or a leader; the timeout keeps the request from lasting as long as the task that it is
-// for.
-func oneRequest(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, requestTimeout)
-}
-
-// bounded adds a timeout to an operation of several requests if ctx has no deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, requestTimeout)
+	stray    bool // not published by a user, see [api.Message.Genuine]
 }
 
 func (b *kvBucket) stream() string { return "KV_" + b.name }
@@ -56,7 +39,7 @@ func (b *kvBucket) stream() string { return "KV_" + b.name }
 func (b *kvBucket) subject(key string) string { return "$KV." + b.name + "." + key }
 
 func (b *kvBucket) explain(err error, format string, args ...any) error {
-	return explain(b.js.Conn(), err, format, args...)
+	return api.Explain(b.js.Conn(), err, format, args...)
 }
 
 // get returns the newest revision of a key, or [natsjs.ErrMsgNotFound].
@@ -70,29 +53,29 @@ func (b *kvBucket) get(ctx context.Context, key string) (kvEntry, error) {
 
 // last is like get but also returns the marker of a deletion.
 func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
-	m, err := newest(ctx, b.js, b.stream(), b.subject(key))
+	m, err := api.Newest(ctx, b.js, b.stream(), b.subject(key))
 	e := entryIn(m)
-	e.stray = err == nil && !m.genuine()
+	e.stray = err == nil && !m.Genuine()
 	e.gone = e.gone || e.stray
 	return e, err
 }
 
 // at returns the entry of a key at one revision, or [natsjs.ErrMsgNotFound].
 func (b *kvBucket) at(ctx context.Context, key string, revision uint64) (kvEntry, error) {
-	batch, err := direct(ctx, b.js, b.stream(), map[string]any{"seq": revision, "next_by_subj": b.subject(key), "batch": 1})
+	batch, err := api.Direct(ctx, b.js, b.stream(), map[string]any{"seq": revision, "next_by_subj": b.subject(key), "batch": 1})
 	if err != nil {
 		return kvEntry{}, err
 	}
-	if len(batch.messages) != 1 || batch.messages[0].Seq != revision || deleted(batch.messages[0].Header) {
+	if len(batch.Messages) != 1 || batch.Messages[0].Seq != revision || api.Deleted(batch.Messages[0].Header) {
 		return kvEntry{}, natsjs.ErrMsgNotFound
 	}
-	return entryIn(batch.messages[0]), nil
+	return entryIn(batch.Messages[0]), nil
 }
 
 // history returns the revisions of a key that the bucket still has, the oldest first.
 func (b *kvBucket) history(ctx context.Context, key string) ([]kvEntry, error) {
 	var all []kvEntry
-	for m, err := range scan(ctx, b.js, b.stream(), b.subject(key), 1) {
+	for m, err := range api.Scan(ctx, b.js, b.stream(), b.subject(key), 1) {
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +88,7 @@ func (b *kvBucket) history(ctx context.Context, key string) ([]kvEntry, error) {
 }
 
 func entryIn(m Message) kvEntry {
-	return kvEntry{value: m.Data, revision: m.Seq, created: m.Time, gone: deleted(m.Header)}
+	return kvEntry{value: m.Data, revision: m.Seq, created: m.Time, gone: api.Deleted(m.Header)}
 }
 
 // put writes a key whatever its revision.
@@ -116,7 +99,7 @@ func (b *kvBucket) put(ctx context.Context, key string, value []byte) (uint64, e
 // create writes a key that must not exist.
 func (b *kvBucket) create(ctx context.Context, key string, value []byte) (uint64, error) {
 	revision, err := b.update(ctx, key, value, 0)
-	if !isWrongSequence(err) {
+	if !api.IsWrongSequence(err) {
 		return revision, err
 	}
 	if e, failed := b.last(ctx, key); failed == nil && e.gone {
@@ -141,10 +124,10 @@ func (b *kvBucket) remove(ctx context.Context, key string, revision uint64) erro
 }
 
 func (b *kvBucket) write(ctx context.Context, key string, value []byte, header nats.Header) (uint64, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	header.Set(natsjs.ExpectedStreamHeader, b.stream())
-	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: kvPrefix(b.js) + b.subject(key), Data: value, Header: header})
+	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: api.KeyPrefix(b.js) + b.subject(key), Data: value, Header: header})
 	if errors.Is(err, natsjs.ErrNoStreamResponse) {
 		return 0, cmp.Or(b.missing(ctx), err)
 	}
@@ -156,7 +139,7 @@ func (b *kvBucket) write(ctx context.Context, key string, value []byte, header n
 
 // missing returns an error if the bucket does not exist.
 func (b *kvBucket) missing(ctx context.Context) error {
-	if err := request(ctx, b.js, "STREAM.INFO."+b.stream(), nil, nil); errors.Is(err, natsjs.ErrStreamNotFound) {
+	if err := api.Request(ctx, b.js, "STREAM.INFO."+b.stream(), nil, nil); errors.Is(err, natsjs.ErrStreamNotFound) {
 		return err
 	}
 	return nil
@@ -176,7 +159,7 @@ func (b *kvBucket) list(ctx context.Context, each func(id string, e kvEntry)) er
 // read calls each with the newest revision of every key, markers of deletions and strays
 // included, in the order in which they were written, and returns the last sequence.
 func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
-	messages, err := last(ctx, b.js, b.stream(), b.subject(">"))
+	messages, err := api.Last(ctx, b.js, b.stream(), b.subject(">"))
 	if errors.Is(err, ErrTooLarge) { // more keys than one answer has
 		messages, err = b.scanLast(ctx)
 	}
@@ -188,7 +171,7 @@ func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (u
 		end = m.Seq
 		if id, ok := b.id(m); ok {
 			e := entryIn(m)
-			e.stray = !m.genuine()
+			e.stray = !m.Genuine()
 			each(id, e)
 		}
 	}
@@ -198,7 +181,7 @@ func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (u
 // scanLast reads all messages and returns the newest on each subject.
 func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
 	bySubject := map[string]Message{}
-	for m, err := range scanSince(ctx, b.js, b.stream(), b.subject(">"), 1, time.Time{}) {
+	for m, err := range api.ScanSince(ctx, b.js, b.stream(), b.subject(">"), 1, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +263,7 @@ type bucketWatch struct {
 
 // anew reads the whole bucket and reports the differences.
 func (w *bucketWatch) anew(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	there := map[string]bool{}
 	end, err := w.b.read(ctx, func(id string, e kvEntry) {
@@ -305,9 +288,9 @@ func (w *bucketWatch) anew(ctx context.Context) error {
 
 // more reads what was written since the last read.
 func (w *bucketWatch) more(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
-	m, err := newest(ctx, w.b.js, w.b.stream(), w.b.subject(">"))
+	m, err := api.Newest(ctx, w.b.js, w.b.stream(), w.b.subject(">"))
 	switch {
 	case errors.Is(err, natsjs.ErrMsgNotFound):
 		m.Seq = 0
@@ -320,7 +303,7 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	case m.Seq < w.end: // the bucket was recreated, or its last message was deleted
 		return w.anew(ctx)
 	}
-	for m, err := range scan(ctx, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
+	for m, err := range api.Scan(ctx, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
 		if err != nil {
 			return w.b.explain(err, "watch %s", w.b.name)
 		}
@@ -329,7 +312,7 @@ func (w *bucketWatch) more(ctx context.Context) error {
 		}
 		w.end = m.Seq
 	}
-	if !m.genuine() {
+	if !m.Genuine() {
 		w.end = max(w.end, m.Seq)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -44,8 +45,8 @@ func NewClock(js natsjs.JetStream, m subject.Map) *Clock {
 			var answer struct {
 				Time time.Time `json:"ts"`
 			}
-			if err := request(ctx, js, "STREAM.INFO."+name, nil, &answer); err != nil {
-				return time.Time{}, explain(js.Conn(), err, "ask the server's time")
+			if err := api.Request(ctx, js, "STREAM.INFO."+name, nil, &answer); err != nil {
+				return time.Time{}, api.Explain(js.Conn(), err, "ask the server's time")
 			}
 			if answer.Time.IsZero() {
 				return time.Time{}, fmt.Errorf("ask the server's time: %s has none: %w", name, ErrUnavailable)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -131,7 +132,7 @@ func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spe
 		}
 	}
 	cons, err := js.Consumer(ctx, spec.StreamName(m), spec.Config.Durable)
-	return cons, explain(js.Conn(), err, "open %s", spec.Name(m))
+	return cons, api.Explain(js.Conn(), err, "open %s", spec.Name(m))
 }
 
 func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
@@ -148,7 +149,7 @@ func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec C
 		c.differ("deliver_subject", "set", "none", "a push consumer has the name")
 		return c, nil
 	case err != nil:
-		return c, explain(js.Conn(), err, "look at %s", c.Name)
+		return c, api.Explain(js.Conn(), err, "look at %s", c.Name)
 	}
 	c.compareConsumer(opts, spec.Config, cons.CachedInfo().Config)
 	return c, nil
@@ -215,12 +216,12 @@ func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Cha
 				return c, err
 			}
 		} else if err != nil {
-			return c, explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "create %s", c.Name)
+			return c, api.Explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "create %s", c.Name)
 		}
 	}
 	if c.Action == ActionUpdate {
 		if _, err := js.UpdateConsumer(ctx, stream, c.consumer); err != nil {
-			return c, explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "update %s", c.Name)
+			return c, api.Explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "update %s", c.Name)
 		}
 	}
 	return c, nil
@@ -232,8 +233,7 @@ const jsFilterNotUnique natsjs.ErrorCode = 10100
 
 // overlapping adds to an error about overlapping filters the name of the other consumer.
 func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec ConsumerSpec, err error) error {
-	var api *natsjs.APIError
-	if !errors.As(err, &api) || api.ErrorCode != jsFilterNotUnique {
+	if !api.HasCode(err, jsFilterNotUnique) {
 		return err
 	}
 	s, e := js.Stream(ctx, stream)

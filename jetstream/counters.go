@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -36,7 +37,7 @@ func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...
 	if err != nil {
 		return 0, fmt.Errorf("count: %w", err)
 	}
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
 	// The server does not accept expectation headers here, so the answer is checked
 	// instead.
@@ -44,7 +45,7 @@ func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...
 	nc := c.js.Conn()
 	answer, err := nc.RequestMsgWithContext(ctx, msg)
 	if err != nil {
-		return 0, uncertain(explain(nc, err, "count on %s", subj))
+		return 0, api.Uncertain(api.Explain(nc, err, "count on %s", subj))
 	}
 	var ack struct {
 		Stream string           `json:"stream"`
@@ -55,7 +56,7 @@ func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...
 		return 0, fmt.Errorf("count on %s: %w", subj, err)
 	}
 	if ack.Error != nil {
-		return 0, explain(nc, ack.Error, "count on %s", subj)
+		return 0, api.Explain(nc, ack.Error, "count on %s", subj)
 	}
 	if want := StreamCount + c.m.Suffix(); ack.Stream != want {
 		return 0, fmt.Errorf("count on %s: it is captured by the stream %s, not by %s", subj, ack.Stream, want)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -84,12 +85,12 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		msg.Header.Del(natsjs.MsgIDHeader)
 	}
 	msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
-	ack, err := publishOnce(ctx, d.js, msg, "", func(seq uint64) bool {
+	ack, err := api.PublishOnce(ctx, d.js, msg, "", func(seq uint64) bool {
 		have, err := d.have(ctx, subj, letter)
 		return err == nil && have == seq
 	})
 	if err != nil {
-		return 0, uncertain(explain(d.js.Conn(), err, "put a dead letter to %s", subj))
+		return 0, api.Uncertain(api.Explain(d.js.Conn(), err, "put a dead letter to %s", subj))
 	}
 	return ack.Sequence, nil
 }
@@ -97,12 +98,12 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 // have returns the sequence of the last letter on the subject if it is about the same
 // message with the same code; 0 otherwise.
 func (d *Dead) have(ctx context.Context, subj string, letter DeadLetter) (uint64, error) {
-	msg, err := newestPublished(ctx, d.js, d.name(), subj)
+	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
 	switch {
 	case errors.Is(err, natsjs.ErrMsgNotFound):
 		return 0, nil
 	case err != nil:
-		return 0, explain(d.js.Conn(), err, "put a dead letter to %s", subj)
+		return 0, api.Explain(d.js.Conn(), err, "put a dead letter to %s", subj)
 	}
 	if old, err := d.decode(msg); err == nil && old.Work == letter.Work && old.Code == letter.Code {
 		return old.Seq, nil
@@ -123,7 +124,7 @@ func (d *Dead) List(ctx context.Context, entity string) iter.Seq2[DeadLetter, er
 				return
 			}
 		}
-		for msg, err := range scan(ctx, d.js, d.name(), filter, 1) {
+		for msg, err := range api.Scan(ctx, d.js, d.name(), filter, 1) {
 			if err != nil {
 				yield(DeadLetter{}, err)
 				return
@@ -144,9 +145,9 @@ func (d *Dead) Get(ctx context.Context, seq uint64) (DeadLetter, error) {
 	if seq == 0 {
 		return DeadLetter{}, fmt.Errorf("get dead letter 0: %w", ErrNotFound)
 	}
-	msg, err := leaderGet(ctx, d.js, d.name(), map[string]any{"seq": seq})
+	msg, err := api.LeaderGet(ctx, d.js, d.name(), map[string]any{"seq": seq})
 	if err != nil {
-		return DeadLetter{}, explain(d.js.Conn(), err, "get dead letter %d", seq)
+		return DeadLetter{}, api.Explain(d.js.Conn(), err, "get dead letter %d", seq)
 	}
 	return d.decode(msg)
 }
@@ -172,7 +173,7 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	if err := d.permit(ctx, letter); err != nil {
 		return Submitted{}, err
 	}
-	header := plainHeader(letter.Header)
+	header := api.PlainHeader(letter.Header)
 	header.Set(HeaderRetry, strconv.FormatUint(seq, 10))
 	done, err := NewQueue(d.js, d.m).Submit(ctx, Submission{
 		Entity: to.Entity, Priority: to.Priority, ID: "retry." + strconv.FormatUint(seq, 10), Data: letter.Data, Header: header,
@@ -195,7 +196,7 @@ func (d *Dead) permit(ctx context.Context, letter DeadLetter) error {
 	_, err = d.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{
 		headerDeadRetry: {strconv.FormatUint(letter.Seq, 10)}, headerDeadDigest: {digestOf(letter.Data)}, natsjs.ExpectedStreamHeader: {d.name()},
 	}})
-	return uncertain(explain(d.js.Conn(), err, "permit to retry dead letter %d", letter.Seq))
+	return api.Uncertain(api.Explain(d.js.Conn(), err, "permit to retry dead letter %d", letter.Seq))
 }
 
 // Retrying reports whether a task with the header [HeaderRetry] is a dead letter that an
@@ -206,12 +207,12 @@ func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data
 	if err != nil || header == "" {
 		return false, nil // no letter can have this subject
 	}
-	msg, err := newestPublished(ctx, d.js, d.name(), subj)
+	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
 	switch {
 	case errors.Is(err, natsjs.ErrMsgNotFound):
 		return false, nil
 	case err != nil:
-		return false, explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
+		return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
 	}
 	return msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == digestOf(data), nil
 }
@@ -226,15 +227,14 @@ func (d *Dead) Drop(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return fmt.Errorf("drop dead letter 0: %w", ErrNotFound)
 	}
-	err := request(ctx, d.js, "STREAM.MSG.DELETE."+d.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
-	var api *natsjs.APIError
-	if errors.As(err, &api) && (api.ErrorCode == jsSequenceNotFound || api.ErrorCode == jsDeleteFailed) {
+	err := api.Request(ctx, d.js, "STREAM.MSG.DELETE."+d.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
+	if api.HasCode(err, jsSequenceNotFound, jsDeleteFailed) {
 		// The server uses the second code for other failures too.
 		if _, found := d.Get(ctx, seq); errors.Is(found, ErrNotFound) {
 			return fmt.Errorf("drop dead letter %d: %w", seq, ErrNotFound)
 		}
 	}
-	return uncertain(explain(d.js.Conn(), err, "drop dead letter %d", seq))
+	return api.Uncertain(api.Explain(d.js.Conn(), err, "drop dead letter %d", seq))
 }
 
 // nats-server's codes for a message that cannot be deleted.

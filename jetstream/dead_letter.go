@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 )
 
@@ -36,7 +37,7 @@ const (
 const maxCause = 1024
 
 func encodeDead(subj string, l DeadLetter) *nats.Msg {
-	msg := &nats.Msg{Subject: subj, Data: l.Data, Header: plainHeader(l.Header)}
+	msg := &nats.Msg{Subject: subj, Data: l.Data, Header: api.PlainHeader(l.Header)}
 	for k := range msg.Header {
 		if strings.HasPrefix(k, headerDead) {
 			delete(msg.Header, k)
@@ -89,7 +90,7 @@ func (d *Dead) decode(msg Message) (DeadLetter, error) {
 		Subject: h.Get(headerDeadSubject), Work: number(headerDeadWork, 64), Stored: stored.UTC(),
 		Omitted: int(number(headerDeadOmitted, 31)), Data: msg.Data, Seq: msg.Seq, Died: msg.Time,
 	}
-	for k, v := range plainHeader(h) {
+	for k, v := range api.PlainHeader(h) {
 		if !strings.HasPrefix(k, headerDead) {
 			if l.Header == nil {
 				l.Header = nats.Header{}

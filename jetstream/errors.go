@@ -1,14 +1,7 @@
 package jetstream
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"slices"
-	"strings"
-
-	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -17,165 +10,48 @@ import (
 var (
 	// ErrUnavailable: JetStream is not enabled for this server or this account, or does
 	// not answer at the moment.
-	ErrUnavailable = errors.New("jetstream is not available")
+	ErrUnavailable = api.ErrUnavailable
 	// ErrDenied: the connection's NATS permissions do not cover the request.
-	ErrDenied = errors.New("NATS permissions do not allow it")
+	ErrDenied = api.ErrDenied
 	// ErrNotFound: no such stream, bucket, envelope or record.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = api.ErrNotFound
 	// ErrExists: the record exists already.
-	ErrExists = errors.New("exists already")
+	ErrExists = api.ErrExists
 	// ErrChanged: the record is not at the revision that the caller knows.
-	ErrChanged = errors.New("changed meanwhile")
+	ErrChanged = api.ErrChanged
 	// ErrUncertain: no answer came; the request may have had its effect.
-	ErrUncertain = state.ErrUncertain
+	ErrUncertain = api.ErrUncertain
 	// ErrFull: the stream is at its limits and accepts no more messages.
-	ErrFull = errors.New("the stream is full")
+	ErrFull = api.ErrFull
 	// ErrNoRoom: the server or the account has less storage left than a stream would
 	// reserve.
-	ErrNoRoom = errors.New("the server has not that much storage left")
+	ErrNoRoom = api.ErrNoRoom
 	// ErrTooLarge: the message is larger than the server's max_payload, or than the
 	// stream allows.
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = api.ErrTooLarge
 )
-
-// explain wraps an error of nats.go with the operation that failed and with the matching
-// error of this package.
-func explain(nc *nats.Conn, err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	op := fmt.Sprintf(format, args...)
-	switch {
-	case errors.Is(err, ErrDenied):
-	case errors.Is(err, natsjs.ErrJetStreamNotEnabled), errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
-		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
-		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	case hasNoRoom(err):
-		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
-	case isFull(err):
-		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
-	case isAway(err):
-		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
-		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
-	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		if denied := violation(nc); denied != nil {
-			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
-		}
-	}
-	return fmt.Errorf("%s: %w", op, err)
-}
-
-// uncertain adds [ErrUncertain] to an error of a write that may have been stored all the
-// same.
-func uncertain(err error) error {
-	if err == nil || errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable) {
-		return err
-	}
-	for _, e := range []error{nats.ErrTimeout, context.DeadlineExceeded, context.Canceled, nats.ErrConnectionClosed, nats.ErrDisconnected} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", ErrUncertain, err)
-		}
-	}
-	if api := (*natsjs.APIError)(nil); errors.As(err, &api) && api.ErrorCode == duplicateInProcess {
-		return fmt.Errorf("%w: %w", ErrUncertain, err)
-	}
-	return err
-}
-
-// duplicateInProcess is the answer of a replicated stream's leader to a message whose
-// Nats-Msg-Id an earlier copy has, while it does not know yet whether the replicas have
-// stored that copy.
-const duplicateInProcess natsjs.ErrorCode = 10158
-
-// violation returns the last permissions violation that the connection was told of, if it
-// is about a subject that this package publishes to, or about an inbox, where the answers
-// arrive. The server reports it besides the request, which then times out.
-func violation(nc *nats.Conn) error {
-	err := nc.LastError()
-	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || denials.has(nc, err) {
-		return nil
-	}
-	inbox := nc.Opts.InboxPrefix
-	if inbox == "" {
-		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
-	}
-	for _, s := range []string{`"$JS.`, `"$KV.`, `"$O.`, `"` + inbox, "aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."} {
-		if strings.Contains(err.Error(), s) {
-			return err
-		}
-	}
-	return nil
-}
-
-// isWrongSequence reports whether a write failed because the subject was not at the
-// expected sequence.
-func isWrongSequence(err error) bool {
-	return hasCode(err, natsjs.JSErrCodeStreamWrongLastSequence, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
-}
-
-// nats-server's codes for a stream, an account or a server at its limits.
-const (
-	jsStorageExceeded  natsjs.ErrorCode = 10047 // a stream would reserve more than is left
-	jsMemoryExceeded   natsjs.ErrorCode = 10028
-	jsAccountExceeded  natsjs.ErrorCode = 10002
-	jsNotEnoughStorage natsjs.ErrorCode = 10023
-	jsStoreFailed      natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
-	jsNoPeers          natsjs.ErrorCode = 10005 // of a cluster: "insufficient storage", among others
-	jsCreateFailed     natsjs.ErrorCode = 10049 // "error creating store for stream", among others
-)
-
-// hasNoRoom reports whether a stream would reserve more than a server, or enough servers
-// of a cluster, have left.
-func hasNoRoom(err error) bool {
-	var api *natsjs.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	return hasCode(err, jsStorageExceeded, jsMemoryExceeded) || api.ErrorCode == jsNoPeers && strings.Contains(api.Description, "insufficient storage")
-}
-
-func isFull(err error) bool {
-	var api *natsjs.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	return hasCode(err, jsAccountExceeded, jsNotEnoughStorage) || api.ErrorCode == jsStoreFailed && strings.Contains(api.Description, "maximum")
-}
 
 // Away reports temporary errors of JetStream, which a retry may not meet: it does not
 // answer, has no leader, is full, or did not confirm a write.
-func Away(err error) bool {
-	for _, e := range []error{ErrUncertain, ErrUnavailable, ErrFull, natsjs.ErrNoStreamResponse} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return isAway(err)
-}
+func Away(err error) bool { return api.Away(err) }
 
-// The codes of what is away for now although the server answers with 500 (an internal error)
-// and not with 503 (unavailable): no server that holds it is up, or an election is under way.
-const (
-	jsNotLeader             natsjs.ErrorCode = 10009
-	jsStreamOffline         natsjs.ErrorCode = 10118
-	jsConsumerOffline       natsjs.ErrorCode = 10119
-	jsStreamOfflineReason   natsjs.ErrorCode = 10194
-	jsConsumerOfflineReason natsjs.ErrorCode = 10195
-)
+// A Message is a stored message.
+type Message = api.Message
 
-// isAway reports whether the server cannot do it at the moment: there is no leader, or
-// the server is shutting down.
-func isAway(err error) bool {
-	var api *natsjs.APIError
-	return errors.As(err, &api) && (api.Code == http.StatusServiceUnavailable ||
-		hasCode(err, jsNotLeader, jsStreamOffline, jsConsumerOffline, jsStreamOfflineReason, jsConsumerOfflineReason))
-}
+// Published reports whether a user published a message that a subscription of one subject
+// received. It is false for messages that the server sent there, as the answer to a
+// request or as the next message of a consumer; the latter still has the subject that it
+// is stored under.
+func Published(m *nats.Msg, subject string) bool { return api.Published(m, subject) }
 
-func hasCode(err error, codes ...natsjs.ErrorCode) bool {
-	var api *natsjs.APIError
-	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
-}
+// Gather returns js with a PublishMsg that is cheaper when many goroutines call it at
+// once: messages that are published at about the same time share a system call, and their
+// acknowledgements share one subscription. A single message takes as long as before. All
+// other methods are js's own, as is PublishMsg when it is given options.
+//
+// When the connection is lost, the messages under way fail at once with
+// [nats.ErrDisconnected] instead of at their timeout: their acknowledgements cannot
+// arrive any more, though the messages may be stored.
+//
+// The subscription is created with the first message and ends with the connection.
+func Gather(js natsjs.JetStream) natsjs.JetStream { return api.Gather(js) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -37,18 +38,18 @@ func ParseAck(s string) (string, error) {
 
 // ReadMessage, StateKey and StateID are the decoders of States.
 var (
-	ReadMessage = readMessage
+	ReadMessage = api.ReadMessage
 	StateKey    = stateKey
 	StateID     = stateID
 	ObjectOf    = objectOf
 )
 
 // ReadAck is the decoder of acknowledgements.
-var ReadAck = readAck
+var ReadAck = api.ReadAck
 
 // PurgeRun deletes a run as a sweep does that read it at a revision.
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
-	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}})
+	return (&sweep{States: s}).purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id, last: revision}})
 }
 
 // DecodeScheduled decodes a delayed task of a mesh without a prefix.
@@ -61,7 +62,7 @@ func SharesNow(ctx context.Context, s *States, entity string) ([]Share, error) {
 
 // LastOn reads the last message on a subject, a stray too.
 func LastOn(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
-	return newest(ctx, js, stream, subj)
+	return api.Newest(ctx, js, stream, subj)
 }
 
 // Paced sets the pause between a notifier's polls, and how long its lanes stay awake without

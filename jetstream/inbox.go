@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -34,11 +35,11 @@ func (b *Inbox) Put(ctx context.Context, person, msgID string, data []byte) erro
 	msg := &nats.Msg{Subject: subj, Data: data, Header: nats.Header{
 		natsjs.MsgIDHeader: {msgID}, natsjs.ExpectedStreamHeader: {b.name()},
 	}}
-	_, err = publishOnce(ctx, b.js, msg, "", func(seq uint64) bool {
-		have, err := leaderGet(ctx, b.js, b.name(), map[string]any{"seq": seq})
-		return err == nil && same(have, msg)
+	_, err = api.PublishOnce(ctx, b.js, msg, "", func(seq uint64) bool {
+		have, err := api.LeaderGet(ctx, b.js, b.name(), map[string]any{"seq": seq})
+		return err == nil && api.Same(have, msg)
 	})
-	return uncertain(explain(b.js.Conn(), err, "put into the inbox of %s", person))
+	return api.Uncertain(api.Explain(b.js.Conn(), err, "put into the inbox of %s", person))
 }
 
 // List yields the messages of a person, or of all people with "", in the order in which
@@ -52,7 +53,7 @@ func (b *Inbox) List(ctx context.Context, person string) iter.Seq2[Message, erro
 			return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("list an inbox: %w", err)) }
 		}
 	}
-	return scan(ctx, b.js, b.name(), filter, 1)
+	return api.Scan(ctx, b.js, b.name(), filter, 1)
 }
 
 // Follow yields the same as List, and then new messages, until ctx ends.

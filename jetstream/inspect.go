@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -80,7 +81,7 @@ func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, er
 	nc := js.Conn()
 	r := Report{Server: nc.ConnectedServerName(), Version: nc.ConnectedServerVersion(), Fsync: Fsync{Class: FsyncUnknown, Why: "jetstream is not available"}}
 	info, err := js.AccountInfo(ctx)
-	if err = explain(nc, err, "ask for the account's limits"); errors.Is(err, ErrUnavailable) {
+	if err = api.Explain(nc, err, "ask for the account's limits"); errors.Is(err, ErrUnavailable) {
 		r.Reason = err.Error()
 		return r, nil
 	} else if err != nil {
@@ -116,7 +117,7 @@ func races(ctx context.Context, js natsjs.JetStream, m subject.Map) ([]Race, err
 			}
 		}
 		if err := list.Err(); err != nil {
-			return nil, explain(js.Conn(), err, "list streams")
+			return nil, api.Explain(js.Conn(), err, "list streams")
 		}
 	}
 	var races []Race

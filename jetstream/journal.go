@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -35,7 +36,7 @@ func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) e
 		return fmt.Errorf("journal: %w", err)
 	}
 	_, err = j.js.Publish(ctx, subj, envelope, natsjs.WithExpectLastSequencePerSubject(0), natsjs.WithExpectStream(j.name()))
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		have, err := j.Get(ctx, entity, id)
 		switch {
 		case err == nil && bytes.Equal(have, envelope):
@@ -47,7 +48,7 @@ func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) e
 		}
 		return nil // it existed and has expired meanwhile
 	}
-	return uncertain(explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
+	return api.Uncertain(api.Explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
 }
 
 // Post stores an envelope's bytes without waiting, at the cost of a plain publish. It
@@ -71,9 +72,9 @@ func (j *Journal) Get(ctx context.Context, entity, id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	msg, err := newestPublished(ctx, j.js, j.name(), subj)
+	msg, err := api.NewestPublished(ctx, j.js, j.name(), subj)
 	if err != nil {
-		return nil, explain(j.js.Conn(), err, "fetch envelope %q of %s", id, entity)
+		return nil, api.Explain(j.js.Conn(), err, "fetch envelope %q of %s", id, entity)
 	}
 	return msg.Data, nil
 }

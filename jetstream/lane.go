@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -118,7 +119,7 @@ func (q *Queue) Lane(entity string, opts LaneOptions) (*Lane, error) {
 	for i, spec := range specs {
 		s := &source{spec: spec, index: i, state: LaneStopped}
 		s.stream, s.consumer = spec.StreamName(q.m), spec.Config.Durable
-		s.next = apiPrefix(q.js) + "CONSUMER.MSG.NEXT." + s.stream + "." + s.consumer
+		s.next = api.Prefix(q.js) + "CONSUMER.MSG.NEXT." + s.stream + "." + s.consumer
 		if i < len(draws) {
 			if spec.Priority != draws[i].name {
 				panic("jetstream: the consumers are not in the order of draws")
@@ -396,10 +397,10 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	s.delivered(ack.pending)
 	ended := s.asked == 0
 	r.mu.Unlock()
-	if copied(d.Header) {
-		_ = d.Term(errCopied.Error())
+	if api.Copied(d.Header) {
+		_ = d.Term(api.ErrCopied.Error())
 		if r.opts.Dropped != nil {
-			r.opts.Dropped(d.Subject, errCopied)
+			r.opts.Dropped(d.Subject, api.ErrCopied)
 		}
 	} else if !r.take(s, d) {
 		_ = d.Nak(0)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -105,7 +106,7 @@ func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced b
 			if !conn.IsConnected() {
 				continue
 			}
-			looking, cancel := oneRequest(ctx)
+			looking, cancel := api.OneRequest(ctx)
 			err := LaneLacks(looking, js, m, fenced)
 			cancel()
 			switch {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 )
 
@@ -55,10 +56,10 @@ func (d *Delivery) Ack() error { return d.say("+ACK") }
 // It fails with [ErrUnavailable] if no server handles acks of the consumer, as when it
 // was deleted, and with [ErrUncertain] if no answer comes.
 func (d *Delivery) DoubleAck(ctx context.Context) error {
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
 	_, err := d.nc.RequestWithContext(ctx, d.AckSubject, []byte("+ACK"))
-	return uncertain(explain(d.nc, err, "acknowledge message %d of %s", d.Seq, d.Subject))
+	return api.Uncertain(api.Explain(d.nc, err, "acknowledge message %d of %s", d.Seq, d.Subject))
 }
 
 // InProgress renews the lease.

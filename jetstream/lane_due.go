@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -89,10 +90,10 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	if err != nil || from.Kind != subject.Schedule || from.Entity != at.Entity {
 		return errNotDue
 	}
-	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: plainHeader(d.Header)}
+	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: api.PlainHeader(d.Header)}
 	msg.Header.Set(natsjs.MsgIDHeader, workID(from.Entity, from.ID))
 	_, err = q.publish(ctx, msg)
-	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)
+	return api.Explain(q.js.Conn(), err, "move a delayed task to %s", subj)
 }
 
 // endSchedule removes a schedule, by its subject.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 )
 
@@ -196,7 +197,7 @@ func (r *laneRun) listen() {
 			why := errSilent
 			// The connection keeps only the last violation, which is about one of the
 			// sources.
-			if v := violation(r.nc); v != nil && strings.Contains(v.Error(), "CONSUMER.MSG.NEXT.") {
+			if v := api.Violation(r.nc); v != nil && strings.Contains(v.Error(), "CONSUMER.MSG.NEXT.") {
 				why = fmt.Errorf("%w: %w", ErrDenied, v)
 			}
 			s.trouble(why, true)

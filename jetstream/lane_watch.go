@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -122,7 +123,7 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
 	var info natsjs.ConsumerInfo
-	err := request(ctx, l.q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &info)
+	err := api.Request(ctx, l.q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &info)
 	var oldest time.Time
 	if err == nil && info.NumPending > 0 {
 		oldest = l.q.firstPending(ctx, s.stream, s.spec.Config.FilterSubject, info)
@@ -133,7 +134,7 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	switch {
 	case l.stopped || !s.ready:
 	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
-		s.trouble(explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
+		s.trouble(api.Explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
 		signal(l.mend)
 	case err != nil: // the requests under way will find out
 	default:
@@ -187,10 +188,10 @@ func (q *Queue) firstPending(ctx context.Context, stream, filter string, info na
 	if q.fenced.Load() {
 		return time.Time{}
 	}
-	batch, err := direct(ctx, q.js, stream, map[string]any{"seq": info.Delivered.Stream + 1, "next_by_subj": filter, "batch": 1})
+	batch, err := api.Direct(ctx, q.js, stream, map[string]any{"seq": info.Delivered.Stream + 1, "next_by_subj": filter, "batch": 1})
 	q.fence(err)
-	if err != nil || len(batch.messages) == 0 {
+	if err != nil || len(batch.Messages) == 0 {
 		return time.Time{}
 	}
-	return batch.messages[0].Time
+	return batch.Messages[0].Time
 }

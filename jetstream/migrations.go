@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -49,7 +50,7 @@ func Migrations() []Migration {
 // fence moves documents of runs to subjects below their entity, where workers that are
 // permitted their own entity alone can read them.
 func fence(ctx context.Context, js natsjs.JetStream, opts Options) error {
-	err := NewStates(js, opts.Map).moveObjects(ctx)
+	err := chunks.New(js, ObjectsState+opts.Map.Suffix()).Move(ctx)
 	if errors.Is(err, ErrNotFound) {
 		return nil // an older topology had none
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 )
 
@@ -271,10 +272,10 @@ func (n *Notifier) count(ctx context.Context, stream, filter string, held map[he
 			} `json:"state"`
 		}
 		ctx, cancel := context.WithTimeout(ctx, watchPatience)
-		err := request(ctx, n.q.js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page)
+		err := api.Request(ctx, n.q.js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page)
 		cancel()
 		if err != nil {
-			return at, explain(n.q.js.Conn(), err, "ask which subjects of %s hold tasks", stream)
+			return at, api.Explain(n.q.js.Conn(), err, "ask which subjects of %s hold tasks", stream)
 		}
 		for s := range page.State.Subjects {
 			switch a, err := n.q.m.Parse(s); {
@@ -353,7 +354,7 @@ func (n *Notifier) ring(subj string) *nats.Subscription {
 	if n.mute.Load() {
 		return nil
 	}
-	if v := violation(nc); v != nil && isSubscription(v) {
+	if v := api.Violation(nc); v != nil && isSubscription(v) {
 		n.mute.Store(true) // each further attempt is a line in the server's log
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -110,7 +111,7 @@ func (o Options) Validate() error {
 
 // bound returns ctx with the timeout of one request.
 func (o Options) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, cmp.Or(o.Wait, requestTimeout))
+	return context.WithTimeout(ctx, cmp.Or(o.Wait, api.RequestTimeout))
 }
 
 // specs returns the streams and buckets to check.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -130,7 +131,7 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 		return c, nil
 	}
 	if err != nil {
-		return c, explain(js.Conn(), err, "look at %s", c.Name)
+		return c, api.Explain(js.Conn(), err, "look at %s", c.Name)
 	}
 	c.compare(opts, spec, stream.CachedInfo())
 	return c, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -84,13 +85,13 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 			return done, err
 		}
 	}
-	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: plainHeader(s.Header)}
+	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: api.PlainHeader(s.Header)}
 	if s.ID != "" {
-		msg.Header.Set(natsjs.MsgIDHeader, workID(s.Entity, s.ID))
+		msg.Header[natsjs.MsgIDHeader] = []string{workID(s.Entity, s.ID)}
 	}
 	ack, err := q.publish(ctx, msg)
 	if err != nil {
-		return Submitted{}, uncertain(explain(q.js.Conn(), err, "submit a task to %s", subj))
+		return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "submit a task to %s", subj))
 	}
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
@@ -99,14 +100,14 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 // that is submitted twice within the duplicate window is stored twice; it is still one
 // run.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
-	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
-	return publishOnce(ctx, q.js, msg, "", func(seq uint64) bool {
+	msg.Header[natsjs.ExpectedStreamHeader] = []string{q.name()}
+	return api.PublishOnce(ctx, q.js, msg, "", func(seq uint64) bool {
 		if q.fenced.Load() {
 			return false
 		}
-		have, err := leaderGet(ctx, q.js, q.name(), map[string]any{"seq": seq})
+		have, err := api.LeaderGet(ctx, q.js, q.name(), map[string]any{"seq": seq})
 		q.fence(err)
-		return err == nil && same(have, msg)
+		return err == nil && api.Same(have, msg)
 	})
 }
 
@@ -120,13 +121,13 @@ func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
 	if q.fenced.Load() {
 		return false, fmt.Errorf("look for message %d of %s: %w", seq, q.name(), ErrDenied)
 	}
-	err := request(ctx, q.js, "STREAM.MSG.GET."+q.name(), map[string]uint64{"seq": seq}, nil)
+	err := api.Request(ctx, q.js, "STREAM.MSG.GET."+q.name(), map[string]uint64{"seq": seq}, nil)
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return false, nil
 	}
 	q.fence(err)
 	if err != nil {
-		return false, explain(q.js.Conn(), err, "look for message %d of %s", seq, q.name())
+		return false, api.Explain(q.js.Conn(), err, "look for message %d of %s", seq, q.name())
 	}
 	return true, nil
 }

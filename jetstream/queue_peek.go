@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -21,7 +22,7 @@ func (q *Queue) Peek(ctx context.Context, priority, entity string, after uint64)
 	}
 	return func(yield func(Message, error) bool) {
 		if !q.fenced.Load() {
-			for msg, err := range scan(ctx, q.js, q.name(), subj, after+1) {
+			for msg, err := range api.Scan(ctx, q.js, q.name(), subj, after+1) {
 				if q.fence(err); q.fenced.Load() {
 					break
 				}
@@ -33,11 +34,11 @@ func (q *Queue) Peek(ctx context.Context, priority, entity string, after uint64)
 		if !q.fenced.Load() {
 			return
 		}
-		msg, err := newestPublished(ctx, q.js, q.name(), subj)
+		msg, err := api.NewestPublished(ctx, q.js, q.name(), subj)
 		switch {
 		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && msg.Seq <= after:
 		case err != nil:
-			yield(Message{}, explain(q.js.Conn(), err, "peek at %s", subj))
+			yield(Message{}, api.Explain(q.js.Conn(), err, "peek at %s", subj))
 		default:
 			yield(msg, nil)
 		}

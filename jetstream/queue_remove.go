@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -20,12 +21,12 @@ func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
 			return 0, err
 		}
 		var info natsjs.ConsumerInfo
-		err = request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, &info)
+		err = api.Request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, &info)
 		if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
 			continue
 		}
 		if err != nil {
-			return 0, explain(q.js.Conn(), err, "look at %s", c.Name(q.m))
+			return 0, api.Explain(q.js.Conn(), err, "look at %s", c.Name(q.m))
 		}
 		n += info.NumAckPending
 	}
@@ -36,9 +37,9 @@ func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
 // permission for $JS.API.STREAM.MSG.DELETE.<stream>, which cannot be restricted to the
 // messages of one entity: it is for operators.
 func (q *Queue) Remove(ctx context.Context, seq uint64) error {
-	err := request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
+	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
 	if err != nil {
-		return uncertain(explain(q.js.Conn(), err, "remove message %d of %s", seq, q.name()))
+		return api.Uncertain(api.Explain(q.js.Conn(), err, "remove message %d of %s", seq, q.name()))
 	}
 	return nil
 }
@@ -61,12 +62,12 @@ func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity stri
 		return out, fmt.Errorf("retire: %w", err)
 	}
 	for _, spec := range specs {
-		err := request(ctx, js, "CONSUMER.DELETE."+spec.StreamName(m)+"."+spec.Config.Durable, nil, nil)
+		err := api.Request(ctx, js, "CONSUMER.DELETE."+spec.StreamName(m)+"."+spec.Config.Durable, nil, nil)
 		if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
 			continue
 		}
 		if err != nil {
-			return out, explain(js.Conn(), err, "delete %s", spec.Name(m))
+			return out, api.Explain(js.Conn(), err, "delete %s", spec.Name(m))
 		}
 		out.Consumers = append(out.Consumers, spec.Name(m))
 	}
@@ -77,10 +78,10 @@ func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity stri
 	var answer struct {
 		Purged uint64 `json:"purged"`
 	}
-	err = request(ctx, js, "STREAM.PURGE.KV_"+bucket, map[string]string{"filter": "$KV." + bucket + "." + subject.Escape(entity) + ".>"}, &answer)
+	err = api.Request(ctx, js, "STREAM.PURGE.KV_"+bucket, map[string]string{"filter": "$KV." + bucket + "." + subject.Escape(entity) + ".>"}, &answer)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		return out, nil
 	}
 	out.Slots = answer.Purged
-	return out, explain(js.Conn(), err, "purge the slots of %s", entity)
+	return out, api.Explain(js.Conn(), err, "purge the slots of %s", entity)
 }

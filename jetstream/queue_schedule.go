@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -54,13 +55,13 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	if err := q.roomToWait(ctx); err != nil {
 		return Submitted{}, err
 	}
-	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: plainHeader(s.Header)}
+	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: api.PlainHeader(s.Header)}
 	msg.Header.Set(headerSchedule, "@at "+due.UTC().Format(time.RFC3339))
 	msg.Header.Set(headerScheduleTarget, target)
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.waiting())
 	msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "0")
 	ack, err := q.js.PublishMsg(ctx, msg)
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		have, err := q.getScheduled(ctx, subj)
 		switch {
 		case err == nil:
@@ -71,7 +72,7 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 		return Submitted{}, err
 	}
 	if err != nil {
-		return Submitted{}, uncertain(explain(q.js.Conn(), err, "schedule a task to %s", subj))
+		return Submitted{}, api.Uncertain(api.Explain(q.js.Conn(), err, "schedule a task to %s", subj))
 	}
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
@@ -83,8 +84,8 @@ func (q *Queue) roomToWait(ctx context.Context) error {
 	defer q.mu.Unlock()
 	if time.Since(q.looked) > time.Second {
 		var info natsjs.StreamInfo
-		if err := request(ctx, q.js, "STREAM.INFO."+q.waiting(), nil, &info); err != nil {
-			return explain(q.js.Conn(), err, "schedule a task in %s", q.waiting())
+		if err := api.Request(ctx, q.js, "STREAM.INFO."+q.waiting(), nil, &info); err != nil {
+			return api.Explain(q.js.Conn(), err, "schedule a task in %s", q.waiting())
 		}
 		q.scheduled, q.looked = info.State.Bytes, time.Now()
 	}
@@ -107,9 +108,9 @@ func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 	var answer struct {
 		Purged uint64 `json:"purged"`
 	}
-	err = request(ctx, q.js, "STREAM.PURGE."+q.waiting(), map[string]string{"filter": subj}, &answer)
+	err = api.Request(ctx, q.js, "STREAM.PURGE."+q.waiting(), map[string]string{"filter": subj}, &answer)
 	if err != nil {
-		return uncertain(explain(q.js.Conn(), err, "unschedule %q of %s", id, entity))
+		return api.Uncertain(api.Explain(q.js.Conn(), err, "unschedule %q of %s", id, entity))
 	}
 	if answer.Purged == 0 {
 		return fmt.Errorf("unschedule %q of %s: %w", id, entity, ErrNotFound)
@@ -127,7 +128,7 @@ func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, erro
 		}
 	}
 	var all []Scheduled
-	for msg, err := range scan(ctx, q.js, q.waiting(), filter, 1) {
+	for msg, err := range api.Scan(ctx, q.js, q.waiting(), filter, 1) {
 		if err != nil {
 			return nil, err
 		}
@@ -150,9 +151,9 @@ func (q *Queue) FindScheduled(ctx context.Context, entity, id string) (Scheduled
 }
 
 func (q *Queue) getScheduled(ctx context.Context, subj string) (Scheduled, error) {
-	msg, err := newestPublished(ctx, q.js, q.waiting(), subj)
+	msg, err := api.NewestPublished(ctx, q.js, q.waiting(), subj)
 	if err != nil {
-		return Scheduled{}, explain(q.js.Conn(), err, "look for %s", subj)
+		return Scheduled{}, api.Explain(q.js.Conn(), err, "look for %s", subj)
 	}
 	return q.readScheduled(msg)
 }
@@ -172,7 +173,7 @@ func (q *Queue) readScheduled(msg Message) (Scheduled, error) {
 	}
 	return Scheduled{
 		Entity: to.Entity, Priority: to.Priority, ID: at.ID,
-		Due: due, Stored: msg.Time, Seq: msg.Seq, Data: msg.Data, Header: plainHeader(msg.Header),
+		Due: due, Stored: msg.Time, Seq: msg.Seq, Data: msg.Data, Header: api.PlainHeader(msg.Header),
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -63,7 +64,7 @@ func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, err
 		return 0, err
 	}
 	rev, err := r.put(ctx, key, value)
-	return rev, uncertain(r.explain(err, "put %q into %s", id, r.name))
+	return rev, api.Uncertain(r.explain(err, "put %q into %s", id, r.name))
 }
 
 // Create stores a new record, or fails with [ErrExists].
@@ -73,10 +74,10 @@ func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, 
 		return 0, err
 	}
 	rev, err := r.create(ctx, key, value)
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		return 0, fmt.Errorf("create %q in %s: %w", id, r.name, ErrExists)
 	}
-	return rev, uncertain(r.explain(err, "create %q in %s", id, r.name))
+	return rev, api.Uncertain(r.explain(err, "create %q in %s", id, r.name))
 }
 
 // Update replaces the record at a given revision, or fails with [ErrChanged].
@@ -86,10 +87,10 @@ func (r *Records) Update(ctx context.Context, id string, value []byte, revision 
 		return 0, err
 	}
 	rev, err := r.update(ctx, key, value, revision)
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		return 0, fmt.Errorf("update %q in %s: %w", id, r.name, ErrChanged)
 	}
-	return rev, uncertain(r.explain(err, "update %q in %s", id, r.name))
+	return rev, api.Uncertain(r.explain(err, "update %q in %s", id, r.name))
 }
 
 // Delete deletes a record; it is no error if there is none. The bucket's history keeps
@@ -99,7 +100,7 @@ func (r *Records) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return uncertain(r.explain(r.remove(ctx, key, 0), "delete %q from %s", id, r.name))
+	return api.Uncertain(r.explain(r.remove(ctx, key, 0), "delete %q from %s", id, r.name))
 }
 
 // below returns the newest revision of a key below a stray, with the stray's revision

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -51,8 +52,8 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 		if err != nil {
 			return fmt.Errorf("refutation of %q: %w", id, err)
 		}
-		if _, err = r.update(ctx, key, raw, have.revision); !isWrongSequence(err) {
-			return uncertain(r.explain(err, "store a refutation of %q", id))
+		if _, err = r.update(ctx, key, raw, have.revision); !api.IsWrongSequence(err) {
+			return api.Uncertain(r.explain(err, "store a refutation of %q", id))
 		}
 	}
 }

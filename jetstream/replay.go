@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -26,16 +27,6 @@ type ReplayOptions struct {
 	// Follow continues with new messages after the stored ones, without a gap and without
 	// repeating a message.
 	Follow bool
-}
-
-// A Message is a stored message.
-type Message struct {
-	Subject string
-	Header  nats.Header // nil if there are none
-	Data    []byte
-	Time    time.Time // when the server stored it
-	Stream  string
-	Seq     uint64
 }
 
 // replayed lists the streams that Replay reads.
@@ -58,7 +49,7 @@ func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.S
 		defer r.close()
 		for more := err == nil; more && ctx.Err() == nil; {
 			more, err = r.pass(ctx, yield)
-			if err != nil && opts.Follow && temporary(err) { // the server may come back
+			if err != nil && opts.Follow && api.Temporary(err) { // the server may come back
 				more, err = true, nil
 			}
 			more = more && err == nil && opts.Follow && r.wait(ctx)
@@ -186,7 +177,7 @@ func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (mor
 		return ok, err
 	}
 	for _, p := range r.parts {
-		next, stop := iter.Pull2(withoutStrays(scanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since)))
+		next, stop := iter.Pull2(api.WithoutStrays(api.ScanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since)))
 		defer stop()
 		h := &head{part: p, next: next}
 		ok, err := advance(h)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -69,8 +70,8 @@ func (r *Replies) Publish(ctx context.Context, reply Reply) error {
 	if err != nil {
 		return err
 	}
-	_, err = publishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool { return r.has(ctx, msg, seq) })
-	return uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+	_, err = api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool { return r.has(ctx, msg, seq) })
+	return api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
 }
 
 // has reports whether a reply is stored: the message with the sequence is on its subject.
@@ -78,13 +79,13 @@ func (r *Replies) Publish(ctx context.Context, reply Reply) error {
 // the same number was published after it.
 func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
 	if !r.fenced.Load() {
-		have, err := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": seq})
+		have, err := api.LeaderGet(ctx, r.js, r.name(), map[string]any{"seq": seq})
 		if !errors.Is(err, ErrDenied) {
 			return err == nil && have.Subject == msg.Subject
 		}
 		r.fenced.Store(true)
 	}
-	last, err := newestPublished(ctx, r.js, r.name(), msg.Subject)
+	last, err := api.NewestPublished(ctx, r.js, r.name(), msg.Subject)
 	if err != nil {
 		return false
 	}
@@ -102,7 +103,7 @@ func (r *Replies) PublishAsync(reply Reply) (*Sent, error) {
 	}
 	future, err := r.js.PublishMsgAsync(msg)
 	if err != nil {
-		return nil, explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject)
+		return nil, api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject)
 	}
 	return &Sent{future: future, nc: r.js.Conn(), subject: msg.Subject}, nil
 }
@@ -117,15 +118,15 @@ type Sent struct {
 // Wait waits until the server has stored the reply. duplicate reports that a reply with
 // the same MsgID was stored before. It may be called once.
 func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
 	select {
 	case ack := <-s.future.Ok():
 		return ack.Duplicate, nil
 	case err := <-s.future.Err():
-		return false, uncertain(explain(s.nc, err, "publish a reply to %s", s.subject))
+		return false, api.Uncertain(api.Explain(s.nc, err, "publish a reply to %s", s.subject))
 	case <-ctx.Done():
-		return false, uncertain(explain(s.nc, ctx.Err(), "publish a reply to %s", s.subject))
+		return false, api.Uncertain(api.Explain(s.nc, ctx.Err(), "publish a reply to %s", s.subject))
 	}
 }
 
@@ -137,9 +138,9 @@ func (r *Replies) message(reply Reply) (*nats.Msg, error) {
 	if reply.MsgID == "" {
 		return nil, fmt.Errorf("publish a reply to %s: it needs a MsgID", subj)
 	}
-	msg := &nats.Msg{Subject: subj, Data: reply.Data, Header: plainHeader(reply.Header)}
-	msg.Header.Set(natsjs.MsgIDHeader, reply.MsgID)
-	msg.Header.Set(natsjs.ExpectedStreamHeader, r.name())
+	msg := &nats.Msg{Subject: subj, Data: reply.Data, Header: api.PlainHeader(reply.Header)}
+	msg.Header[natsjs.MsgIDHeader] = []string{reply.MsgID}
+	msg.Header[natsjs.ExpectedStreamHeader] = []string{r.name()}
 	return msg, nil
 }
 
@@ -152,13 +153,13 @@ func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, err
 	}
 	msg, err := r.ofRun(ctx, at)
 	if err == nil || errors.Is(err, natsjs.ErrMsgNotFound) {
-		other, e := newestPublished(ctx, r.js, r.name(), at.subject)
+		other, e := api.NewestPublished(ctx, r.js, r.name(), at.subject)
 		switch {
 		case e == nil && (err != nil || other.Time.After(msg.Time)), e != nil && !errors.Is(e, natsjs.ErrMsgNotFound):
 			msg, err = other, e
 		}
 	}
-	return msg, explain(r.js.Conn(), err, "find a reply on %s", at.subject)
+	return msg, api.Explain(r.js.Conn(), err, "find a reply on %s", at.subject)
 }
 
 // Read yields the stored replies to a task after the Seq of one that was read (0: all), in
@@ -180,7 +181,7 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64) iter.Seq2[
 		// The run's reply is read first, so that all that it follows is there.
 		end, err := r.ofRun(ctx, at)
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-			yield(Message{}, explain(r.js.Conn(), err, "read the reply of a run to %s", at.subject))
+			yield(Message{}, api.Explain(r.js.Conn(), err, "read the reply of a run to %s", at.subject))
 			return
 		}
 		ended := err == nil && end.Seq > after
@@ -200,18 +201,18 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64) iter.Seq2[
 // streamed yields the replies on a subject that are stored after a sequence.
 func (r *Replies) streamed(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		last, err := newestPublished(ctx, r.js, r.name(), subj)
+		last, err := api.NewestPublished(ctx, r.js, r.name(), subj)
 		switch {
 		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && last.Seq <= after:
 			return
 		case err != nil:
-			yield(Message{}, explain(r.js.Conn(), err, "read replies on %s", subj))
+			yield(Message{}, api.Explain(r.js.Conn(), err, "read replies on %s", subj))
 			return
 		case last.Header.Get(HeaderSeq) == "1" || r.fenced.Load(): // there is no other, or no other may be read
 			yield(last, nil)
 			return
 		}
-		for msg, err := range scan(ctx, r.js, r.name(), subj, after+1) {
+		for msg, err := range api.Scan(ctx, r.js, r.name(), subj, after+1) {
 			if errors.Is(err, ErrDenied) { // at the first request
 				r.fenced.Store(true)
 				yield(last, nil)
@@ -232,7 +233,7 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
 	subj := at.subject
-	msg, err := newestPublished(ctx, r.js, r.name(), subj)
+	msg, err := api.NewestPublished(ctx, r.js, r.name(), subj)
 	if err == nil && msg.Seq <= after {
 		err = natsjs.ErrMsgNotFound
 	}
@@ -240,10 +241,10 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 		if msg, err = r.ofRun(ctx, at); err == nil && msg.Seq <= after {
 			err = natsjs.ErrMsgNotFound
 		}
-		return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
+		return msg, api.Explain(r.js.Conn(), err, "find a reply on %s", subj)
 	}
 	if err == nil && !r.fenced.Load() {
-		first, failed := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
+		first, failed := api.LeaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
 		switch {
 		case errors.Is(failed, ErrDenied):
 			r.fenced.Store(true)
@@ -251,7 +252,7 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 			msg, err = first, failed
 		}
 	}
-	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
+	return msg, api.Explain(r.js.Conn(), err, "find a reply on %s", subj)
 }
 
 // PublishAfter is like [Replies.Publish], but stores the reply only if the last message
@@ -264,11 +265,10 @@ func (r *Replies) PublishAfter(ctx context.Context, reply Reply, last uint64) (u
 	}
 	ack, err := r.js.PublishMsg(ctx, msg, natsjs.WithExpectLastSequencePerSubject(last))
 	if err != nil {
-		var api *natsjs.APIError
-		if errors.As(err, &api) && api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequence {
+		if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence) {
 			return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
 		}
-		return 0, uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+		return 0, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
 	}
 	if ack.Duplicate {
 		return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
@@ -294,7 +294,7 @@ func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 	for tokens := 2; tokens <= FindDepth; tokens++ {
 		filters = append(filters, lane+strings.Repeat("*.", tokens)+id)
 	}
-	found, err := last(ctx, r.js, r.name(), filters...)
+	found, err := api.Last(ctx, r.js, r.name(), filters...)
 	if err != nil {
 		return nil, err
 	}

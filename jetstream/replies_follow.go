@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -175,7 +176,7 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		}
 		// A reply before it is missing, or it has no id to recognise it by later. The
 		// stream has it, or will have it soon.
-		if try > 0 && !pause(ctx, gapWait<<try) {
+		if try > 0 && !api.Pause(ctx, gapWait<<try) {
 			return false
 		}
 		f.nameless = nil
@@ -217,7 +218,7 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 	f.unseen, f.failed = 0, false
 	for msg, err := range f.r.behind(ctx, f.at, f.after) {
 		switch {
-		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, errNoDirect), errors.Is(err, nats.ErrConnectionClosed):
+		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, api.ErrNoDirect), errors.Is(err, nats.ErrConnectionClosed):
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))
 			return false
 		case err != nil:
@@ -256,9 +257,9 @@ func (f *Follower) note(id string, number int) {
 }
 
 // recent remembers the ids of the last replies that were yielded, for replies without a
-// number.
+// number. Most tasks have one reply, so it makes a map only for more than a few.
 type recent struct {
-	ids  map[string]bool
+	ids  map[string]bool // nil while there are few
 	ring []string
 	at   int
 }
@@ -266,16 +267,29 @@ type recent struct {
 // recentIDs is more than are yielded between two reads of the stream.
 const recentIDs = 4096
 
-func (r *recent) has(id string) bool { return id != "" && r.ids[id] }
+// fewIDs is how many ids are looked for one by one.
+const fewIDs = 8
+
+func (r *recent) has(id string) bool {
+	if r.ids == nil {
+		return id != "" && slices.Contains(r.ring, id)
+	}
+	return id != "" && r.ids[id]
+}
 
 func (r *recent) add(id string) {
 	if id == "" {
 		return
 	}
-	if r.ids == nil {
+	if r.ids == nil && len(r.ring) >= fewIDs {
 		r.ids = map[string]bool{}
+		for _, known := range r.ring {
+			r.ids[known] = true
+		}
 	}
-	r.ids[id] = true
+	if r.ids != nil {
+		r.ids[id] = true
+	}
 	if len(r.ring) < recentIDs {
 		r.ring = append(r.ring, id)
 		return
@@ -283,16 +297,4 @@ func (r *recent) add(id string) {
 	delete(r.ids, r.ring[r.at])
 	r.ring[r.at] = id
 	r.at = (r.at + 1) % recentIDs
-}
-
-// pause waits, and reports whether ctx is still active.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

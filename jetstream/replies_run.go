@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -40,7 +42,7 @@ func (r *Replies) ofRun(ctx context.Context, at place) (Message, error) {
 	if at.ofRun == "" {
 		return Message{}, natsjs.ErrMsgNotFound
 	}
-	msg, err := newestPublished(ctx, r.js, r.records(), at.ofRun)
+	msg, err := api.NewestPublished(ctx, r.js, r.records(), at.ofRun)
 	msg.Seq |= runReply
 	return msg, err
 }
@@ -51,20 +53,27 @@ func (r *Replies) records() string { return "KV_" + BucketState + r.m.Suffix() }
 // Announce sends the reply of a run, which is stored ([States.Reply]), to those who listen
 // for it now. It is stored no second time: StreamReply has the subject, but the message
 // expects the stream that has it already, so that StreamReply leaves it.
+//
+// It adds to reply.Header, which must have no header that begins with Nats-.
 func (r *Replies) Announce(reply Reply) error {
-	msg, err := r.message(reply)
+	subj, err := r.m.Reply(reply.Entity, reply.TaskID)
 	if err != nil {
-		return err
+		return fmt.Errorf("announce a reply: %w", err)
 	}
-	msg.Header.Set(natsjs.ExpectedStreamHeader, r.records())
-	return explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
+	if reply.Header == nil {
+		reply.Header = nats.Header{}
+	}
+	reply.Header[natsjs.MsgIDHeader] = []string{reply.MsgID}
+	reply.Header[natsjs.ExpectedStreamHeader] = []string{r.records()}
+	msg := &nats.Msg{Subject: subj, Data: reply.Data, Header: reply.Header}
+	return api.Explain(r.js.Conn(), r.js.Conn().PublishMsg(msg), "announce a reply on %s", msg.Subject)
 }
 
 // ofRuns returns the entities whose run has replied to a task with this id. The id of a
 // run follows from the entity and the task's id, so the names of the replies tell.
 func (r *Replies) ofRuns(ctx context.Context, taskID string) ([]string, error) {
 	all := allRunReplies(r.m)
-	names, err := streamSubjects(ctx, r.js, r.records(), all)
+	names, err := api.Subjects(ctx, r.js, r.records(), all)
 	switch {
 	case errors.Is(err, ErrDenied), errors.Is(err, natsjs.ErrStreamNotFound):
 		return nil, nil // the user may not list them

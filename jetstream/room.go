@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -49,7 +50,7 @@ func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Cha
 	for {
 		n := needOf(plan)
 		err := roomFor(ctx, js, opts, n, false)
-		if err == nil || !pause(ctx, roomPause) {
+		if err == nil || !api.Pause(ctx, roomPause) {
 			return plan, err
 		}
 		again, planErr := Plan(ctx, js, opts)
@@ -97,7 +98,7 @@ func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need)
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
 	var info natsjs.AccountInfo
-	if err := request(ctx, js, "INFO", nil, &info); err != nil {
+	if err := api.Request(ctx, js, "INFO", nil, &info); err != nil {
 		return nil // without the permission to ask
 	}
 	tier, replicas := info.Tier, n.replicas
@@ -134,7 +135,7 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 	fits, known := p.fits(ctx, bytes)
 	// The probe of another process may hold the room. It has its answer once the stream
 	// exists, so the stream may be deleted; a try that met one does not count.
-	for tries, all := 0, 0; !fits && known && tries < roomTries && all < 10*roomTries && pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
+	for tries, all := 0, 0; !fits && known && tries < roomTries && all < 10*roomTries && api.Pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
 		if !p.remove(ctx) {
 			tries++
 		}
@@ -190,7 +191,7 @@ func (p roomProbe) remove(ctx context.Context) bool { return p.delete(ctx) == ni
 func (p roomProbe) delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWait)
 	defer cancel()
-	return request(ctx, p.js, "STREAM.DELETE."+p.name, nil, nil)
+	return api.Request(ctx, p.js, "STREAM.DELETE."+p.name, nil, nil)
 }
 
 // fits reports whether the server can reserve that many bytes; known is false if the
@@ -204,5 +205,5 @@ func (p roomProbe) fits(ctx context.Context, bytes int64) (fits, known bool) {
 	if err == nil {
 		return true, p.mayDelete(ctx)
 	}
-	return false, hasNoRoom(err) || hasCode(err, jsAccountExceeded)
+	return false, api.HasNoRoom(err) || api.HasCode(err, api.AccountExceeded)
 }

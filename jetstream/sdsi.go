@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -27,10 +28,10 @@ func (t *Templates) Create(ctx context.Context, entity, id string, template []by
 		return err
 	}
 	_, err = t.create(ctx, key, template)
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		return fmt.Errorf("template %q of %s: %w", id, entity, ErrExists)
 	}
-	return uncertain(t.explain(err, "store template %q of %s", id, entity))
+	return api.Uncertain(t.explain(err, "store template %q of %s", id, entity))
 }
 
 // Get returns a version, or [ErrNotFound].
@@ -59,14 +60,14 @@ func (t *Templates) Each(ctx context.Context, f func(entity string, version Reco
 
 // eachSDSI calls f with the records whose keys match a pattern of escaped tokens.
 func (b *kvBucket) eachSDSI(ctx context.Context, pattern string, f func(entity string, r Record)) error {
-	messages, err := last(ctx, b.js, b.stream(), b.subject(pattern))
+	messages, err := api.Last(ctx, b.js, b.stream(), b.subject(pattern))
 	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 		return b.explain(err, "list %s", b.name)
 	}
 	for _, m := range messages {
 		tokens := strings.Split(strings.TrimPrefix(m.Subject, b.subject("")), ".")
 		e := entryIn(m)
-		if len(tokens) != 3 || e.gone || !m.genuine() {
+		if len(tokens) != 3 || e.gone || !m.Genuine() {
 			continue
 		}
 		entity, badEntity := subject.Unescape(tokens[0])
@@ -151,10 +152,10 @@ func (b *kvBucket) swapSDSI(ctx context.Context, entity, kind, id string, value 
 		return 0, err
 	}
 	next, err := b.update(ctx, key, value, revision)
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		return 0, fmt.Errorf("what %s has learned, %q: %w", entity, id, ErrChanged)
 	}
-	return next, uncertain(b.explain(err, "store what %s has learned, %q", entity, id))
+	return next, api.Uncertain(b.explain(err, "store what %s has learned, %q", entity, id))
 }
 
 // sdsiKey returns the key of an entity's template ("t"), pool ("p") or opt-outs ("o").

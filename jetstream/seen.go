@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -47,26 +47,26 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 	}
 	stream, subj := "KV_"+s.bucket, "$KV."+s.bucket+"."+subject.Escape(entity)+"."+token
 	for range 3 {
-		_, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: kvPrefix(s.js) + subj, Data: []byte(by), Header: nats.Header{
+		_, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: api.KeyPrefix(s.js) + subj, Data: []byte(by), Header: nats.Header{
 			natsjs.ExpectedLastSubjSeqHeader: {"0"}, natsjs.ExpectedStreamHeader: {stream}, natsjs.MsgTTLHeader: {s.window.String()},
 		}})
 		if err == nil {
 			return by, nil
 		}
-		if !isWrongSequence(err) {
-			return "", uncertain(explain(s.js.Conn(), err, "remember id %q", id))
+		if !api.IsWrongSequence(err) {
+			return "", api.Uncertain(api.Explain(s.js.Conn(), err, "remember id %q", id))
 		}
-		msg, err := newest(ctx, s.js, stream, subj)
+		msg, err := api.Newest(ctx, s.js, stream, subj)
 		switch {
-		case err == nil && !msg.genuine():
+		case err == nil && !msg.Genuine():
 			return "", nil // written by a user without the right to
 		case err == nil:
 			return string(msg.Data), nil
 		}
 		if !errors.Is(err, natsjs.ErrMsgNotFound) { // otherwise the claim has just expired, or a replica is behind
-			return "", explain(s.js.Conn(), err, "look who has id %q", id)
+			return "", api.Explain(s.js.Conn(), err, "look who has id %q", id)
 		}
-		if !pause(ctx, 5*time.Millisecond) {
+		if !api.Pause(ctx, 5*time.Millisecond) {
 			return "", ctx.Err()
 		}
 	}
@@ -76,21 +76,8 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 // Bound returns the bucket's maximum age, which limits the window.
 func (s *Seen) Bound(ctx context.Context) (time.Duration, error) {
 	var info natsjs.StreamInfo
-	if err := request(ctx, s.js, "STREAM.INFO.KV_"+s.bucket, nil, &info); err != nil {
-		return 0, explain(s.js.Conn(), err, "look at %s", s.bucket)
+	if err := api.Request(ctx, s.js, "STREAM.INFO.KV_"+s.bucket, nil, &info); err != nil {
+		return 0, api.Explain(s.js.Conn(), err, "look at %s", s.bucket)
 	}
 	return info.Config.MaxAge, nil
-}
-
-// kvPrefix is the prefix that nats.go puts before the subject of a bucket's key if the
-// JetStream API has its own prefix, as in another domain.
-func kvPrefix(js natsjs.JetStream) string {
-	o := js.Options()
-	switch {
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API."
-	case o.APIPrefix != "" && o.APIPrefix != natsjs.DefaultAPIPrefix:
-		return strings.TrimSuffix(o.APIPrefix, ".") + "."
-	}
-	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -17,12 +18,12 @@ func (q *Queue) Served(ctx context.Context, entity string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	err = request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, nil)
+	err = api.Request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, nil)
 	if err == nil {
 		return true, nil
 	}
 	if !errors.Is(err, natsjs.ErrConsumerNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
-		return false, explain(q.js.Conn(), err, "look for the consumer of %s", entity)
+		return false, api.Explain(q.js.Conn(), err, "look for the consumer of %s", entity)
 	}
 	lanes := q.lanes()
 	_, err = lanes.get(ctx, subject.Escape(entity))
@@ -36,13 +37,13 @@ func (q *Queue) Served(ctx context.Context, entity string) (bool, error) {
 func (q *Queue) register(ctx context.Context, entity string) error {
 	lanes := q.lanes()
 	key := subject.Escape(entity)
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
-	ctx, stop := untilDenied(ctx, q.js.Conn(), kvPrefix(q.js)+lanes.subject(key)+`"`)
+	ctx, stop := api.UntilDenied(ctx, q.js.Conn(), api.KeyPrefix(q.js)+lanes.subject(key)+`"`)
 	defer stop()
 	_, err := lanes.create(ctx, key, []byte(entity))
 	switch cause := context.Cause(ctx); {
-	case isWrongSequence(err):
+	case api.IsWrongSequence(err):
 		return nil
 	case err != nil && errors.Is(cause, ErrDenied):
 		err = cause
@@ -56,7 +57,7 @@ func (q *Queue) unregister(ctx context.Context, entity string) (bool, error) {
 	var answer struct {
 		Purged uint64 `json:"purged"`
 	}
-	err := request(ctx, q.js, "STREAM.PURGE."+lanes.stream(), map[string]string{"filter": lanes.subject(subject.Escape(entity))}, &answer)
+	err := api.Request(ctx, q.js, "STREAM.PURGE."+lanes.stream(), map[string]string{"filter": lanes.subject(subject.Escape(entity))}, &answer)
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		return false, nil
 	}
@@ -67,7 +68,7 @@ func (q *Queue) unregister(ctx context.Context, entity string) (bool, error) {
 // consumer shows it. It returns none to a user who may not ask.
 func (q *Queue) registered(ctx context.Context) ([]string, error) {
 	lanes := q.lanes()
-	keys, err := streamSubjects(ctx, q.js, lanes.stream(), lanes.subject(">"))
+	keys, err := api.Subjects(ctx, q.js, lanes.stream(), lanes.subject(">"))
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) {
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -91,18 +92,13 @@ func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder st
 			return slot, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
-		case err != nil && !temporary(err):
+		case err != nil && !api.Temporary(err):
 			return nil, err
-		case err != nil && !pause(ctx, s.lease/8):
+		case err != nil && !api.Pause(ctx, s.lease/8):
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
 		}
 		next = s.wait
 	}
-}
-
-// temporary reports whether an error is temporary.
-func temporary(err error) bool {
-	return !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotFound) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // Try acquires one of limit slots of an entity if one is free; otherwise it returns nil.
@@ -123,7 +119,7 @@ func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string
 
 // try tries once to acquire a slot. lost reports that another worker was faster.
 func (s *Slots) try(ctx context.Context, entity string, limit int, holder string) (slot *Slot, lost bool, err error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
 	if err != nil {
@@ -182,11 +178,11 @@ func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState
 		return nil, false, err
 	}
 	revision, err := s.write(ctx, s.key(entity, n), value, slots[n].revision, s.lease, "")
-	if isWrongSequence(err) {
+	if api.IsWrongSequence(err) {
 		return nil, true, nil
 	}
 	if err != nil {
-		return nil, false, uncertain(explain(s.js.Conn(), err, "acquire a slot of %s", entity))
+		return nil, false, api.Uncertain(api.Explain(s.js.Conn(), err, "acquire a slot of %s", entity))
 	}
 	return &Slot{Entity: entity, N: n, slots: s, value: value, revision: revision}, false, nil
 }
@@ -197,7 +193,7 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 	changed := make(chan *nats.Msg, 64)
 	sub, err := s.js.Conn().ChanSubscribe(s.subject(entity, "*"), changed)
 	if err != nil {
-		return nil, explain(s.js.Conn(), err, "listen for the slots of %s", entity)
+		return nil, api.Explain(s.js.Conn(), err, "listen for the slots of %s", entity)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
 	// An expired slot is not published, and a server in another domain publishes none.
@@ -218,7 +214,7 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 				<-changed
 			}
 			// The message came straight from its publisher, and may not be stored yet.
-			if !pause(ctx, time.Millisecond) {
+			if !api.Pause(ctx, time.Millisecond) {
 				return nil, ctx.Err()
 			}
 		}
@@ -233,9 +229,9 @@ const slotTick = time.Second
 func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, error) {
 	stream := "KV_" + s.bucket
 	fail := func(err error) (map[int]slotState, error) {
-		return nil, explain(s.js.Conn(), err, "read the slots of %s", entity)
+		return nil, api.Explain(s.js.Conn(), err, "read the slots of %s", entity)
 	}
-	names, err := streamSubjects(ctx, s.js, stream, s.subject(entity, "*"))
+	names, err := api.Subjects(ctx, s.js, stream, s.subject(entity, "*"))
 	if err != nil {
 		return fail(err)
 	}
@@ -249,7 +245,7 @@ func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, err
 			continue
 		}
 		done.Go(func() {
-			msg, err := newest(ctx, s.js, stream, subj)
+			msg, err := api.Newest(ctx, s.js, stream, subj)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -257,7 +253,7 @@ func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, err
 			case err != nil:
 				failed = err
 			default:
-				gone := !msg.genuine() || msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
+				gone := !msg.Genuine() || msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
 				slots[n] = readSlot(msg.Data, msg.Seq, !gone, msg.Time)
 			}
 		})
@@ -295,9 +291,9 @@ func (s *Slots) subject(entity, n string) string {
 // write stores a key with a time to live, if it is at a revision. nats.go's kv.Update
 // would drop the time to live.
 func (s *Slots) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
-	msg := &nats.Msg{Subject: kvPrefix(s.js) + "$KV." + s.bucket + "." + key, Data: value, Header: nats.Header{
+	msg := &nats.Msg{Subject: api.KeyPrefix(s.js) + "$KV." + s.bucket + "." + key, Data: value, Header: nats.Header{
 		natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)},
 		natsjs.ExpectedStreamHeader:      {"KV_" + s.bucket},
 		natsjs.MsgTTLHeader:              {ttl.String()},
@@ -316,7 +312,7 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 // on elsewhere. A holder that lives all the same finds out when it renews them, and must
 // stop its tasks.
 func (s *Slots) Free(ctx context.Context, entity, holder string, n int) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
 	if err != nil {
@@ -328,8 +324,8 @@ func (s *Slots) Free(ctx context.Context, entity, holder string, n int) error {
 			continue
 		}
 		n--
-		if _, err := s.write(ctx, s.key(entity, number), nil, state.revision, time.Minute, "DEL"); err != nil && !isWrongSequence(err) {
-			failed = append(failed, explain(s.js.Conn(), err, "free a slot of %s", entity))
+		if _, err := s.write(ctx, s.key(entity, number), nil, state.revision, time.Minute, "DEL"); err != nil && !api.IsWrongSequence(err) {
+			failed = append(failed, api.Explain(s.js.Conn(), err, "free a slot of %s", entity))
 		}
 	}
 	return errors.Join(failed...)
@@ -361,15 +357,15 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 			slot.revision = revision
 			return nil
 		}
-		if !isWrongSequence(err) {
-			return uncertain(explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
+		if !api.IsWrongSequence(err) {
+			return api.Uncertain(api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
 		}
 		// An earlier renewal whose answer was lost may have changed the revision.
-		have, err := newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))
+		have, err := api.Newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-			return explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
+			return api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
 		}
-		stray := err == nil && !have.genuine()
+		stray := err == nil && !have.Genuine()
 		if err != nil || try > 0 || !stray && string(have.Data) != string(slot.value) {
 			return fmt.Errorf("%s slot %d of %s: %w", what, slot.N, slot.Entity, ErrChanged)
 		}

@@ -1,21 +1,18 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -43,14 +40,11 @@ import (
 // operator: $JS.API.STREAM.{MSG.GET,PURGE}, $JS.API.DIRECT.GET and
 // $JS.API.CONSUMER.{CREATE,MSG.NEXT,DELETE} of the streams.
 type States struct {
-	js     natsjs.JetStream
-	m      subject.Map
-	stream string
-	pub    string // prefix of a key's subject for publishing
-	sub    string // prefix of a key's subject in the stream
-	object string // prefix of a key in the names of objects
-
-	replyPub, replySub string // like pub and sub, for the replies of runs; "" if the bucket takes none
+	runSubjects
+	js      natsjs.JetStream
+	m       subject.Map
+	objects *chunks.Store // the documents that are too large for the bucket
+	object  string        // prefix of a key in the names of objects
 
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were last collected
@@ -67,21 +61,21 @@ type States struct {
 // it is cheaper when many goroutines call Put at once.
 func NewStates(js natsjs.JetStream, m subject.Map) *States {
 	s := newStates(js, m, BucketState, "")
-	s.replySub = "$KV." + repliesBucket + m.Suffix() + "."
-	s.replyPub = kvPrefix(js) + s.replySub
+	s.runSubjects = s.withReplies(m, api.KeyPrefix(js))
 	return s
 }
 
 // NewHandoffs returns the records of runs that other platforms transfer to m's mesh:
 // checkpoints like those of [NewStates], in [BucketHandoff].
 func NewHandoffs(js natsjs.JetStream, m subject.Map) *States {
-	return newStates(js, m, BucketHandoff, handoffObject)
+	return newStates(js, m, BucketHandoff, chunks.HandoffPrefix)
 }
 
 func newStates(js natsjs.JetStream, m subject.Map, bucket, object string) *States {
-	bucket += m.Suffix()
-	sub := "$KV." + bucket + "."
-	return &States{js: js, m: m, stream: "KV_" + bucket, sub: sub, pub: kvPrefix(js) + sub, object: object}
+	return &States{
+		js: js, m: m, runSubjects: subjectsOf(bucket+m.Suffix(), api.KeyPrefix(js)),
+		objects: chunks.New(js, ObjectsState+m.Suffix()), object: object,
+	}
 }
 
 // Headers of the messages that hold checkpoints.
@@ -123,7 +117,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 		return 0, fmt.Errorf("put run %s: it is empty", id.Run)
 	}
 	key := stateKey(id)
-	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note)}
+	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note, 0)}
 	object := ""
 	if len(data) > s.inline() {
 		var err error
@@ -141,10 +135,10 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 // swap stores a message of a run, whose headers have the revision that it replaces.
 func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.Msg) (uint64, error) {
 	ack, err := s.js.PublishMsg(ctx, msg)
-	for try := 0; prev == 0 && isWrongSequence(err) && try < 8; try++ {
+	for try := 0; prev == 0 && api.IsWrongSequence(err) && try < 8; try++ {
 		// The last message may be the marker of a deletion: write over that.
 		marker, e := s.current(ctx, stateKey(id))
-		if e != nil && !errors.Is(e, natsjs.ErrMsgNotFound) || e == nil && !deleted(marker.Header) {
+		if e != nil && !errors.Is(e, natsjs.ErrMsgNotFound) || e == nil && !api.Deleted(marker.Header) {
 			break
 		}
 		msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(marker.last, 10)}
@@ -153,24 +147,24 @@ func (s *States) swap(ctx context.Context, id state.ID, prev uint64, msg *nats.M
 	switch {
 	case err == nil:
 		return ack.Sequence, nil
-	case isWrongSequence(err):
+	case api.IsWrongSequence(err):
 		return 0, fmt.Errorf("put run %s over revision %d: %w: %w", id.Run, prev, state.ErrChanged, err)
 	}
-	return 0, uncertain(explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
+	return 0, api.Uncertain(api.Explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
 }
 
-func (s *States) headers(key string, prev uint64, data []byte, note Note) nats.Header {
+// headers returns the headers of a write, with room for more.
+func (s *States) headers(key string, prev uint64, data []byte, note Note, more int) nats.Header {
 	kind := "application/cbor"
 	if data[0] == '{' {
 		kind = "application/json"
 	}
 	// One allocation for all values.
 	v := [7]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
-	h := nats.Header{
-		"Content-Type":                   v[0:1:1],
-		natsjs.ExpectedLastSubjSeqHeader: v[1:2:2],
-		natsjs.ExpectedStreamHeader:      v[2:3:3],
-	}
+	h := make(nats.Header, len(v)+more)
+	h["Content-Type"] = v[0:1:1]
+	h[natsjs.ExpectedLastSubjSeqHeader] = v[1:2:2]
+	h[natsjs.ExpectedStreamHeader] = v[2:3:3]
 	if note.Status != "" {
 		h[HeaderStatus] = v[3:4:4]
 	}
@@ -197,7 +191,7 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note) nats.H
 // It recognises data by their bytes, so all checkpoints of a run must differ; a
 // [state.Codec] gives each its own id.
 func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for {
@@ -251,7 +245,7 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 	}
 	key := stateKey(id)
 	last, err := s.current(ctx, key)
-	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(last.Header) {
+	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && api.Deleted(last.Header) {
 		return nil
 	}
 	objects, err := s.references(ctx, key)
@@ -262,12 +256,12 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 		"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream},
 	}})
 	if err != nil {
-		return uncertain(explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
+		return api.Uncertain(api.Explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
 	}
 	// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
 	// see fenced.
-	if err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": marker.Sequence}, nil); err != nil {
-		return explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
+	if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": marker.Sequence}, nil); err != nil {
+		return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
 	}
 	for o := range objects {
 		s.dropObject(ctx, o)
@@ -282,119 +276,9 @@ func (s *States) check(ctx context.Context, id state.ID) error {
 	return ctx.Err()
 }
 
-// RunSubjects is the pattern of the subjects of an entity's runs.
-func RunSubjects(m subject.Map, entity string) string {
-	return "$KV." + BucketState + m.Suffix() + "." + entityKey(entity) + ".*"
-}
-
-// DocumentSubjects is the pattern of the subjects of the chunks of an entity's large
-// documents.
-func DocumentSubjects(m subject.Map, entity string) string {
-	return "$O." + ObjectsState + m.Suffix() + ".C." + entityKey(entity) + ".*.*.*" // run, token, number
-}
-
 // Fence says that the user's permissions end at its own entities. It saves requests that
 // the server would refuse and log: [States.Open] then lists runs by their names, and
 // [States.Sweep] deletes nothing.
 func (s *States) Fence() { s.fenced.Store(true) }
-
-// stateKey is a run's key in the bucket.
-func stateKey(id state.ID) string {
-	return entityKey(id.Entity) + "." + subject.Escape(id.Run)
-}
-
-// entityKey returns an entity with each of its tokens escaped.
-func entityKey(entity string) string {
-	tokens := strings.Split(entity, ".")
-	for i, t := range tokens {
-		tokens[i] = subject.Escape(t)
-	}
-	return strings.Join(tokens, ".")
-}
-
-// stateID parses a key.
-func stateID(key string) (state.ID, error) {
-	tokens := strings.Split(key, ".")
-	for i, t := range tokens {
-		var err error
-		if tokens[i], err = subject.Unescape(t); err != nil {
-			return state.ID{}, err
-		}
-	}
-	n := len(tokens) - 1
-	id := state.ID{Entity: strings.Join(tokens[:n], "."), Run: tokens[n]}
-	if stateKey(id) != key {
-		return state.ID{}, errors.New("the key is none of a run")
-	}
-	return id, id.Validate()
-}
-
-// deleted reports whether a message is the marker of a deletion.
-func deleted(h nats.Header) bool {
-	op := h.Get("KV-Operation")
-	return op == "DEL" || op == "PURGE" || h.Get("Nats-Marker-Reason") != ""
-}
-
-// leader reads a message from the stream's leader.
-func (s *States) leader(ctx context.Context, query map[string]any) (Message, error) {
-	body, err := json.Marshal(query)
-	if err != nil {
-		return Message{}, err
-	}
-	ctx, cancel := oneRequest(ctx)
-	defer cancel()
-	answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: apiPrefix(s.js) + "STREAM.MSG.GET." + s.stream, Data: body})
-	if err != nil {
-		return Message{}, err
-	}
-	m, err := readMessage(answer.Data)
-	m.Stream = s.stream
-	return m, err
-}
-
-// readMessage decodes the answer of $JS.API.STREAM.MSG.GET. encoding/json needs most of a
-// millisecond for the base64 of 64 KiB, so the data are cut out first. The search for the
-// member cannot match inside a JSON string, which cannot contain unescaped quotation
-// marks.
-func readMessage(answer []byte) (Message, error) {
-	var data []byte
-	const member = `"data":"`
-	if i := bytes.Index(answer, []byte(member)); i >= 0 {
-		i += len(member)
-		n := bytes.IndexByte(answer[i:], '"')
-		if n < 0 {
-			return Message{}, errors.New("read a message: its data do not end")
-		}
-		data = make([]byte, base64.StdEncoding.DecodedLen(n))
-		got, err := base64.StdEncoding.Decode(data, answer[i:i+n])
-		if err != nil {
-			return Message{}, fmt.Errorf("read a message: %w", err)
-		}
-		data, answer = data[:got], slices.Concat(answer[:i], answer[i+n:])
-	}
-	var got struct {
-		Error   *natsjs.APIError `json:"error"`
-		Message struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(answer, &got); err != nil {
-		return Message{}, fmt.Errorf("read a message: %w", err)
-	}
-	if got.Error != nil {
-		return Message{}, got.Error
-	}
-	m := Message{Subject: got.Message.Subject, Data: data, Time: got.Message.Time, Seq: got.Message.Seq}
-	if len(got.Message.Header) > 0 {
-		var err error
-		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
-			return Message{}, fmt.Errorf("read a message: %w", err)
-		}
-	}
-	return m, nil
-}
 
 var _ state.Store = (*States)(nil)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -26,7 +27,7 @@ import (
 // asks the leader for the sequence of the key's last message, and reads until a replica
 // has it.
 func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	single, err := s.singleReplica(ctx)
 	if err != nil {
@@ -35,7 +36,8 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 	if single {
 		return s.read(ctx, key)
 	}
-	least, err := s.lastSequence(ctx, key)
+	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
+	least, err := s.lastSequence(ctx, key, ask)
 	if err != nil && !errors.Is(err, ErrDenied) { // without permission to publish, the user can only read
 		return stateMessage{}, err
 	}
@@ -44,10 +46,10 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.last >= least {
 			return m, err
 		}
-		if !pause(ctx, wait) {
+		if !api.Pause(ctx, wait) {
 			return stateMessage{}, ctx.Err()
 		}
-		if least, err = s.lastSequence(ctx, key); err != nil { // it may have been deleted
+		if least, err = s.lastSequence(ctx, key, ask); err != nil { // it may have been deleted
 			return stateMessage{}, err
 		}
 	}
@@ -56,11 +58,12 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 // lastSequence asks the stream's leader for the sequence of the last message of a key, of
 // its document or its reply, 0 if there is none. No JetStream request for that can be restricted by subject. So it
 // publishes a message to the key that the leader must refuse, because it expects a last
-// sequence that no stream reaches. The refusal contains the real sequence.
-func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
+// sequence that no stream reaches. The refusal contains the real sequence. ask sends the
+// message and returns the answer.
+func (s *States) lastSequence(ctx context.Context, key string, ask func(*nats.Msg) (*nats.Msg, error)) (uint64, error) {
 	for {
-		answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: s.pub + key, Header: nats.Header{
-			natsjs.ExpectedLastSubjSeqHeader:     {strconv.FormatInt(math.MaxInt64, 10)},
+		answer, err := ask(&nats.Msg{Subject: s.pub + key, Header: nats.Header{
+			natsjs.ExpectedLastSubjSeqHeader:     unreachable,
 			natsjs.ExpectedLastSubjSeqSubjHeader: {s.both(key)},
 			natsjs.ExpectedStreamHeader:          {s.stream},
 		}})
@@ -70,9 +73,9 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 		if seq, ok := refusedAt(answer.Data); ok {
 			return seq, nil
 		}
-		_, err = readAck(answer.Data)
-		if hasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
-			if !pause(ctx, time.Millisecond) {
+		_, err = api.ReadAck(answer.Data)
+		if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
+			if !api.Pause(ctx, time.Millisecond) {
 				return 0, ctx.Err()
 			}
 			continue
@@ -89,6 +92,9 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 		return seq, nil
 	}
 }
+
+// unreachable is a sequence that no stream reaches.
+var unreachable = []string{strconv.FormatInt(math.MaxInt64, 10)}
 
 // refusedAt returns the sequence that a refusal names, without decoding the JSON, which
 // takes longer than all the rest of the question. Every new task asks.
@@ -108,14 +114,11 @@ const aloneLook = time.Minute
 // singleReplica reports whether the bucket is known to have a single replica. It fails if the
 // bucket does not exist.
 func (s *States) singleReplica(ctx context.Context) (bool, error) {
-	s.mu.Lock()
-	known, single := time.Since(s.looked) < aloneLook, s.single
-	s.mu.Unlock()
-	if known {
+	if single, known := s.knownReplicas(); known {
 		return single, nil
 	}
 	var info natsjs.StreamInfo
-	err := request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
+	err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
@@ -129,6 +132,13 @@ func (s *States) singleReplica(ctx context.Context) (bool, error) {
 	return s.single, nil
 }
 
+// knownReplicas is singleReplica without a request.
+func (s *States) knownReplicas() (single, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.single, time.Since(s.looked) < aloneLook
+}
+
 // Absent reports whether no record of a run is stored. It is for a worker that receives a
 // new task, and cheap: one request. It returns false if no answer comes in time, and if
 // the bucket has several replicas.
@@ -136,13 +146,26 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if s.check(ctx, id) != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
-	defer cancel()
-	if single, err := s.singleReplica(ctx); err != nil || !single {
+	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
+	single, known := s.knownReplicas()
+	if g, ok := s.js.(gathered); ok && known { // every new task asks: nothing here may cost more than it must
+		ask = func(msg *nats.Msg) (*nats.Msg, error) { return g.Exchange(ctx, msg, absentTimeout) }
+	} else {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, absentTimeout)
+		defer cancel()
+		single, _ = s.singleReplica(ctx)
+	}
+	if !single {
 		return false
 	}
-	last, err := s.lastSequence(ctx, stateKey(id))
+	last, err := s.lastSequence(ctx, stateKey(id), ask)
 	return err == nil && last == 0
+}
+
+// A gathered JetStream sends requests of about the same time together: see [api.Gather].
+type gathered interface {
+	Exchange(ctx context.Context, msg *nats.Msg, timeout time.Duration) (*nats.Msg, error)
 }
 
 // absentTimeout is the timeout of [States.Absent].

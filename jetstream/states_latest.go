@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -40,11 +41,11 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 		filter, err := s.filter(entity)
 		if err == nil {
 			var info natsjs.StreamInfo
-			if err = request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err == nil {
+			if err = api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err == nil {
 				s.latest(ctx, entity, filter, info.State, want, yield)
 				return
 			}
-			err = explain(s.js.Conn(), err, "look at %s", s.stream)
+			err = api.Explain(s.js.Conn(), err, "look at %s", s.stream)
 		}
 		yield(state.Record{}, fmt.Errorf("list runs: %w", err))
 	}
@@ -95,7 +96,7 @@ func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.S
 // another one, exclusive.
 func (s *States) between(ctx context.Context, filter string, low, high uint64) ([]stateMessage, error) {
 	var found []stateMessage
-	for m, err := range scan(ctx, s.js, s.stream, filter, low) {
+	for m, err := range api.Scan(ctx, s.js, s.stream, filter, low) {
 		if err != nil || m.Seq >= high {
 			return found, err
 		}
@@ -112,7 +113,7 @@ func (s *States) yieldKeys(ctx context.Context, keys []string, want func(aaif.Ru
 			case errors.Is(got.err, natsjs.ErrMsgNotFound), errors.Is(got.err, state.ErrNotFound):
 				continue
 			case got.err != nil:
-				yield(state.Record{}, fmt.Errorf("list runs: %w", explain(s.js.Conn(), got.err, "read a run")))
+				yield(state.Record{}, fmt.Errorf("list runs: %w", api.Explain(s.js.Conn(), got.err, "read a run")))
 				return false
 			}
 			if h, err := got.record.Header(); err == nil && !want(h.Status) {
@@ -155,7 +156,7 @@ func (s *States) Names(ctx context.Context, entity string) ([]state.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := streamSubjects(ctx, s.js, s.stream, filter)
+	subjects, err := api.Subjects(ctx, s.js, s.stream, filter)
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}

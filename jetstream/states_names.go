@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -27,7 +29,7 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 			fail(err)
 			return
 		}
-		names, err := streamSubjects(ctx, s.js, s.stream, filter)
+		names, err := api.Subjects(ctx, s.js, s.stream, filter)
 		if err != nil {
 			fail(err)
 			return
@@ -47,7 +49,7 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 				case errors.Is(got.err, natsjs.ErrMsgNotFound), errors.Is(got.err, state.ErrNotFound):
 					continue
 				case got.err != nil:
-					fail(explain(s.js.Conn(), got.err, "read a run"))
+					fail(api.Explain(s.js.Conn(), got.err, "read a run"))
 					return
 				}
 				if !yield(got.record, nil) {
@@ -61,16 +63,6 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 type runRead struct {
 	record state.Record
 	err    error
-}
-
-// byKey adds up the numbers of messages of each key.
-func (s *States) byKey(subjects map[string]int) map[string]int {
-	keys := make(map[string]int, len(subjects))
-	for subj, n := range subjects {
-		key, _ := s.keyOf(subj)
-		keys[key] += n
-	}
-	return keys
 }
 
 // errEnded: the run has ended.
@@ -96,15 +88,15 @@ func (s *States) readRun(ctx context.Context, key string, open bool) (state.Reco
 	switch {
 	case err != nil:
 		return state.Record{}, err
-	case !m.genuine():
+	case !m.Genuine():
 		return s.Get(ctx, id)
-	case deleted(m.Header):
+	case api.Deleted(m.Header):
 		return state.Record{}, natsjs.ErrMsgNotFound
 	case open && state.Terminal(m.status()):
 		return state.Record{}, errEnded
 	}
 	r, err := s.record(ctx, id, m)
-	if errors.Is(err, errObjectGone) { // the run has changed since
+	if errors.Is(err, chunks.ErrGone) { // the run has changed since
 		return s.Get(ctx, id)
 	}
 	return r, err

@@ -13,7 +13,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
-	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -32,8 +33,8 @@ func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Re
 		return state.Record{}, fmt.Errorf("get revision 0 of run %s: %w", id.Run, state.ErrNotFound)
 	}
 	return s.get(ctx, id, func(ctx context.Context) (stateMessage, error) {
-		m, err := s.leader(ctx, map[string]any{"seq": revision})
-		if _, reply := s.keyOf(m.Subject); err == nil && reply && m.genuine() && endOf(m.Header) == nil {
+		m, err := api.LeaderGet(ctx, s.js, s.stream, map[string]any{"seq": revision})
+		if _, reply := s.keyOf(m.Subject); err == nil && reply && m.Genuine() && endOf(m.Header) == nil {
 			// The reply of a run with a document, which says that the run has ended.
 			now, err := s.current(ctx, stateKey(id))
 			if err == nil && now.last != revision {
@@ -50,14 +51,14 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 		return state.Record{}, fmt.Errorf("get run: %w", err)
 	}
 	m, err := read(ctx)
-	if key, _ := s.keyOf(m.Subject); err == nil && !m.genuine() && key == stateKey(id) {
+	if key, _ := s.keyOf(m.Subject); err == nil && !m.Genuine() && key == stateKey(id) {
 		m, err = s.restore(ctx, id, m.last)
 	}
-	if key, _ := s.keyOf(m.Subject); errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && (deleted(m.Header) || key != stateKey(id)) {
+	if key, _ := s.keyOf(m.Subject); errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && (api.Deleted(m.Header) || key != stateKey(id)) {
 		return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
 	if err != nil {
-		return state.Record{}, explain(s.js.Conn(), err, "get run %s of %s", id.Run, id.Entity)
+		return state.Record{}, api.Explain(s.js.Conn(), err, "get run %s of %s", id.Run, id.Entity)
 	}
 	return s.record(ctx, id, m)
 }
@@ -78,7 +79,7 @@ func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)
 		}
 		var err error
-		if r.Data, err = s.getObject(ctx, o); err != nil {
+		if r.Data, err = s.objects.Read(ctx, o); err != nil {
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, err)
 		}
 	}
@@ -90,33 +91,33 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 	if err := s.check(ctx, id); err != nil {
 		return nil, fmt.Errorf("get history of run: %w", err)
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	subj := s.sub + stateKey(id)
 	newest, err := s.current(ctx, stateKey(id))
-	if err == nil && !newest.genuine() {
+	if err == nil && !newest.Genuine() {
 		newest, err = s.restore(ctx, id, newest.last)
 	}
-	if err == nil && newest.Subject != subj && !deleted(newest.Header) { // it has no document
+	if err == nil && newest.Subject != subj && !api.Deleted(newest.Header) { // it has no document
 		r, err := s.record(ctx, id, newest)
 		return []state.Record{r}, err
 	}
-	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(newest.Header) {
+	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && api.Deleted(newest.Header) {
 		return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
 	if err != nil {
-		return nil, explain(s.js.Conn(), err, "get history of run %s of %s", id.Run, id.Entity)
+		return nil, api.Explain(s.js.Conn(), err, "get history of run %s of %s", id.Run, id.Entity)
 	}
 	for {
 		var all []Message
-		for m, err := range scan(ctx, s.js, s.stream, subj, 1) {
+		for m, err := range api.Scan(ctx, s.js, s.stream, subj, 1) {
 			if err != nil {
 				return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, err)
 			}
-			if !m.genuine() {
+			if !m.Genuine() {
 				continue
 			}
-			if all = append(all, m); deleted(m.Header) {
+			if all = append(all, m); api.Deleted(m.Header) {
 				all = all[:0]
 			}
 		}
@@ -231,7 +232,7 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 	for i, m := range batch {
 		subjects[i] = m.Subject
 	}
-	got, err := last(ctx, s.js, s.stream, subjects...)
+	got, err := api.Last(ctx, s.js, s.stream, subjects...)
 	if err != nil {
 		return nil, err
 	}
@@ -244,15 +245,15 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 		var r state.Record
 		m := bySubject[known.Subject]
 		switch {
-		case m.Seq != known.Seq, !m.genuine():
+		case m.Seq != known.Seq, !m.Genuine():
 			r, err = s.Get(ctx, known.id)
-		case deleted(m.Header):
+		case api.Deleted(m.Header):
 			continue
 		default:
 			known.Message = m
 			r, err = s.record(ctx, known.id, known)
 		}
-		if errors.Is(err, errObjectGone) { // the run has changed or was deleted meanwhile
+		if errors.Is(err, chunks.ErrGone) { // the run has changed or was deleted meanwhile
 			r, err = s.Get(ctx, known.id)
 		}
 		if errors.Is(err, state.ErrNotFound) {
@@ -276,7 +277,7 @@ type stateMessage struct {
 
 // status returns the run's status, "" if it is unknown.
 func (m stateMessage) status() aaif.RunStatus {
-	if !m.genuine() {
+	if !m.Genuine() {
 		return ""
 	}
 	return aaif.RunStatus(m.Header.Get(HeaderStatus))
@@ -285,7 +286,7 @@ func (m stateMessage) status() aaif.RunStatus {
 // note reports whether the record is not a run but a note with a time to live, such as a
 // command for a task that has not started.
 func (m stateMessage) note() bool {
-	return m.Header.Get(natsjs.MsgTTLHeader) != "" && !state.Terminal(m.status()) && !deleted(m.Header)
+	return m.Header.Get(natsjs.MsgTTLHeader) != "" && !state.Terminal(m.status()) && !api.Deleted(m.Header)
 }
 
 // size returns the size of the document, also when only the headers of the message were
@@ -296,14 +297,6 @@ func (m stateMessage) size() int {
 	}
 	n, _ := strconv.Atoi(m.Header.Get("Nats-Msg-Size"))
 	return n
-}
-
-// filter returns the pattern of an entity's runs, or of all runs.
-func (s *States) filter(entity string) (string, error) {
-	if entity == "" {
-		return s.both(">"), nil
-	}
-	return s.both(entityKey(entity) + ".*"), subject.ValidateEntity(entity)
 }
 
 // newest returns the newest message of each run of an entity, headers only, in the order
@@ -323,7 +316,7 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 	if err != nil {
 		return nil, err
 	}
-	defer s.done(r)
+	defer r.Close()
 	docs, replies := map[state.ID]Message{}, map[state.ID]Message{}
 	for !edge.reached {
 		m, err := s.next(ctx, r, true)
@@ -359,44 +352,25 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 			all = append(all, m)
 		}
 	}
-	all = slices.DeleteFunc(all, func(m stateMessage) bool { return m.genuine() && deleted(m.Header) })
+	all = slices.DeleteFunc(all, func(m stateMessage) bool { return m.Genuine() && api.Deleted(m.Header) })
 	sorted.By(all, func(a, b stateMessage) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, nil
 }
 
 // open creates a reader of the newest message of each run that a filter matches, and of
 // all later messages.
-func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*reader, *edge, error) {
-	ctx, cancel := bounded(ctx)
+func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*api.Reader, *edge, error) {
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	e := &edge{s: s, filter: filter}
 	if err := e.look(ctx); err != nil {
 		return nil, nil, err
 	}
 	e.reached = e.newest == 0
-	making, stop := untilDenied(ctx, s.js.Conn(), apiPrefix(s.js)+"CONSUMER.CREATE."+s.stream+".")
-	defer stop()
-	r, err := openReader(making, s.js, s.stream, natsjs.OrderedConsumerConfig{
+	r, err := api.OpenReader(ctx, s.js, s.stream, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly, MaxResetAttempts: -1,
 	})
-	if cause := context.Cause(making); err != nil && errors.Is(cause, ErrDenied) {
-		err = cause
-	}
 	return r, e, err
-}
-
-// done ends a reader and deletes its consumer, which the server would otherwise keep for
-// a while. The server limits the consumers of a stream (nats-server: 1000), and every
-// worker reads the runs of its agents regularly.
-func (s *States) done(r *reader) {
-	r.iter.Stop()
-	info := r.cons.CachedInfo()
-	if info == nil || !s.js.Conn().IsConnected() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = s.js.DeleteConsumer(ctx, s.stream, info.Name) // otherwise the server deletes it after readerIdle
 }
 
 // read is a message received by a reader.
@@ -407,10 +381,10 @@ type read struct {
 }
 
 // next waits for a message. With stored, it returns nil if all stored messages were read.
-func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error) {
-	msg, err := r.next(ctx, stored)
+func (s *States) next(ctx context.Context, r *api.Reader, stored bool) (*read, error) {
+	msg, err := r.Next(ctx, stored)
 	if err != nil {
-		return nil, explain(s.js.Conn(), err, "read %s", s.stream)
+		return nil, api.Explain(s.js.Conn(), err, "read %s", s.stream)
 	}
 	if msg == nil {
 		return nil, nil
@@ -461,9 +435,9 @@ func (e *edge) pass(ctx context.Context, m *read) error {
 
 // look asks the leader for the newest sequence.
 func (e *edge) look(ctx context.Context) error {
-	m, err := e.s.leader(ctx, map[string]any{"last_by_subj": e.filter})
+	m, err := api.LeaderGet(ctx, e.s.js, e.s.stream, map[string]any{"last_by_subj": e.filter})
 	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-		return explain(e.s.js.Conn(), err, "look at %s", e.s.stream)
+		return api.Explain(e.s.js.Conn(), err, "look at %s", e.s.stream)
 	}
 	e.newest = m.Seq
 	return nil

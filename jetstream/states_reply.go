@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -28,41 +29,8 @@ import (
 // Both subjects have the form of a bucket's keys, so that records of earlier releases stay
 // where they are, and the pattern has no other subject of the stream.
 
-// repliesBucket is the bucket in whose form the subjects of replies are. There is no such
-// bucket: the stream of [BucketState] captures them.
-const repliesBucket = "aee_reply"
-
 // HeaderEnd has, in JSON, what a reply says of a run without a document: [state.End].
 const HeaderEnd = "Aee-End"
-
-// ReplySubjects is the pattern of the subjects under which the replies of an entity's
-// runs are stored.
-func ReplySubjects(m subject.Map, entity string) string {
-	return "$KV." + repliesBucket + m.Suffix() + "." + entityKey(entity) + ".*"
-}
-
-// allRunReplies is the pattern of the subjects of all stored replies of runs.
-func allRunReplies(m subject.Map) string { return "$KV." + repliesBucket + m.Suffix() + ".>" }
-
-// both returns the pattern of a key's subjects, of the document and of the reply, or of
-// several keys'.
-func (s *States) both(key string) string {
-	if s.replySub == "" {
-		return s.sub + key
-	}
-	return "$KV.*." + key
-}
-
-// keyOf returns the key that a subject of the stream belongs to, and whether it is that of
-// the reply.
-func (s *States) keyOf(subj string) (key string, reply bool) {
-	if s.replySub != "" {
-		if key, reply = strings.CutPrefix(subj, s.replySub); reply {
-			return key, true
-		}
-	}
-	return strings.TrimPrefix(subj, s.sub), false
-}
 
 // Replies reports whether the bucket takes replies, see [States.Reply]: a topology before
 // 6 does not.
@@ -87,7 +55,7 @@ func (s *States) Reply(ctx context.Context, id state.ID, prev uint64, reply Repl
 		return 0, fmt.Errorf("reply of run: %w", err)
 	}
 	key := stateKey(id)
-	h := s.headers(key, prev, reply.Data, note)
+	h := s.headers(key, prev, reply.Data, note, len(reply.Header)+2)
 	for name, values := range reply.Header {
 		if !strings.HasPrefix(name, "Nats-Expected-") {
 			h[name] = values
@@ -127,13 +95,13 @@ func endOf(h nats.Header) *state.End {
 // sequence of the later of both.
 func register(doc, reply Message) (stateMessage, error) {
 	m := stateMessage{Message: doc, last: max(doc.Seq, reply.Seq)}
-	none := doc.Seq == 0 || deleted(doc.Header)
-	switch stray := !reply.genuine(); {
+	none := doc.Seq == 0 || api.Deleted(doc.Header)
+	switch stray := !reply.Genuine(); {
 	case reply.Seq <= doc.Seq: // there is no reply, or the run was tried again after it
 	case none && (stray || endOf(reply.Header) != nil):
 		m.Message, m.replied = reply, !stray // a stray covers what may be a reply
 		return m, nil
-	case !none && !stray && doc.genuine() && state.Terminal(m.status()):
+	case !none && !stray && doc.Genuine() && state.Terminal(m.status()):
 		m.replied = true
 	}
 	if doc.Seq == 0 {
@@ -142,12 +110,12 @@ func register(doc, reply Message) (stateMessage, error) {
 	return m, nil
 }
 
-// read returns the record of a key, from any replica, with the errors of [newest]. The
+// read returns the record of a key, from any replica, with the errors of [api.Newest]. The
 // document and the reply are read at the same time; if the run ended in between, they are
 // read again.
 func (s *States) read(ctx context.Context, key string) (stateMessage, error) {
 	if s.replySub == "" {
-		doc, err := newest(ctx, s.js, s.stream, s.sub+key)
+		doc, err := api.Newest(ctx, s.js, s.stream, s.sub+key)
 		if err != nil {
 			return stateMessage{}, err
 		}
@@ -159,12 +127,12 @@ func (s *States) read(ctx context.Context, key string) (stateMessage, error) {
 			return stateMessage{}, err
 		}
 		m, err := register(doc, reply)
-		if m.replied || reply.Seq <= doc.Seq || !reply.genuine() || tries == 3 {
+		if m.replied || reply.Seq <= doc.Seq || !reply.Genuine() || tries == 3 {
 			return m, err
 		}
 		// A reply follows a document that does not say that the run has ended: the run has
 		// ended between the two reads.
-		if tries > 0 && !pause(ctx, time.Duration(tries)*time.Millisecond) {
+		if tries > 0 && !api.Pause(ctx, time.Duration(tries)*time.Millisecond) {
 			return stateMessage{}, ctx.Err()
 		}
 	}
@@ -176,7 +144,7 @@ func (s *States) readBoth(ctx context.Context, key string) (doc, reply Message, 
 	ctx, failed := context.WithCancelCause(ctx)
 	defer failed(nil)
 	one := func(m *Message, subj string) {
-		got, err := newest(ctx, s.js, s.stream, subj)
+		got, err := api.Newest(ctx, s.js, s.stream, subj)
 		if err == nil {
 			*m = got
 		} else if !errors.Is(err, natsjs.ErrMsgNotFound) {
@@ -194,7 +162,7 @@ func (s *States) readBoth(ctx context.Context, key string) (doc, reply Message, 
 // those who read the stream itself: a checkpoint, or a reply. Data of a large document is
 // a reference to it.
 func ReadRecord(m subject.Map, msg Message) (rec state.Record, reply bool, err error) {
-	s := &States{sub: "$KV." + BucketState + m.Suffix() + ".", replySub: strings.TrimSuffix(allRunReplies(m), ">")}
+	s := subjectsOf(BucketState+m.Suffix(), "").withReplies(m, "")
 	key, reply := s.keyOf(msg.Subject)
 	id, err := stateID(key)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -45,7 +47,7 @@ func (s *States) Shares(ctx context.Context, entity string, soon int64) ([]Share
 }
 
 func (s *States) shares(ctx context.Context, entity string, soon int64, opts SweepOptions) ([]Share, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	opts.defaults()
 	var all []Share
@@ -56,9 +58,9 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		size           func(Message) int
 	}{
 		{s.stream, s.both(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
-		{s.objectStream(), DocumentSubjects(s.m, entity), opts.Orphans, func(subj string) string { return s.sub + s.keyOfChunk(subj) }, chunkSizeOf},
+		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, func(subj string) string { return s.sub + s.keyOfChunk(subj) }, chunkSizeOf},
 	} {
-		now, err := s.usage(ctx, store.stream)
+		now, err := usageOf(ctx, s.js, store.stream)
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
@@ -68,7 +70,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		now.bytes += uint64(soon)
 		share := Share{Store: store.stream, MaxBytes: now.limit, Used: now.share()}
 		if share.Used > CrowdedFrom {
-			subjects, err := streamSubjects(ctx, s.js, store.stream, store.filter)
+			subjects, err := api.Subjects(ctx, s.js, store.stream, store.filter)
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +79,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 				messages[store.holder(subj)] += n
 			}
 			bytes, err := s.holds(ctx, messages, func(m Message) int {
-				if s.sweepable(m) && now.now.Sub(m.Time) > store.keep {
+				if sweepable(m) && now.now.Sub(m.Time) > store.keep {
 					return 0
 				}
 				return store.size(m)
@@ -93,9 +95,9 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 }
 
 // sweepable reports whether a sweep removes the run of a record once it is old enough.
-func (s *States) sweepable(m Message) bool {
+func sweepable(m Message) bool {
 	r := stateMessage{Message: m}
-	return deleted(m.Header) || state.Terminal(r.status()) && m.Header.Get(HeaderWork) != ""
+	return api.Deleted(m.Header) || state.Terminal(r.status()) && m.Header.Get(HeaderWork) != ""
 }
 
 // sharesRead is how many records are read to estimate the entity's share.
@@ -117,11 +119,11 @@ func (s *States) holds(ctx context.Context, messages map[string]int, size func(M
 	var reads sync.WaitGroup
 	for i, key := range keys {
 		reads.Go(func() {
-			m, err := newest(ctx, s.js, s.stream, key)
+			m, err := api.Newest(ctx, s.js, s.stream, key)
 			if err == nil {
 				bytes[i] = weights[i] * float64(size(m))
 			} else if !errors.Is(err, natsjs.ErrMsgNotFound) {
-				errs[i] = explain(s.js.Conn(), err, "look at %s", s.stream)
+				errs[i] = api.Explain(s.js.Conn(), err, "look at %s", s.stream)
 			}
 		})
 	}
@@ -155,14 +157,14 @@ func recordSize(m Message) int { return len(m.Data) + 512 }
 func chunkSizeOf(m Message) int {
 	o, ok := objectOf(m.Header)
 	if !ok || o.Size <= 0 {
-		return chunkSize
+		return chunks.Size
 	}
-	return int(o.Size / ((o.Size + chunkSize - 1) / chunkSize))
+	return int(o.Size / ((o.Size + chunks.Size - 1) / chunks.Size))
 }
 
 // keyOfChunk returns the key of the run whose document a chunk belongs to.
 func (s *States) keyOfChunk(subj string) string {
-	name, _ := s.objectAt(subj)
+	name, _ := s.objects.NameAt(subj)
 	key, _, _ := strings.Cut(strings.TrimPrefix(name, s.object), "/")
 	return key
 }

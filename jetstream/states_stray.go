@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// restore writes the newest record of a run again, over a stray (see copied.go) with the
+// errStray: a message that no worker wrote covers a run's record.
+var errStray = errors.New("a message that no worker wrote stands in the place of the record")
+
+// restore writes the newest record of a run again, over a stray (see package api) with the
 // sequence seq. It returns the record as it is stored then, or [natsjs.ErrMsgNotFound] if
 // there is none. It reads the revisions of the run, which a fenced worker may not do: then
 // it fails with [ErrUnavailable] until another user has restored the record.
@@ -23,16 +27,16 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 	if s.fenced.Load() {
 		return fail(errStray)
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	key := stateKey(id)
 	for range 8 {
 		var was Message
-		for m, err := range scan(ctx, s.js, s.stream, s.both(key), 1) {
+		for m, err := range api.Scan(ctx, s.js, s.stream, s.both(key), 1) {
 			if err != nil {
 				return fail(fmt.Errorf("%w, and its revisions cannot be read: %w", errStray, err))
 			}
-			if _, reply := s.keyOf(m.Subject); m.genuine() && m.Seq < seq && (!reply || endOf(m.Header) != nil) {
+			if _, reply := s.keyOf(m.Subject); m.Genuine() && m.Seq < seq && (!reply || endOf(m.Header) != nil) {
 				was = m
 			}
 		}
@@ -55,11 +59,11 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (stateMes
 			was.Seq = ack.Sequence
 			return stateMessage{Message: was, last: was.Seq, replied: reply}, nil
 		}
-		if !isWrongSequence(err) {
+		if !api.IsWrongSequence(err) {
 			return fail(fmt.Errorf("%w: %w", errStray, err))
 		}
 		now, err := s.current(ctx, key)
-		if err != nil || now.genuine() {
+		if err != nil || now.Genuine() {
 			return now, err
 		}
 		seq = now.last
@@ -79,7 +83,7 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 	}
 	n := 0
 	for _, m := range all {
-		if m.genuine() && m.Header.Get(natsjs.ExpectedStreamHeader) != "" {
+		if m.Genuine() && m.Header.Get(natsjs.ExpectedStreamHeader) != "" {
 			continue // otherwise only Get, which reads more than the headers, can tell
 		}
 		rec, err := s.Get(ctx, m.id)

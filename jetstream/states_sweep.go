@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -55,12 +56,13 @@ type Swept struct {
 // there is something to do, it only reads the size of the bucket.
 func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 	opts.defaults()
+	w := &sweep{s, opts}
 	var swept Swept
-	records, err := s.usage(ctx, s.stream)
+	records, err := usageOf(ctx, s.js, s.stream)
 	if err != nil {
 		return swept, err
 	}
-	objects, err := s.usage(ctx, s.objectStream())
+	objects, err := usageOf(ctx, s.js, s.objects.Stream())
 	if errors.Is(err, ErrNotFound) {
 		err = nil
 	}
@@ -72,7 +74,7 @@ func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 		return swept, nil // only users with permission to purge can sweep
 	}
 	if swept.Used >= opts.From {
-		if swept.Runs, err = s.evict(ctx, opts, records, objects); err != nil {
+		if swept.Runs, err = w.evict(ctx, records, objects); err != nil {
 			return swept, err
 		}
 	}
@@ -83,9 +85,15 @@ func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 	}
 	s.mu.Unlock()
 	if due {
-		swept.Objects, err = s.collect(ctx, opts)
+		swept.Objects, err = w.collect(ctx)
 	}
 	return swept, err
+}
+
+// A sweep is one call of [States.Sweep].
+type sweep struct {
+	*States
+	SweepOptions
 }
 
 func (o *SweepOptions) defaults() {
@@ -117,10 +125,10 @@ func (u usage) share() float64 {
 	return float64(u.bytes) / float64(u.limit)
 }
 
-func (s *States) usage(ctx context.Context, stream string) (usage, error) {
+func usageOf(ctx context.Context, js natsjs.JetStream, stream string) (usage, error) {
 	var info natsjs.StreamInfo
-	if err := request(ctx, s.js, "STREAM.INFO."+stream, nil, &info); err != nil {
-		return usage{}, explain(s.js.Conn(), err, "look at %s", stream)
+	if err := api.Request(ctx, js, "STREAM.INFO."+stream, nil, &info); err != nil {
+		return usage{}, api.Explain(js.Conn(), err, "look at %s", stream)
 	}
 	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, nil
 }
@@ -130,24 +138,25 @@ const evictBatch = 512
 
 // evict deletes ended runs, the earliest first, until there is room, and returns how
 // many.
-func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects usage) (int, error) {
+func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) {
+	s := w.States
 	done := delivered{s: s, oldest: map[string]uint64{}}
 	count, batch := 0, []stateMessage(nil)
 	flush := func() (enough bool, err error) {
-		if err := s.purge(ctx, batch); err != nil {
+		if err := w.purge(ctx, batch); err != nil {
 			return false, err
 		}
 		count, batch = count+len(batch), batch[:0]
-		if records, err = s.usage(ctx, s.stream); err != nil {
+		if records, err = usageOf(ctx, s.js, s.stream); err != nil {
 			return false, err
 		}
-		return records.share() <= opts.To && objects.share() <= opts.To, nil
+		return records.share() <= w.To && objects.share() <= w.To, nil
 	}
 	var failed []stateMessage // they may be wanted for a retry, so they are deleted last
 	take := func(m stateMessage) (enough bool, err error) {
 		if o, ok := objectOf(m.Header); ok {
 			objects.bytes -= min(objects.bytes, uint64(o.Size))
-		} else if records.share() <= opts.To {
+		} else if records.share() <= w.To {
 			return false, nil // only the object store needs room
 		}
 		if !m.note() {
@@ -165,7 +174,7 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 		return 0, fmt.Errorf("sweep: %w", err)
 	}
 	for _, m := range all {
-		if !m.note() || records.now.Sub(m.Time) < opts.Keep {
+		if !m.note() || records.now.Sub(m.Time) < w.Keep {
 			continue
 		}
 		if enough, err := take(m); enough || err != nil {
@@ -178,7 +187,7 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 		}
 	}
 	for _, m := range all {
-		if records.now.Sub(m.Time) < opts.Keep {
+		if records.now.Sub(m.Time) < w.Keep {
 			break // all that follow are newer
 		}
 		switch {
@@ -204,7 +213,7 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 
 // purge deletes runs, several at once, up to the revision that was read: a run that was
 // written again meanwhile stays.
-func (s *States) purge(ctx context.Context, runs []stateMessage) error {
+func (w *sweep) purge(ctx context.Context, runs []stateMessage) error {
 	const workers = 16
 	next := make(chan stateMessage)
 	var wg sync.WaitGroup
@@ -213,10 +222,10 @@ func (s *States) purge(ctx context.Context, runs []stateMessage) error {
 	for range min(workers, len(runs)) {
 		wg.Go(func() {
 			for m := range next {
-				err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(stateKey(m.id)), "seq": m.last + 1}, nil)
+				err := api.Request(ctx, w.js, "STREAM.PURGE."+w.stream, map[string]any{"filter": w.both(stateKey(m.id)), "seq": m.last + 1}, nil)
 				if err != nil {
 					mu.Lock()
-					failed = explain(s.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
+					failed = api.Explain(w.js.Conn(), err, "delete run %s of %s", m.id.Run, m.id.Entity)
 					mu.Unlock()
 				}
 			}
@@ -268,11 +277,11 @@ func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, erro
 			Seq uint64 `json:"seq"`
 		} `json:"message"`
 	}
-	err := request(ctx, d.s.js, "STREAM.MSG.GET."+stream, query, &got)
+	err := api.Request(ctx, d.s.js, "STREAM.MSG.GET."+stream, query, &got)
 	if errors.Is(err, natsjs.ErrMsgNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
 		return 0, nil
 	}
-	return got.Message.Seq, explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
+	return got.Message.Seq, api.Explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
 }
 
 // Compact deletes all revisions of a run but the newest: for a run that will not change
@@ -281,25 +290,20 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return fmt.Errorf("compact run: %w", err)
 	}
-	err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
-	return explain(s.js.Conn(), err, "delete older revisions of run %s of %s", id.Run, id.Entity)
+	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
+	return api.Explain(s.js.Conn(), err, "delete older revisions of run %s of %s", id.Run, id.Entity)
 }
 
 // collect deletes objects that no stored revision refers to, and returns how many.
-func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
-	now, err := s.usage(ctx, s.objectStream())
+func (w *sweep) collect(ctx context.Context) (int, error) {
+	s := w.States
+	now, err := usageOf(ctx, s.js, s.objects.Stream())
 	if err != nil {
 		return 0, err
 	}
-	subjects, err := streamSubjects(ctx, s.js, s.objectStream(), s.chunks()+">")
+	names, err := s.objects.All(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("list objects: %w", err)
-	}
-	names := map[string]string{} // to the subject of one of the object's chunks
-	for subj := range subjects {
-		if name, ok := s.objectAt(subj); ok {
-			names[name] = subj
-		}
+		return 0, err
 	}
 	count := 0
 	kept := map[string]map[string]bool{} // objects that the revisions of a run refer to, by its key
@@ -311,12 +315,12 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 		}
 		// Check the age first: a record that refers to a younger object may be about to
 		// be stored.
-		chunk, err := newest(ctx, s.js, s.objectStream(), subj)
-		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.now.Sub(chunk.Time) < opts.Orphans {
+		written, err := s.objects.Written(ctx, subj)
+		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.now.Sub(written) < w.Orphans {
 			continue
 		}
 		if err != nil {
-			return count, explain(s.js.Conn(), err, "look at object %s", name)
+			return count, api.Explain(s.js.Conn(), err, "look at object %s", name)
 		}
 		if kept[key] == nil {
 			if kept[key], err = s.references(ctx, key); err != nil {
@@ -326,7 +330,7 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 		if kept[key][name] {
 			continue
 		}
-		if err := s.purgeObject(ctx, name); err != nil {
+		if err := s.objects.Delete(ctx, name); err != nil {
 			return count, err
 		}
 		count++
@@ -337,7 +341,7 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 // references returns the objects that the revisions of a run refer to.
 func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
 	names := map[string]bool{}
-	for m, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {
+	for m, err := range api.Scan(ctx, s.js, s.stream, s.sub+key, 1) {
 		if err != nil {
 			return nil, fmt.Errorf("look for references: %w", err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 )
@@ -120,7 +122,7 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)
 	}
-	defer w.s.done(r)
+	defer r.Close()
 	if edge.newest < w.last { // the bucket was recreated: its revisions start again
 		for id := range w.known {
 			w.known[id] = 0
@@ -186,11 +188,11 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 // report passes a message to fn, unless fn was called with it before.
 func (w *statesWatch) report(ctx context.Context, m *read) error {
 	revision, known := w.known[m.id]
-	if m.reply && (!m.genuine() || endOf(m.Header) == nil) {
+	if m.reply && (!m.Genuine() || endOf(m.Header) == nil) {
 		return nil // the run has a document, which says that it has ended
 	}
 	m.replied = m.reply
-	if !m.genuine() {
+	if !m.Genuine() {
 		// Get restores the record below the stray, and the restored message is received
 		// later.
 		if _, err := w.s.Get(ctx, m.id); err != nil && !errors.Is(err, state.ErrNotFound) && !errors.Is(err, ErrUnavailable) {
@@ -198,7 +200,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		}
 		return nil
 	}
-	if deleted(m.Header) {
+	if api.Deleted(m.Header) {
 		if known {
 			delete(w.known, m.id)
 			w.fn(state.Record{ID: m.id, Revision: m.Seq, Time: m.Time})
@@ -209,7 +211,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		return nil
 	}
 	r, err := w.s.record(ctx, m.id, m.stateMessage)
-	if errors.Is(err, errObjectGone) {
+	if errors.Is(err, chunks.ErrGone) {
 		return nil // a newer message or a marker follows
 	}
 	if err != nil {

@@ -324,3 +324,10 @@ func (s Spec) subjects(m subject.Map) []string {
 	}
 	return s.Subjects(m)
 }
+
+// repliesBucket is the bucket in whose form the subjects of replies are. There is no such
+// bucket: the stream of [BucketState] captures them.
+const repliesBucket = "aee_reply"
+
+// allRunReplies is the pattern of the subjects of all stored replies of runs.
+func allRunReplies(m subject.Map) string { return "$KV." + repliesBucket + m.Suffix() + ".>" }

@@ -217,7 +217,7 @@ func (o *outgoing) newTask() (*envelope.Envelope, error) {
 	if err := o.inherit(members, true); err != nil {
 		return nil, err
 	}
-	e.Requires = wire.MustJSON(members)
+	e.Requires = objectOf(members)
 	return e, nil
 }
 

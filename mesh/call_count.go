@@ -39,12 +39,17 @@ func (t *Task) treeKey() string {
 	if t.tree != nil && t.tree.Key != "" {
 		return t.tree.Key
 	}
+	if key := t.derivedKey.Load(); key != nil {
+		return *key
+	}
 	e := t.Envelope
 	h := sha256.New()
 	for _, part := range []string{"aeemesh tree", e.From, e.To, e.ID, e.Corr, e.Intent, e.TS, string(e.Payload), string(e.Sig)} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
+	key := base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:18])
+	t.derivedKey.Store(&key)
+	return key
 }
 
 // A Counter names a counter: by its owner and an id. A kind completes the name.
@@ -93,13 +98,31 @@ const (
 	maxLocalCounters = 1 << 16
 )
 
-// add adds n to a counter and returns the new total.
-func (c *treeCounts) add(ctx context.Context, n int64, warn func(error), owner, kind string, ids ...string) (int64, error) {
+// An addition is a part of a batch, which is perhaps still to be counted.
+type addition struct {
+	batch *countBatch
+	upTo  int64 // what the batch adds up to and with this part
+}
+
+// total waits for the counter's total up to and with this addition.
+func (a addition) total(ctx context.Context) (int64, error) {
+	select {
+	case <-a.batch.done:
+		return a.batch.total - a.batch.n + a.upTo, nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// add begins to add n to a counter.
+func (c *treeCounts) add(n int64, warn func(error), owner, kind string, ids ...string) addition {
 	key := owner + "\x00" + kind + "\x00" + strings.Join(ids, "\x00")
 	c.mu.Lock()
 	if c.counters() == nil || time.Now().Before(c.down) {
 		defer c.mu.Unlock()
-		return c.addLocal(key, n), nil
+		done := make(chan struct{})
+		close(done)
+		return addition{&countBatch{n: n, total: c.addLocal(key, n), done: done}, n}
 	}
 	if c.busy == nil {
 		c.busy = map[string]*counting{}
@@ -115,14 +138,9 @@ func (c *treeCounts) add(ctx context.Context, n int64, warn func(error), owner, 
 	}
 	mine := cc.next
 	mine.n += n
-	place := mine.n
+	upTo := mine.n
 	c.mu.Unlock()
-	select {
-	case <-mine.done:
-		return mine.total - mine.n + place, nil
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
+	return addition{mine, upTo}
 }
 
 // count sends the batches of one counter until none is left.
@@ -162,36 +180,45 @@ func (c *treeCounts) addLocal(key string, n int64) int64 {
 	return c.local[key]
 }
 
-// count adds to t's counters and returns the highest total. Of two concurrent calls each may
-// come second at one of the counters; then both are refused, although the bound has room for
-// one.
-func (n *Node) count(ctx context.Context, t *Task, more int64, kind string, ids ...string) (int64, error) {
+// additions are those to a task's counters.
+type additions []addition
+
+// total waits for the totals, and returns the highest.
+func (as additions) total(ctx context.Context) (most int64, err error) {
+	for _, a := range as {
+		total, e := a.total(ctx)
+		most, err = max(most, total), cmp.Or(err, e)
+	}
+	return most, err
+}
+
+// count begins to add to t's counters. Of two concurrent calls each may come second at one of
+// the counters; then both are refused, although the bound has room for one.
+func (n *Node) count(t *Task, more int64, kind string, ids ...string) additions {
 	warn := func(err error) {
 		n.log.Warn("shared counters unreachable, counting the tree in this process only", "corr", t.Envelope.Corr, "err", err)
 	}
-	tree, own := t.Counters()[0], t.Counters()[1]
+	counters := t.Counters()
 	if t.Envelope.ReplyTo == "" && (t.tree == nil || t.tree.Key == "") { // t is the root of the tree
-		return n.heads.add(ctx, more, warn, tree.Owner, kind, append([]string{tree.ID}, ids...)...)
+		counters = counters[:1]
 	}
-	type answer struct {
-		total int64
-		err   error
+	var out additions
+	for _, c := range counters {
+		out = append(out, n.heads.add(more, warn, c.Owner, kind, append([]string{c.ID}, ids...)...))
 	}
-	others := make(chan answer, 1)
-	go func() {
-		total, err := n.heads.add(ctx, more, warn, tree.Owner, kind, append([]string{tree.ID}, ids...)...)
-		others <- answer{total, err}
-	}()
-	total, err := n.heads.add(ctx, more, warn, own.Owner, kind, append([]string{own.ID}, ids...)...)
-	other := <-others
-	return max(total, other.total), cmp.Or(err, other.err)
+	return out
 }
 
 // countTask counts a task that t's agent is about to send, or t itself. It fails with
 // E_TREE_LIMIT if the tree has more tasks than allowed.
 func (n *Node) countTask(ctx context.Context, t *Task) error {
+	return n.checkTasks(ctx, t, n.count(t, 1, CountTasks))
+}
+
+// checkTasks is the second half of countTask.
+func (n *Node) checkTasks(ctx context.Context, t *Task, counted additions) error {
 	most := n.bounds(t.tree).MaxTasks
-	total, err := n.count(ctx, t, 1, CountTasks)
+	total, err := counted.total(ctx)
 	if err != nil {
 		return err
 	}

@@ -43,12 +43,12 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	defer cancel()
 	defer o.watchDeadlock(task)()
 	if !o.c.Uninterrupted {
-		var stop func()
-		wait, stop = o.interruptible(wait)
-		defer stop()
+		var end context.CancelCauseFunc
+		wait, end = context.WithCancelCause(wait)
+		defer end(context.Canceled)
+		defer o.interrupt(end)()
 		if o.c.OnStream == nil { // a caller that receives the stream keeps waiting
-			wait, stop = o.untilCalleeParks(wait, task)
-			defer stop()
+			defer o.watchCallee(wait, end, task)()
 		}
 	}
 	wait, span := tracing.StartSend(n.tel.tracer, wait, task)
@@ -118,31 +118,19 @@ func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was
 	return was, false
 }
 
-// interruptible returns a context that ends with [ErrInterrupted] when t's run is asked to
-// stop or its worker drains. A run that is to move to another platform is not interrupted:
-// the called agent stays in this mesh, and the new platform would have to send the call
-// again.
-func (o *outgoing) interruptible(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for asked := o.run.StopRequested(); ; asked = nil {
-			select {
-			case <-asked:
-				if c := o.run.cp.Load(); c != nil && run.Leaving(c) {
-					continue
-				}
-				cancel(ErrInterrupted)
-			case <-o.run.lane.drainStarted:
-				cancel(ErrInterrupted)
-			case <-ctx.Done():
-			}
-			return
+// interrupt ends the wait for a call with [ErrInterrupted] when t's run is asked to stop or its
+// worker drains, until the returned function is called. A run that is to move to another
+// platform is not interrupted: the called agent stays in this mesh, and the new platform would
+// have to send the call again.
+func (o *outgoing) interrupt(end context.CancelCauseFunc) (release func()) {
+	undrained := context.AfterFunc(o.run.lane.undrained, func() { end(ErrInterrupted) })
+	unasked := o.run.onStopRequest(func() {
+		if c := o.run.cp.Load(); c == nil || !run.Leaving(c) {
+			end(ErrInterrupted)
 		}
-	}()
-	return ctx, func() {
-		cancel(context.Canceled)
-		<-done
+	})
+	return func() {
+		undrained()
+		unasked()
 	}
 }

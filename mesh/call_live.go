@@ -99,9 +99,10 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 // workers. An error ends the tries; errLane: the entity has a durable lane now.
 func (o *outgoing) awaitWorker(ctx context.Context, pause time.Duration) error {
 	if !o.c.Uninterrupted {
-		var stop func()
-		ctx, stop = o.interruptible(ctx)
-		defer stop()
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		defer end(context.Canceled)
+		defer o.interrupt(end)()
 	}
 	if err := sleep(ctx, pause); err != nil {
 		return err

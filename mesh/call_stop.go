@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,7 +17,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -41,7 +43,7 @@ func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable
 	if timeout <= 0 {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
-	task.Requires = withMember(task.Requires, "timeout_ms", wire.MustJSON(max(1, timeout.Milliseconds())))
+	task.Requires = moreMember(task.Requires, "timeout_ms", strconv.AppendInt(nil, max(1, timeout.Milliseconds()), 10))
 	return o.host.node.sign(task, o.host.Signer, durable)
 }
 
@@ -52,30 +54,50 @@ func withMember(object json.RawMessage, name string, value json.RawMessage) json
 		_ = json.Unmarshal(object, &members)
 	}
 	members[name] = value
-	return wire.MustJSON(members)
+	return objectOf(members)
+}
+
+// moreMember returns a copy of a JSON object with one more member, a name that the object does
+// not have. The object must be one that objectOf has made.
+func moreMember(object json.RawMessage, name string, value []byte) json.RawMessage {
+	out := make([]byte, 0, len(object)+len(name)+len(value)+4)
+	if out = append(out, object[:len(object)-1]...); len(out) > 1 {
+		out = append(out, ',')
+	}
+	out = append(envelope.AppendString(out, name), ':')
+	return append(append(out, value...), '}')
+}
+
+// objectOf encodes members, whose values are valid JSON. It is json.Marshal without its checks
+// of what this package has encoded itself.
+func objectOf(members map[string]json.RawMessage) json.RawMessage {
+	object := json.RawMessage("{}")
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		value := members[name]
+		if value == nil {
+			value = json.RawMessage("null")
+		}
+		object = moreMember(object, name, value)
+	}
+	return object
 }
 
 // begin prepares the sending of a call. It counts the call, the first time only, and records
 // the call in the run's checkpoint.
 func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
-	count := func() error {
-		if first {
-			if err := o.host.node.countTask(ctx, o.Task); err != nil {
-				return err
-			}
-		}
-		return turnCount{o.Task}.beginTree(ctx)
+	var counted additions
+	if first {
+		counted = o.host.node.count(o.Task, 1, CountTasks)
 	}
-	if o.run == nil {
-		err = count()
-	} else {
-		counted := make(chan error, 1)
-		go func() { counted <- count() }()
+	if o.run != nil { // writes while the server counts
 		err = o.run.recordCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.run.lane.clock.now()})
-		if problem := <-counted; err == nil {
-			err = problem
-		}
+	}
+	if err == nil && first {
+		err = o.host.node.checkTasks(ctx, o.Task, counted)
+	}
+	if err == nil {
+		err = turnCount{o.Task}.beginTree(ctx)
 	}
 	if err != nil {
 		o.remove(o.a.TaskID)

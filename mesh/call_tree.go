@@ -87,19 +87,28 @@ func readTree(raw json.RawMessage) (*tree, error) {
 	if raw == nil {
 		return nil, nil
 	}
-	var t *tree
-	var w struct {
-		MaxDepth      *int       `json:"max_depth"`
+	var w *struct {
+		tree
+		MaxDepth      *int       `json:"max_depth"` // in the place of tree's own
 		MaxTasks      *int64     `json:"max_tasks"`
 		MaxIterations *int64     `json:"max_iterations"`
 		Tokens        *int64     `json:"tokens"`
 		USD           *model.USD `json:"usd"`
 	}
-	err := errors.Join(json.Unmarshal(raw, &t), json.Unmarshal(raw, &w))
+	err := json.Unmarshal(raw, &w)
+	if w == nil && err == nil {
+		return nil, nil
+	}
+	if w == nil {
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
+	}
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound must be greater than 0; leave it out for no bound")
 	}
-	if err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
+	t := &w.tree
+	t.MaxDepth, t.MaxTasks, t.MaxIterations = value(w.MaxDepth), value(w.MaxTasks), value(w.MaxIterations)
+	t.Tokens, t.USD = value(w.Tokens), value(w.USD)
+	if err != nil || t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
 	}
 	return t, nil
@@ -113,6 +122,14 @@ func badTeams(teams []team) bool {
 }
 
 func isZero[N int | int64 | model.USD](n *N) bool { return n != nil && *n == 0 }
+
+// value returns what n points to, 0 for nil.
+func value[N int | int64 | model.USD](n *N) (v N) {
+	if n != nil {
+		v = *n
+	}
+	return v
+}
 
 // lower returns the lower of two bounds; 0 means no bound.
 func lower[N int | int64 | model.USD](a, b N) N {
@@ -183,16 +200,6 @@ func tooDeep(depth, most int) *envelope.Error {
 // hop. inherit fails with E_TREE_LIMIT if the hop is too deep, or is in too many teams.
 func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	next := t.host.node.bounds(t.tree)
-	if next.Root == "" {
-		next.Root = t.Envelope.ID
-	}
-	next.Key = t.treeKey()
-	if waits {
-		next.Waiting = t.waiters()
-	}
-	if next.Teams = (turnCount{t}).teams(); len(next.Teams) > maxTeams {
-		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d nested teams", maxTeams)
-	}
 	next.Depth++
 	if next.Depth > next.MaxDepth {
 		return tooDeep(next.Depth, next.MaxDepth)
@@ -204,11 +211,35 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 		}
 		next.Deadline = end.UTC().Truncate(time.Millisecond)
 	}
-	members[requires.Tree] = wire.MustJSON(next)
+	if next.Teams = (turnCount{t}).teams(); len(next.Teams) > maxTeams {
+		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d nested teams", maxTeams)
+	}
+	was := t.inherited.Load()
+	if was == nil || was.waits != waits || !was.deadline.Equal(next.Deadline) || !slices.Equal(was.teams, next.Teams) {
+		if next.Root == "" {
+			next.Root = t.Envelope.ID
+		}
+		next.Key = t.treeKey()
+		if waits {
+			next.Waiting = t.waiters()
+		}
+		was = &inherited{waits, next.Deadline, next.Teams, wire.MustJSON(next)}
+		t.inherited.Store(was)
+	}
+	members[requires.Tree] = was.raw
 	if t.Requires.HumanApproval {
 		members["human_approval"] = json.RawMessage("true")
 	}
 	return nil
+}
+
+// inherited is requires.tree of a task's hops. All of them have the same one until the task's
+// agent bounds their turns, or the server's clock is known better.
+type inherited struct {
+	waits    bool
+	deadline time.Time
+	teams    []team
+	raw      json.RawMessage
 }
 
 // TreeBudget returns the bounds on the model usage of the task's tree, as its senders and this

@@ -83,14 +83,14 @@ func (tc turnCount) countTurns(ctx context.Context, tree bool) error {
 	}
 	n := tc.host.node
 	most := n.bounds(tc.tree).MaxIterations
-	switch total, err := n.count(ctx, tc.Task, fresh, CountTurns); {
+	switch total, err := n.count(tc.Task, fresh, CountTurns).total(ctx); {
 	case err != nil:
 		return err
 	case total > most:
 		return envelope.Errorf(envelope.CodeTreeLimit, "the agents of this tree have taken %d turns, and %d are allowed (max_iterations of the tree)", total-1, most)
 	}
 	for _, b := range tc.teams() {
-		switch total, err := n.count(ctx, tc.Task, fresh, CountTurns, b.Task); {
+		switch total, err := n.count(tc.Task, fresh, CountTurns, b.Task).total(ctx); {
 		case err != nil:
 			return err
 		case total > b.MaxIterations:

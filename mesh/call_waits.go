@@ -21,32 +21,36 @@ const (
 	calleeLastLook  = 20
 )
 
-// untilCalleeParks returns a context that ends with errCalleeWaits when the called run is found
-// parked waiting for an answer. Then the caller's run can be parked, too.
-func (o *outgoing) untilCalleeParks(ctx context.Context, task *envelope.Envelope) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// watchCallee ends the wait for a call with errCalleeWaits when the called run is found parked
+// waiting for an answer. Then the caller's run can be parked, too. It looks until ctx ends or the
+// returned function is called.
+func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc, task *envelope.Envelope) (release func()) {
 	l := o.run.lane
-	id := state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
+	lease := l.queue.Lease()
 	done := make(chan struct{})
-	go func() {
+	first := time.AfterFunc(calleeFirstLook*lease, func() { // most calls have ended before
 		defer close(done)
-		lease := l.queue.Lease()
-		for pause := calleeFirstLook * lease; sleep(ctx, pause) == nil; pause = min(2*pause, calleeLastLook*lease) {
+		id := state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
+		for pause := 2 * calleeFirstLook * lease; ctx.Err() == nil; pause = min(2*pause, calleeLastLook*lease) {
 			looking, stop := context.WithTimeout(ctx, storeTimeout)
 			rec, err := l.cfg.States.Get(looking, id)
 			stop()
-			if err != nil {
-				continue
+			if err == nil {
+				if h, err := rec.Header(); err == nil && h.Status == aaif.RunAwaitingApproval {
+					end(errCalleeWaits)
+					return
+				}
 			}
-			if h, err := rec.Header(); err == nil && h.Status == aaif.RunAwaitingApproval {
-				cancel(errCalleeWaits)
+			if sleep(ctx, pause) != nil {
 				return
 			}
 		}
-	}()
-	return ctx, func() {
-		cancel(context.Canceled)
-		<-done
+	})
+	return func() {
+		end(context.Canceled)
+		if !first.Stop() {
+			<-done
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -107,10 +106,7 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		return
 	}
 	if r.stored == nil {
-		ctx, cancel := context.WithTimeout(ds.ctx, storeTimeout)
-		err := ds.firstInMesh(ctx, r)
-		cancel()
-		switch {
+		switch err := ds.firstInMesh(ds.ctx, r); {
 		case errors.Is(err, errLater):
 			ds.nak(hold, laterPause)
 			return

@@ -74,11 +74,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	if c.Doc.Error != nil {
 		return false, nil // the result cannot be sent: a document with the error is written
 	}
-	stored, err := answers.End(c, r.task.Envelope)
-	if err != nil {
-		return false, err
-	}
-	msg, err := stored.Message()
+	msg, err := answers.Of(r.answer, c, r.task.Envelope).Message()
 	if err != nil {
 		return false, err
 	}
@@ -100,7 +96,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	switch {
 	case err == nil:
 		r.keep(c, rev)
-		r.replied = true
+		r.replied, r.bareReply = true, &msg
 		return true, nil
 	case errors.Is(err, state.ErrChanged):
 		return false, r.resolveConflict(ctx, rec)

@@ -36,7 +36,8 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	if err != nil && problem != nil {
 		// The error does not fit a message.
 		problem = fault.Bare(problem)
-		raw, err = r.lane.replies.encodeReply(t, t.answer(envelope.TypeError, t.errorForCaller(problem).Payload()))
+		reply = t.answer(envelope.TypeError, t.errorForCaller(problem).Payload())
+		raw, err = r.lane.replies.encodeReply(t, reply)
 		if err != nil {
 			return err
 		}
@@ -56,6 +57,7 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 		}
 	}
 	run.End(c, ending)
+	r.answer = reply
 	return nil
 }
 
@@ -122,6 +124,13 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	rw.withdrawAll(r, c)
 	if m.Handed != nil {
 		return rw.queueDelegated(r)
+	}
+	if r.bareReply != nil { // it is stored
+		if err := rw.cfg.Replies.Announce(*r.bareReply); err != nil {
+			return err
+		}
+		rw.recordEnd(r, r.answer, nil)
+		return nil
 	}
 	stored, err := answers.End(c, r.task.Envelope)
 	if err != nil {

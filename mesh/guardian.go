@@ -30,8 +30,8 @@ import (
 // guardian and costs nothing.
 //
 // There are two guardians because one may die with the worker, or may itself have
-// reconnected just now. A worker also watches its guardians, and finds another one when
-// one dies. A worker that starts checks the owners of all runs once: the owner may have
+// reconnected just now. The second watches less closely: it matters only if the first one
+// dies too. A worker also watches its guardians, and finds another one when one dies. A worker that starts checks the owners of all runs once: the owner may have
 // been the agent's only worker, or its guardians may have died at the same time.
 //
 // A guardian changes only the owner in a run's record. If the worker was not dead, it has
@@ -44,16 +44,20 @@ type guardPayload struct {
 	To   string `json:"to,omitempty"`
 	Not  string `json:"not,omitempty"`
 	Back int64  `json:"back_ms,omitempty"` // how soon it connects again: see Node.backAfter
+	// Every is the time between two probes. 0: probeEvery.
+	Every int64 `json:"every_ms,omitempty"`
 }
 
 const (
-	// probeEvery is the time between two probes of a worker. probeAgain is the pause
-	// before the second probe of a worker whose first probe found no responder: a worker
-	// that lost its connection reconnects at once.
-	probeEvery = 200 * time.Millisecond
+	// probeEvery is the time between two probes of a worker. Its second guardian, and a
+	// worker that watches its guardians, let probeSeldom pass.
+	probeEvery  = 200 * time.Millisecond
+	probeSeldom = time.Second
+	// probeAgain is the pause before the second probe of a worker whose first probe found
+	// no responder: a worker that lost its connection reconnects at once. probeWait is how
+	// soon the server answers the second probe of a worker that is gone.
 	probeAgain = 300 * time.Millisecond
-	// probeWait bounds a probe: one that was under way when the worker died gets no answer.
-	probeWait = 300 * time.Millisecond
+	probeWait  = 300 * time.Millisecond
 	// aliveWait is how long an owner may take to answer a ping.
 	aliveWait = time.Second
 	// steadyFor is how long this process must be connected before it may declare a worker
@@ -73,6 +77,7 @@ const (
 type guardian struct {
 	lane   *lane
 	others *watch.Watch
+	caller string        // see prober
 	needed chan struct{} // signals tend: a run was claimed and no guardian is known, or a watch has begun
 	known  atomic.Bool   // there is a guardian, or tend will ask for one at its next tick
 
@@ -84,11 +89,8 @@ type guardian struct {
 func newGuardian(l *lane) *guardian {
 	g := &guardian{lane: l, needed: make(chan struct{}, 1), until: map[string]time.Time{}}
 	g.others = watch.New(watch.Config{
-		Probe: func(ctx context.Context, instance string) bool {
-			return !errors.Is(l.ping(ctx, instance, probeWait), nats.ErrNoResponders)
-		},
-		Dead: g.dead, Steady: l.host.node.steady.look,
-		Every: probeEvery, Rate: probeRate, Most: maxGuarded,
+		Probe: g.probe, Dead: g.dead, Steady: l.host.node.steady.look,
+		Wait: probeWait, Rate: probeRate, Most: maxGuarded,
 	})
 	return g
 }
@@ -108,6 +110,8 @@ func (g *guardian) need() {
 // that stop answering.
 func (g *guardian) tend() {
 	l := g.lane
+	g.caller = l.host.node.prober.join(g.others.Missing)
+	defer l.host.node.prober.leave(g.caller)
 	var watching sync.WaitGroup
 	watching.Go(func() { g.others.Run(l.ctx) })
 	defer watching.Wait()
@@ -147,7 +151,7 @@ func (g *guardian) appoint() bool {
 	g.mu.Unlock()
 	var by []string
 	for _, to := range before {
-		if g.ask(to, "") == to {
+		if g.ask(to, "", len(by)) == to {
 			by = append(by, to)
 			g.keep(by)
 		}
@@ -158,7 +162,7 @@ func (g *guardian) appoint() bool {
 		if to == "" || tried[to] || slices.Contains(by, to) {
 			break
 		}
-		if tried[to] = true; g.ask(to, "") == to {
+		if tried[to] = true; g.ask(to, "", len(by)) == to {
 			by = append(by, to)
 			g.keep(by)
 		}
@@ -181,7 +185,7 @@ func (g *guardian) candidate(by []string, tried map[string]bool) string {
 	if len(by) > 0 {
 		not = by[0]
 	}
-	return g.ask("", not)
+	return g.ask("", not, 0)
 }
 
 // keep stores the guardians of this worker, and watches them.
@@ -190,14 +194,14 @@ func (g *guardian) keep(by []string) {
 	defer g.mu.Unlock()
 	g.by = slices.Clone(by)
 	for _, id := range by {
-		g.watch(id, 0)
+		g.watch(id, probeSeldom, 0)
 	}
 }
 
 // watch watches a worker for guardFor. back is how long the worker may take to reconnect.
 // It returns false if too many workers are watched. g.mu is held.
-func (g *guardian) watch(id string, back time.Duration) bool {
-	if !g.others.Add(id, probeAgain+back) {
+func (g *guardian) watch(id string, every, back time.Duration) bool {
+	if !g.others.Add(id, every, probeAgain+back) {
 		return false
 	}
 	g.until[id] = time.Now().Add(guardFor)
@@ -212,17 +216,21 @@ func (g *guardian) lookAfter(owner string) {
 		return
 	}
 	g.mu.Lock()
-	g.watch(owner, 0)
+	g.watch(owner, probeEvery, 0)
 	g.mu.Unlock()
 	l.guard()
 	g.need() // starts the ticker, which ends the watches
 }
 
-// ask asks a worker to be the guardian. With to "" it asks which worker would be one,
-// except the worker not. It returns the worker that answers.
-func (g *guardian) ask(to, not string) string {
+// ask asks a worker to be a guardian beside others. With to "" it asks which worker would
+// be one, except the worker not. It returns the worker that answers.
+func (g *guardian) ask(to, not string, others int) string {
 	h := g.lane.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, wire.MustJSON(guardPayload{From: h.id, To: to, Not: not, Back: h.node.backAfter().Milliseconds()}))
+	p := guardPayload{From: h.id, To: to, Not: not, Back: h.node.backAfter().Milliseconds()}
+	if others > 0 {
+		p.Every = probeSeldom.Milliseconds()
+	}
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, wire.MustJSON(p))
 	e.Priority = envelope.PriorityUrgent
 	if err := h.sign(e); err != nil {
 		return ""
@@ -240,7 +248,7 @@ func (g *guardian) ask(to, not string) string {
 func (g *guardian) asked(t *Task) {
 	h := g.lane.host
 	var p guardPayload
-	if json.Unmarshal(t.Envelope.Payload, &p) != nil || p.From == "" || p.From == h.id || t.Envelope.From != h.Entity || g.lane.draining.Load() {
+	if json.Unmarshal(t.Envelope.Payload, &p) != nil || !holders.InstanceID.MatchString(p.From) || p.From == h.id || t.Envelope.From != h.Entity || g.lane.draining.Load() {
 		return
 	}
 	switch {
@@ -250,7 +258,11 @@ func (g *guardian) asked(t *Task) {
 	case p.To == h.id:
 		h.node.steady.look()
 		g.mu.Lock()
-		watched := g.watch(p.From, time.Duration(min(max(0, p.Back), holders.MaxBack.Milliseconds()))*time.Millisecond)
+		every := probeEvery
+		if p.Every > 0 {
+			every = time.Duration(min(max(probeEvery.Milliseconds(), p.Every), holders.MaxBack.Milliseconds())) * time.Millisecond
+		}
+		watched := g.watch(p.From, every, time.Duration(min(max(0, p.Back), holders.MaxBack.Milliseconds()))*time.Millisecond)
 		g.mu.Unlock()
 		if !watched {
 			return
@@ -346,12 +358,24 @@ func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string
 	})
 }
 
+// probe probes an instance of the agent.
+func (g *guardian) probe(instance string, again bool) {
+	if to, err := g.lane.pingSubject(instance); err == nil {
+		g.lane.host.node.prober.send(g.caller, instance, to, again)
+	}
+}
+
 // ping pings an instance of the agent. It fails with nats.ErrNoResponders if the
 // instance's process is not connected.
 func (l *lane) ping(ctx context.Context, instance string, wait time.Duration) error {
-	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), instance)
+	to, err := l.pingSubject(instance)
 	if err != nil {
 		return err
 	}
 	return l.host.node.ping(ctx, to, wait)
+}
+
+// pingSubject is the subject on which an instance of the agent alone is pinged.
+func (l *lane) pingSubject(instance string) (string, error) {
+	return micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), instance)
 }

@@ -2,6 +2,8 @@ package mesh_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +80,49 @@ func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 	}
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, one guardian, the second claim
+}
+
+// The first guardian of a worker probes it every 200 ms, the second once a second. The
+// worker answers neither.
+func TestTheSecondGuardianProbesSeldom(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, unleased(r, nc)), mesh.Agent{Handler: g})
+	claimedRun(t, r, r.client(), g)
+	ctl, pings := r.listen("aee.ctl.>"), r.listen("$SRV.PING.agent-reviewer.*")
+	for range 2 {
+		other := natstest.Conn(t, r.srv)
+		r.serve(r.laneOn(other, mesh.Config{Drain: time.Millisecond}, unleased(r, other)), mesh.Agent{Handler: echo})
+	}
+	every := map[string]int{}
+	for len(every) < 2 {
+		e, err := envelope.Parse(within(t, "a guardian is asked", ctl).Data)
+		if err != nil || e.Intent != "mesh.task.guard" {
+			continue
+		}
+		var p struct {
+			To    string
+			Every int `json:"every_ms"`
+		}
+		if err := json.Unmarshal(e.Payload, &p); err == nil && p.To != "" {
+			every[p.To] = p.Every
+		}
+	}
+	both := slices.Sorted(maps.Values(every))
+	equal(t, "what the guardians are asked for", both, []int{0, 1000})
+	var probe *nats.Msg
+	for probe == nil || string(probe.Data) != "watch" {
+		probe = within(t, "a probe", pings)
+	}
+	answers := r.listen(probe.Reply)
+	if err := r.nc.PublishRequest(probe.Subject, probe.Reply, probe.Data); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, nc)
+	settle(t, r.nc)
+	empty(t, "an answer to a probe", answers)
 }
 
 // An agent's only worker has no guardian. The one that is started in its place looks for

@@ -29,15 +29,16 @@ type lane struct {
 	// subject is the pattern of the entity's durable tasks.
 	subject string
 
-	stop         context.CancelCauseFunc // ends holdings.ctx
-	drawing      context.CancelFunc
-	unwatch      func()
-	drawn        chan struct{}  // closed when the drawing has ended
-	tenders      sync.WaitGroup // slots
-	guards       sched.Group    // the guardian, which does not end before the lane
-	guarding     sync.Once      // it has started
-	draining     atomic.Bool    // runs are released at the end of their step
-	drainStarted chan struct{}  // closed when draining is set
+	stop       context.CancelCauseFunc // ends holdings.ctx
+	drawing    context.CancelFunc
+	unwatch    func()
+	drawn      chan struct{}   // closed when the drawing has ended
+	tenders    sync.WaitGroup  // slots
+	guards     sched.Group     // the guardian, which does not end before the lane
+	guarding   sync.Once       // it has started
+	draining   atomic.Bool     // runs are released at the end of their step
+	undrained  context.Context // ends when draining is set
+	beginDrain context.CancelFunc
 
 	performing atomic.Int64 // their handler runs
 	finishing  atomic.Int64 // handler returned, message not acked
@@ -56,7 +57,8 @@ const finishingMax = 256
 // newLane prepares the durable side of h. It does no I/O.
 func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
-	l := &lane{drawn: make(chan struct{}), drainStarted: make(chan struct{})}
+	l := &lane{drawn: make(chan struct{})}
+	l.undrained, l.beginDrain = context.WithCancel(context.Background())
 	l.holdings = &holdings{
 		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock, onFirst: l.guard,
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
@@ -139,7 +141,7 @@ func (l *lane) guard() {
 // tasks that have not begun. From now on a run is released at the end of its step.
 func (l *lane) stopDrawing() {
 	l.draining.Store(true)
-	close(l.drainStarted)
+	l.beginDrain()
 	if l.drawing != nil { // it has started
 		l.drawing()
 		<-l.drawn

@@ -181,6 +181,7 @@ type Node struct {
 	refuted  journal.Refutations
 	replies  *rpc.Exchanger
 	holders  *holders.Watch
+	prober   prober
 	steady   steady
 	lanes    laneCache
 	heads    treeCounts
@@ -259,9 +260,10 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
-	n.steady.conn = conn
+	n.steady.conn, n.prober.conn = conn, conn
 	n.holders = holders.New(holders.Config{
-		Conn: conn, Fail: n.replies.Fail, Ping: n.ping, Steady: n.steady.look,
+		Conn: conn, Fail: n.replies.Fail, Join: func(missing func(string, bool)) string { return n.prober.join(missing) },
+		Leave: n.prober.leave, Probe: n.prober.send, Steady: n.steady.look,
 		Every: probeEvery, Wait: probeWait, Rate: probeRate,
 	})
 	n.starting = make(chan struct{}, startAtOnce)

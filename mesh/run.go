@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -49,9 +50,11 @@ type Run struct {
 	claimedEarly bool                             // claimed before it was queued: see lane.resume
 	staged       []stagedStep
 	restored     bool
-	recovered    bool // claimed from an owner that had not released it
-	wrote        bool // the run's end was written here
-	replied      bool // the run's reply is stored beside its record
+	recovered    bool               // claimed from an owner that had not released it
+	wrote        bool               // the run's end was written here
+	replied      bool               // the run's reply is stored beside its record
+	answer       *envelope.Envelope // what setEnd made the reply
+	bareReply    *jetstream.Reply   // the reply that endBare stored
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 
@@ -61,6 +64,7 @@ type Run struct {
 	calls      calls
 	pendingMu  sync.Mutex
 	pending    chan struct{}
+	interrupts map[*interrupt]struct{} // to be called when pending is closed
 	releasing  atomic.Bool
 	checking   atomic.Bool
 	// unwritten: begun without a claim, which is still to be written.
@@ -130,7 +134,35 @@ func (r *Run) signalPending(something bool) {
 	default:
 		if something {
 			close(r.pending)
+			for i := range r.interrupts {
+				i.call()
+			}
 		}
+	}
+}
+
+// interrupt is a function that a stop request calls.
+type interrupt struct{ call func() }
+
+// onStopRequest calls f, which must not block, when the channel of StopRequested is closed: at
+// once if it is, and each time until the returned function is called.
+func (r *Run) onStopRequest(f func()) (release func()) {
+	i := &interrupt{f}
+	r.pendingMu.Lock()
+	defer r.pendingMu.Unlock()
+	if r.interrupts == nil {
+		r.interrupts = map[*interrupt]struct{}{}
+	}
+	r.interrupts[i] = struct{}{}
+	select {
+	case <-r.pending:
+		f()
+	default:
+	}
+	return func() {
+		r.pendingMu.Lock()
+		defer r.pendingMu.Unlock()
+		delete(r.interrupts, i)
 	}
 }
 
@@ -257,8 +289,18 @@ func (r *Run) release(ctx context.Context) error {
 func (r *Run) stop(why error) {
 	if r.end == nil {
 		r.end = why
-		r.task.stop(envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why))
+		cause := lostCause // most runs end so
+		if why != ErrLost {
+			cause = notHere(why)
+		}
+		r.task.stop(cause)
 	}
+}
+
+var lostCause = notHere(ErrLost)
+
+func notHere(why error) *envelope.Error {
+	return envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why)
 }
 
 // ended returns why nothing more may be written, nil while the run goes on.

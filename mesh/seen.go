@@ -81,6 +81,8 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 	if r.task.KeyID == "" || !n.asksSeen(env, true) || intents.IsCommand(env.Intent) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	by := seenWork + strconv.FormatUint(r.hold.Seq, 10)
 	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(env), by)
 	switch {

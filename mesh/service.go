@@ -59,10 +59,6 @@ func (s *endpointStats) count(problem *envelope.Error) {
 	}
 }
 
-// probeBody is the body of a ping that only asks whether the worker is connected. It is
-// answered without a body, which costs much less.
-const probeBody = "probe"
-
 // microVerbs are the verbs of the NATS service protocol (ADR-32).
 var microVerbs = [...]micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb}
 
@@ -78,7 +74,10 @@ func (ms *service) monitor(verb int) nats.MsgHandler {
 		var answer any
 		switch microVerbs[verb] {
 		case micro.PingVerb:
-			if string(msg.Data) == probeBody {
+			switch string(msg.Data) {
+			case watchBody:
+				return
+			case probeBody:
 				ms.host.node.sender.Publish(msg.Reply, nil, nil)
 				return
 			}

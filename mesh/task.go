@@ -121,6 +121,9 @@ type Task struct {
 
 	usage atomic.Pointer[json.RawMessage] // see SetUsage
 
+	derivedKey atomic.Pointer[string]    // see treeKey
+	inherited  atomic.Pointer[inherited] // what its hops inherit
+
 	turns turns
 	bound *team // of a task whose agent leads a team with a bound of its own; under turns.mu
 

@@ -103,6 +103,7 @@ var floors = []struct {
 	{"ground", []string{"envelope", "envelope/clip", "envelope/sign", "envelope/sorted", "envelope/subject", "intents/schema", "agents/aaif", "agents/subprocess", "agents/condition/*"}},
 	{"ports", []string{"agents/embedding", "agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "intents/template/evolve", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
+	{"requests", []string{"jetstream/internal/*"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh's parts", []string{"mesh/internal/*"}},
 	{"mesh", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/handoff", "mesh/natsconn", "mesh/perms", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
@@ -134,6 +135,7 @@ var beside = map[string][]string{
 	"agents/embedding/*test":  {"agents/embedding"},
 	"agents/embedding/openai": {"agents/model/endpoint"},
 	"state":                   {"state/internal/rawdoc"},
+	"jetstream/internal/*":    {"jetstream/internal/api"},
 	"state/run":               {"state", "intents"},
 	"state/transfer":          {"state", "state/internal/rawdoc"},
 	"mesh/canceltree":         {"mesh"},
@@ -144,7 +146,7 @@ var beside = map[string][]string{
 	"mesh/internal/holders":   {"mesh/internal/rpc", "mesh/internal/watch", "mesh/internal/wire"},
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
-	"mesh/internal/sender":    {"mesh/internal/*"},
+	"mesh/internal/sender":    {"mesh/internal/answers", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/journal", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/tracing", "mesh/internal/wire"},
 	"mesh/internal/tracing":   {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh":                    {"mesh/client", "mesh/handoff", "mesh/natsconn"},
 	"agents":                  {"agents/orchestrate", "agents/orchestrate/topology"},
@@ -314,7 +316,7 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/natsconn", "mesh/perms", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/internal/*", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents", "agents/sdsi"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},

@@ -252,6 +252,9 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 		pause(ctx, f.For)
 		return n.start(ctx, servers.l)
 	}
+	if f.Kind == ServerFull {
+		return c.fillDisk(ctx, f, n, servers.l, pass)
+	}
 	undo := func() {}
 	switch f.Kind.does() {
 	case ServerStop, NodeStop:
@@ -266,6 +269,22 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 	pause(ctx, f.For)
 	undo()
 	return nil
+}
+
+// fillDisk fills a server's disk, later makes room again, and restarts the server: one that
+// could not write stays without JetStream until then.
+func (c *chaos) fillDisk(ctx context.Context, f Fault, n *server, l *launcher, pass func()) error {
+	free, err := n.disk.fill()
+	pass()
+	if err != nil {
+		return err
+	}
+	pause(ctx, f.For)
+	if err := free(); err != nil {
+		return err
+	}
+	n.stop()
+	return n.start(ctx, l)
 }
 
 // doors returns the proxies of all processes to one server.

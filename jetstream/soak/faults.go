@@ -24,6 +24,7 @@ const (
 	ServerKill    Kind = "server killed"               // kill -9, restarted at once
 	ServerStop    Kind = "server stopped"              // SIGSTOP for a while
 	ServerRestart Kind = "server restarted"            // SIGTERM
+	ServerFull    Kind = "server's disk full"          // for a while; then SIGTERM and a start, as an operator does
 	NodePart      Kind = "node parted from its peers"  // its clients still reach it
 	NodeIsolate   Kind = "node isolated"               // from peers and clients
 	NodeKill      Kind = "node killed"                 // kill -9 of one of the cluster
@@ -96,8 +97,9 @@ type weighted struct {
 	weight int
 }
 
-// kindsFor returns the kinds for a soak of n servers, with or without a second system.
-func kindsFor(n int, second bool) []weighted {
+// kindsFor returns the kinds for a soak of n servers, with or without disks of their own and
+// a second system.
+func kindsFor(n int, disks, second bool) []weighted {
 	kinds := []weighted{
 		{WorkerKill, 30}, {WorkerStop, 10}, {WorkerBlink, 4}, {WorkerRestart, 6}, {WorkerHold, 8}, {WorkerCut, 6}, {WorkerDelay, 4},
 		{ClientCut, 2}, {ClientHold, 2},
@@ -106,6 +108,9 @@ func kindsFor(n int, second bool) []weighted {
 		kinds = append(kinds, []weighted{{ServerKill, 6}, {ServerStop, 3}, {ServerRestart, 2}}...)
 	} else {
 		kinds = append(kinds, []weighted{{NodeKill, 8}, {NodeStop, 4}, {NodeRestart, 3}, {NodePart, 4}, {NodeIsolate, 6}}...)
+	}
+	if disks {
+		kinds = append(kinds, weighted{ServerFull, 4})
 	}
 	if second {
 		kinds = append(kinds, []weighted{{SecondWorkerKill, 9}, {SecondWorkerStop, 3}, {SecondServerKill, 4}, {SecondServerStop, 2}, {SecondServerRestart, 2},
@@ -124,7 +129,7 @@ func kindsFor(n int, second bool) []weighted {
 // points returns the points at which a kind can strike; nil if it strikes at any time.
 func (k Kind) points(second bool) []Point {
 	switch k {
-	case WorkerKill, WorkerStop, WorkerHold, WorkerCut, ServerKill, NodeKill, NodeIsolate:
+	case WorkerKill, WorkerStop, WorkerHold, WorkerCut, ServerKill, ServerFull, NodeKill, NodeIsolate:
 		if second {
 			return slices.Concat(Points, LeavePoints)
 		}
@@ -145,7 +150,7 @@ func (k Kind) points(second bool) []Point {
 func plan(o Options) []Fault {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5eed))
 	second, lease := o.Second > 0, o.Lease
-	kinds := kindsFor(o.Servers, second)
+	kinds := kindsFor(o.Servers, o.Disk > 0, second)
 	if len(o.Only) > 0 {
 		kinds = slices.DeleteFunc(kinds, func(k weighted) bool { return !slices.Contains(o.Only, k.kind) })
 	}

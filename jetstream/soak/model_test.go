@@ -171,7 +171,7 @@ func TestPlanIsTheSeeds(t *testing.T) {
 		seen[f.Kind]++
 		at[f.Point]++
 	}
-	for _, k := range kindsFor(3, true) {
+	for _, k := range kindsFor(3, true, true) {
 		if k.weight > 0 && seen[k.kind] == 0 {
 			t.Errorf("%s never comes", k.kind)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
@@ -28,9 +30,10 @@ func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	return fmt.Errorf("soak role %q: it is server, worker, receiver or program", args[0])
 }
 
-// serve runs a NATS server from a configuration file.
+// serve runs a NATS server from a configuration file. Its warnings go to stderr, which is the
+// log that the soak keeps.
 func serve(ctx context.Context, conf string, stdin io.Reader, stdout io.Writer) error {
-	srv, err := natsd.New(natsd.Config{ConfigFile: conf, JetStream: true})
+	srv, err := natsd.New(natsd.Config{ConfigFile: conf, JetStream: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return err
 	}

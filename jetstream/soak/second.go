@@ -57,7 +57,7 @@ func newSecond(l *launcher, n int, sync string, cfg workerConfig) (*second, erro
 	}
 	s.release, s.ca = release, cert
 	cfg.System = secondSystem
-	s.servers, err = newServers(l, 1, sync, "m")
+	s.servers, err = newServers(l, 1, sync, "m", 0)
 	if err == nil {
 		s.workers, err = newWorkers(l, "worker", "v", n, s.servers.addresses(), cfg)
 	}

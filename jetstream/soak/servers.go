@@ -31,14 +31,16 @@ type servers struct {
 type server struct {
 	name, conf   string
 	client, peer int            // ports
+	disk         *disk          // nil: the store is on the soak's own
 	routes       map[int]*Proxy // to the other nodes
 	mu           sync.Mutex     // held while it is started or stopped
 	proc         *process       // nil: not running
 }
 
 // newServers writes the configurations of n servers, whose names begin with prefix; sync
-// is jetstream's sync_interval ("always", "2m").
-func newServers(l *launcher, n int, sync, prefix string) (*servers, error) {
+// is jetstream's sync_interval ("always", "2m"). With disk above 0 each has a disk of so
+// many bytes.
+func newServers(l *launcher, n int, sync, prefix string, disk int64) (*servers, error) {
 	s := &servers{l: l}
 	for i := range n {
 		node := &server{name: fmt.Sprintf("%s%d", prefix, i+1), routes: map[int]*Proxy{}}
@@ -74,9 +76,17 @@ func newServers(l *launcher, n int, sync, prefix string) (*servers, error) {
 			cluster = fmt.Sprintf("cluster { name: soak, listen: %q, advertise: \"127.0.0.1:1\", no_advertise: true, compression: off, routes: [%s] }\n",
 				address(node.peer), strings.Join(routes, ", "))
 		}
+		store := filepath.Join(l.dir, node.name)
+		if disk > 0 {
+			var err error
+			if node.disk, err = newDisk(store, disk); err != nil {
+				s.close()
+				return nil, err
+			}
+		}
 		node.conf = filepath.Join(l.dir, node.name+".conf")
 		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream { store_dir: %q, sync_interval: %s, max_file_store: 8G, max_memory_store: 256M }\n%s",
-			node.name, address(node.client), filepath.Join(l.dir, node.name), sync, cluster)
+			node.name, address(node.client), store, sync, cluster)
 		if err := os.WriteFile(node.conf, []byte(text), 0o600); err != nil {
 			s.close()
 			return nil, err
@@ -163,6 +173,7 @@ func (s *servers) part(i int, f func(*Proxy) (undo func())) (undo func()) {
 func (s *servers) close() {
 	for _, n := range s.nodes {
 		n.kill()
+		_ = n.disk.close() // left behind, it is in the way of nothing
 		for _, p := range n.routes {
 			p.Close()
 		}

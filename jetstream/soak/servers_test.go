@@ -13,7 +13,7 @@ import (
 
 func testServers(t *testing.T, n int) (*servers, natsjs.KeyValue) {
 	t.Helper()
-	s, err := newServers(testLauncher(t), n, "2m", "n")
+	s, err := newServers(testLauncher(t), n, "2m", "n", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

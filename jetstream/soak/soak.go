@@ -42,6 +42,7 @@ type Options struct {
 	Lease    time.Duration // default: the mesh's
 	Pace     time.Duration // the mean time between two faults; default a third of the lease
 	Sync     string        // the servers' sync_interval; default "2m", nats-server's default
+	Disk     int64         // bytes: each server has a disk of its own, in memory, which faults fill; root on Linux only; default 0: none has
 	Patience time.Duration // time to finish what is under way after the last fault; default 1 minute
 
 	// Only, if set, lists the kinds of faults to use, and At the points at which they strike.
@@ -91,7 +92,7 @@ func (o Options) normal() (Options, error) {
 	if o.Servers != 1 && o.Servers != 3 && o.Servers != 5 {
 		bad = append(bad, fmt.Errorf("%d servers: it is 1, or a cluster of 3 or 5", o.Servers))
 	}
-	if o.Faults < 0 || o.For < 0 || o.Workers < 1 || o.Places < 1 || o.Clients < 1 || o.Lease < 100*time.Millisecond || o.Pace < 0 || o.Patience < 0 || o.Moves < 0 {
+	if o.Faults < 0 || o.For < 0 || o.Workers < 1 || o.Places < 1 || o.Clients < 1 || o.Lease < 100*time.Millisecond || o.Pace < 0 || o.Patience < 0 || o.Moves < 0 || o.Disk < 0 {
 		bad = append(bad, errors.New("numbers and durations cannot be negative, and a lease is at least 100ms"))
 	}
 	if o.Break != "" && !known(Breaks, o.Break) {
@@ -171,7 +172,7 @@ func (s *soak) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if s.servers, err = newServers(l, s.Servers, s.Sync, "n"); err != nil {
+	if s.servers, err = newServers(l, s.Servers, s.Sync, "n", s.Disk); err != nil {
 		return err
 	}
 	if err := s.servers.startAll(ctx); err != nil {

@@ -181,3 +181,21 @@ func TestCrashAProgramsWorkerStandsStill(t *testing.T) {
 		t.Errorf("%d tasks were accepted, %d answered", n, r.Tasks.Answered)
 	}
 }
+
+// The disk of the server is full for a while, again and again, in the middle of whatever the
+// workers write. What was accepted is answered once there is room and the server was
+// restarted.
+func TestCrashFullDisk(t *testing.T) {
+	t.Parallel()
+	try, err := newDisk(t.TempDir(), 1<<20)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := try.close(); err != nil {
+		t.Fatal(err)
+	}
+	r := crash(t, Options{Seed: 6, Faults: 6, Second: -1, Only: []Kind{ServerFull}, Disk: 1 << 30})
+	if len(r.Violations) > 0 || r.Struck() != 6 || r.Tasks.Answered != r.Tasks.Accepted {
+		t.Errorf("%d promises were broken by %d faults; %d tasks were accepted, %d answered", len(r.Violations), r.Struck(), r.Tasks.Accepted, r.Tasks.Answered)
+	}
+}

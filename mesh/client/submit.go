@@ -70,18 +70,19 @@ func (c *Client) Submit(ctx context.Context, task *envelope.Envelope, opts Submi
 			return Submitted{}, err
 		}
 	}
-	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
-	header, err := c.s.Encode(ctx, task, true, opts.CBOR, &body)
+	body := wire.GetBuffer()
+	defer wire.PutBuffer(body)
+	header, err := c.s.Encode(ctx, task, true, opts.CBOR, body)
 	if err != nil {
 		return Submitted{}, err
 	}
 	stored, err := d.Queue.Submit(ctx, jetstream.Submission{
-		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: body, Header: header, At: at,
+		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: *body, Header: header, At: at,
 	})
 	if err != nil {
 		return Submitted{}, err
 	}
-	c.s.Journal.Received(task.ID, body, opts.CBOR)
+	c.s.Journal.Sent(task.ID, *body, opts.CBOR)
 	return Submitted{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
 }
 

@@ -84,11 +84,16 @@ func (s Stored) Message() (out jetstream.Reply, err error) {
 
 // End returns the terminal reply in the last checkpoint of an ended run.
 func End(c *state.Checkpoint, task *envelope.Envelope) (Stored, error) {
-	m := &c.Mesh
-	reply, err := envelope.Parse(m.Reply)
+	reply, err := envelope.Parse(c.Mesh.Reply)
 	if err != nil {
 		return Stored{}, err
 	}
+	return Of(reply, c, task), nil
+}
+
+// Of is [End] for a reply that is decoded already.
+func Of(reply *envelope.Envelope, c *state.Checkpoint, task *envelope.Envelope) Stored {
+	m := &c.Mesh
 	s := Stored{
 		Env: reply, Raw: json.RawMessage(m.Reply), CBOR: m.CBOR, Entity: m.Entity, TaskID: m.TaskID, MsgID: reply.ID,
 		Task: task, Seq: m.Stream + 1, Epoch: strconv.FormatUint(m.Epoch, 10),
@@ -96,5 +101,5 @@ func End(c *state.Checkpoint, task *envelope.Envelope) (Stored, error) {
 	if wanted, _ := task.Requirements(); m.Stream > 0 || wanted.Stream {
 		s.stream = &m.Stream
 	}
-	return s, nil
+	return s
 }

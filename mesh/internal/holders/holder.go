@@ -23,7 +23,8 @@ type Holder struct {
 // MaxBack bounds the reconnect time that a worker may state.
 const MaxBack = 10 * time.Second
 
-var instanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+// InstanceID matches the instance ids of workers.
+var InstanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
 // Of reads the message of a holder. It returns false for any other message, and the
 // zero holder for a malformed one.
@@ -32,7 +33,7 @@ func Of(msg *nats.Msg) (h Holder, is bool) {
 		return Holder{}, false
 	}
 	f := strings.Split(msg.Header.Get(wire.HeaderHolder), " ")
-	if len(f) != 4 || subject.ValidateEntity(f[0]) != nil || !instanceID.MatchString(f[1]) {
+	if len(f) != 4 || subject.ValidateEntity(f[0]) != nil || !InstanceID.MatchString(f[1]) {
 		return Holder{}, true
 	}
 	ms, err := strconv.ParseUint(f[2], 10, 31)

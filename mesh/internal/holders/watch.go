@@ -34,13 +34,18 @@ var ErrDied = errors.New("the worker that had the task is gone")
 
 // Config configures a [Watch].
 type Config struct {
-	Conn   *nats.Conn
-	Fail   func(x *rpc.Exchange, err error)                                    // ends the wait of an exchange
-	Ping   func(ctx context.Context, subject string, wait time.Duration) error // pings one worker
-	Steady func() bool                                                         // see watch.Config
-	Every  time.Duration                                                       // between two probes of a worker
-	Wait   time.Duration                                                       // for the answer to a probe
-	Rate   int                                                                 // probes in a second
+	Conn *nats.Conn
+	Fail func(x *rpc.Exchange, err error) // ends the wait of an exchange
+	// Join registers a watch of one round, and Leave ends that. Probe sends a probe; the
+	// watch hears by missing of each that finds no worker.
+	Join  func(missing func(ping string, again bool)) (caller string)
+	Leave func(caller string)
+	Probe func(caller, worker, ping string, again bool)
+
+	Steady func() bool   // see watch.Config
+	Every  time.Duration // between two probes of a worker
+	Wait   time.Duration // for the answer to a probe
+	Rate   int           // probes in a second
 }
 
 // New makes a watch of no holders.
@@ -68,9 +73,10 @@ type Watch struct {
 
 // holderRound is a time during which holders are watched.
 type holderRound struct {
-	watch *watch.Watch
-	stop  context.CancelFunc
-	done  chan struct{}
+	watch  *watch.Watch
+	caller string // see Config.Join
+	stop   context.CancelFunc
+	done   chan struct{}
 }
 
 // Await returns the next message to an exchange that is not a holder's. task is the id of
@@ -114,7 +120,7 @@ func (hs *Watch) join(h Holder, x *rpc.Exchange) string {
 	if hs.round == nil {
 		hs.begin()
 	}
-	if !hs.round.watch.Add(h.ping, again+h.back) {
+	if !hs.round.watch.Add(h.ping, hs.cfg.Every, again+h.back) {
 		return ""
 	}
 	all := hs.waiting[h.ping]
@@ -136,9 +142,14 @@ func (hs *Watch) begin() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	round := &holderRound{stop: stop, done: make(chan struct{})}
-	round.watch = watch.New(watch.Config{Probe: hs.probe, Dead: hs.dead, Steady: hs.cfg.Steady, Every: hs.cfg.Every, Rate: hs.cfg.Rate, Most: maxHolders})
+	round.watch = watch.New(watch.Config{
+		Probe: func(ping string, again bool) { hs.probe(round, ping, again) }, Dead: hs.dead, Steady: hs.cfg.Steady,
+		Wait: hs.cfg.Wait, Rate: hs.cfg.Rate, Most: maxHolders,
+	})
+	round.caller = hs.cfg.Join(round.watch.Missing)
 	go func() {
 		defer close(round.done)
+		defer hs.cfg.Leave(round.caller)
 		round.watch.Run(ctx)
 	}()
 	hs.round = round
@@ -168,22 +179,17 @@ func (hs *Watch) Leave(ping string, x *rpc.Exchange) {
 	}
 }
 
-// probe reports whether a holder is alive. A holder that this NATS user has no permission
-// to ping counts as alive and is not pinged again, because the server logs each attempt.
-func (hs *Watch) probe(ctx context.Context, ping string) bool {
-	conn := hs.cfg.Conn
-	before := conn.LastError()
-	err := hs.cfg.Ping(ctx, ping, hs.cfg.Wait)
-	if now := conn.LastError(); err != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) && strings.Contains(now.Error(), `"`+ping+`"`) {
+// probe probes a holder. One that this NATS user has no permission to ping is not probed
+// again, because the server logs each attempt.
+func (hs *Watch) probe(round *holderRound, ping string, again bool) {
+	if err := hs.cfg.Conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+ping+`"`) {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
 		hs.denied[serviceOf(ping)] = true
-		if hs.round != nil {
-			hs.round.watch.Remove(ping)
-		}
-		return true
+		round.watch.Remove(ping)
+		return
 	}
-	return !errors.Is(err, nats.ErrNoResponders)
+	hs.cfg.Probe(round.caller, ping, ping, again)
 }
 
 // dead ends the exchanges that wait for a holder.

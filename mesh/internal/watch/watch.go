@@ -2,15 +2,17 @@ package watch
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
 
 // Config says how workers are watched.
 type Config struct {
-	// Probe asks whether a worker is there. It returns false only if the server
-	// answers "no responders"; a timeout, or any other error, is true.
-	Probe func(ctx context.Context, worker string) bool
+	// Probe sends a probe, and does not wait: [Watch.Missing] is called if the server
+	// answers "no responders". Silence, and any other answer, means that the worker is
+	// there. again is whether this is the second probe.
+	Probe func(worker string, again bool)
 	// Dead is called, on a goroutine of its own, for a worker that is dead. It is not
 	// watched any more.
 	Dead func(ctx context.Context, worker string)
@@ -18,9 +20,9 @@ type Config struct {
 	// was disconnected others may be connecting again.
 	Steady func() bool
 
-	Every time.Duration // between two probes of a worker
-	Rate  int           // probes a second of all workers together; more workers are probed less often
-	Most  int           // workers that are watched at once
+	Wait time.Duration // how soon the server answers the second probe of a worker that is gone
+	Rate int           // probes a second of all workers together; more workers are probed less often
+	Most int           // workers that are watched at once
 }
 
 // A Watch watches workers. Its methods may be called from many goroutines.
@@ -33,41 +35,71 @@ type Watch struct {
 }
 
 type worker struct {
-	again   time.Duration // between the first probe without a responder, and the second
-	next    time.Time
-	missing int  // probes in a row without a responder
-	probing bool // one is under way
+	every time.Duration // between two probes
+	again time.Duration // between the answer to the first probe, and the second
+	next  time.Time     // of what the phase waits for
+	phase phase
 }
+
+type phase int
+
+const (
+	there   phase = iota // next is the time of the next probe
+	missing              // a probe found no responder; next is the time of the second
+	asked                // the second is sent; at next the worker counts as there again
+	dead                 // the second found no responder either
+)
 
 // New returns a Watch that watches no worker yet.
 func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, wake: make(chan struct{}, 1), watching: map[string]*worker{}}
 }
 
-// Add watches a worker. It is dead if it has no responder in two probes that are again
-// apart: a worker that lost its connection must be back by then. Add reports false where
-// too many workers are watched.
-func (w *Watch) Add(id string, again time.Duration) bool {
+// Add watches a worker, and probes it every so often. It is dead if it has no responder in
+// two probes that are again apart: a worker that lost its connection must be back by then.
+// A worker that is watched already gets the longer pause, and the shorter time between
+// probes. Add reports false where too many workers are watched.
+func (w *Watch) Add(id string, every, again time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if one := w.watching[id]; one != nil {
+	one := w.watching[id]
+	switch {
+	case one != nil:
 		one.again = max(one.again, again)
-		return true
-	}
-	if len(w.watching) >= w.cfg.Most {
+		if every >= one.every {
+			return true
+		}
+		one.every = every
+		if next := w.following(every); one.phase == there && next.Before(one.next) {
+			one.next = next
+		}
+	case len(w.watching) >= w.cfg.Most:
 		return false
+	default:
+		w.watching[id] = &worker{every: every, again: again, next: w.following(every)}
 	}
-	w.watching[id] = &worker{again: again, next: time.Now().Add(w.every())}
+	w.rouse()
+	return true
+}
+
+// following returns the time of the next probe of a worker. All workers of this process
+// that have the same period are probed at the same time, so that their probes share a
+// write. w.mu is held.
+func (w *Watch) following(every time.Duration) time.Time {
+	every = max(every, time.Duration(len(w.watching))*time.Second/time.Duration(w.cfg.Rate))
+	now := time.Now()
+	return now.Add(every - time.Duration(now.Add(offset).UnixNano())%every)
+}
+
+// offset keeps the processes of a mesh from probing at the same time.
+var offset = rand.N(time.Second)
+
+// rouse lets Run look at the workers again. w.mu is held.
+func (w *Watch) rouse() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
-	return true
-}
-
-// every is the time between two probes of a worker. w.mu is held.
-func (w *Watch) every() time.Duration {
-	return max(w.cfg.Every, time.Duration(len(w.watching))*time.Second/time.Duration(w.cfg.Rate))
 }
 
 // Remove watches a worker no more.
@@ -84,14 +116,42 @@ func (w *Watch) Len() int {
 	return len(w.watching)
 }
 
+// Missing says that the server found no responder for a worker's probe. The server must
+// answer probes in their order.
+func (w *Watch) Missing(id string, again bool) {
+	steady := w.cfg.Steady()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.watching[id]
+	switch {
+	case one == nil:
+		return
+	case !steady:
+		one.phase, one.next = there, w.following(one.every)
+	case one.phase == there:
+		one.phase, one.next = missing, time.Now().Add(one.again)
+	case one.phase == asked && again:
+		one.phase, one.next = dead, time.Time{}
+	}
+	w.rouse()
+}
+
 // Run watches until ctx ends. It returns when all that it has begun has ended.
 func (w *Watch) Run(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	var due []probe
 	for {
-		timer.Reset(w.probeAll(ctx, &work))
+		var pause time.Duration
+		due, pause = w.due(due[:0], func(id string) {
+			work.Go(func() { w.cfg.Dead(ctx, id) })
+		})
+		for _, p := range due {
+			w.cfg.Probe(p.worker, p.again)
+		}
+		timer.Reset(pause)
 		select {
 		case <-timer.C:
 		case <-w.wake:
@@ -101,47 +161,36 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// probeAll probes the workers whose time has come, and returns how long to wait for the
-// next ones.
-func (w *Watch) probeAll(ctx context.Context, work *sync.WaitGroup) time.Duration {
+// probe is one that is due.
+type probe struct {
+	worker string
+	again  bool
+}
+
+// due appends the probes whose time has come, calls bury for each worker that is dead, and
+// returns how long to wait for the next.
+func (w *Watch) due(all []probe, bury func(worker string)) ([]probe, time.Duration) {
 	now, pause := time.Now(), time.Hour
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, one := range w.watching {
-		if one.probing {
-			continue
-		}
 		if left := one.next.Sub(now); left > 0 {
 			pause = min(pause, left)
 			continue
 		}
-		one.probing = true
-		work.Go(func() { w.probe(ctx, work, id, one) })
+		switch one.phase {
+		case dead:
+			delete(w.watching, id)
+			bury(id)
+			continue
+		case missing:
+			all = append(all, probe{id, true})
+			one.phase, one.next = asked, now.Add(w.cfg.Wait)
+		default:
+			all = append(all, probe{id, false})
+			one.phase, one.next = there, w.following(one.every)
+		}
+		pause = min(pause, one.next.Sub(now))
 	}
-	return pause
-}
-
-func (w *Watch) probe(ctx context.Context, work *sync.WaitGroup, id string, one *worker) {
-	began := time.Now()
-	there := w.cfg.Probe(ctx, id) || !w.cfg.Steady() || ctx.Err() != nil
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	one.probing = false
-	if w.watching[id] != one {
-		return
-	}
-	switch {
-	case there:
-		one.missing, one.next = 0, began.Add(w.every())
-	case one.missing == 0:
-		one.missing, one.next = 1, time.Now().Add(one.again)
-	default:
-		delete(w.watching, id)
-		work.Go(func() { w.cfg.Dead(ctx, id) })
-		return
-	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	return all, pause
 }

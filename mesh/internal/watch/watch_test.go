@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// again is the pause before the second probe.
-const again = 300 * time.Millisecond
+// A worker is probed every so often, and again after the pause.
+const every, again = 200 * time.Millisecond, 300 * time.Millisecond
 
 // workers are those of a test: whether each has a responder, and when.
 type workers struct {
@@ -19,15 +19,19 @@ type workers struct {
 	probes map[string]int
 	dead   []string
 	steady bool
+	slow   time.Duration // how long the server takes to find no responder
+	watch  *Watch
 }
 
 func (s *workers) config() Config {
 	return Config{
-		Probe: func(_ context.Context, id string) bool {
+		Probe: func(id string, again bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.probes[id]++
-			return !s.gone[id]
+			if s.gone[id] {
+				time.AfterFunc(s.slow, func() { s.watch.Missing(id, again) })
+			}
 		},
 		Dead: func(_ context.Context, id string) {
 			s.mu.Lock()
@@ -35,7 +39,7 @@ func (s *workers) config() Config {
 			s.dead = append(s.dead, id)
 		},
 		Steady: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.steady },
-		Every:  200 * time.Millisecond, Rate: 1000, Most: 2,
+		Wait:   300 * time.Millisecond, Rate: 1000, Most: 2,
 	}
 }
 
@@ -49,6 +53,7 @@ func watching(t *testing.T, f func(w *Watch, s *workers)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &workers{gone: map[string]bool{}, probes: map[string]int{}, steady: true}
 		w := New(s.config())
+		s.watch = w
 		ctx, stop := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() { w.Run(ctx) })
@@ -60,8 +65,8 @@ func watching(t *testing.T, f func(w *Watch, s *workers)) {
 
 func TestADeadWorkerIsFoundOnce(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		w.Add("a", again)
-		w.Add("b", again)
+		w.Add("a", every, again)
+		w.Add("b", every, again)
 		time.Sleep(time.Second)
 		s.set("a", true)
 		time.Sleep(200*time.Millisecond + 300*time.Millisecond + time.Millisecond)
@@ -78,7 +83,7 @@ func TestADeadWorkerIsFoundOnce(t *testing.T) {
 
 func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		w.Add("a", again)
+		w.Add("a", every, again)
 		for range 50 {
 			s.set("a", true)
 			time.Sleep(250 * time.Millisecond) // found missing, and back before the second probe
@@ -93,7 +98,7 @@ func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
 
 func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		w.Add("a", again)
+		w.Add("a", every, again)
 		s.set("a", true)
 		s.mu.Lock()
 		s.steady = false
@@ -116,7 +121,7 @@ func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
 
 func TestWatchIsBoundedAndCanBeEnded(t *testing.T) {
 	watching(t, func(w *Watch, s *workers) {
-		if !w.Add("a", again) || !w.Add("b", again) || w.Add("c", again) || !w.Add("a", again) {
+		if !w.Add("a", every, again) || !w.Add("b", every, again) || w.Add("c", every, again) || !w.Add("a", every, again) {
 			t.Error("two may be watched, each once")
 		}
 		w.Remove("a")
@@ -138,11 +143,12 @@ func TestManyWorkersAreProbedLessOften(t *testing.T) {
 		cfg := s.config()
 		cfg.Rate, cfg.Most = 50, 100
 		w := New(cfg)
+		s.watch = w
 		ctx, stop := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() { w.Run(ctx) })
 		for i := range 100 {
-			w.Add(strconv.Itoa(i), again)
+			w.Add(strconv.Itoa(i), every, again)
 		}
 		time.Sleep(time.Minute)
 		stop()
@@ -153,6 +159,73 @@ func TestManyWorkersAreProbedLessOften(t *testing.T) {
 		}
 		if total < 45*60 || total > 55*60 {
 			t.Errorf("%d probes of 100 workers in a minute, want some 50 a second", total)
+		}
+	})
+}
+
+// A server that is slow answers several probes late and together: that is not two probes
+// with a pause in between.
+func TestLateAnswersToOneOutageAreNotTwo(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		s.slow = 2 * time.Second
+		w.Add("a", every, again)
+		s.set("a", true)
+		time.Sleep(time.Second)
+		s.set("a", false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(s.dead) > 0 {
+			t.Errorf("dead %v", s.dead)
+		}
+	})
+}
+
+// The answer to a second probe may come when the worker counts as there again. It then
+// begins the next doubt, so that a dead worker is found with a slow server, too.
+func TestADeadWorkerIsFoundThroughASlowServer(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		s.slow = 250 * time.Millisecond
+		w.Add("a", every, again)
+		s.set("a", true)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(s.dead) != 1 {
+			t.Errorf("dead %v", s.dead)
+		}
+	})
+}
+
+func TestAWorkerIsProbedAsOftenAsOneAsks(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a", time.Second, again)
+		w.Add("b", time.Second, again)
+		w.Add("b", every, again)
+		w.Add("b", time.Second, again)
+		time.Sleep(time.Minute)
+		if a, b := s.probes["a"], s.probes["b"]; a < 59 || a > 61 || b < 299 || b > 301 {
+			t.Errorf("%d and %d probes in a minute", a, b)
+		}
+	})
+}
+
+// Probes of one period go out together.
+func TestProbesOfOnePeriodShareAWrite(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a", every, again)
+		time.Sleep(70 * time.Millisecond)
+		w.Add("b", every, again)
+		time.Sleep(every)
+		for range 100 {
+			synctest.Wait()
+			if a, b := s.probes["a"], s.probes["b"]; a-b > 1 || b-a > 1 {
+				t.Fatalf("%d and %d probes", a, b)
+			}
+			time.Sleep(every)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.watching["a"].next.Equal(w.watching["b"].next) {
+			t.Error("the next probes are at different times")
 		}
 	})
 }

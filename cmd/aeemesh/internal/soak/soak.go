@@ -20,7 +20,8 @@ import (
 // soakFlags are the flags of "soak".
 type soakFlags struct {
 	soak.Options
-	dir string
+	dir  string
+	disk int
 }
 
 // Command is "aeemesh soak".
@@ -47,6 +48,7 @@ the servers' stores, all logs and the trace are kept.`,
   aeemesh soak --faults 1000 --cluster 3           # three servers, three replicas
   aeemesh soak --second 0                          # no run moves to another system
   aeemesh soak --moves 200 --faults 40             # 200 runs move at once amid kills
+  aeemesh soak --disk 1024                         # and fill the server's disk (root, Linux)
   aeemesh soak --for 10m --faults 100000
   aeemesh soak --seed 7 --json > report.json`,
 		Args: outcome.Arguments(),
@@ -66,6 +68,7 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.DurationVar(&f.Lease, "lease", jetstream.DefaultLease, "for how long a task belongs to a worker that gives no sign of life")
 	flags.DurationVar(&f.Pace, "pace", 0, "mean time between two faults (default a third of the lease)")
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
+	flags.IntVar(&f.disk, "disk", 0, "give each server of the first system a disk of so many `MiB`, in memory, and let faults fill it; for root on Linux")
 	flags.StringVar(&f.dir, "dir", "", "`directory` for stores, logs and traces; it is kept (default a temporary one, kept on failure)")
 	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to test the check: "+strings.Join(soak.Breaks, ", "))
 	c.AddCommand(soakRole(a, "server"), soakRole(a, "worker"), soakRole(a, "receiver"), soakRole(a, "program"))
@@ -86,8 +89,8 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 			return outcome.Usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)
 		}
 	}
-	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Second < 0 || f.Moves < 0 || f.Pace < 0 || f.Lease < 100*time.Millisecond {
-		return outcome.Usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --moves, --for and --pace not below, and --lease at least 100ms")
+	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Second < 0 || f.Moves < 0 || f.Pace < 0 || f.disk < 0 || f.Lease < 100*time.Millisecond {
+		return outcome.Usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --moves, --for, --pace and --disk not below, and --lease at least 100ms")
 	}
 	if !slices.Contains([]int{1, 3, 5}, f.Servers) {
 		return outcome.Usagef(cmd, "--cluster %d: it is 1, 3 or 5", f.Servers)
@@ -104,6 +107,7 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 	if !a.IsSet(cmd, "seed") {
 		f.Seed = rand.Uint64N(1_000_000)
 	}
+	f.Disk = int64(f.disk) << 20
 	if f.Second == 0 {
 		f.Second = -1 // there 0 stands for the default
 	}

@@ -1,4 +1,4 @@
-package jetstream
+package api
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// exchange sends a request and returns its first answer. It waits for requestTimeout at
+// Exchange sends a request and returns its first answer. It waits for requestTimeout at
 // most: a request that reached a server as it died is never answered. It fails with
 // [ErrDenied] as soon as the server reports that the subject is not permitted; such a
 // report comes as an error of the connection, not as an answer.
-func exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func Exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
-	ctx, stop := untilDenied(ctx, nc, msg.Subject+`"`)
+	ctx, stop := UntilDenied(ctx, nc, msg.Subject+`"`)
 	defer stop()
 	answer, err := nc.RequestMsgWithContext(ctx, msg)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDenied) {
@@ -30,11 +30,11 @@ func exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, err
 // denialLook is how often the connection's last error is checked.
 const denialLook = 20 * time.Millisecond
 
-// untilDenied returns a context that ends, with ErrDenied as its cause, when the server
+// UntilDenied returns a context that ends, with ErrDenied as its cause, when the server
 // reports that publishing to a subject with this prefix is not permitted. A quotation
 // mark at the end makes it an exact match. It polls because nats.go keeps the last such
 // report of a connection and calls only the application's error handler.
-func untilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Context, func()) {
+func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	before := nc.LastError()
 	quoted := `"` + subject

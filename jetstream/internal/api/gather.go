@@ -1,4 +1,4 @@
-package jetstream
+package api
 
 import (
 	"bytes"
@@ -16,16 +16,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Gather returns js with a PublishMsg that is cheaper when many goroutines call it at
-// once: messages that are published at about the same time share a system call, and their
-// acknowledgements share one subscription. A single message takes as long as before. All
-// other methods are js's own, as is PublishMsg when it is given options.
-//
-// When the connection is lost, the messages under way fail at once with
-// [nats.ErrDisconnected] instead of at their timeout: their acknowledgements cannot
-// arrive any more, though the messages may be stored.
-//
-// The subscription is created with the first message and ends with the connection.
+// Gather returns js with a PublishMsg that is cheaper when many goroutines call it at once:
+// see jetstream.Gather.
 func Gather(js natsjs.JetStream) natsjs.JetStream {
 	if g, ok := js.(*gathered); ok {
 		return g
@@ -66,15 +58,13 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	if len(opts) > 0 {
 		return g.JetStream.PublishMsg(ctx, m, opts...)
 	}
-	ctx, cancel := oneRequest(ctx)
-	defer cancel()
 	for try := 0; ; try++ {
-		answer, err := g.exchange(ctx, m)
+		answer, err := g.Exchange(ctx, m, RequestTimeout)
 		if err == nil && len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
 			err = natsjs.ErrNoStreamResponse
 		}
 		if err == nil {
-			return readAck(answer.Data)
+			return ReadAck(answer.Data)
 		}
 		if !errors.Is(err, natsjs.ErrNoStreamResponse) || try == publishRetries {
 			return nil, err
@@ -87,10 +77,12 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	}
 }
 
-func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
-	done := make(chan published, 1)
-	out := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-	first, company, err := g.enqueue(out, done)
+// Exchange publishes a message and waits for its answer, at most until a timeout. A timer that
+// is used again costs less than a context with a deadline.
+func (g *gathered) Exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
+	s := slips.Get().(*slip)
+	s.msg = nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
+	first, company, err := g.enqueue(&s.msg, s.done)
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +92,42 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 		}
 		g.flush()
 	}
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(timeout)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
 	select {
-	case p := <-done:
+	case p := <-s.done:
+		if p.err == nil { // it was published, and nothing refers to it any more
+			s.msg = nats.Msg{}
+			slips.Put(s)
+		}
 		return p.answer, p.err
 	case <-ctx.Done():
-		g.leave(out)
-		return nil, ctx.Err()
+		err = ctx.Err()
+	case <-timer.C:
+		err = context.DeadlineExceeded
 	}
+	g.leave(&s.msg)
+	return nil, err
 }
+
+// A slip is a message that is under way, and the channel by which its answer comes.
+type slip struct {
+	msg  nats.Msg
+	done chan published
+}
+
+var slips = sync.Pool{New: func() any { return &slip{done: make(chan published, 1)} }}
+
+// timers pools timers that do not run.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
 
 // leave withdraws a message whose sender has given up. It returns when the message's
 // bytes are no longer read: they belong to the caller.
@@ -201,9 +221,9 @@ func (g *gathered) take(reply string) chan<- published {
 	return done
 }
 
-// readAck decodes a stream's acknowledgement. Nearly all have this form:
+// ReadAck decodes a stream's acknowledgement. Nearly all have this form:
 // {"stream":"KV_aee_state","seq":7}; older servers write a space before "seq".
-func readAck(data []byte) (*natsjs.PubAck, error) {
+func ReadAck(data []byte) (*natsjs.PubAck, error) {
 	if rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`)); ok {
 		name, rest, _ := bytes.Cut(rest, []byte(`",`))
 		rest, ok = bytes.CutPrefix(bytes.TrimPrefix(rest, []byte{' '}), []byte(`"seq":`))

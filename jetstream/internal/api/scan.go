@@ -1,11 +1,14 @@
-package jetstream
+package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,22 +20,22 @@ import (
 // size.
 const (
 	scanBatch = 256
-	scanBytes = 4 * mib
+	scanBytes = 4 << 20
 )
 
-// scan yields the messages of a stream that match a filter, from a sequence on. It also
+// Scan yields the messages of a stream that match a filter, from a sequence on. It also
 // yields messages that are stored while it reads. It creates no consumer: it reads by
-// direct get in batches (nats-server 2.11, ADR-31), which needs permission for
+// Direct get in batches (nats-server 2.11, ADR-31), which needs permission for
 // $JS.API.DIRECT.GET.<stream>. Any replica may answer, so a message that was stored a
 // moment ago may be missing. It skips strays (see copied.go). After an error it yields
 // nothing more.
-func scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
-	return withoutStrays(scanSince(ctx, js, stream, filter, from, time.Time{}))
+func Scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
+	return WithoutStrays(ScanSince(ctx, js, stream, filter, from, time.Time{}))
 }
 
-// scanSince is like scan but includes strays, and skips messages stored before since if
+// ScanSince is like scan but includes strays, and skips messages stored before since if
 // from is the beginning of the stream.
-func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
+func ScanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)
 		for {
@@ -41,8 +44,8 @@ func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, 
 				delete(query, "seq")
 				query["start_time"] = since.UTC()
 			}
-			batch, err := direct(ctx, js, stream, query)
-			for _, msg := range batch.messages {
+			batch, err := Direct(ctx, js, stream, query)
+			for _, msg := range batch.Messages {
 				if !yield(msg, nil) {
 					return
 				}
@@ -52,19 +55,19 @@ func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, 
 				yield(Message{}, err)
 				return
 			}
-			if batch.pending == 0 || len(batch.messages) == 0 {
+			if batch.pending == 0 || len(batch.Messages) == 0 {
 				return
 			}
 		}
 	}
 }
 
-// last returns the newest message on each subject that matches one of the filters, in the
+// Last returns the newest message on each subject that matches one of the filters, in the
 // order in which they are stored. It fails with [ErrTooLarge] if more than 1,024 subjects
 // match.
-func last(ctx context.Context, js natsjs.JetStream, stream string, filters ...string) ([]Message, error) {
-	batch, err := direct(ctx, js, stream, map[string]any{"multi_last": filters})
-	return batch.messages, err
+func Last(ctx context.Context, js natsjs.JetStream, stream string, filters ...string) ([]Message, error) {
+	batch, err := Direct(ctx, js, stream, map[string]any{"multi_last": filters})
+	return batch.Messages, err
 }
 
 // refusal returns why a direct get has no messages: the status, or an error of the API,
@@ -79,21 +82,22 @@ func refusal(msg *nats.Msg) error {
 	return fmt.Errorf("the server refuses: %s %s", msg.Header.Get("Status"), msg.Header.Get("Description"))
 }
 
-type directBatch struct {
-	messages []Message
+// A Batch is the answer to one direct get.
+type Batch struct {
+	Messages []Message
 	pending  uint64 // how many more there are
 }
 
-// direct sends a direct get and reads its answers to the end. No message is not an error.
-func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (directBatch, error) {
-	fail := func(err error) (directBatch, error) {
-		return directBatch{}, explain(js.Conn(), err, "read %s", stream)
+// Direct sends a direct get and reads its answers to the end. No message is not an error.
+func Direct(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (Batch, error) {
+	fail := func(err error) (Batch, error) {
+		return Batch{}, Explain(js.Conn(), err, "read %s", stream)
 	}
-	ctx, cancel := oneRequest(ctx)
+	ctx, cancel := OneRequest(ctx)
 	defer cancel()
 	nc := js.Conn()
-	to := apiPrefix(js) + "DIRECT.GET." + stream
-	ctx, stop := untilDenied(ctx, nc, to+`"`)
+	to := Prefix(js) + "DIRECT.GET." + stream
+	ctx, stop := UntilDenied(ctx, nc, to+`"`)
 	defer stop()
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
@@ -108,7 +112,7 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	if err := nc.PublishRequest(to, inbox, body); err != nil {
 		return fail(err)
 	}
-	var batch directBatch
+	var batch Batch
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)
 		if errors.Is(err, nats.ErrNoResponders) {
@@ -125,7 +129,7 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 			if err != nil {
 				return fail(err)
 			}
-			batch.messages = append(batch.messages, m)
+			batch.Messages = append(batch.Messages, m)
 			continue
 		}
 		switch status := msg.Header.Get("Status"); status {
@@ -142,12 +146,12 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	}
 }
 
-// newest returns the last message on a subject by direct get, or [natsjs.ErrMsgNotFound].
+// Newest returns the last message on a subject by direct get, or [natsjs.ErrMsgNotFound].
 // The subject is part of the request's subject, so that permissions can restrict what may
 // be read: $JS.API.DIRECT.GET.<stream>.<subject>. Any replica may answer, so a message
 // that was stored a moment ago may be missing.
-func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
-	answer, err := exchange(ctx, js.Conn(), &nats.Msg{Subject: apiPrefix(js) + "DIRECT.GET." + stream + "." + subj})
+func Newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
+	answer, err := Exchange(ctx, js.Conn(), &nats.Msg{Subject: Prefix(js) + "DIRECT.GET." + stream + "." + subj})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return Message{}, noDirect(ctx, js, stream)
@@ -161,14 +165,15 @@ func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Mess
 	return Message{}, refusal(answer)
 }
 
-var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` corrects that", ErrUnavailable)
+// ErrNoDirect: the stream was made without direct gets.
+var ErrNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` corrects that", ErrUnavailable)
 
 // noDirect returns why no server answers a direct get.
 func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var info natsjs.StreamInfo
-	err := request(ctx, js, "STREAM.INFO."+stream, nil, &info)
+	err := Request(ctx, js, "STREAM.INFO."+stream, nil, &info)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDenied) { // the user may not read the stream's configuration
 		return nats.ErrNoResponders
 	}
@@ -176,7 +181,7 @@ func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 		return err
 	}
 	if !info.Config.AllowDirect {
-		return errNoDirect
+		return ErrNoDirect
 	}
 	return nats.ErrNoResponders
 }
@@ -200,27 +205,62 @@ func stored(msg *nats.Msg) (Message, error) {
 	}, nil
 }
 
-// leaderGet reads one message from the stream's leader.
-func leaderGet(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (Message, error) {
-	var answer struct {
+// LeaderGet reads one message from the stream's leader.
+func LeaderGet(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (Message, error) {
+	body, err := json.Marshal(query)
+	if err != nil {
+		return Message{}, err
+	}
+	answer, err := Exchange(ctx, js.Conn(), &nats.Msg{Subject: Prefix(js) + "STREAM.MSG.GET." + stream, Data: body})
+	if err != nil {
+		return Message{}, err
+	}
+	m, err := ReadMessage(answer.Data)
+	m.Stream = stream
+	return m, err
+}
+
+// ReadMessage decodes the answer of $JS.API.STREAM.MSG.GET. encoding/json needs most of a
+// millisecond for the base64 of 64 KiB, so the data are cut out first. The search for the
+// member cannot match inside a JSON string, which cannot contain unescaped quotation
+// marks.
+func ReadMessage(answer []byte) (Message, error) {
+	var data []byte
+	const member = `"data":"`
+	if i := bytes.Index(answer, []byte(member)); i >= 0 {
+		i += len(member)
+		n := bytes.IndexByte(answer[i:], '"')
+		if n < 0 {
+			return Message{}, errors.New("read a message: its data do not end")
+		}
+		data = make([]byte, base64.StdEncoding.DecodedLen(n))
+		got, err := base64.StdEncoding.Decode(data, answer[i:i+n])
+		if err != nil {
+			return Message{}, fmt.Errorf("read a message: %w", err)
+		}
+		data, answer = data[:got], slices.Concat(answer[:i], answer[i+n:])
+	}
+	var got struct {
+		Error   *natsjs.APIError `json:"error"`
 		Message struct {
 			Subject string    `json:"subject"`
 			Seq     uint64    `json:"seq"`
-			Time    time.Time `json:"time"`
-			Data    []byte    `json:"data"`
 			Header  []byte    `json:"hdrs"`
+			Time    time.Time `json:"time"`
 		} `json:"message"`
 	}
-	if err := request(ctx, js, "STREAM.MSG.GET."+stream, query, &answer); err != nil {
-		return Message{}, err
+	if err := json.Unmarshal(answer, &got); err != nil {
+		return Message{}, fmt.Errorf("read a message: %w", err)
 	}
-	m := answer.Message
-	msg := Message{Subject: m.Subject, Data: m.Data, Time: m.Time, Stream: stream, Seq: m.Seq}
-	if len(m.Header) > 0 {
+	if got.Error != nil {
+		return Message{}, got.Error
+	}
+	m := Message{Subject: got.Message.Subject, Data: data, Time: got.Message.Time, Seq: got.Message.Seq}
+	if len(got.Message.Header) > 0 {
 		var err error
-		if msg.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return Message{}, fmt.Errorf("decode the headers of message %d of %s: %w", m.Seq, stream, err)
+		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
+			return Message{}, fmt.Errorf("read a message: %w", err)
 		}
 	}
-	return msg, nil
+	return m, nil
 }

@@ -1,4 +1,4 @@
-package jetstream
+package api
 
 import (
 	"bytes"
@@ -20,11 +20,11 @@ import (
 // is; a message that a user published has none of them. The readers of this package tell
 // both from published messages. A message that no user published is called a stray.
 
-// copied reports whether a message is a copy that the server sent to answer a direct get.
-func copied(h nats.Header) bool { return len(h[natsjs.StreamHeader]) > 0 }
+// Copied reports whether a message is a copy that the server sent to answer a direct get.
+func Copied(h nats.Header) bool { return len(h[natsjs.StreamHeader]) > 0 }
 
-// errCopied: no user published the message.
-var errCopied = errors.New("a copy of a message, which the server has sent here as an answer")
+// ErrCopied: no user published the message.
+var ErrCopied = errors.New("a copy of a message, which the server has sent here as an answer")
 
 // ofServer removes the value of a header that the server added to the answer to a direct
 // get, and returns it. The message itself may have a header of that name; the server adds
@@ -43,49 +43,45 @@ func ofServer(h nats.Header, name string) string {
 	return value
 }
 
-// genuine reports whether a user published a message on the subject where it is stored,
+// Genuine reports whether a user published a message on the subject where it is stored,
 // or the server put a deletion marker there. An answer of the server is not genuine.
 func genuine(h nats.Header, data []byte) bool {
-	if copied(h) || len(h["Status"]) > 0 && len(h["Description"]) > 0 { // as in "404 Message Not Found"
+	if Copied(h) || len(h["Status"]) > 0 && len(h["Description"]) > 0 { // as in "404 Message Not Found"
 		return false
 	}
 	return len(h) > 0 || !slices.ContainsFunc(answers, func(begin string) bool { return bytes.HasPrefix(data, []byte(begin)) })
 }
 
-// Published reports whether a user published a message that a subscription of one subject
-// received. It is false for messages that the server sent there, as the answer to a
-// request or as the next message of a consumer; the latter still has the subject that it
-// is stored under.
+// Published reports whether a user published a message that a subscription received: see
+// jetstream.Published.
 func Published(m *nats.Msg, subject string) bool {
-	return m.Subject == subject && !copied(m.Header) && (m.Reply != "" || genuine(m.Header, m.Data))
+	return m.Subject == subject && !Copied(m.Header) && (m.Reply != "" || genuine(m.Header, m.Data))
 }
 
 // answers lists how answers of the API and acknowledgements begin. They have no headers.
 var answers = []string{`{"type":"io.nats.jetstream.`, `{"stream":"`, `{"error":{`}
 
-func (m Message) genuine() bool { return genuine(m.Header, m.Data) }
-
-// withoutStrays skips strays.
-func withoutStrays(messages iter.Seq2[Message, error]) iter.Seq2[Message, error] {
+// WithoutStrays skips strays.
+func WithoutStrays(messages iter.Seq2[Message, error]) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for m, err := range messages {
-			if (err != nil || m.genuine()) && !yield(m, err) {
+			if (err != nil || m.Genuine()) && !yield(m, err) {
 				return
 			}
 		}
 	}
 }
 
-// newestPublished is like newest but skips strays. For that it needs permission to read
+// NewestPublished is like newest but skips strays. For that it needs permission to read
 // the whole stream. Without it, or if the stream keeps one message of a subject, it finds
 // nothing below a stray.
-func newestPublished(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
-	m, err := newest(ctx, js, stream, subj)
-	if err != nil || m.genuine() {
+func NewestPublished(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
+	m, err := Newest(ctx, js, stream, subj)
+	if err != nil || m.Genuine() {
 		return m, err
 	}
 	m = Message{}
-	for older, err := range scan(ctx, js, stream, subj, 1) {
+	for older, err := range Scan(ctx, js, stream, subj, 1) {
 		if err != nil {
 			break
 		}
@@ -96,6 +92,3 @@ func newestPublished(ctx context.Context, js natsjs.JetStream, stream, subj stri
 	}
 	return m, nil
 }
-
-// errStray: a message that no worker wrote covers a run's record.
-var errStray = errors.New("a message that no worker wrote stands in the place of the record")

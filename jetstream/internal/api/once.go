@@ -1,4 +1,4 @@
-package jetstream
+package api
 
 import (
 	"bytes"
@@ -19,10 +19,10 @@ import (
 // id. Readers recognise a message that is stored twice by other means (a run's record, an
 // envelope's id).
 
-// publishOnce publishes a message with a Nats-Msg-Id. If the server answers "duplicate",
+// PublishOnce publishes a message with a Nats-Msg-Id. If the server answers "duplicate",
 // known says whether the message is stored at seq. If it is not, or known may not look,
-// publishOnce publishes the message again with the id another ("": none).
-func publishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) bool) (*natsjs.PubAck, error) {
+// PublishOnce publishes the message again with the id another ("": none).
+func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) bool) (*natsjs.PubAck, error) {
 	ack, err := js.PublishMsg(ctx, msg)
 	if err != nil || !ack.Duplicate || known(ack.Sequence) {
 		return ack, err
@@ -37,9 +37,9 @@ func publishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, anothe
 	return ack, err
 }
 
-// same reports whether a stored message is the published one: the same subject, id, bytes
+// Same reports whether a stored message is the published one: the same subject, id, bytes
 // and headers.
-func same(have Message, msg *nats.Msg) bool {
+func Same(have Message, msg *nats.Msg) bool {
 	return have.Subject == msg.Subject && have.Header.Get(natsjs.MsgIDHeader) == msg.Header.Get(natsjs.MsgIDHeader) && bytes.Equal(have.Data, msg.Data) &&
-		maps.EqualFunc(plainHeader(have.Header), plainHeader(msg.Header), slices.Equal)
+		maps.EqualFunc(PlainHeader(have.Header), PlainHeader(msg.Header), slices.Equal)
 }

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Errors for errors.Is. Package jetstream says what they mean.
+var (
+	ErrUnavailable = errors.New("jetstream is not available")
+	ErrDenied      = errors.New("NATS permissions do not allow it")
+	ErrNotFound    = errors.New("not found")
+	ErrExists      = errors.New("exists already")
+	ErrChanged     = errors.New("changed meanwhile")
+	ErrUncertain   = state.ErrUncertain
+	ErrFull        = errors.New("the stream is full")
+	ErrNoRoom      = errors.New("the server has not that much storage left")
+	ErrTooLarge    = errors.New("too large")
+)
+
+// Explain wraps an error of nats.go with the operation that failed and with the matching
+// error of this package.
+func Explain(nc *nats.Conn, err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	op := fmt.Sprintf(format, args...)
+	switch {
+	case errors.Is(err, ErrDenied):
+	case errors.Is(err, natsjs.ErrJetStreamNotEnabled), errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
+		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case HasNoRoom(err):
+		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
+	case isFull(err):
+		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
+	case isAway(err):
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
+		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		if denied := Violation(nc); denied != nil {
+			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
+		}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// Uncertain adds [ErrUncertain] to an error of a write that may have been stored all the
+// Same.
+func Uncertain(err error) error {
+	if err == nil || errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	for _, e := range []error{nats.ErrTimeout, context.DeadlineExceeded, context.Canceled, nats.ErrConnectionClosed, nats.ErrDisconnected} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", ErrUncertain, err)
+		}
+	}
+	if HasCode(err, duplicateInProcess) {
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return err
+}
+
+// duplicateInProcess is the answer of a replicated stream's leader to a message whose
+// Nats-Msg-Id an earlier copy has, while it does not know yet whether the replicas have
+// stored that copy.
+const duplicateInProcess natsjs.ErrorCode = 10158
+
+// Violation returns the last permissions violation that the connection was told of, if it
+// is about a subject that this package publishes to, or about an inbox, where the answers
+// arrive. The server reports it besides the request, which then times out.
+func Violation(nc *nats.Conn) error {
+	err := nc.LastError()
+	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || denials.has(nc, err) {
+		return nil
+	}
+	inbox := nc.Opts.InboxPrefix
+	if inbox == "" {
+		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
+	}
+	for _, s := range []string{`"$JS.`, `"$KV.`, `"$O.`, `"` + inbox, "aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."} {
+		if strings.Contains(err.Error(), s) {
+			return err
+		}
+	}
+	return nil
+}
+
+// IsWrongSequence reports whether a write failed because the subject was not at the
+// expected sequence.
+func IsWrongSequence(err error) bool {
+	return HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// nats-server's codes for a stream, an account or a server at its limits.
+const (
+	jsStorageExceeded  natsjs.ErrorCode = 10047 // a stream would reserve more than is left
+	jsMemoryExceeded   natsjs.ErrorCode = 10028
+	AccountExceeded    natsjs.ErrorCode = 10002
+	jsNotEnoughStorage natsjs.ErrorCode = 10023
+	jsStoreFailed      natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
+	jsNoPeers          natsjs.ErrorCode = 10005 // of a cluster: "insufficient storage", among others
+	CreateFailed       natsjs.ErrorCode = 10049 // "error creating store for stream", among others
+)
+
+// HasNoRoom reports whether a stream would reserve more than a server, or enough servers
+// of a cluster, have left.
+func HasNoRoom(err error) bool {
+	var refusal *natsjs.APIError
+	return HasCode(err, jsStorageExceeded, jsMemoryExceeded) ||
+		errors.As(err, &refusal) && refusal.ErrorCode == jsNoPeers && strings.Contains(refusal.Description, "insufficient storage")
+}
+
+func isFull(err error) bool {
+	var refusal *natsjs.APIError
+	return HasCode(err, AccountExceeded, jsNotEnoughStorage) ||
+		errors.As(err, &refusal) && refusal.ErrorCode == jsStoreFailed && strings.Contains(refusal.Description, "maximum")
+}
+
+// Away reports temporary errors, which a retry may not meet.
+func Away(err error) bool {
+	for _, e := range []error{ErrUncertain, ErrUnavailable, ErrFull, natsjs.ErrNoStreamResponse} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return isAway(err)
+}
+
+// The codes of what is away for now although the server answers with 500 (an internal error)
+// and not with 503 (unavailable): no server that holds it is up, or an election is under way.
+const (
+	jsNotLeader             natsjs.ErrorCode = 10009
+	jsStreamOffline         natsjs.ErrorCode = 10118
+	jsConsumerOffline       natsjs.ErrorCode = 10119
+	jsStreamOfflineReason   natsjs.ErrorCode = 10194
+	jsConsumerOfflineReason natsjs.ErrorCode = 10195
+)
+
+// isAway reports whether the server cannot do it at the moment: there is no leader, or
+// the server is shutting down.
+func isAway(err error) bool {
+	var refusal *natsjs.APIError
+	return errors.As(err, &refusal) && (refusal.Code == http.StatusServiceUnavailable ||
+		HasCode(err, jsNotLeader, jsStreamOffline, jsConsumerOffline, jsStreamOfflineReason, jsConsumerOfflineReason))
+}
+
+// HasCode reports whether an error is a refusal with one of the codes.
+func HasCode(err error, codes ...natsjs.ErrorCode) bool {
+	var refusal *natsjs.APIError
+	return errors.As(err, &refusal) && slices.Contains(codes, refusal.ErrorCode)
+}
+
+// Temporary reports whether an error is temporary.
+func Temporary(err error) bool {
+	return !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotFound) && !errors.Is(err, nats.ErrConnectionClosed)
+}

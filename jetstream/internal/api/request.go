@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Prefix is the prefix of the JetStream API's subjects, with the final dot.
+func Prefix(js natsjs.JetStream) string {
+	if p := KeyPrefix(js); p != "" {
+		return p
+	}
+	return natsjs.DefaultAPIPrefix
+}
+
+// Request sends a request to the JetStream API and decodes its answer, unless answer is
+// nil. If the API refuses, the error is a *natsjs.APIError.
+func Request(ctx context.Context, js natsjs.JetStream, subject string, body, answer any) error {
+	var data []byte
+	if body != nil {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	msg, err := Exchange(ctx, js.Conn(), &nats.Msg{Subject: Prefix(js) + subject, Data: data})
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Error *natsjs.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &failed); err != nil {
+		return err
+	}
+	if failed.Error != nil {
+		return failed.Error
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(msg.Data, answer)
+}
+
+// PlainHeader copies headers without the Nats- ones, which the server would act on.
+func PlainHeader(h nats.Header) nats.Header {
+	out := make(nats.Header, len(h)+4)
+	for k, v := range h {
+		if !strings.HasPrefix(k, "Nats-") {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// KeyPrefix is the prefix that nats.go puts before the subject of a bucket's key if the
+// JetStream API has its own prefix, as in another domain.
+func KeyPrefix(js natsjs.JetStream) string {
+	o := js.Options()
+	switch {
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API."
+	case o.APIPrefix != "" && o.APIPrefix != natsjs.DefaultAPIPrefix:
+		return strings.TrimSuffix(o.APIPrefix, ".") + "."
+	}
+	return ""
+}
+
+// Subjects returns how many messages a stream has on each subject that
+// matches a filter.
+func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (map[string]int, error) {
+	all := map[string]int{}
+	for offset := 0; ; {
+		var page struct {
+			Total int `json:"total"`
+			State struct {
+				Subjects map[string]int `json:"subjects"`
+			} `json:"state"`
+		}
+		if err := Request(ctx, js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page); err != nil {
+			return nil, Explain(js.Conn(), err, "look at %s", stream)
+		}
+		for s, n := range page.State.Subjects {
+			all[s] = n
+		}
+		offset += len(page.State.Subjects)
+		if len(page.State.Subjects) == 0 || offset >= page.Total {
+			return all, nil
+		}
+	}
+}
+
+// RequestTimeout is the timeout of one request.
+const RequestTimeout = 5 * time.Second
+
+// OneRequest returns the context of one request. An answer can be lost with a connection
+// or a leader; the timeout keeps the request from lasting as long as the task that it is
+// for.
+func OneRequest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, RequestTimeout)
+}
+
+// Bounded adds a timeout to an operation of several requests if ctx has no deadline.
+func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, RequestTimeout)
+}
+
+// Pause waits, and reports whether ctx is still active.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

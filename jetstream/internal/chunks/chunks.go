@@ -1,0 +1,120 @@
+package chunks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
+)
+
+// A Store keeps objects in the stream of an object store. Many goroutines may use it at
+// once.
+type Store struct {
+	js     natsjs.JetStream
+	bucket string
+}
+
+// New returns the object store with a name. It does no I/O.
+func New(js natsjs.JetStream, bucket string) *Store { return &Store{js, bucket} }
+
+// Stream is the stream in which the chunks are.
+func (s *Store) Stream() string { return "OBJ_" + s.bucket }
+
+// prefix is the prefix of the subjects of all chunks.
+func (s *Store) prefix() string { return "$O." + s.bucket + ".C." }
+
+// ErrGone: a record refers to an object that does not exist.
+var ErrGone = errors.New("its object was not found")
+
+// Size is the chunk size of nats.go's object stores.
+const Size = 128 << 10
+
+// Write stores a document in chunks, each on its own subject below the run's
+// entity, so that permissions can restrict who may read and write it. nats.go's object
+// stores (ADR-20) put all chunks of an object on one subject that contains neither the
+// run nor its entity. If Write fails, a sweep collects the stored chunks, because
+// no record refers to them.
+func (s *Store) Write(ctx context.Context, name string, data []byte) error {
+	i := 0
+	for chunk := range slices.Chunk(data, Size) {
+		// nats-server maps $KV into other domains, but not $O.
+		msg := &nats.Msg{Subject: s.chunk(name, strconv.Itoa(i)), Data: chunk, Header: nats.Header{natsjs.ExpectedStreamHeader: {s.Stream()}}}
+		if _, err := s.js.PublishMsg(ctx, msg); err != nil {
+			return err
+		}
+		i++
+	}
+	return nil
+}
+
+// Read fetches a document and verifies its size and digest. A replica that lags
+// behind may miss chunks, so it tries several times.
+func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
+	ctx, cancel := api.Bounded(ctx)
+	defer cancel()
+	for try := 0; ; try++ {
+		data, err := s.readChunks(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("fetch document %s: %w", o.Name, api.Explain(s.js.Conn(), err, "read %s", s.Stream()))
+		}
+		switch {
+		case int64(len(data)) == o.Size && digest(data) == o.Digest:
+			return data, nil
+		case int64(len(data)) >= o.Size:
+			return nil, fmt.Errorf("document %s: its digest is not %s", o.Name, o.Digest)
+		case try == 6:
+			return nil, fmt.Errorf("fetch document %s: %w: there are %d bytes of %d", o.Name, ErrGone, len(data), o.Size)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("fetch document %s: %w", o.Name, ctx.Err())
+		case <-time.After(10 * time.Millisecond << try):
+		}
+	}
+}
+
+// readChunks returns the beginning of a document, up to the first missing chunk.
+func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
+	data := make([]byte, 0, min(o.Size, 64<<20))
+	for i := 0; int64(len(data)) < o.Size; i++ {
+		m, err := api.Newest(ctx, s.js, s.Stream(), s.chunk(o.Name, strconv.Itoa(i)))
+		if errors.Is(err, natsjs.ErrMsgNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, m.Data...)
+	}
+	if len(data) == 0 {
+		return s.readOld(ctx, o)
+	}
+	return data, nil
+}
+
+// Delete deletes all chunks of an object.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	filter := s.chunk(name, "*")
+	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.Stream(), map[string]string{"filter": filter}, nil)
+	return api.Explain(s.js.Conn(), err, "take away %s", filter)
+}
+
+// Object describes the object with a name and these data.
+func Object(name string, data []byte) state.Object {
+	return state.Object{Name: name, Size: int64(len(data)), Digest: digest(data)}
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,51 @@
+package mesh
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// Only the server's "no responders" says that a worker is gone: silence does not, nor does
+// the answer of a worker of an earlier release.
+func TestOnlyNoRespondersSaysThatAWorkerIsGone(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+	for to, answer := range map[string][]byte{"silent": nil, "old": []byte(`{"type":"io.nats.micro.v1.ping_response"}`), "older": {}} {
+		if _, err := conn.Subscribe("ping."+to, func(msg *nats.Msg) {
+			if answer != nil {
+				msg.Respond(answer)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type absent struct {
+		worker string
+		again  bool
+	}
+	p := &prober{conn: conn}
+	heard, other := make(chan absent, 100), make(chan absent, 100)
+	caller := p.join(func(worker string, again bool) { heard <- absent{worker, again} })
+	p.join(func(worker string, again bool) { other <- absent{worker, again} })
+	for _, worker := range []string{"silent", "old", "older", "gone", "$SRV.PING.gone"} {
+		p.send(caller, worker, "ping."+worker, false)
+	}
+	p.send(caller, "gone", "ping.gone", true)
+	for _, want := range []absent{{"gone", false}, {"$SRV.PING.gone", false}, {"gone", true}} {
+		if got := <-heard; got != want {
+			t.Errorf("%+v found no responder, want %+v", got, want)
+		}
+	}
+	p.leave(caller)
+	p.send(caller, "gone", "ping.gone", true)
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(heard) > 0 || len(other) > 0 {
+		t.Errorf("%d and %d more", len(heard), len(other))
+	}
+}
