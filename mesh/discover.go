@@ -49,7 +49,7 @@ func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) 
 
 // Workers lists the workers of one entity that answer within wait, without their
 // stats. It asks only the services with the entity's name, so it needs only the
-// permission to publish to $SRV.INFO.<name>, which [LookPermissions] grant.
+// permission to publish to $SRV.INFO.<name>, which package mesh/perms lists (Look).
 func (n *Node) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
 	infos, err := n.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
 	if err != nil {

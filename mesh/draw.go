@@ -16,7 +16,7 @@ import (
 // Headers of the durable lane.
 const (
 	// HeaderRun, on a message of the work queue, says that the message is not a new
-	// task: it resumes the run with this id.
+	// task: it continues the run with this id.
 	HeaderRun = "Aee-Run"
 	// HeaderEpoch, on a reply, is the epoch of the run's owner that made it.
 	HeaderEpoch = "Aee-Epoch"
