@@ -67,10 +67,10 @@ func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
 		switch {
 		case c.receipt != nil:
 		case i >= maxCalls:
-			r.settle(c, state.EffectFailed, model.ToolFailure(c.ToolCall, fmt.Sprintf("not called: at most %d calls in one turn", maxCalls)))
+			r.recordReceipt(c, state.EffectFailed, model.ToolFailure(c.ToolCall, fmt.Sprintf("not called: at most %d calls in one turn", maxCalls)))
 		case r.tools.tools[c.Name] == nil:
 			missing := r.tools.missing(c.Name)
-			l.settleFailure(task, r, c, missing)
+			l.recordFailure(task, r, c, missing)
 			if err := errors.Join(l.showCall(task, c.ToolCall), l.showResult(task, c.ToolCall, 0, missing)); err != nil {
 				return err
 			}
@@ -160,9 +160,9 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 		r.suspend(c, waits.Wait)
 		return nil
 	case err == nil:
-		r.settle(c, state.EffectDone, model.ToolResult(c.ToolCall, result))
+		r.recordReceipt(c, state.EffectDone, model.ToolResult(c.ToolCall, result))
 	case errors.As(err, &failure):
-		l.settleFailure(task, r, c, failure)
+		l.recordFailure(task, r, c, failure)
 	default:
 		return err // ctx has ended
 	}
@@ -172,10 +172,10 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	return l.showResult(task, c.ToolCall, time.Since(begun), failure)
 }
 
-// settleFailure records a call as failed: the model gets the error, and the
+// recordFailure records a call as failed: the model gets the error, and the
 // operator a line in the log. Text that may come from the model or the tool is
 // logged at level debug only.
-func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
+func (l *loop) recordFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
 	e := task.Envelope
 	words, why := "a tool's call failed", error(failure)
 	var missing *secret.Error
@@ -198,5 +198,5 @@ func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool
 	if failure.Kind == tool.ErrTimeout {
 		status = state.EffectTimedOut
 	}
-	r.settle(c, status, model.ToolFailure(c.ToolCall, failure.Kind.Error()+": "+failure.Message))
+	r.recordReceipt(c, status, model.ToolFailure(c.ToolCall, failure.Kind.Error()+": "+failure.Message))
 }

@@ -9,7 +9,7 @@
 // handler, a [mesh.Handler] or [mesh.Typed] function (see the examples); or any
 // program that the operator names, a [program.Program].
 //
-// # From the bottom up
+// # How the files work together
 //
 // A model's work on one task is a [mesh.Handler] (loop.go): a small state
 // machine. Its steps are a turn of the model (turn.go), the tool calls of that
@@ -20,7 +20,7 @@
 // provider.go.
 //
 // The progress of a run is an Agent State document (run.go) in a journal
-// (journal.go), with a ledger line for each tool call (ledger.go). Another
+// (journal.go), with a ledger entry for each tool call (ledger.go). Another
 // worker resumes the run from there (restore.go), also from a document of
 // another platform (adopt.go). lost.go decides about calls of which it is not
 // known whether they were done.

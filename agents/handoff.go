@@ -131,11 +131,11 @@ func saidOutput(content string) json.RawMessage {
 	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')
 }
 
-// takeOver begins a run with the state that came with a delegated task. This
+// beginDelegated begins a run with the state that came with a delegated task. This
 // agent's own system prompt comes first, and its own tools, constraints and
 // turn limit hold; the earlier conversation is continued. It reports false if
 // no state came with the task.
-func (l *loop) takeOver(ctx context.Context, task *mesh.Task, r *run, system string) (bool, error) {
+func (l *loop) beginDelegated(ctx context.Context, task *mesh.Task, r *run, system string) (bool, error) {
 	cp, err := task.HandedState(ctx)
 	if err != nil || cp == nil {
 		return false, err

@@ -16,8 +16,8 @@ import (
 // toolCall is one of the calls that the last turn of a model requests: the
 // request, its line in the run's ledger, and its result for the model.
 //
-// The line says pending before the call is made, in_flight from the commit
-// before the call begins, and its final status from the commit of the receipt.
+// The entry's status is pending before the call is made, in_flight from the commit
+// before the call begins, and final from the commit of the receipt.
 // The receipt itself is the tool's message in the conversation. lost.go decides about a
 // call that has no receipt because its worker died.
 type toolCall struct {
@@ -85,8 +85,8 @@ func (r *run) begin(calls []*toolCall) {
 	}
 }
 
-// settle gives a call its receipt, which must be committed.
-func (r *run) settle(c *toolCall, status state.EffectStatus, told model.Message) {
+// recordReceipt gives a call its receipt, which must be committed.
+func (r *run) recordReceipt(c *toolCall, status state.EffectStatus, told model.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.effect.Status, c.effect.DoneAt, c.written = status, time.Now().UTC(), false

@@ -156,7 +156,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 		return err
 	}
 	if cp == nil || len(cp.Doc.Conversation) == 0 {
-		if taken, err := l.takeOver(ctx, task, r, system); err != nil || taken {
+		if taken, err := l.beginDelegated(ctx, task, r, system); err != nil || taken {
 			return err
 		}
 		r.phase, r.taskFirst = phaseModel, true

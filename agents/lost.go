@@ -92,7 +92,7 @@ func (l *loop) lostCalls(ctx context.Context, task *mesh.Task, r *run) error {
 		case LostRepeat:
 			c.effect.Status = state.EffectPending
 		case LostTimeOut:
-			r.settle(c, state.EffectTimedOut, model.ToolFailure(c.ToolCall, tool.ErrTimeout.Error()+": "+lostWords))
+			r.recordReceipt(c, state.EffectTimedOut, model.ToolFailure(c.ToolCall, tool.ErrTimeout.Error()+": "+lostWords))
 		default:
 			c.effect.Status = state.EffectUnknown
 			unknown = append(unknown, c)

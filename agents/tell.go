@@ -7,11 +7,11 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// teller makes the teller of one turn. told is the part of the turn that the
+// turnStream makes the writer of one turn's streamed text. told is the part of the turn that the
 // sender has already received, before a crash, a transfer, a pause, or an
 // answer that the model broke off; it is not sent again.
-func (l *loop) teller(task *mesh.Task, told string) *teller {
-	t := &teller{told: told}
+func (l *loop) turnStream(task *mesh.Task, told string) *turnStream {
+	t := &turnStream{told: told}
 	t.has.WriteString(told)
 	if !l.streaming(task) {
 		return t
@@ -40,11 +40,11 @@ type restartEvent struct {
 	Text    string `json:"text"`
 }
 
-// teller streams the text of a turn of which the sender may already have a
+// turnStream streams the text of a turn of which the sender may already have a
 // part. Regenerated text is compared with that part and held back as long as
 // both agree. At the first difference the turn is streamed anew, with a
 // restartEvent.
-type teller struct {
+type turnStream struct {
 	onDelta func(model.Delta) error // gets the deltas of a turn from its beginning; nil if the sender wants no stream
 	onRest  func(model.Delta) error // gets the deltas that continue the part already streamed; such a turn is no JSON answer
 	heard   bool                    // the model has begun to answer
@@ -57,20 +57,20 @@ type teller struct {
 }
 
 // tell streams the next text.
-func (t *teller) tell(text string) error {
+func (t *turnStream) tell(text string) error {
 	t.has.WriteString(text)
 	return t.emit(text)
 }
 
 // anew streams the turn from its beginning.
-func (t *teller) anew(text string) error {
+func (t *turnStream) anew(text string) error {
 	t.told = ""
 	t.has.Reset()
 	t.has.WriteString(text)
 	return t.restart(text)
 }
 
-func (t *teller) add(text string) error {
+func (t *turnStream) add(text string) error {
 	if t.told == "" {
 		return t.tell(text)
 	}
@@ -92,7 +92,7 @@ func (t *teller) add(text string) error {
 
 // end ends the turn. If the sender has received more than the turn contains,
 // the turn is streamed anew.
-func (t *teller) end() error {
+func (t *turnStream) end() error {
 	if t.told == "" || t.restart == nil {
 		return nil
 	}

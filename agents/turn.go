@@ -128,7 +128,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	req.Fit = l.fitter(r, &req)
 	told := r.journal.SentText()
 	for breaks, tries := 0, 0; ; {
-		t := l.teller(task, told)
+		t := l.turnStream(task, told)
 		p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(&req), &req)
 		req.Admit = p.admit
 		res, err := l.speak(ctx, &req, told, t)
@@ -222,7 +222,7 @@ func (r *run) pause(ctx context.Context) error {
 
 // speak generates one turn, or continues it if a part of it was streamed and
 // the model can continue.
-func (l *loop) speak(ctx context.Context, req *model.Request, told string, t *teller) (*model.Response, error) {
+func (l *loop) speak(ctx context.Context, req *model.Request, told string, t *turnStream) (*model.Response, error) {
 	if c, ok := l.model.(model.Continuer); ok && told != "" {
 		res, err := c.Continue(ctx, req, told, t.onRest)
 		if !errors.Is(err, model.ErrNotContinued) {

@@ -92,7 +92,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 	c.dropping(have, want)
 	c.want = next
 	c.Reserves = max(next.MaxBytes, 0) - max(have.MaxBytes, 0)
-	c.settle()
+	c.setAction()
 }
 
 // newer reports whether the metadata was written by a newer release.
@@ -125,8 +125,8 @@ func (c *Change) version(have map[string]string, next *map[string]string) {
 	(*next)[MetaTopology] = strconv.Itoa(TopologyVersion)
 }
 
-// settle sets the action: an update if any difference is to be changed.
-func (c *Change) settle() {
+// setAction sets the action: an update if any difference is to be changed.
+func (c *Change) setAction() {
 	c.Action = ActionNone
 	for _, d := range c.Differences {
 		if d.Kept == "" {

@@ -194,7 +194,7 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 		c.differ("max_waiting", strconv.Itoa(have.MaxWaiting), strconv.Itoa(want.MaxWaiting), kept)
 	}
 	c.consumer = next
-	c.settle()
+	c.setAction()
 }
 
 func (c *Change) number(field string, have *int, want int) {

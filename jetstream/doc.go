@@ -24,15 +24,15 @@
 //	AEE_WORK           aee.work.>     no limit   durable tasks, until they are done
 //	AEE_SCHEDULE       aee.schedule.> no limit   durable tasks that wait for their time,
 //	                   aee.due.>                 and those whose time has come
-//	AEE_REPLY          aee.reply.>     7 days    replies to durable tasks
+//	AEE_REPLY          aee.reply.>     7 days    what durable tasks stream, replies of others than runs
 //	AEE_DEAD           aee.dead.>     30 days    tasks that could not be done
 //	aee_keys           KV                        public keys by key id
 //	aee_seen           KV             15 minutes ids seen, against replays
 //	aee_refuted        KV             30 days    refutations by envelope id
-//	aee_state          KV             30 days    checkpoints of runs, 64 of each
+//	aee_state          KV             30 days    checkpoints of runs, 64 of each, and their replies
 //	aee_state_objects  object store              checkpoints of more than 256 KiB
-//	aee_slots          KV              1 hour    places for running tasks
-//	aee_handoff        KV              30 days   runs that other platforms hand over
+//	aee_slots          KV              1 hour    slots for running tasks
+//	aee_handoff        KV              30 days   runs that other platforms transfer here
 //	AEE_COUNT          aee.count.>     7 days    counters
 //	aee_agents         KV                        definitions of agents, 16 versions of each
 //	aee_lanes          KV                        which entities have a durable lane
@@ -50,10 +50,10 @@
 // A prefix is put in front of the subjects and, as a suffix, behind the names: with
 // prefix "acme.eu" they are acme.eu.bus.> and AEE_BUS_acme_eu.
 //
-// Streams that workers write to do not allow roll-ups, because "Nats-Rollup: all" on one
-// subject purges the whole stream. The exception is AEE_SCHEDULE: nats-server requires
-// roll-ups for scheduled messages. Every subject of an agent begins with its entity, so
-// that NATS permissions can restrict ("fence") a worker to its own entities. Package mesh
+// Only AEE_SCHEDULE, aee_keys and aee_agents allow roll-ups, because "Nats-Rollup: all" on
+// one subject purges the whole stream. nats-server requires roll-ups for the scheduled
+// messages of AEE_SCHEDULE. Every subject of an agent contains its entity, so that NATS
+// permissions can restrict ("fence") a worker to its own entities. Package mesh/perms
 // generates these permissions; docs/threat-model.md says what they prevent.
 //
 // AEE_BUS is no_ack. A stream that acknowledges also answers requests on the subjects
@@ -66,7 +66,7 @@
 // to the next; its comment says how to write one. docs/operations.md is the page for
 // operators.
 //
-// # Consumers, and lanes that sleep
+// # Consumers, and how an idle worker sleeps
 //
 // With a [Notifier] a lane draws only from the priorities that have tasks. It creates a
 // consumer when the first task of its priority comes, and nothing removes it again, for
@@ -124,8 +124,8 @@
 // returns all stores of a mesh at once. [Replay] reads what the streams hold, in the order
 // of time.
 //
-// [States] stores the checkpoints of runs. Each write is a compare-and-swap, so the
-// worker that wrote the last revision owns the run. [States.Open] lists the runs that
+// [States] stores the checkpoints of runs. Each write is a compare-and-swap, so a
+// worker that has lost the run is refused. [States.Open] lists the runs that
 // have not ended, [States.Resolve] finds out what became of a write that had no answer,
 // and [States.Sweep] deletes old runs before a full bucket would stop all work.
 // [States.Shares] says how much of the bucket each entity uses: while the bucket is
@@ -156,7 +156,7 @@
 // # Errors
 //
 // [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged], [ErrFull],
-// [ErrTooLarge] and [ErrUncertain] are for errors.Is. A server does not answer a request
+// [ErrTooLarge], [ErrNoRoom] and [ErrUncertain] are for errors.Is. A server does not answer a request
 // that permissions forbid. ErrDenied is returned when a request timed out and the
 // connection was told of a permissions violation.
 package jetstream

@@ -86,7 +86,7 @@ type Lane struct {
 	snag       error     // why the last delayed task could not be moved
 	told       []LaneState
 
-	ringing []bell // of the sources that sleep; Run's
+	wakeSubs []wakeSub // of the sources that sleep; Run's
 
 	// delivering is held during calls of room and deliver, so that neither is called
 	// after Run.
@@ -167,7 +167,7 @@ func (l *Lane) Open(ctx context.Context) error {
 	return errors.Join(missing...)
 }
 
-// Run draws tasks until ctx ends; then it returns nil, and requeues messages that still
+// Run draws tasks until ctx ends; then it returns nil, and naks messages that still
 // arrive. It returns an error only if the connection is closed for good. A lane can have
 // one Run at a time.
 //
@@ -177,7 +177,7 @@ func (l *Lane) Open(ctx context.Context) error {
 // whenever a place becomes free.
 //
 // The lane asks for no more tasks than there is room for, except for one open request on
-// each priority that has no tasks. A task that arrives when there is no room is requeued at
+// each priority that has no tasks. A task that arrives when there is no room is nakked at
 // once.
 func (l *Lane) Run(ctx context.Context, room func() int, deliver func(*Delivery)) error {
 	r := &laneRun{Lane: l, nc: l.q.js.Conn(), room: room, deliver: deliver}

@@ -65,8 +65,8 @@ func (d *Delivery) DoubleAck(ctx context.Context) error {
 // InProgress renews the lease.
 func (d *Delivery) InProgress() error { return d.say("+WPI") }
 
-// Nak requeues the message. The server redelivers it after the delay, at once if that is
-// 0.
+// Nak returns the message to the server, which redelivers it after the delay, at once if
+// that is 0.
 func (d *Delivery) Nak(delay time.Duration) error {
 	if delay <= 0 {
 		return d.say("-NAK")

@@ -155,22 +155,22 @@ func (l *Lane) bells() {
 			want = []string{all}
 		}
 	}
-	old := l.ringing
-	if slices.EqualFunc(want, old, func(subj string, b bell) bool { return b.subject == subj }) {
+	old := l.wakeSubs
+	if slices.EqualFunc(want, old, func(subj string, b wakeSub) bool { return b.subject == subj }) {
 		l.dozed()
 		return
 	}
-	l.ringing = make([]bell, 0, len(want))
+	l.wakeSubs = make([]wakeSub, 0, len(want))
 	for _, subj := range want {
-		if i := slices.IndexFunc(old, func(b bell) bool { return b.subject == subj }); i >= 0 {
-			l.ringing = append(l.ringing, old[i])
+		if i := slices.IndexFunc(old, func(b wakeSub) bool { return b.subject == subj }); i >= 0 {
+			l.wakeSubs = append(l.wakeSubs, old[i])
 			continue
 		}
-		l.ringing = append(l.ringing, bell{subj, n.ring(subj)})
+		l.wakeSubs = append(l.wakeSubs, wakeSub{subj, n.ring(subj)})
 	}
 	l.dozed()
 	for _, b := range old { // after the new ones, so that there is no gap
-		if !slices.ContainsFunc(l.ringing, func(now bell) bool { return now.subject == b.subject }) {
+		if !slices.ContainsFunc(l.wakeSubs, func(now wakeSub) bool { return now.subject == b.subject }) {
 			b.unsubscribe()
 		}
 	}
@@ -189,19 +189,19 @@ func (l *Lane) dozed() {
 
 // silence ends all subscriptions.
 func (l *Lane) silence() {
-	for _, b := range l.ringing {
+	for _, b := range l.wakeSubs {
 		b.unsubscribe()
 	}
-	l.ringing = nil
+	l.wakeSubs = nil
 }
 
-// A bell is a subscription to the subject of tasks.
-type bell struct {
+// A wakeSub is a subscription to the subject of tasks, which wakes a sleeping priority.
+type wakeSub struct {
 	subject string
 	sub     *nats.Subscription // nil: there is none, and the poll has to do
 }
 
-func (b bell) unsubscribe() {
+func (b wakeSub) unsubscribe() {
 	if b.sub != nil {
 		_ = b.sub.Unsubscribe() // the connection may be gone
 	}

@@ -11,7 +11,7 @@ import (
 type Stores struct {
 	// The durable lane.
 	Queue   *Queue   // tasks
-	Replies *Replies // streamed text and results
+	Replies *Replies // streamed text, and replies of others than runs
 	Dead    *Dead    // tasks that failed for good
 	States  *States  // checkpoints of runs
 	Clock   *Clock   // the server's time

@@ -33,8 +33,8 @@ func NewSeen(js natsjs.JetStream, m subject.Map, window time.Duration) *Seen {
 	}
 }
 
-// Claim records that by has seen an id for an entity, unless a claim is recorded already.
-// It returns the recorded claimant: the caller's by if it was the first. The stream
+// Claim records that by has seen an id for an entity, unless one is recorded already. It
+// returns the one that is recorded: the caller's by if it was the first. The stream
 // decides, by one atomic write; if another was first, Claim reads that claim. The key is
 // below the entity, so that only its workers can claim its ids.
 //

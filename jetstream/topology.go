@@ -188,9 +188,9 @@ func base(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	}
 }
 
-// lane returns the configuration of a stream whose subjects also carry requests: it has
+// noAck returns the configuration of a stream whose subjects also carry requests: it has
 // no_ack, see the package comment.
-func lane(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
+func noAck(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.NoAck = true
 	return c
@@ -199,7 +199,7 @@ func lane(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 // broadcasts lets each message have its own time to live, for those that are of no use
 // later.
 func broadcasts(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := lane(maxAge, maxBytes)
+	c := noAck(maxAge, maxBytes)
 	c.AllowMsgTTL = true
 	return c
 }

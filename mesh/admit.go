@@ -47,7 +47,7 @@ func (a admission) admit() (problem *envelope.Error, alert bool) {
 	return nil, false
 }
 
-// stored returns when the task arrived: on the live lane when this worker received it,
+// stored returns when the task arrived in the mesh: on the live lane when this worker received it,
 // on the durable lane when the server stored it.
 func (a admission) stored() time.Time {
 	if a.run != nil {
@@ -103,7 +103,7 @@ func checkAge(t *Task) *envelope.Error {
 }
 
 // checkQuota caps the priority, and refuses a live task beyond its sender's quota. A
-// durable task is delayed, see lane.delayOverQuota.
+// durable task is delayed, see deliveries.delayOverQuota.
 func checkQuota(t *Task) (problem *envelope.Error) {
 	quotas, priority := t.host.node.quotas, t.Envelope.Priority
 	if t.run != nil {
@@ -134,7 +134,7 @@ type constraint func(*Task) error
 var (
 	// constraints are checked for every task, also for one whose run has begun before.
 	constraints = []constraint{(*Task).readRequires, checkDelegation, checkTree, checkApproval, checkIntentsLane}
-	// atBegin are checked for a task whose run has not begun.
+	// atBegin are not checked for a task whose run has begun before.
 	atBegin = []constraint{checkNotBefore, checkProvenance, checkResult, checkReferences, checkPayload}
 )
 
@@ -170,7 +170,7 @@ func (a admission) refusal() *envelope.Error {
 // goesOn reports whether the task's run has begun before.
 func (a admission) goesOn() bool { return a.run != nil && a.run.stored != nil }
 
-// limit sets the deadline: on the live lane from now, on the durable lane from the time at
+// limit sets the task's deadline: on the live lane from now, on the durable lane from the time at
 // which the server stored the task.
 func (a admission) limit() {
 	h := a.host

@@ -117,7 +117,7 @@ func (o *outgoing) remove(id string) {
 }
 
 // cancel cancels a call whose answer is not needed any more. It does nothing if the task of
-// a durable run is being stopped: when the run ends, [lane.stopCalls] cancels its calls; when
+// a durable run is being stopped: when the run ends, [replyWriter.stopCalls] cancels its calls; when
 // another worker continues the run, its handler sends the same calls again.
 func (o *outgoing) cancel(call state.Call) {
 	if o.run != nil && o.stopped() {

@@ -190,7 +190,7 @@ func (r *Run) read(ctx context.Context) (*state.Record, error) {
 	return &rec, nil
 }
 
-// described returns the task of the message in the form that the record keeps.
+// described returns the message's task as it is written into the record.
 func (r *Run) described() (run.Task, error) {
 	raw, err := r.taskJSON()
 	t := r.task

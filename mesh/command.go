@@ -21,7 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// order is a command that was received and verified.
+// order is a command (of an operator, a sender or the agent) that was received and
+// verified.
 type order struct {
 	run.Order
 	keyID  string // "" if it is unsigned
@@ -269,8 +270,8 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	return o.result(out), nil
 }
 
-// listen looks in the work queue for orders that no free place can draw: a busy worker
-// must learn that it should stop. It looks when it begins, after a reconnect, and
+// listen reads the commands that wait in the urgent queue while all places are taken: a
+// busy worker must learn that it should stop. It looks when it begins, after a reconnect, and
 // while urgent messages wait and all places are taken. Other orders arrive on the
 // control subject.
 func (cs *commands) listen(awake context.Context) {

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// pastDeadline is how long after its deadline a task comes back that has to wait longer
-// than that. The server may redeliver a little early, and a task that came back before its
-// deadline would be done, for it was counted.
+// A task that is delayed beyond its deadline is redelivered pastDeadline after it. The
+// server may redeliver a little early, and a task that came back before its deadline would
+// be done, for it was counted.
 const pastDeadline = 50 * time.Millisecond
 
 // delayOverQuota naks a new task whose sender is over its quota, until the quota has

@@ -9,7 +9,7 @@
 //
 // docs/nats-binding.md specifies what goes over the wire.
 //
-// # From the bottom up
+// # The way of a live task
 //
 // A message that arrives on the live lane is decoded under limits (intake.go), and
 // its signature is verified (admit.go). Then stale, replayed and over-quota
@@ -17,8 +17,8 @@
 // once, on goroutines of their own (reserved.go). Every other task is validated
 // against its intent's schema and queued by priority (internal/sched; low never
 // starves). One of [Agent].Concurrency goroutines runs the agent's [Handler] for it
-// (execute.go). Exactly one terminal envelope answers each task, also if the handler
-// panics. One function (ForPeer of mesh/internal/fault) decides what a peer may read of an error.
+// (execute.go). Each task that a worker ends is answered by one terminal envelope, also
+// if the handler panics. One function (ForPeer of mesh/internal/fault) decides what a peer may read of an error.
 //
 // A node uses one reply subscription for all the requests that it sends
 // (internal/rpc); requests at about the same time share a system call. The last
@@ -68,12 +68,14 @@
 //
 // # Words
 //
-// Each word has one meaning, the field's. docs/concepts.md explains them to newcomers.
+// The words of this package. docs/concepts.md explains them to newcomers, and names second
+// meanings.
 //
 //   - Claim a run: become its owner by compare-and-swap. Renew: keep its lease. Release:
 //     give it up on purpose. Lose: find out that another worker owns it.
-//   - Lease: how long a silent worker keeps a message. Epoch: the number of a claim.
-//     Fence: what refuses the writes of a former owner.
+//   - Lease: how long a worker keeps a message without renewing it. Epoch: a number in the
+//     run's record that grows with each claim, and whenever an ownership ends. Fence: what
+//     refuses the writes of a former owner.
 //   - Park a run: record that it waits, and release it. Wake: go on with it.
 //   - Complete, fail, cancel, dead-letter: the ends of a run.
 //   - Redeliver: the server delivers a message again. Requeue: a worker puts a run's
@@ -88,8 +90,8 @@
 //     worker: another one of its agent that watches it while it has runs.
 //   - Lane: live or durable. Hop: a task that an agent sends for its own task.
 //   - Worker: a process that serves an agent (also: instance). Draw: receive a message of
-//     the work queue. Slot: the right to run one of the tasks that all workers of an agent
-//     may run at once ([Agent].MeshConcurrency). Place: the same in one worker ([Agent].Concurrency).
+//     the work queue. Slot: the right to run one task, of those that all workers of an agent
+//     share ([Agent].MeshConcurrency). Place: the same in one worker ([Agent].Concurrency).
 //
 // # Guarantees and limits
 //
@@ -111,8 +113,8 @@
 // owns the goroutines that it starts; when it returns, they have ended, except
 // handlers that outlived the drain.
 //
-// A goroutine is woken for a task unless those that are awake will probably take the task
-// within 50 µs, judged by how long the last tasks took. If a handler that was always
+// A waiting goroutine is woken for a task only if the running ones are unlikely to take
+// the task within 50 µs, judged by how long the last tasks took. If a handler that was always
 // brief suddenly takes long, a task behind it may wait for 2 ms until another goroutine
 // is woken.
 package mesh

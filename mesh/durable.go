@@ -100,7 +100,7 @@ type Durable struct {
 }
 
 // OwnEntitiesOnly states that the node's NATS user has permissions for its own entities only, as
-// [DurableWorkerPermissions] lists them. Without OwnEntitiesOnly the node finds that out by requests
+// DurableWorker of package mesh/perms lists them. Without OwnEntitiesOnly the node finds that out by requests
 // that the server refuses and logs.
 func (d *Durable) OwnEntitiesOnly() {
 	d.fenced = true
@@ -124,7 +124,7 @@ func (d *Durable) observe(p Point, id state.ID) {
 // passes them. It passes the two points of a commit for each commit.
 const (
 	PointDelivered      Point = "delivered"       // the message has arrived, nothing is written
-	PointClaimed        Point = "claimed"         // this worker may begin the run; the claim of a new task may be stored later
+	PointClaimed        Point = "claimed"         // this worker may begin the run; the claim may be written later
 	PointBeforeCommit   Point = "before-commit"   // a step is about to be committed
 	PointAfterCommit    Point = "after-commit"    // the step is committed
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned

@@ -123,7 +123,7 @@ func (h *host) run(t *Task) {
 	defer h.active.Add(-1)
 	defer t.stop(context.Canceled)
 	if t.run != nil {
-		defer t.run.tally.add(-1) // see lane.await
+		defer t.run.tally.add(-1) // see deliveries.await
 	}
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
@@ -313,7 +313,8 @@ func (h *host) end(t *Task, cause *envelope.Error) {
 	t.stop(cause)
 }
 
-// claim returns true to the one caller that may send the terminal envelope.
+// claim (of the right to answer, not of a run) returns true to the one caller that may
+// send the terminal envelope.
 func (t *Task) claim() bool {
 	if t.done.Swap(true) {
 		return false

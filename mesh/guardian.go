@@ -24,9 +24,9 @@ import (
 
 // A worker that has runs lets two other workers of its agent, its guardians, watch it. When
 // the server says twice that the worker's own ping subject has no subscriber, a guardian
-// takes the dead worker's runs from it and requeues them: it removes the owner from each
-// record by compare-and-swap, with the next epoch. So the runs resume within half a
-// second, and not when the lease on their messages ends. A worker without runs has no
+// removes the dead worker as owner of its runs, by a compare-and-swap of each record with
+// the next epoch, and requeues the runs. So they continue after about half a second, and
+// not when the lease on their messages ends. A worker without runs has no
 // guardian and costs nothing.
 //
 // There are two guardians because one may die with the worker, or may itself have

@@ -11,9 +11,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
-// holdings are what this worker has of the durable lane: the messages that it holds under
-// a lease, and the runs that it has drawn or owns. They are the ground floor of a lane:
-// its other parts embed them, and holdings know none of these.
+// holdings are the messages of the durable lane that this worker has under a lease, and the
+// runs that it has drawn or owns. The other parts of a lane embed them; holdings know none
+// of these.
 type holdings struct {
 	host    *host
 	cfg     *Durable

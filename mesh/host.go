@@ -58,8 +58,8 @@ type Agent struct {
 	LiveOnly bool
 	// MeshConcurrency is how many of the agent's tasks, live and durable, may run at
 	// once in the whole mesh (AAIF runtime.concurrency). Default 0: as many as the
-	// workers have places for. A task that gets no slot keeps its worker's place and
-	// waits. If JetStream is unreachable for longer than a lease, no task begins, and
+	// workers have places for. A live task that gets no slot waits in its place; a
+	// durable one returns to the queue after 2 seconds. If JetStream is unreachable for longer than a lease, no task begins, and
 	// tasks that run fail (live) or are released (durable).
 	MeshConcurrency int
 	// Retry says how often a failed durable task is retried. Default: not at all.
@@ -284,7 +284,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	return h, nil
 }
 
-// start subscribes. The goroutines of the workers start with the first task.
+// start subscribes. The goroutines that run tasks start with the first task.
 func (h *host) start() (err error) {
 	if h.joined() != nil {
 		// Open the queue before the worker can be discovered. Otherwise a durable task
@@ -445,7 +445,7 @@ func (h *host) stop() error {
 	h.lookups.Close()
 	h.running.stop()
 	h.stopTasks()
-	h.quieten() // "left" is the last word
+	h.quieten() // no heartbeat may follow the event "left"
 	h.events.announce(intents.AgentLeft)
 	if flushErr := h.flush(); err == nil && flushErr != nil && busy {
 		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)

@@ -259,7 +259,7 @@ func (l *lane) room() int {
 }
 
 // roomForRun reports whether this worker can take over a run from another worker. Such
-// a run needs no free slot: the other worker gives its slot back.
+// a run needs no free slot: the other worker releases its slot.
 func (l *lane) roomForRun() bool {
 	h := l.host
 	return !l.draining.Load() && !h.SubmitOnly && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.deliveries.waiting.Load())

@@ -9,7 +9,7 @@ import (
 // task waits for a place, its handler runs, its outcome is stored, or its run is
 // transferred. Each piece of work counts itself. So a message that this worker has lost
 // sight of is delivered again when its lease ends, however long the worker lives; if that
-// is to this worker, it gives the run up (redelivered).
+// is to this worker, it loses the run (redelivered).
 
 // A tally counts the pieces of work on a message. A nil tally counts nothing.
 type tally struct{ n atomic.Int32 }

@@ -91,7 +91,7 @@ type Config struct {
 
 	// Signer signs the envelopes that this node sends; nil: they are unsigned. An [Agent]
 	// may have a signer of its own. Neither may have the key of the connection's NATS user
-	// ([ErrKeyServesTwice]).
+	// ([natsconn.ErrKeyServesTwice]).
 	Signer *sign.Signer
 	// Verifier verifies the envelopes that this node receives. The zero value knows no
 	// key, and so refuses every signed envelope (AEE: a present signature must be

@@ -20,9 +20,9 @@ import (
 // Run is a durable task's run while this worker owns it: its checkpoints, one after
 // each step. Its methods may be called from many goroutines.
 //
-// The owner of a run is the writer of its record's last revision. Every write of a Run
-// is a compare-and-swap on the revision before it. A worker that lost the run, because
-// it was paused or cut off for longer than its lease, finds out at its next write and
+// The run's record names the owner. Every write of a Run is a compare-and-swap on the
+// revision before it. A worker that lost the run, because its process was suspended or
+// cut off for longer than its lease, finds out at its next write and
 // can change nothing.
 type Run struct {
 	task *Task
@@ -93,7 +93,8 @@ func (t *Task) Run() *Run { return t.run }
 // ID returns the run's id, which is derived from the entity and the task's id.
 func (r *Run) ID() string { return r.id.Run }
 
-// Epoch counts the owners of the run, this one included; see [Run.Claim].
+// Epoch is the run's epoch since this worker's claim. A later owner has a higher one; see
+// [Run.Claim].
 func (r *Run) Epoch() uint64 { return r.cp.Load().Mesh.Epoch }
 
 // Restored reports whether an earlier owner or attempt has worked on the run: View
@@ -200,7 +201,7 @@ func (r *Run) applyStaged(c *state.Checkpoint) error {
 // be nil; it may be called more than once, each time with a fresh copy, and must not
 // keep it; an error from it ends Commit, and nothing is written. The mesh manages
 // Mesh's fields of ownership, time and streams; the rest belongs to the handler. Told
-// is the exception: the handler clears it in the commit that makes the turn part of
+// (streamed text) is the exception: the handler clears it in the commit that makes the turn part of
 // the conversation; for a [state.StepHandler] the mesh does.
 //
 // While the store does not answer, Commit retries until ctx ends. It fails with
@@ -271,7 +272,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 	return nil
 }
 
-// release writes a checkpoint that gives the run up in the middle of a step: the next
+// release writes a checkpoint that releases the run in the middle of a step: the next
 // owner need not wait for the lease, and this claim does not count against MaxClaims.
 // r.mu is held.
 func (r *Run) release(ctx context.Context) error {

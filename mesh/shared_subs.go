@@ -16,7 +16,7 @@ type sharedSubs struct {
 
 	mu       sync.Mutex
 	handlers map[*nats.Subscription]nats.MsgHandler
-	marks    map[*nats.Msg]chan struct{} // see settled
+	marks    map[*nats.Msg]chan struct{} // see settle
 	msgs     chan *nats.Msg
 	end      func()
 }

@@ -103,7 +103,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	return l.records.requeue(ctx, c, rec.Revision)
 }
 
-// A sweeper is a store that removes the oldest ended runs before it is full: a full
+// A compactor is a store that removes the oldest ended runs before it is full: a full
 // store would stop every lane.
 type compactor interface {
 	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)

@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ask is the part of the work that one member is asked to do.
+// ask is one call of a member: its part of the work.
 type ask struct {
 	key     string               // identifies the call within the run: "step/0"
 	slot    int                  // the slot of its outcome
@@ -241,8 +241,8 @@ func (w *work) demands() map[string]json.RawMessage {
 }
 
 // again decides whether to retry after a failure, and when. A durable call is
-// not retried here: the member's own lane has retried it, as the member's
-// document says.
+// not retried here unless the step's max_retries says so: the member's own lane has
+// retried it, as the member's document says.
 func (w *work) again(p *Participant, member Member, out *Outcome, problem *envelope.Error) (bool, time.Duration) {
 	policy := w.opts.Retries
 	if policy == (mesh.RetryPolicy{}) {

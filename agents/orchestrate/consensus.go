@@ -94,9 +94,8 @@ func plainTexts(outcomes []Outcome) string {
 	return fmt.Sprintf(", %d of them in plain text (response_format json makes objects)", n)
 }
 
-// Decided reports whether the winner is certain, whatever the remaining out
-// members vote for.
-func (b Ballot) Decided(outcomes []Outcome, out int) bool {
+// Decided reports whether the winner is certain, whatever the missing members vote for.
+func (b Ballot) Decided(outcomes []Outcome, missing int) bool {
 	t := b.Count(outcomes)
 	if t.Winner < 0 || t.Tied {
 		return false
@@ -105,7 +104,7 @@ func (b Ballot) Decided(outcomes []Outcome, out int) bool {
 	if len(t.Votes) > 1 {
 		second = t.Votes[1].For
 	}
-	return t.Votes[0].For > second+out
+	return t.Votes[0].For > second+missing
 }
 
 // vote returns the value that an outcome votes for.

@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// position is the progress of the work on a task: the member plan of x-aeemesh
+// position is the progress of the work on a task. It is stored as x-aeemesh.plan
 // in the run's Agent State. The rest is in the specification's own members:
 // outputs in subagent_states, in the order of Outcomes, and a pipeline's place
 // in pipeline_position.

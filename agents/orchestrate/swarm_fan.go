@@ -45,8 +45,8 @@ type fan struct {
 	took    time.Duration // the duration of the last commit
 }
 
-// settled is the result of an ask. The error means that the run cannot go on.
-type settled struct {
+// memberOutcome is the result of an ask. The error means that the run cannot go on.
+type memberOutcome struct {
 	out Outcome
 	err error
 }
@@ -98,7 +98,7 @@ func (f *fan) run(ctx context.Context) error {
 	inTime, stop := context.WithDeadlineCause(ctx, f.until, errLate)
 	defer stop()
 
-	done := make(chan settled, len(todo))
+	done := make(chan memberOutcome, len(todo))
 	var stopAsking <-chan struct{} // closed when the run is to stop between two steps
 	if f.work.run != nil {
 		stopAsking = f.work.run.StopRequested()
@@ -127,7 +127,7 @@ func (f *fan) run(ctx context.Context) error {
 		select {
 		case d := <-done:
 			f.running--
-			if err := f.settle(d, end != nil); err != nil && end == nil {
+			if err := f.recordOutcome(d, end != nil); err != nil && end == nil {
 				end = err
 				cancel(err)
 			}
@@ -176,14 +176,14 @@ const untimed = 24 * time.Hour
 
 // one calls one member. A member that is late, or could not be called in time,
 // has failed.
-func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
+func (f *fan) one(ctx context.Context, a ask, done chan<- memberOutcome) {
 	p := &f.plan.Members[a.who]
 	late := func() Outcome {
 		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
 	}
 	a.timeout, a.patient = time.Until(f.until), time.Until(f.days)
 	if a.timeout <= 0 {
-		done <- settled{out: late()}
+		done <- memberOutcome{out: late()}
 		return
 	}
 	if a.timeout > untimed && p.Extras.TimeoutSeconds == 0 {
@@ -204,7 +204,7 @@ func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
 		out.Output, out.Err = nil, envelope.Errorf(envelope.CodeCancelled, "%s is not needed any more", out.Alias)
 		f.broken(&out, a, intents.ThenSkip)
 	}
-	done <- settled{out, err}
+	done <- memberOutcome{out, err}
 }
 
 // broken publishes an ask that was cancelled.
@@ -227,9 +227,9 @@ func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
 	return out, err
 }
 
-// settle records the outcome of an ask. An ask that was cancelled because of
+// recordOutcome records the outcome of an ask. An ask that was cancelled because of
 // another member's outcome has none.
-func (f *fan) settle(d settled, ending bool) error {
+func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	var out *mesh.PendingError
 	switch {
 	case errors.As(d.err, &out):

@@ -50,7 +50,7 @@ func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration
 
 // Workers lists the workers of one entity that answer within wait, without their
 // stats. It asks only the services with the entity's name, so it needs only the
-// permission to publish to $SRV.INFO.<name>, which [LookPermissions] grant.
+// permission to publish to $SRV.INFO.<name>, which package mesh/perms lists (Look).
 func (c *Client) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
 	infos, err := c.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
 	if err != nil {

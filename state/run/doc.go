@@ -25,8 +25,9 @@
 //	   migrating ─ Back ─▶ running or parked;  Accept ─▶ running, the target's
 //
 // Ownership is the record: the worker in Mesh.Owner whose epoch is Mesh.Epoch owns the
-// run. Each claim, each wake and each return from a move increments the epoch, so that
-// what an earlier owner still writes is recognised as old. A run that is to go on and has
+// run. Each claim and each change that ends an ownership (a wake, a return from a move,
+// [Abandon]) increments the epoch, so that what an earlier owner still writes is
+// recognised as old. A run that is to go on and has
 // no owner needs a message in the work queue: the changes that make such a run say so
 // with Requeue.
 package run

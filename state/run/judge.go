@@ -20,11 +20,11 @@ const (
 	Parked                  // the run waits for an event: ack
 	Moving                  // the run is to be moved, or another platform has it: claim it, and go on with the move
 	Foreign                 // another message carries the run: ack this one
-	Later                   // another message may carry the run: requeue this one
+	Later                   // another message may carry the run: nak this one
 	Older                   // a later delivery of the message has claimed the run: neither ack nor nak
 	Reused                  // the task has the id of another task: refuse it
-	AskQueue                // Judge needs Message.Carrier
-	AskRetry                // Judge needs Message.Retried
+	AskQueue                // no verdict yet: fill in Message.Carrier, and call Judge again
+	AskRetry                // no verdict yet: fill in Message.Retried, and call Judge again
 )
 
 // A Fact is what a worker knows of something outside of the run's record.
@@ -51,8 +51,8 @@ type Message struct {
 	Retry   string
 	Retried Fact
 
-	// Carrier says whether the queue still has the other message that the record names
-	// (Mesh.Work).
+	// Carrier says whether the queue still has the run's other message, whose sequence is
+	// in the record (Mesh.Work).
 	Carrier Fact
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Capture makes the state of a run that is transferred: the run is stopped. worker keeps it
-// until the target has claimed it. id names the transfer if no request has named it.
+// Capture stops a run that is to be transferred: the record gets phase captured. worker
+// keeps the run until the target has claimed it. id names the transfer if no request has named it.
 func Capture(c *state.Checkpoint, worker, id string, now time.Time) {
 	m := c.Mesh.Migration
 	if m == nil { // parked by the handler itself
@@ -138,13 +138,13 @@ func Offered(c *state.Checkpoint) bool {
 	return m != nil && m.Phase == state.PhaseCaptured && c.Doc.Status == aaif.RunMigrating
 }
 
-// A Standing says how far a run has come that is to stand still for an export.
+// A Standing says whether a run that is to be exported has stopped.
 type Standing int
 
 // The standings.
 const (
 	Going     Standing = iota // it has not stopped yet
-	Still                     // it stands still, for a file
+	Still                     // it has stopped, for a file
 	Elsewhere                 // it is being moved to another destination
 	Over                      // it has ended
 )
@@ -164,7 +164,7 @@ func Stands(c *state.Checkpoint) Standing {
 	return Going
 }
 
-// Exported reports whether a run stands still for a file, or was handed over as one.
+// Exported reports whether a run has stopped for a file, or was exported as one.
 func Exported(c *state.Checkpoint) bool {
 	m := c.Mesh.Migration
 	return c.Doc.Status == aaif.RunMigrating && m != nil && m.To == intents.MigrateFile

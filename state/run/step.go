@@ -56,13 +56,13 @@ func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving boo
 	return out, nil
 }
 
-// Release gives a run up in the middle of a step: the next owner need not take it by
-// force, and this claim does not count.
+// Release ends the ownership of a run in the middle of a step: the next worker need not
+// wait for the lease, and this claim does not count.
 func Release(c *state.Checkpoint) {
 	c.Mesh.Owner, c.Mesh.Claims = "", max(0, c.Mesh.Claims-1)
 }
 
-// Retry commits a failure after which the run is tried again. The caller requeues its
+// Retry commits a failure after which the run is tried again. The caller naks its
 // message.
 func Retry(c *state.Checkpoint, code envelope.Code, why *aaif.RunError) {
 	m := &c.Mesh

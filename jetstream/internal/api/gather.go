@@ -179,7 +179,7 @@ func (g *gathered) flush() {
 	g.mu.Unlock()
 	for _, m := range batch {
 		if err := g.Conn().PublishMsg(m); err != nil {
-			g.settle(m.Reply, published{err: err})
+			g.resolve(m.Reply, published{err: err})
 		}
 	}
 }
@@ -205,9 +205,9 @@ func (g *gathered) watch(status <-chan nats.Status) {
 	}
 }
 
-func (g *gathered) answered(m *nats.Msg) { g.settle(m.Subject, published{answer: m}) }
+func (g *gathered) answered(m *nats.Msg) { g.resolve(m.Subject, published{answer: m}) }
 
-func (g *gathered) settle(reply string, p published) {
+func (g *gathered) resolve(reply string, p published) {
 	if done := g.take(reply); done != nil {
 		done <- p
 	}
