@@ -2,8 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -194,7 +192,7 @@ func (d *Dead) permit(ctx context.Context, letter DeadLetter) error {
 		return fmt.Errorf("retry dead letter %d: %w", letter.Seq, err)
 	}
 	_, err = d.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{
-		headerDeadRetry: {strconv.FormatUint(letter.Seq, 10)}, headerDeadDigest: {digestOf(letter.Data)}, natsjs.ExpectedStreamHeader: {d.name()},
+		headerDeadRetry: {strconv.FormatUint(letter.Seq, 10)}, headerDeadDigest: {api.Digest(letter.Data)}, natsjs.ExpectedStreamHeader: {d.name()},
 	}})
 	return api.Uncertain(api.Explain(d.js.Conn(), err, "permit to retry dead letter %d", letter.Seq))
 }
@@ -214,12 +212,7 @@ func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data
 	case err != nil:
 		return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
 	}
-	return msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == digestOf(data), nil
-}
-
-func digestOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == api.Digest(data), nil
 }
 
 // Drop deletes a dead letter, or fails with [ErrNotFound].

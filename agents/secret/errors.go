@@ -34,9 +34,6 @@ const (
 	ErrInvalid Kind = "invalid"
 )
 
-// Kinds returns all kinds.
-func Kinds() []Kind { return []Kind{ErrNotFound, ErrDenied, ErrUnavailable, ErrNotAllowed, ErrInvalid} }
-
 var kindTexts = map[Kind]string{
 	ErrNotFound:    "there is no such secret",
 	ErrDenied:      "the vault denies it",

@@ -37,11 +37,6 @@ const (
 	ErrFailed Kind = "failed"
 )
 
-// Kinds returns all kinds.
-func Kinds() []Kind {
-	return []Kind{ErrNotFound, ErrInvalidArguments, ErrInvalidResult, ErrTimeout, ErrBusy, ErrUnavailable, ErrRefused, ErrFailed}
-}
-
 // Error returns the kind in words.
 func (k Kind) Error() string {
 	switch k {

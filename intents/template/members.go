@@ -32,8 +32,6 @@ func marshal(v any) json.RawMessage {
 	return raw
 }
 
-func (k *Key) propertySchema() json.RawMessage { return k.appendSchema(nil) }
-
 // memberOf returns the value of a member, nil if there is none.
 func memberOf(members []member, name string) json.RawMessage {
 	for _, m := range members {

@@ -44,12 +44,6 @@ func mustCompile(raw []byte) *schema.Schema {
 	return s
 }
 
-// Schema returns the JSON Schema of templates.
-func Schema() stdjson.RawMessage { return bytes.Clone(templateSchema) }
-
-// PatchSchema returns the JSON Schema of patches.
-func PatchSchema() stdjson.RawMessage { return bytes.Clone(patchSchema) }
-
 // Parse reads one template and adds the key "other" if its author left it out. Names are
 // case-sensitive, and no member may stand twice. Members that this package does not know
 // are ignored, because other implementations may have their own; a name that differs from

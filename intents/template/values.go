@@ -20,15 +20,6 @@ func (k *Key) property() string {
 	return k.Name
 }
 
-// known reports whether the type is one of the seven.
-func (t Type) known() bool {
-	switch t {
-	case String, Integer, Number, Boolean, Array, Object, Null:
-		return true
-	}
-	return false
-}
-
 // refusedKeywords are not accepted in a value_schema: it becomes a part of the schema of a
 // whole payload, where references would have another meaning.
 var refusedKeywords = map[string]bool{"$ref": true, "$id": true, "$schema": true, "$anchor": true, "$defs": true, "definitions": true,

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,4 +26,10 @@ func (m Message) Genuine() bool { return genuine(m.Header, m.Data) }
 func Deleted(h nats.Header) bool {
 	op := h.Get("KV-Operation")
 	return op == "DEL" || op == "PURGE" || h.Get("Nats-Marker-Reason") != ""
+}
+
+// Digest returns the SHA-256 of data, as headers and records have it.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -2,8 +2,6 @@ package chunks
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,7 +66,7 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 			return nil, fmt.Errorf("fetch document %s: %w", o.Name, api.Explain(s.js.Conn(), err, "read %s", s.Stream()))
 		}
 		switch {
-		case int64(len(data)) == o.Size && digest(data) == o.Digest:
+		case int64(len(data)) == o.Size && api.Digest(data) == o.Digest:
 			return data, nil
 		case int64(len(data)) >= o.Size:
 			return nil, fmt.Errorf("document %s: its digest is not %s", o.Name, o.Digest)
@@ -111,10 +109,5 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 
 // Object describes the object with a name and these data.
 func Object(name string, data []byte) state.Object {
-	return state.Object{Name: name, Size: int64(len(data)), Digest: digest(data)}
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return state.Object{Name: name, Size: int64(len(data)), Digest: api.Digest(data)}
 }

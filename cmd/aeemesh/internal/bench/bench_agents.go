@@ -118,15 +118,11 @@ func (o crowdOptions) measure(ctx context.Context, n int) (row crowdRow, err err
 		return row, err
 	}
 	defer server.stop()
-	conn, err := nats.Connect(url)
+	conn, js, err := connect(url)
 	if err != nil {
 		return row, err
 	}
 	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return row, err
-	}
 	if _, err := jetstream.Apply(ctx, js, jetstream.Options{Map: subject.Map{}}); err != nil {
 		return row, err
 	}

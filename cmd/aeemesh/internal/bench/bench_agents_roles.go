@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/mesh"
@@ -31,15 +29,11 @@ func newBenchCrowdCommand(stdout io.Writer) *cobra.Command {
 	var n int
 	cmd := &cobra.Command{Use: "crowd", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		ctx := untilStdinCloses(cmd.Context())
-		conn, err := nats.Connect(url)
+		conn, js, err := connect(url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		js, err := natsjs.New(conn)
-		if err != nil {
-			return err
-		}
 		node, err := mesh.New(conn, mesh.Config{Entity: benchAgent, Durable: benchLane(js)})
 		if err != nil {
 			return err

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -122,15 +121,11 @@ func benchDurable(ctx context.Context, o benchOptions, sync, only string, stdout
 		return err
 	}
 	defer server.stop()
-	conn, err := nats.Connect(url)
+	conn, js, err := connect(url)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return err
-	}
 	if err := benchStreams(ctx, js); err != nil {
 		return err
 	}

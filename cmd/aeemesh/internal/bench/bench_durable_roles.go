@@ -37,15 +37,11 @@ func newBenchWorkCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
 	cmd := &cobra.Command{Use: "work", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		ctx := untilStdinCloses(cmd.Context())
-		conn, err := nats.Connect(r.url)
+		conn, js, err := connect(r.url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		js, err := natsjs.New(conn)
-		if err != nil {
-			return err
-		}
 		ready := func() { fmt.Fprintln(stdout, "ready") }
 		if benchMode(r.mode) == benchStream {
 			return benchRawWorker(ctx, conn, js, ready)
@@ -91,15 +87,11 @@ func benchRawWorker(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, r
 func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
 	cmd := &cobra.Command{Use: "submit", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		conn, err := nats.Connect(r.url)
+		conn, js, err := connect(r.url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		js, err := natsjs.New(conn)
-		if err != nil {
-			return err
-		}
 		var call func(context.Context) error
 		switch benchMode(r.mode) {
 		case benchStream:

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -131,15 +130,11 @@ func newBenchMigrateWorkCommand(stdout io.Writer) *cobra.Command {
 	var logs bool
 	cmd := &cobra.Command{Use: "work", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		ctx := untilStdinCloses(cmd.Context())
-		conn, err := nats.Connect(url)
+		conn, js, err := connect(url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		js, err := natsjs.New(conn)
-		if err != nil {
-			return err
-		}
 		cfg := mesh.Config{Entity: benchAgent, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, Logger: moveLog(logs), Durable: moveLane(js, platform)}
 		if platform != "" { // runs that leave are signed, others need no key
 			signer, ring, err := moveKeys(platform)
@@ -235,15 +230,11 @@ func newBenchMigrateReceiveCommand(stdout io.Writer) *cobra.Command {
 	var logs bool
 	cmd := &cobra.Command{Use: "receive", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		ctx := untilStdinCloses(cmd.Context())
-		conn, err := nats.Connect(url)
+		conn, js, err := connect(url)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		js, err := natsjs.New(conn)
-		if err != nil {
-			return err
-		}
 		_, ring, err := moveKeys(targetSystem)
 		if err != nil {
 			return err

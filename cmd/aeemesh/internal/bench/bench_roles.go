@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -263,4 +264,17 @@ func firstReply(ctx context.Context, call func(context.Context) error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// connect connects to a server with JetStream.
+func connect(url string) (*nats.Conn, natsjs.JetStream, error) {
+	conn, err := nats.Connect(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := natsjs.New(conn)
+	if err != nil {
+		conn.Close()
+	}
+	return conn, js, err
 }
