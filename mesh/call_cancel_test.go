@@ -182,3 +182,27 @@ func TestCallIsInterruptedByAPauseAndFoundAgain(t *testing.T) {
 	}
 	equal(t, "calls left", r.record(task).Mesh.Calls, []state.Call(nil))
 }
+
+// A worker that stops does not wait for its calls: their run is released, and the next worker
+// finds the answer.
+func TestCallIsInterruptedWhenItsWorkerDrains(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: g})
+	r.hears(helper)
+	ended := make(chan error, 1)
+	w := r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		_, err := task.Call(ctx, mesh.Call{To: helper, Key: "1"})
+		ended <- err
+		return nil, err
+	})})
+	task := newTask(lead, "lead.work", `{}`)
+	r.submit(r.client(), task)
+	within(t, "the hop", g.entered)
+	w.stop()
+	if err := within(t, "the end of the call", ended); !isErr(err, mesh.ErrInterrupted) {
+		t.Errorf("got %v, want ErrInterrupted", err)
+	}
+	g.open()
+}
