@@ -33,7 +33,7 @@ func fresh(opts Options, spec Spec) natsjs.StreamConfig {
 	if cfg.MaxAge > 0 {
 		cfg.Duplicates = min(cfg.Duplicates, cfg.MaxAge)
 	}
-	cfg.Metadata = map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)}
+	cfg.Metadata = map[string]string{MetaTopology: strconv.Itoa(TopologyVersion), MetaWorkers: strconv.Itoa(oldestWorkers)}
 	return cfg
 }
 
@@ -99,6 +99,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 func (c *Change) newer(metadata map[string]string) bool {
 	version, _ := strconv.Atoi(metadata[MetaTopology])
 	c.Version = version
+	c.workers, _ = strconv.Atoi(metadata[MetaWorkers])
 	if version <= TopologyVersion {
 		return false
 	}
@@ -122,7 +123,7 @@ func (c *Change) version(have map[string]string, next *map[string]string) {
 	if *next == nil {
 		*next = map[string]string{}
 	}
-	(*next)[MetaTopology] = strconv.Itoa(TopologyVersion)
+	(*next)[MetaTopology], (*next)[MetaWorkers] = strconv.Itoa(TopologyVersion), strconv.Itoa(oldestWorkers)
 }
 
 // setAction sets the action: an update if any difference is to be changed.

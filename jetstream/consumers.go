@@ -1,12 +1,15 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -88,9 +91,17 @@ func consumer(name, about, filter string, ackWait time.Duration) natsjs.Consumer
 		Name: name, Durable: name, Description: "aeemesh: " + about, FilterSubject: filter,
 		AckPolicy: natsjs.AckExplicitPolicy, DeliverPolicy: natsjs.DeliverAllPolicy, ReplayPolicy: natsjs.ReplayInstantPolicy,
 		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: 4096,
-		Metadata: map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)},
+		Metadata:       map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)},
+		PriorityPolicy: natsjs.PriorityPolicyOverflow, PriorityGroups: []string{drawGroup},
 	}
 }
+
+// drawGroup is the priority group that each request for tasks names. The server refuses
+// requests without it ("Priority Group missing"), so that workers of releases before
+// topology 8, which name none, draw nothing; and those with another one ("Invalid Priority
+// Group"). A release that raises [oldestWorkers] has another group. The policy that goes
+// with groups changes nothing else: no request sets a minimum of what is pending.
+var drawGroup = "topology-" + strconv.Itoa(oldestWorkers)
 
 // consumerToken returns the token of an entity in a consumer's name: the escaped entity,
 // or a prefix of it and a hash if it is too long for a file name. An escaped entity
@@ -178,6 +189,10 @@ func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig)
 	}
 	c.number("max_deliver", &next.MaxDeliver, want.MaxDeliver)
 	c.number("max_ack_pending", &next.MaxAckPending, want.MaxAckPending)
+	if have.PriorityPolicy != want.PriorityPolicy || !slices.Equal(have.PriorityGroups, want.PriorityGroups) {
+		c.differ("priority_groups", cmp.Or(strings.Join(have.PriorityGroups, " "), "none"), strings.Join(want.PriorityGroups, " "), "")
+		next.PriorityPolicy, next.PriorityGroups = want.PriorityPolicy, want.PriorityGroups
+	}
 	if len(have.BackOff) > 0 {
 		c.differ("backoff", fmt.Sprint(have.BackOff), "none", "")
 		next.BackOff = nil

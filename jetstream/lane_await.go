@@ -22,14 +22,19 @@ var ErrNoLane = errors.New("no permission for the durable lane")
 // "auth perms").
 var laneStores = [2][]string{{StreamWork, BucketState, BucketSlots}, {StreamSchedule, StreamReply, StreamDead}}
 
+// ErrNewer: a newer aeemesh manages the mesh, and gives durable tasks only to workers that
+// know what it stores.
+var ErrNewer = errors.New("the mesh is of a newer aeemesh")
+
 // A MissingError names the streams and buckets that a server does not have.
 type MissingError []string
 
 func (e MissingError) Error() string { return "the server has no " + strings.Join(e, ", ") }
 
 // LaneLacks returns what keeps a worker from using the durable lane: missing streams
-// ([MissingError]), a JetStream that does not answer ([ErrUnavailable]), or missing
-// permissions ([ErrDenied]), which can take all of ctx to find out. Nil: nothing.
+// ([MissingError]), a mesh that is too new ([ErrNewer]), a JetStream that does not answer
+// ([ErrUnavailable]), or missing permissions ([ErrDenied]), which can take all of ctx to
+// find out. Nil: nothing.
 //
 // The error is also [ErrNoLane] if the user may not even read the configuration of
 // [StreamWork]: then the operator did not intend the worker to use the durable lane.
@@ -65,6 +70,9 @@ func lacking(ctx context.Context, js natsjs.JetStream, m subject.Map, names []st
 	}
 	var missing MissingError
 	for _, c := range plan {
+		if oldest, refuses := c.Refuses(); refuses {
+			return nil, fmt.Errorf("%w: it needs workers that know topology %d, and this one knows %d: update it", ErrNewer, oldest, TopologyVersion)
+		}
 		if c.Action == ActionCreate || c.Action == ActionConflict {
 			missing = append(missing, c.Name)
 		}

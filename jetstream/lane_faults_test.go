@@ -314,7 +314,7 @@ func TestLaneThatIsNotAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := js.Conn().PublishRequest("$JS.API.CONSUMER.MSG.NEXT.AEE_WORK.low-agent=2Ex", "the.other", []byte(`{"batch":1,"expires":3600000000000}`)); err != nil {
+	if err := js.Conn().PublishRequest("$JS.API.CONSUMER.MSG.NEXT.AEE_WORK.low-agent=2Ex", "the.other", []byte(`{"batch":1,"expires":3600000000000,"group":"topology-6"}`)); err != nil {
 		t.Fatal(err)
 	}
 	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))

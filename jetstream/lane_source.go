@@ -121,8 +121,9 @@ func backoff(tries int) time.Duration {
 // ask sends a request for n messages, which waits for as long as wait; 0: it does not.
 func (r *laneRun) ask(s *source, n int, wait time.Duration) {
 	waits := wait > 0
-	body := make([]byte, 0, 96)
-	body = strconv.AppendInt(append(body, `{"batch":`...), int64(n), 10)
+	body := make([]byte, 0, 128)
+	body = append(append(append(body, `{"group":"`...), drawGroup...), `","batch":`...)
+	body = strconv.AppendInt(body, int64(n), 10)
 	switch {
 	case waits:
 		body = strconv.AppendInt(append(body, `,"expires":`...), int64(wait), 10)

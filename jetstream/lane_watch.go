@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,6 +87,8 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		if cfg.FilterSubject != s.spec.Config.FilterSubject || cfg.AckPolicy != natsjs.AckExplicitPolicy {
 			err = fmt.Errorf("consumer %s draws from %q with acks %q, not from %q with acks \"explicit\"",
 				s.consumer, cfg.FilterSubject, cfg.AckPolicy, s.spec.Config.FilterSubject)
+		} else if len(cfg.PriorityGroups) > 0 && !slices.Contains(cfg.PriorityGroups, drawGroup) {
+			err = fmt.Errorf("%w: consumer %s gives tasks to workers that know %s, and this one knows %s: update it", ErrNewer, s.consumer, strings.Join(cfg.PriorityGroups, " "), drawGroup)
 		}
 	}
 	if operated {

@@ -36,6 +36,7 @@ type Change struct {
 	// Reserves is how many more bytes of storage the change reserves on each replica.
 	Reserves int64 `json:"reserves,omitempty"`
 
+	workers  int // [MetaWorkers]
 	spec     Spec
 	want     natsjs.StreamConfig
 	ofWorker ConsumerSpec
@@ -61,6 +62,12 @@ func (c Change) NotDone() (out []Difference) {
 		}
 	}
 	return out
+}
+
+// Refuses reports whether the stream was made by a newer aeemesh that refuses durable work
+// by workers of this one, and the oldest topology that a worker must know.
+func (c Change) Refuses() (oldest int, refuses bool) {
+	return c.workers, c.Action == ActionNewer && c.workers > TopologyVersion
 }
 
 // String describes the change in one line: "update AEE_BUS: no_ack false, should be

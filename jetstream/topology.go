@@ -9,11 +9,22 @@ import (
 )
 
 // TopologyVersion is raised with every change of [Topology] that must be applied to a
-// server. The metadata of every stream holds it, under [MetaTopology].
-const TopologyVersion = 7
+// server.
+const TopologyVersion = 8
 
-// MetaTopology is the metadata key of the topology's version.
-const MetaTopology = "aeemesh.topology"
+// oldestWorkers is the oldest topology whose releases may draw durable tasks. It is raised
+// with a change of what is stored of a run that older workers would misunderstand:
+// workers before topology 6 do not know that a reply alone may end a run, and would do its
+// task again.
+const oldestWorkers = 6
+
+// The metadata of every stream holds the topology's version under MetaTopology, and under
+// MetaWorkers the oldest topology that a worker must know for durable tasks. Releases
+// before topology 8 do not look at the latter: see [drawGroup].
+const (
+	MetaTopology = "aeemesh.topology"
+	MetaWorkers  = "aeemesh.workers"
+)
 
 // Names of the streams and buckets, without the suffix that a prefix adds.
 const (

@@ -44,17 +44,17 @@ func (a *attack) elsewhere(target string, header nats.Header, body []byte) {
 		a.t.Fatal(err)
 	}
 	next := "$JS.API.CONSUMER.MSG.NEXT." + consumer
-	if err := a.x.PublishRequest(next, inbox+".held", []byte(`{"batch":1}`)); err != nil {
+	if err := a.x.PublishRequest(next, inbox+".held", []byte(`{"batch":1,"group":"topology-6"}`)); err != nil {
 		a.t.Fatal(err)
 	}
 	held, err := sub.NextMsg(5 * time.Second)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.x.PublishRequest(held.Reply, target, []byte(`+NXT {"batch":1}`)); err != nil {
+	if err := a.x.PublishRequest(held.Reply, target, []byte(`+NXT {"batch":1,"group":"topology-6"}`)); err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.x.PublishRequest(next, target, []byte(`{"batch":1}`)); err != nil {
+	if err := a.x.PublishRequest(next, target, []byte(`{"batch":1,"group":"topology-6"}`)); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := sub.Unsubscribe(); err != nil {

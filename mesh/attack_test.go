@@ -340,7 +340,7 @@ func TestAttackAWorkerReadsAndChangesNothingOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := held.Fetch(1)
+	batch, err := held.Fetch(1, natsjs.FetchPriorityGroup("topology-6"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestAttackAWorkerReadsAndChangesNothingOfOthers(t *testing.T) {
 	effective, stored := a.effective(), a.stored()
 
 	bodies := [][]byte{nil, []byte(`{}`), []byte(`{"seq":1}`), []byte(`{"seq":2}`), []byte(`{"batch":10,"seq":1}`), []byte(`{"multi_last":[">"]}`),
-		[]byte(`{"batch":10,"no_wait":true}`), []byte(`{"deliver_subject":"` + inbox + `.snapshot"}`), []byte(`{"subjects_filter":">"}`)}
+		[]byte(`{"batch":10,"no_wait":true,"group":"topology-6"}`), []byte(`{"deliver_subject":"` + inbox + `.snapshot"}`), []byte(`{"subjects_filter":">"}`)}
 	for subj := range subjects {
 		bodies = append(bodies, []byte(`{"last_by_subj":"`+subj+`"}`), []byte(`{"seq":1,"next_by_subj":"`+subj+`","batch":9}`))
 	}

@@ -50,6 +50,10 @@ func (d *doctor) streamCheck(c jetstream.Change) {
 	case jetstream.ActionCreate:
 		d.tell(name, "warn", "\"aeemesh apply\" makes it.", "%s is missing: %s", c.Name, c.About)
 	case jetstream.ActionNewer:
+		if oldest, refuses := c.Refuses(); refuses {
+			d.tell(name, "fail", "Update this aeemesh: until then, its workers do live tasks alone.", "%s gives durable tasks only to workers that know topology %d", c, oldest)
+			return
+		}
 		d.tell(name, "warn", "A newer aeemesh made it. Update this one.", "%s", c)
 	case jetstream.ActionUpdate:
 		d.tell(name, "warn", "\"aeemesh apply\" corrects it.", "%s", c)
