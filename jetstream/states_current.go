@@ -146,26 +146,18 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if s.check(ctx, id) != nil {
 		return false
 	}
-	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
 	single, known := s.knownReplicas()
-	if g, ok := s.js.(gathered); ok && known { // every new task asks: nothing here may cost more than it must
-		ask = func(msg *nats.Msg) (*nats.Msg, error) { return g.Exchange(ctx, msg, absentTimeout) }
-	} else {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, absentTimeout)
-		defer cancel()
-		single, _ = s.singleReplica(ctx)
+	if !known {
+		looking, cancel := context.WithTimeout(ctx, absentTimeout)
+		single, _ = s.singleReplica(looking)
+		cancel()
 	}
 	if !single {
 		return false
 	}
+	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.ExchangeWithin(ctx, s.js, msg, absentTimeout) }
 	last, err := s.lastSequence(ctx, stateKey(id), ask)
 	return err == nil && last == 0
-}
-
-// A gathered JetStream sends requests of about the same time together: see [api.Gather].
-type gathered interface {
-	Exchange(ctx context.Context, msg *nats.Msg, timeout time.Duration) (*nats.Msg, error)
 }
 
 // absentTimeout is the timeout of [States.Absent].

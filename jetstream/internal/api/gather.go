@@ -59,7 +59,7 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 		return g.JetStream.PublishMsg(ctx, m, opts...)
 	}
 	for try := 0; ; try++ {
-		answer, err := g.Exchange(ctx, m, RequestTimeout)
+		answer, err := g.exchange(ctx, m, RequestTimeout)
 		if err == nil && len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
 			err = natsjs.ErrNoStreamResponse
 		}
@@ -77,9 +77,21 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	}
 }
 
-// Exchange publishes a message and waits for its answer, at most until a timeout. A timer that
+// ExchangeWithin sends a request and waits for its answer, at most until a timeout. With a js of
+// [Gather] it costs less than [Exchange], but it does not fail at once with an error that says
+// that the subject is not permitted.
+func ExchangeWithin(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
+	if g, ok := js.(*gathered); ok {
+		return g.exchange(ctx, msg, timeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return Exchange(ctx, js.Conn(), msg)
+}
+
+// exchange publishes a message and waits for its answer, at most until a timeout. A timer that
 // is used again costs less than a context with a deadline.
-func (g *gathered) Exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
+func (g *gathered) exchange(ctx context.Context, m *nats.Msg, timeout time.Duration) (*nats.Msg, error) {
 	s := slips.Get().(*slip)
 	s.msg = nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
 	first, company, err := g.enqueue(&s.msg, s.done)
