@@ -162,7 +162,7 @@ func checkTree(t *Task) (err error) {
 	if most := t.host.node.bounds(t.tree).MaxDepth; t.tree.Depth > most {
 		return tooDeep(t.tree.Depth, most)
 	}
-	if t.tree.Deadline.IsZero() || t.run != nil && t.run.retryID() != "" { // a retried dead letter has a deadline of its own
+	if t.tree.Deadline.IsZero() || t.run != nil && t.run.hold.retryID() != "" { // a retried dead letter has a deadline of its own
 		return nil
 	}
 	return t.limitTo(t.tree.Deadline)

@@ -30,7 +30,7 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (run.Verdict, e
 // claimOver is claim with a record that was already read; with nil it reads the record
 // itself.
 func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (run.Verdict, error) {
-	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.retryID() == "" // most likely it has no record
+	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.hold.retryID() == "" // most likely it has no record
 	for tries := 0; ; tries++ {
 		if !fresh && rec == nil {
 			var err error
@@ -91,7 +91,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 // without one. It looks up the facts that the verdict depends on.
 func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint) (run.Verdict, run.Message, error) {
 	l := r.lane
-	m := run.Message{Worker: l.host.id, Seq: r.hold.Seq, Retry: r.retryID()}
+	m := run.Message{Worker: l.host.id, Seq: r.hold.Seq, Retry: r.hold.retryID()}
 	if rec == nil {
 		return run.Mine, m, nil
 	}
@@ -262,8 +262,8 @@ func (r *Run) retried(ctx context.Context) (bool, error) {
 }
 
 // retryID identifies a retry of a dead letter among the commands of the run.
-func (r *Run) retryID() string {
-	if seq := r.hold.Header.Get(jetstream.HeaderRetry); seq != "" {
+func (h *hold) retryID() string {
+	if seq := h.Header.Get(jetstream.HeaderRetry); seq != "" {
 		return "retry." + seq
 	}
 	return ""
