@@ -94,9 +94,31 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		problem, _ = admission{t}.admit()
 	}
 	if problem != nil {
-		ds.workOn(r.tally, func() { ds.reject(hold, t.Envelope, cbor, problem) })
+		ds.workOn(r.tally, func() { ds.refuse(r, problem) })
 		return
 	}
+	ds.admitted(r)
+}
+
+// refuse rejects a message that this worker does not admit, unless its run has a record:
+// then a worker that knew more, such as the sender's key, has admitted it, and the run goes
+// on.
+func (ds *deliveries) refuse(r *Run, problem *envelope.Error) {
+	id := state.RunID(ds.host.Entity, r.task.Envelope.ID)
+	if err := ds.resume(r, id, func(c *state.Checkpoint) bool { return c.Mesh.Work == r.hold.Seq }); err != nil {
+		ds.nakFailed(r, err)
+		return
+	}
+	if r.stored == nil {
+		ds.reject(r.hold, r.task.Envelope, r.task.cbor, problem)
+		return
+	}
+	ds.admitted(r)
+}
+
+// admitted puts off, or queues, a task that may begin or go on.
+func (ds *deliveries) admitted(r *Run) {
+	t, hold, cbor := r.task, r.hold, r.task.cbor
 	ds.cfg.observe(PointDelivered, r.id)
 	if r.stored == nil && ds.delayEarly(r) {
 		return
@@ -168,13 +190,18 @@ func (ds *deliveries) delayEarly(r *Run) bool {
 // maxEarlyDelay is the longest delay of one nak for a task that is to begin later.
 const maxEarlyDelay = 10 * time.Minute
 
-// resumed looks up the run that the message resumes. The task is read from the run's
-// record, where its signature was verified, and not from the message's body.
+// resumed looks up the run that the message resumes.
 func (ds *deliveries) resumed(r *Run) error {
 	id := r.hold.Header.Get(wire.HeaderRun)
 	if id == "" {
 		return nil
 	}
+	return ds.resume(r, id, func(*state.Checkpoint) bool { return true })
+}
+
+// resume looks up a run, and lets the message resume it if its record says so. The task is
+// read from the record, where its signature was verified, and not from the message's body.
+func (ds *deliveries) resume(r *Run, id string, says func(*state.Checkpoint) bool) error {
 	rec, err := ds.cfg.States.Get(ds.ctx, state.ID{Entity: ds.host.Entity, Run: id})
 	if errors.Is(err, state.ErrNotFound) {
 		return nil // then it is an ordinary task
@@ -191,7 +218,7 @@ func (ds *deliveries) resumed(r *Run) error {
 		return err
 	}
 	t := r.task
-	if env.ID != t.Envelope.ID {
+	if env.ID != t.Envelope.ID || !says(c) {
 		return nil // the header is unsigned: this is another, ordinary task
 	}
 	r.id.Run, r.stored = id, c

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -18,6 +21,41 @@ import (
 )
 
 func (r *durableRig) dead() *jetstream.Dead { return jetstream.NewDead(r.js(r.nc), r.m) }
+
+// A message is delivered again to a worker that cannot verify it: the key is not known
+// there. The run exists, and so another worker has verified its task: it goes on.
+func TestARunGoesOnWhereItsTaskCannotBeVerified(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	k := newKeys(t)
+	r := newDurableRig(t)
+	line, g := newCable(t), newGate(t)
+	noSweep := func(d *mesh.Durable) { d.Sweep = -1 }
+	known := k.verifier()
+	known.Mode = sign.Required
+	first := r.laneOn(natstest.Conn(t, r.srv, nats.SetCustomDialer(line)), mesh.Config{Verifier: known}, noSweep)
+	r.serve(first, mesh.Agent{Handler: g})
+	task := signed(t, k.signer("ada", sign.Ed25519, ada), durably(t, newTask(reviewer, "code.review", `{"n":1}`)))
+	r.submit(r.client(), task)
+	within(t, "the task", g.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+	line.block(true)
+	unknown := newKeys(t).verifier()
+	unknown.Mode = sign.Required
+	r.serve(r.lane(mesh.Config{Verifier: unknown}, noSweep), mesh.Agent{Handler: echo})
+	if reply, err := r.result(r.client(), task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	equal(t, "dead letters", len(r.letters()), 0)
+
+	// A forged message with the id of that run is none of it.
+	forged := *task
+	forged.Payload = json.RawMessage(`{"n":2}`)
+	r.again(&forged, nil)
+	eventually(t, "the forged message is a dead letter", func() bool { return len(r.letters()) == 1 })
+	equal(t, "replies", len(r.replies(task)), 1)
+	g.open()
+}
 
 func (r *durableRig) letters() (out []jetstream.DeadLetter) {
 	r.t.Helper()
