@@ -56,3 +56,29 @@ func TestALostAnswerDoesNotTakeTheTimeOfATask(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Unsubscribe() })
 }
+
+// A server whose disk was full may answer for ever that another write of the run is under way.
+// The soak with a full disk found a worker that asked it as long, with the run's message.
+func TestAbsentDoesNotAskForEverWhileAWriteIsUnderWay(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+	answer := func(subject, body string) {
+		if _, err := nc.Subscribe(subject, func(msg *nats.Msg) { _ = msg.Respond([]byte(body)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer("$JS.API.STREAM.INFO.*", `{"config":{"name":"KV_aee_state","num_replicas":1}}`)
+	answer("$KV.>", `{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"},"stream":"KV_aee_state","seq":0}`)
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, js := range map[string]natsjs.JetStream{"gathered": jetstream.Gather(js), "single": js} {
+		states, ctx := jetstream.NewStates(js, subject.Map{}), testContext(t)
+		for range 2 { // the second time it knows the number of replicas
+			if states.Absent(ctx, state.ID{Entity: "agent.x", Run: state.RunID("agent.x", "1")}) || ctx.Err() != nil {
+				t.Errorf("%s: it is said to be absent, or the caller's time is over: %v", name, ctx.Err())
+			}
+		}
+	}
+}

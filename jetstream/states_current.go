@@ -155,7 +155,14 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if !single {
 		return false
 	}
-	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.ExchangeWithin(ctx, s.js, msg, absentTimeout) }
+	until := time.Now().Add(absentTimeout) // of all questions: the leader may answer for ever that a write is under way
+	ask := func(msg *nats.Msg) (*nats.Msg, error) {
+		left := time.Until(until)
+		if left <= 0 {
+			return nil, context.DeadlineExceeded
+		}
+		return api.ExchangeWithin(ctx, s.js, msg, left)
+	}
 	last, err := s.lastSequence(ctx, stateKey(id), ask)
 	return err == nil && last == 0
 }
