@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,7 @@ func agentsCommand(a *session.App) *cobra.Command {
   aeemesh agents ping agent.reviewer --count 5
   aeemesh agents import reviewer.yaml
   aeemesh agents definitions`,
-	}, append([]*cobra.Command{agentsListCommand(a), agentsDescribeCommand(a), agentsPingCommand(a), agentsRetireCommand(a)}, definitionCommands(a)...)...)
+	}, append([]*cobra.Command{agentsListCommand(a), agentsDescribeCommand(a), agentsPingCommand(a), agentsRetireCommand(a)}, definitions.Commands(a)...)...)
 }
 
 // agentSummary is one entity with all its workers.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
@@ -137,7 +138,7 @@ func unregister(ctx context.Context, reg registry.Registry, entity string) (bool
 	for _, e := range all {
 		if e.Err == nil && e.Record.Entity == entity {
 			if err := reg.Remove(ctx, e.Key, e.Revision); err != nil {
-				return there, registryError(err)
+				return there, definitions.RegistryError(err)
 			}
 			there = true
 		}

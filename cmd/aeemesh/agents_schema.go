@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -56,7 +57,7 @@ func describeSchemas(a *session.App, ctx context.Context, s *session.Session, en
 func registeredSchemas(s *session.Session, ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
 	unknown := outcome.Hinted(fmt.Errorf("the worker of %s does not report its schemas", entity),
 		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")
-	reg, err := openDefinitions(s)
+	reg, err := definitions.Open(s)
 	if err != nil {
 		return nil, unknown
 	}

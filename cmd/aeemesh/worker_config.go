@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -205,7 +206,7 @@ func workerError(cmd *cobra.Command, err error) error {
 	case "Learn":
 		return fmt.Errorf("--learn: %w", bad.Err)
 	case "Register":
-		return registryError(fmt.Errorf("--register: %w", bad.Err))
+		return definitions.RegistryError(fmt.Errorf("--register: %w", bad.Err))
 	case "Journal":
 		err = fmt.Errorf("--journal jetstream: %w", bad.Err)
 		if errors.Is(err, worker.ErrNoStreams) {

@@ -1,8 +1,9 @@
 package main
 
-import "github.com/spf13/pflag"
-
-import "github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+import (
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/spf13/pflag"
+)
 
 // workerMore is the part of a worker's help that --help-all prints.
 const workerMore = `A program of --exec is started once, reads one task envelope a line on standard

@@ -1,4 +1,4 @@
-package main
+package definitions
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func judgeInMesh(a *session.App, ctx context.Context, cmd *cobra.Command, names 
 		return outcome.Hinted(err, "Without --mesh no server is asked.")
 	}
 	defer s.Close()
-	reg, err := openDefinitions(s)
+	reg, err := Open(s)
 	if err != nil {
 		return err
 	}

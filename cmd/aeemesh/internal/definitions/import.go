@@ -1,4 +1,4 @@
-package main
+package definitions
 
 import (
 	"context"
@@ -18,13 +18,13 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// definitionCommands are the subcommands of "agents" for the mesh's registry.
-func definitionCommands(a *session.App) []*cobra.Command {
+// Commands are the subcommands of "agents" for the mesh's registry.
+func Commands(a *session.App) []*cobra.Command {
 	return []*cobra.Command{agentsDefinitionsCommand(a), agentsImportCommand(a), agentsExportCommand(a), agentsHistoryCommand(a), agentsRemoveCommand(a)}
 }
 
-// openDefinitions opens the mesh's registry.
-func openDefinitions(s *session.Session) (registry.Registry, error) {
+// Open opens the mesh's registry.
+func Open(s *session.Session) (registry.Registry, error) {
 	m, err := s.App.Subjects()
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func withDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, do
 		return err
 	}
 	defer s.Close()
-	reg, err := openDefinitions(s)
+	reg, err := Open(s)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func importDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, 
 				err = r.Free(&rec)
 			}
 			if err != nil {
-				return registryError(fmt.Errorf("%s: %w", d.name, err))
+				return RegistryError(fmt.Errorf("%s: %w", d.name, err))
 			}
 			for i, other := range records {
 				if other.Key() == rec.Key() || other.Entity == rec.Entity {
@@ -163,7 +163,7 @@ func importDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, 
 		for i, rec := range records {
 			done, err := r.Put(ctx, rec)
 			if err != nil {
-				return registryError(fmt.Errorf("%s: %w", docs[i].name, err))
+				return RegistryError(fmt.Errorf("%s: %w", docs[i].name, err))
 			}
 			if err := tellRegistration(a, registration{File: docs[i].name, Outcome: done.Outcome, Key: rec.Key(), Entity: rec.Entity, AgentID: rec.AgentID,
 				Version: rec.Version, SHA256: rec.SHA256, Revision: done.Revision, Was: done.Was, Replaced: done.Replaced, DryRun: f.dry}); err != nil {
@@ -199,8 +199,8 @@ func tellRegistration(a *session.App, r registration) error {
 	return nil
 }
 
-// registryError adds a hint to an error of the registry.
-func registryError(err error) error {
+// RegistryError adds a hint to an error of the registry.
+func RegistryError(err error) error {
 	var taken *registry.TakenError
 	switch {
 	case errors.As(err, &taken):

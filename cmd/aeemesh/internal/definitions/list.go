@@ -1,4 +1,4 @@
-package main
+package definitions
 
 import (
 	"cmp"
@@ -279,7 +279,7 @@ registered skill. Workers go on. The stored versions stay, and
 					err := reg.Remove(removing, e.Key, e.Revision)
 					cancel()
 					if err != nil {
-						return registryError(err)
+						return RegistryError(err)
 					}
 					if a.Term.JSON {
 						if err := a.Term.Object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {

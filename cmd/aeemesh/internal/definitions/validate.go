@@ -1,4 +1,4 @@
-package main
+package definitions
 
 import (
 	"cmp"
@@ -40,7 +40,8 @@ type verdict struct {
 	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
 }
 
-func validateCommand(a *session.App) *cobra.Command {
+// ValidateCommand checks documents, and the members of a team together.
+func ValidateCommand(a *session.App) *cobra.Command {
 	var levels, strict, inMesh bool
 	c := session.Connects(&cobra.Command{
 		Use:   "validate FILE...",
