@@ -65,7 +65,7 @@ func TestBindingDocumentNamesWhatIsThere(t *testing.T) {
 		"`" + mesh.MetaEntity + "`", "`" + mesh.MetaPrefix + "`", "`" + mesh.MetaIntents + "`", "`" + mesh.MetaAgentID + "`",
 		"`bus." + mesh.BusAgent + "`", "`bus." + mesh.BusTask + "`", "`bus." + mesh.BusAlert + "`",
 		fmt.Sprintf("skew bound, %d minutes by default", int(mesh.DefaultSkew.Minutes())),
-		fmt.Sprintf("replay window, %d minutes by default", int(mesh.ReplayWindow(0, 0).Minutes())),
+		fmt.Sprintf("twice the skew bound, so %d minutes by default", int(mesh.ReplayWindow(0, 0).Minutes())),
 		fmt.Sprintf("(%d minutes by default); without it\n%d minutes hold", int(mesh.DefaultMaxTimeout.Minutes()), int(mesh.DefaultTimeout.Minutes())),
 	} {
 		if !strings.Contains(text, want) {

@@ -157,7 +157,7 @@ func TestModelFindsEachViolation(t *testing.T) {
 
 func TestPlanIsTheSeeds(t *testing.T) {
 	t.Parallel()
-	o := Options{Seed: 7, Faults: 1000, Workers: 3, Servers: 3, Second: 2, Lease: time.Second, Pace: time.Second}
+	o := Options{Seed: 7, Faults: 1000, Workers: 3, Servers: 3, Second: 2, Disk: 1, Lease: time.Second, Pace: time.Second}
 	a, b := plan(o), plan(o)
 	if !slices.Equal(a, b) {
 		t.Error("one seed, two plans")
