@@ -49,6 +49,13 @@ func (s *workers) set(id string, gone bool) {
 	s.gone[id] = gone
 }
 
+// count is how often a worker was probed.
+func (s *workers) count(id string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.probes[id]
+}
+
 func watching(t *testing.T, f func(w *Watch, s *workers)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &workers{gone: map[string]bool{}, probes: map[string]int{}, steady: true}
@@ -128,10 +135,10 @@ func TestWatchIsBoundedAndCanBeEnded(t *testing.T) {
 		s.set("a", true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(s.dead) > 0 || s.probes["a"] > 0 {
-			t.Errorf("dead %v, %d probes", s.dead, s.probes["a"])
+		if len(s.dead) > 0 || s.count("a") > 0 {
+			t.Errorf("dead %v, %d probes", s.dead, s.count("a"))
 		}
-		if n := s.probes["b"]; n < 290 || n > 310 {
+		if n := s.count("b"); n < 290 || n > 310 {
 			t.Errorf("%d probes in a minute", n)
 		}
 	})
@@ -202,7 +209,7 @@ func TestAWorkerIsProbedAsOftenAsOneAsks(t *testing.T) {
 		w.Add("b", every, again)
 		w.Add("b", time.Second, again)
 		time.Sleep(time.Minute)
-		if a, b := s.probes["a"], s.probes["b"]; a < 59 || a > 61 || b < 299 || b > 301 {
+		if a, b := s.count("a"), s.count("b"); a < 59 || a > 61 || b < 299 || b > 301 {
 			t.Errorf("%d and %d probes in a minute", a, b)
 		}
 	})
@@ -217,7 +224,7 @@ func TestProbesOfOnePeriodShareAWrite(t *testing.T) {
 		time.Sleep(every)
 		for range 100 {
 			synctest.Wait()
-			if a, b := s.probes["a"], s.probes["b"]; a-b > 1 || b-a > 1 {
+			if a, b := s.count("a"), s.count("b"); a-b > 1 || b-a > 1 {
 				t.Fatalf("%d and %d probes", a, b)
 			}
 			time.Sleep(every)
