@@ -74,7 +74,7 @@ func BenchmarkRawConsume(b *testing.B) {
 	consuming, err := cons.Consume(func(msg natsjs.Msg) {
 		_ = msg.Ack()
 		done <- struct{}{}
-	}, natsjs.PullMaxMessages(inFlight))
+	}, natsjs.PullMaxMessages(inFlight), natsjs.PullPriorityGroup(spec.Config.PriorityGroups[0]))
 	if err != nil {
 		b.Fatal(err)
 	}
