@@ -32,11 +32,13 @@ type Watch struct {
 
 	mu       sync.Mutex
 	watching map[string]*worker
+	late     time.Duration // how late this process wakes for its probes: see wokeUp
 }
 
 type worker struct {
 	every time.Duration // between two probes
 	again time.Duration // between the answer to the first probe, and the second
+	sent  time.Time     // when the last first probe was sent
 	next  time.Time     // of what the phase waits for
 	phase phase
 }
@@ -49,6 +51,26 @@ const (
 	asked                // the second is sent; at next the worker counts as there again
 	dead                 // the second found no responder either
 )
+
+// A worker on a busy machine takes longer to reconnect: its process waits for a processor
+// in each step, as this process and the server do. So the pause before the second probe
+// grows with what this process sees of that: how late it wakes for its probes, and how
+// long the server takes to answer one.
+const (
+	slowFactor = 20 // steps of a reconnect, roughly
+	maxSlow    = time.Second
+)
+
+// slowness is what the pause before the second probe of a worker grows by. w.mu is held.
+func (w *Watch) slowness(roundTrip time.Duration) time.Duration {
+	return min(slowFactor*max(w.late, roundTrip), maxSlow)
+}
+
+// wokeUp takes how late Run woke for probes. The longest counts, and less each time:
+// after 50 times a third of it. w.mu is held.
+func (w *Watch) wokeUp(late time.Duration) {
+	w.late = max(late, w.late-w.late/50)
+}
 
 // New returns a Watch that watches no worker yet.
 func New(cfg Config) *Watch {
@@ -129,7 +151,8 @@ func (w *Watch) Missing(id string, again bool) {
 	case !steady:
 		one.phase, one.next = there, w.following(one.every)
 	case one.phase == there:
-		one.phase, one.next = missing, time.Now().Add(one.again)
+		now := time.Now()
+		one.phase, one.next = missing, now.Add(one.again+w.slowness(now.Sub(one.sent)))
 	case one.phase == asked && again:
 		one.phase, one.next = dead, time.Time{}
 	}
@@ -173,8 +196,10 @@ func (w *Watch) due(all []probe, bury func(worker string)) ([]probe, time.Durati
 	now, pause := time.Now(), time.Hour
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	late := time.Duration(-1) // no first probe is due
 	for id, one := range w.watching {
-		if left := one.next.Sub(now); left > 0 {
+		left := one.next.Sub(now)
+		if left > 0 {
 			pause = min(pause, left)
 			continue
 		}
@@ -188,9 +213,13 @@ func (w *Watch) due(all []probe, bury func(worker string)) ([]probe, time.Durati
 			one.phase, one.next = asked, now.Add(w.cfg.Wait)
 		default:
 			all = append(all, probe{id, false})
-			one.phase, one.next = there, w.following(one.every)
+			late = max(late, -left)
+			one.phase, one.sent, one.next = there, now, w.following(one.every)
 		}
 		pause = min(pause, one.next.Sub(now))
+	}
+	if late >= 0 {
+		w.wokeUp(late)
 	}
 	return all, pause
 }

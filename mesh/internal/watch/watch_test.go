@@ -20,12 +20,17 @@ type workers struct {
 	dead   []string
 	steady bool
 	slow   time.Duration // how long the server takes to find no responder
+	busy   time.Duration // how long this process stands still with each probe
 	watch  *Watch
 }
 
 func (s *workers) config() Config {
 	return Config{
 		Probe: func(id string, again bool) {
+			s.mu.Lock()
+			busy := s.busy
+			s.mu.Unlock()
+			time.Sleep(busy) // without the lock: a goroutine that waits for it stops the test's clock
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.probes[id]++
@@ -233,6 +238,58 @@ func TestProbesOfOnePeriodShareAWrite(t *testing.T) {
 		defer w.mu.Unlock()
 		if !w.watching["a"].next.Equal(w.watching["b"].next) {
 			t.Error("the next probes are at different times")
+		}
+	})
+}
+
+// On a busy machine a worker takes longer to reconnect. That the machine is busy shows in
+// the answer to the first probe, or in how late this process wakes.
+func TestAWorkerOfABusyMachineMayTakeLongerToConnectAgain(t *testing.T) {
+	for name, make := range map[string]func(s *workers){
+		"the server answers late": func(s *workers) { s.slow = 40 * time.Millisecond },
+		"this process wakes late": func(s *workers) { s.busy = 210 * time.Millisecond },
+	} {
+		watching(t, func(w *Watch, s *workers) {
+			make(s)
+			w.Add("a", every, again)
+			time.Sleep(5 * time.Second)
+			s.mu.Lock()
+			s.busy = 0 // this process only: the machine still is
+			s.mu.Unlock()
+			time.Sleep(2 * every)
+			s.set("a", true)
+			time.Sleep(every + again + 400*time.Millisecond)
+			s.set("a", false)
+			time.Sleep(5 * time.Second)
+			if len(s.dead) > 0 {
+				t.Errorf("%s: dead %v", name, s.dead)
+			}
+			s.set("a", true)
+			time.Sleep(3 * time.Second)
+			if len(s.dead) != 1 {
+				t.Errorf("%s: dead %v, though it does not come back", name, s.dead)
+			}
+		})
+	}
+}
+
+// A process that woke late once, long ago, finds a dead worker as soon as any.
+func TestThatAMachineWasBusyIsForgotten(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		w.Add("a", every, again)
+		s.mu.Lock()
+		s.busy = 300 * time.Millisecond
+		s.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		s.mu.Lock()
+		s.busy = 0
+		s.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		s.set("a", true)
+		time.Sleep(every + again + 20*time.Millisecond)
+		synctest.Wait()
+		if len(s.dead) != 1 {
+			t.Errorf("dead %v", s.dead)
 		}
 	})
 }
