@@ -129,8 +129,8 @@ func (cm *controls) betweenWorkers(env *envelope.Envelope) func(*Task) {
 	case intents.TaskOffer:
 		return l.transfers.offered
 	case intents.TaskGuard:
-		l.guard()
-		return l.guardian.asked
+		l.guardian.Start(l.ctx)
+		return l.askedToGuard
 	}
 	return nil
 }

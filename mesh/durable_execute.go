@@ -72,7 +72,7 @@ func (l *lane) begin(r *Run) bool {
 	}
 	r.observe(PointClaimed)
 	l.own(r)
-	l.guardian.need()
+	l.guardian.Need()
 	c := r.cp.Load()
 	if r.recovered {
 		l.tel.recovered(l.host)

@@ -33,7 +33,7 @@ func (h *host) nameHolder(t *Task) {
 		return
 	}
 	t.named = true
-	back := h.node.backAfter().Milliseconds()
+	back := h.node.prober.BackAfter().Milliseconds()
 	h.tellHolder(t, fmt.Sprintf("%s %s %d %s", h.Entity, h.id, back, h.node.conn.ConnectedServerId()))
 }
 
@@ -52,15 +52,6 @@ func (h *host) tellHolder(t *Task, holder string) {
 	if err := h.node.sender.Publish(t.reply, nil, nats.Header{wire.HeaderHolder: {holder}, wire.HeaderTask: {id}}); err != nil {
 		h.log.Debug("holder not sent to the task's sender", "id", t.Envelope.ID, "err", err)
 	}
-}
-
-// backAfter returns how long after the loss of its connection this process reconnects.
-func (n *Node) backAfter() time.Duration {
-	o := &n.conn.Opts
-	if o.CustomReconnectDelayCB != nil {
-		return o.CustomReconnectDelayCB(1)
-	}
-	return o.ReconnectWait + max(o.ReconnectJitter, o.ReconnectJitterTLS)
 }
 
 // wantsHolder reports whether the task's sender wants the name of the worker that has the

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -34,8 +34,6 @@ type lane struct {
 	unwatch    func()
 	drawn      chan struct{}   // closed when the drawing has ended
 	tenders    sync.WaitGroup  // slots
-	guards     sched.Group     // the guardian, which does not end before the lane
-	guarding   sync.Once       // it has started
 	draining   atomic.Bool     // runs are released at the end of their step
 	undrained  context.Context // ends when draining is set
 	beginDrain context.CancelFunc
@@ -45,7 +43,7 @@ type lane struct {
 	pace       pace
 	slots      *slots // nil: no limit across the mesh
 	waits      *waits // runs that wait for others
-	guardian   *guardian
+	guardian   *guardian.Guardian
 	down       atomic.Pointer[error]
 	unhealthy  bool // logged as not working; used by onHealth alone
 }
@@ -60,7 +58,7 @@ func (h *host) newLane() (*lane, error) {
 	l := &lane{drawn: make(chan struct{})}
 	l.undrained, l.beginDrain = context.WithCancel(context.Background())
 	l.holdings = &holdings{
-		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock, onFirst: l.guard,
+		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
 	}
 	l.replies = &replyWriter{l.holdings}
@@ -130,11 +128,6 @@ func (l *lane) woken(ctx context.Context) {
 	if l.share.store != nil {
 		l.upkeep.Go(func() { l.share.tend(ctx) })
 	}
-}
-
-// guard starts the guardian, which an agent needs from its first task on.
-func (l *lane) guard() {
-	l.guarding.Do(func() { l.guards.Go(l.guardian.tend) })
 }
 
 // stopDrawing stops drawing tasks. The caller closes the agent's queue, which naks the
@@ -225,7 +218,7 @@ func (l *lane) close() {
 	l.waits.close()
 	l.tenders.Wait()
 	l.upkeep.Wait()
-	l.guards.Wait()
+	l.guardian.Wait()
 	l.work.Wait() // work that these have started meanwhile
 	if l.unwatch != nil {
 		l.unwatch()

@@ -93,7 +93,7 @@ func (tr *transfers) startTransfer(old *Run) {
 // replies back. It owns the run's message, and answers it at the end.
 func (tr *transfers) transfer(r *Run) {
 	tr.own(r)
-	tr.lane.guardian.need()
+	tr.lane.guardian.Need()
 	ctx, cancel := tr.ownedContext(r)
 	defer cancel()
 	switch run.Next(r.cp.Load().Mesh.Migration) {

@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
+	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
@@ -181,8 +182,7 @@ type Node struct {
 	refuted  journal.Refutations
 	replies  *rpc.Exchanger
 	holders  *holders.Watch
-	prober   prober
-	steady   steady
+	prober   *probe.Prober
 	lanes    laneCache
 	heads    treeCounts
 	hosts    hosts
@@ -260,12 +260,8 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
-	n.steady.conn, n.prober.conn = conn, conn
-	n.holders = holders.New(holders.Config{
-		Conn: conn, Fail: n.replies.Fail, Join: func(missing func(string, bool)) string { return n.prober.join(missing) },
-		Leave: n.prober.leave, Probe: n.prober.send, Steady: n.steady.look,
-		Every: probeEvery, Wait: probeWait, Rate: probeRate,
-	})
+	n.prober = probe.New(conn)
+	n.holders = holders.New(holders.Config{Conn: conn, Prober: n.prober, Fail: n.replies.Fail})
 	n.starting = make(chan struct{}, startAtOnce)
 	n.services.node, n.beats.node, n.tender.node = n, n, n
 	n.told.conn, n.asked.conn = conn, conn

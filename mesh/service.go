@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -75,9 +76,9 @@ func (ms *service) monitor(verb int) nats.MsgHandler {
 		switch microVerbs[verb] {
 		case micro.PingVerb:
 			switch string(msg.Data) {
-			case watchBody:
+			case probe.WatchBody:
 				return
-			case probeBody:
+			case probe.PingBody:
 				ms.host.node.sender.Publish(msg.Reply, nil, nil)
 				return
 			}

@@ -77,7 +77,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 	if owner == "" || owner == l.host.id {
 		return false // the runs that this worker executes were skipped before
 	}
-	return l.ping(ctx, owner, aliveWait) == nil
+	return l.host.node.prober.Ping(ctx, l.host.Entity, owner) == nil
 }
 
 // requeue requeues a run that should have a message and has none, and reports whether it

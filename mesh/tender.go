@@ -150,7 +150,7 @@ func (t *tender) survey(ctx context.Context) {
 			}
 			return nil
 		})
-		forLanes(owners, func(l *lane, owner string) { l.guardian.lookAfter(owner) })
+		forLanes(owners, func(l *lane, owner string) { l.guardian.LookAfter(l.ctx, owner) })
 		forLanes(waiting, func(l *lane, id string) { l.waits.check(id) })
 		if err == nil {
 			pause = first

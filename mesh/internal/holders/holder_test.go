@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 
 	"github.com/nats-io/nats.go"
@@ -15,7 +16,7 @@ func TestHoldersThatAreMalformedAreNone(t *testing.T) {
 	for value, want := range map[string]Holder{
 		"agent.x abc 20 SRV":                    {"$SRV.PING.agent-x.abc", 20 * time.Millisecond, "SRV"},
 		"agent.x abc 0 ":                        {"$SRV.PING.agent-x.abc", 0, ""},
-		"agent.x abc 999999999 S":               {"$SRV.PING.agent-x.abc", MaxBack, "S"},
+		"agent.x abc 999999999 S":               {"$SRV.PING.agent-x.abc", probe.MaxBack, "S"},
 		"-":                                     {},
 		"":                                      {},
 		"agent.x":                               {},

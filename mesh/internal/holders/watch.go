@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -34,18 +35,9 @@ var ErrDied = errors.New("the worker that had the task is gone")
 
 // Config configures a [Watch].
 type Config struct {
-	Conn *nats.Conn
-	Fail func(x *rpc.Exchange, err error) // ends the wait of an exchange
-	// Join registers a watch of one round, and Leave ends that. Probe sends a probe; the
-	// watch hears by missing of each that finds no worker.
-	Join  func(missing func(ping string, again bool)) (caller string)
-	Leave func(caller string)
-	Probe func(caller, worker, ping string, again bool)
-
-	Steady func() bool   // see watch.Config
-	Every  time.Duration // between two probes of a worker
-	Wait   time.Duration // for the answer to a probe
-	Rate   int           // probes in a second
+	Conn   *nats.Conn
+	Prober *probe.Prober
+	Fail   func(x *rpc.Exchange, err error) // ends the wait of an exchange
 }
 
 // New makes a watch of no holders.
@@ -74,7 +66,7 @@ type Watch struct {
 // holderRound is a time during which holders are watched.
 type holderRound struct {
 	watch  *watch.Watch
-	caller string // see Config.Join
+	caller string // see [probe.Prober]
 	stop   context.CancelFunc
 	done   chan struct{}
 }
@@ -111,7 +103,7 @@ func (hs *Watch) join(h Holder, x *rpc.Exchange) string {
 	if h.server != conn.ConnectedServerId() {
 		again = holderFar
 	}
-	hs.cfg.Steady()
+	hs.cfg.Prober.Steady() // a later reconnect is noticed
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if hs.denied[serviceOf(h.ping)] {
@@ -120,7 +112,7 @@ func (hs *Watch) join(h Holder, x *rpc.Exchange) string {
 	if hs.round == nil {
 		hs.begin()
 	}
-	if !hs.round.watch.Add(h.ping, hs.cfg.Every, again+h.back) {
+	if !hs.round.watch.Add(h.ping, probe.Every, again+h.back) {
 		return ""
 	}
 	all := hs.waiting[h.ping]
@@ -143,13 +135,13 @@ func (hs *Watch) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	round := &holderRound{stop: stop, done: make(chan struct{})}
 	round.watch = watch.New(watch.Config{
-		Probe: func(ping string, again bool) { hs.probe(round, ping, again) }, Dead: hs.dead, Steady: hs.cfg.Steady,
-		Wait: hs.cfg.Wait, Rate: hs.cfg.Rate, Most: maxHolders,
+		Probe: func(ping string, again bool) { hs.probe(round, ping, again) }, Dead: hs.dead, Steady: hs.cfg.Prober.Steady,
+		Wait: probe.Wait, Rate: probe.Rate, Most: maxHolders,
 	})
-	round.caller = hs.cfg.Join(round.watch.Missing)
+	round.caller = hs.cfg.Prober.Join(round.watch.Missing)
 	go func() {
 		defer close(round.done)
-		defer hs.cfg.Leave(round.caller)
+		defer hs.cfg.Prober.Leave(round.caller)
 		round.watch.Run(ctx)
 	}()
 	hs.round = round
@@ -189,7 +181,7 @@ func (hs *Watch) probe(round *holderRound, ping string, again bool) {
 		round.watch.Remove(ping)
 		return
 	}
-	hs.cfg.Probe(round.caller, ping, ping, again)
+	hs.cfg.Prober.Send(round.caller, ping, ping, again)
 }
 
 // dead ends the exchanges that wait for a holder.

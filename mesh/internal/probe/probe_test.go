@@ -1,4 +1,4 @@
-package mesh
+package probe
 
 import (
 	"testing"
@@ -27,21 +27,21 @@ func TestOnlyNoRespondersSaysThatAWorkerIsGone(t *testing.T) {
 		worker string
 		again  bool
 	}
-	p := &prober{conn: conn}
+	p := New(conn)
 	heard, other := make(chan absent, 100), make(chan absent, 100)
-	caller := p.join(func(worker string, again bool) { heard <- absent{worker, again} })
-	p.join(func(worker string, again bool) { other <- absent{worker, again} })
+	caller := p.Join(func(worker string, again bool) { heard <- absent{worker, again} })
+	p.Join(func(worker string, again bool) { other <- absent{worker, again} })
 	for _, worker := range []string{"silent", "old", "older", "gone", "$SRV.PING.gone"} {
-		p.send(caller, worker, "ping."+worker, false)
+		p.Send(caller, worker, "ping."+worker, false)
 	}
-	p.send(caller, "gone", "ping.gone", true)
+	p.Send(caller, "gone", "ping.gone", true)
 	for _, want := range []absent{{"gone", false}, {"$SRV.PING.gone", false}, {"gone", true}} {
 		if got := <-heard; got != want {
 			t.Errorf("%+v found no responder, want %+v", got, want)
 		}
 	}
-	p.leave(caller)
-	p.send(caller, "gone", "ping.gone", true)
+	p.Leave(caller)
+	p.Send(caller, "gone", "ping.gone", true)
 	if err := conn.Flush(); err != nil {
 		t.Fatal(err)
 	}

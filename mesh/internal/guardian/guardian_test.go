@@ -1,0 +1,169 @@
+package guardian
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/mesh/internal/probe"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// crew is some workers of one agent, on one connection. A request reaches each of them.
+type crew struct {
+	t      *testing.T
+	conn   *nats.Conn
+	prober *probe.Prober
+
+	mu      sync.Mutex
+	workers map[string]*Guardian
+	asked   []Request // that one worker answered
+	busy    map[string]bool
+	pings   map[string]*nats.Subscription
+	dead    chan [2]string // who reports whom
+}
+
+func newCrew(t *testing.T, ids ...string) *crew {
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+	c := &crew{
+		t: t, conn: conn, prober: probe.New(conn), workers: map[string]*Guardian{},
+		busy: map[string]bool{}, pings: map[string]*nats.Subscription{}, dead: make(chan [2]string, 100),
+	}
+	for _, id := range ids {
+		to, err := probe.Subject("agent.x", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.pings[id], err = conn.Subscribe(to, func(msg *nats.Msg) {
+			if string(msg.Data) == probe.PingBody {
+				msg.Respond(nil)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.workers[id] = New(Config{
+			Entity: "agent.x", Instance: id, Prober: c.prober, Ask: c.ask,
+			HasRuns: func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.busy[id] },
+			Dead:    func(_ context.Context, other string) { c.dead <- [2]string{id, other} },
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	for _, g := range c.workers {
+		g.Start(ctx)
+		t.Cleanup(g.Wait)
+	}
+	t.Cleanup(stop)
+	return c
+}
+
+func (c *crew) ask(_ context.Context, r Request) string {
+	for _, id := range slices.Sorted(maps.Keys(c.workers)) {
+		if c.workers[id].Asked(r) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.asked = append(c.asked, r)
+			return id
+		}
+	}
+	return ""
+}
+
+// runs gives a worker runs, and returns when it has asked for guardians.
+func (c *crew) runs(id string, requests int) []Request {
+	c.mu.Lock()
+	c.busy[id] = true
+	c.mu.Unlock()
+	c.workers[id].Need()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 10_000 {
+		c.mu.Lock()
+		asked := slices.Clone(c.asked)
+		c.mu.Unlock()
+		if len(asked) >= requests {
+			return asked
+		}
+		<-tick.C
+	}
+	c.t.Fatal("no guardian was asked")
+	return nil
+}
+
+func (c *crew) reported() [2]string {
+	select {
+	case d := <-c.dead:
+		return d
+	case <-time.After(time.Minute):
+		c.t.Fatal("no death was reported")
+		return [2]string{}
+	}
+}
+
+func TestAWorkerWithRunsHasTwoGuardiansThatReportItsDeath(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b", "c")
+	back := c.prober.BackAfter().Milliseconds()
+	got := c.runs("a", 4)
+	want := []Request{
+		{From: "a", Back: back},
+		{From: "a", To: "b", Back: back},
+		{From: "a", Not: "b", Back: back},
+		{From: "a", To: "c", Back: back, Every: 1000},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("asked %+v, want %+v", got, want)
+	}
+	c.pings["a"].Unsubscribe()
+	by := []string{c.reported()[0], c.reported()[0]}
+	if slices.Sort(by); !slices.Equal(by, []string{"b", "c"}) {
+		t.Errorf("reported by %v", by)
+	}
+}
+
+// A worker that watches another one asks that one first: two that watch each other cost the
+// fewest probes.
+func TestAWorkerThatIsWatchedIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "c")
+	if got := c.runs("c", 2)[1]; got.To != "a" {
+		t.Fatalf("c asks %+v", got)
+	}
+	if got := c.runs("a", 3)[2]; got.From != "a" || got.To != "c" {
+		t.Errorf("a asks %+v", got)
+	}
+}
+
+func TestTheOwnerOfRunsIsLookedAfterOnlyIfItDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b")
+	a := c.workers["a"]
+	a.LookAfter(t.Context(), "b")
+	if a.guards() {
+		t.Error("a living worker is watched")
+	}
+	a.LookAfter(t.Context(), "gone")
+	if got := c.reported(); got != [2]string{"a", "gone"} {
+		t.Errorf("reported %v", got)
+	}
+}
+
+func TestARequestThatIsNotForThisWorkerIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a")
+	for _, r := range []Request{
+		{}, {From: "a"}, {From: "*"}, {From: "b.c"}, {From: "b", To: "c"}, {From: "b", Not: "a"}, {From: "", To: "a"},
+	} {
+		if c.workers["a"].Asked(r) || c.workers["a"].guards() {
+			t.Errorf("answered %+v", r)
+		}
+	}
+	if !c.workers["a"].Asked(Request{From: "b", To: "a", Every: -1, Back: 1 << 60}) {
+		t.Error("a request is not answered")
+	}
+}

@@ -1,0 +1,146 @@
+package probe
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+)
+
+const (
+	// Every is the time between two probes of a worker, if it is not watched seldom.
+	Every = 200 * time.Millisecond
+	// Wait is how soon the server answers the second probe of a worker that is gone.
+	Wait = 300 * time.Millisecond
+	// Rate bounds the probes that one watch sends in a second.
+	Rate = 500
+	// aliveWait is how long a worker may take to answer a ping.
+	aliveWait = time.Second
+)
+
+// PingBody is the body of a ping that asks whether the worker is connected, and is
+// answered without a body. WatchBody is that of one that no worker answers: only "no
+// responders" counts. A worker of an earlier release answers it like any ping.
+const (
+	PingBody  = "probe"
+	WatchBody = "watch"
+)
+
+// A Prober sends the probes of one connection, and hears which of them found no responder.
+// All probes share one subscription, which begins with the first. Its methods may be called
+// from many goroutines.
+//
+// The reply subject of a probe names the worker. So a worker that is probed a thousand
+// times costs the server two reply subjects.
+type Prober struct {
+	conn *nats.Conn
+
+	mu      sync.Mutex
+	sub     *nats.Subscription
+	prefix  string                 // of the reply subjects, with the last dot
+	callers map[string]noResponder // by the first token of their reply subjects
+	next    uint64
+
+	steadiness steadiness
+}
+
+// noResponder is called for a probe of a worker that found no responder. again is whether
+// it was the second.
+type noResponder func(worker string, again bool)
+
+// The second probe of a worker has a reply subject of its own, so that its answer is not
+// taken for that of the first.
+const firstProbe, secondProbe = "1", "2"
+
+// New returns a Prober on a connection. It does no I/O.
+func New(conn *nats.Conn) *Prober {
+	return &Prober{conn: conn, callers: map[string]noResponder{}}
+}
+
+// InstanceID matches the instance ids of workers.
+var InstanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+
+// Subject returns the subject on which one instance of an entity alone is pinged.
+func Subject(entity, instance string) (string, error) {
+	return micro.ControlSubject(micro.PingVerb, subject.ServiceName(entity), instance)
+}
+
+// Ping pings an instance of an entity. It fails with nats.ErrNoResponders if the
+// instance's process is not connected, and if there is no answer within a second.
+func (p *Prober) Ping(ctx context.Context, entity, instance string) error {
+	to, err := Subject(entity, instance)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, aliveWait)
+	defer cancel()
+	_, err = p.conn.RequestWithContext(ctx, to, []byte(PingBody))
+	return err
+}
+
+// Join returns the token of a caller, for Send and Leave. absent is called for each probe
+// of this caller that found no responder; again is whether it was a second probe.
+func (p *Prober) Join(absent func(worker string, again bool)) (caller string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next++
+	caller = strconv.FormatUint(p.next, 36)
+	p.callers[caller] = absent
+	return caller
+}
+
+// Leave ends the calls for a caller.
+func (p *Prober) Leave(caller string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.callers, caller)
+}
+
+// Send probes a worker on its ping subject. A probe that cannot be sent is silent.
+func (p *Prober) Send(caller, worker, ping string, again bool) {
+	prefix, err := p.subscribed()
+	if err != nil {
+		return
+	}
+	which := firstProbe
+	if again {
+		which = secondProbe
+	}
+	_ = p.conn.PublishRequest(ping, prefix+caller+"."+which+"."+worker, []byte(WatchBody))
+}
+
+// subscribed returns the prefix of the reply subjects.
+func (p *Prober) subscribed() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sub == nil || !p.sub.IsValid() {
+		prefix := p.conn.NewInbox() + "."
+		sub, err := p.conn.Subscribe(prefix+">", p.answered)
+		if err != nil {
+			return "", err
+		}
+		p.sub, p.prefix = sub, prefix
+	}
+	return p.prefix, nil
+}
+
+// answered takes the answer to a probe, of which only the server's counts.
+func (p *Prober) answered(msg *nats.Msg) {
+	if len(msg.Data) > 0 || msg.Header.Get("Status") != "503" {
+		return
+	}
+	p.mu.Lock()
+	f := strings.SplitN(strings.TrimPrefix(msg.Subject, p.prefix), ".", 3)
+	absent := p.callers[f[0]]
+	p.mu.Unlock()
+	if absent != nil && len(f) == 3 {
+		absent(f[2], f[1] == secondProbe)
+	}
+}

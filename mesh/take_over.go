@@ -1,0 +1,120 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+)
+
+// When a guardian (internal/guardian) finds out that a worker has died, it removes the dead
+// worker as owner of its runs, by a compare-and-swap of each record with the next epoch, and
+// requeues the runs. So they continue after about half a second, and not when the lease on
+// their messages ends.
+//
+// It changes only the owner in a run's record. If the worker was not dead, it has
+// lost its runs, as after the end of its lease: its next write fails.
+
+// newGuardian returns the lane's guardian.
+func newGuardian(l *lane) *guardian.Guardian {
+	return guardian.New(guardian.Config{
+		Entity: l.host.Entity, Instance: l.host.id, Prober: l.host.node.prober,
+		HasRuns: l.hasClaimed, Ask: l.askToGuard, Dead: l.takeOver,
+	})
+}
+
+// hasClaimed reports whether this worker owns a run.
+func (hs *holdings) hasClaimed() bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.runs) > 0
+}
+
+// askToGuard sends a request for a guardian to the agent's workers, and returns the worker
+// that answers; "" if none does.
+func (l *lane) askToGuard(ctx context.Context, request guardian.Request) string {
+	h := l.host
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, wire.MustJSON(request))
+	e.Priority = envelope.PriorityUrgent
+	if err := h.sign(e); err != nil {
+		return ""
+	}
+	reply, err := h.node.sender.RequestControl(ctx, e, guardian.AnswerWait)
+	if err != nil || reply.Type != envelope.TypeResult {
+		return "" // no other worker: if this one dies, its runs resume when the lease of their messages ends
+	}
+	var answer offerAnswer
+	_ = json.Unmarshal(reply.Payload, &answer)
+	return answer.Instance
+}
+
+// askedToGuard answers a worker that looks for a guardian.
+func (l *lane) askedToGuard(t *Task) {
+	h := l.host
+	var request guardian.Request
+	if json.Unmarshal(t.Envelope.Payload, &request) != nil || t.Envelope.From != h.Entity || l.draining.Load() {
+		return
+	}
+	if l.guardian.Asked(request) {
+		h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id}))
+	}
+}
+
+// takeOver takes the runs from a dead worker and requeues them, and frees one of its slots
+// for each run. The other slots end with their lease. If the worker is alive after all, a
+// run may be executed twice until the worker notices; only for that time may the agent
+// exceed its limit.
+func (l *lane) takeOver(ctx context.Context, instance string) {
+	runs := 0
+	for rec, err := range l.records.open(ctx) {
+		if err != nil {
+			l.host.log.Warn("runs of a dead worker not listed: they resume when its lease ends", "worker", instance, "err", err)
+			break
+		}
+		if h, err := rec.Header(); err != nil || h.Owner != instance || !run.Carried(h.Status) {
+			continue
+		}
+		switch err := l.requeueOrphan(ctx, rec, instance); {
+		case err == nil:
+			runs++
+			l.tel.recovered(l.host)
+		case !errors.Is(err, state.ErrChanged): // it has ended, or another worker was faster
+			l.host.log.Warn("run of a dead worker not queued: it resumes when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
+		}
+	}
+	if runs == 0 {
+		return
+	}
+	l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", runs)
+	if l.slots != nil {
+		if err := l.cfg.Slots.Free(ctx, l.host.Entity, instance, runs); err != nil {
+			l.host.log.Warn("slots of a dead worker not freed: their lease ends them", "worker", instance, "err", err)
+		}
+	}
+}
+
+// requeueOrphan removes a dead owner from a run's record and requeues the run. It fails with
+// state.ErrChanged if that worker no longer owns the run.
+func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string) error {
+	c, err := l.records.read(rec)
+	if err != nil {
+		return err
+	}
+	if !run.Abandon(c, owner) {
+		return state.ErrChanged
+	}
+	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
+		return err
+	}
+	return l.records.persist(ctx, func() error {
+		_, err := l.records.requeue(ctx, c, rev)
+		return err
+	})
+}
