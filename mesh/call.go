@@ -153,7 +153,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.node.checkBudget(ctx, t); err != nil {
+	if err := t.tree.CheckBudget(ctx); err != nil {
 		return nil, callError(err)
 	}
 	if c.State != nil {

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
@@ -80,6 +81,28 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	}
 	o.cancel(state.Call{ID: task.ID, To: task.To})
 	return err
+}
+
+// circleLook is the number of leases after which watchDeadlock checks whether a durable call
+// has begun. On the durable lane a call that would deadlock is not refused, because a worker
+// draws a task only when a place is free.
+const circleLook = 4
+
+// watchDeadlock logs a warning if a durable call to an agent that itself waits for the call
+// (t's agent, or an agent above t in the tree) has not begun after circleLook leases. Such a
+// call may be deadlocked, and then only its timeout ends it. The returned function stops the
+// watch.
+func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
+	if !o.tree.Waits(call.To) {
+		return func() {}
+	}
+	timer := time.AfterFunc(circleLook*o.run.lane.queue.Lease(), func() {
+		if !o.taskBegun(call) {
+			o.host.log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
+				"id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", call.To, "task", call.ID)
+		}
+	})
+	return func() { timer.Stop() }
 }
 
 // taskBegun reports whether a worker has begun a task. It returns true if the store cannot

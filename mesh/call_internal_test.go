@@ -30,23 +30,3 @@ func TestMembersAreEncodedAsJSONEncodesThem(t *testing.T) {
 		}
 	}
 }
-
-func TestTheTreeOfAHopIsReadOnceAndKeepsItsBounds(t *testing.T) {
-	got, err := readTree(json.RawMessage(`{"root":"r","depth":2,"max_depth":3,"max_tasks":4,"max_iterations":5,"tokens":6,"usd":7}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Root != "r" || got.Depth != 2 || got.MaxDepth != 3 || got.MaxTasks != 4 || got.MaxIterations != 5 || got.Tokens != 6 || got.USD == 0 {
-		t.Errorf("got %+v", got)
-	}
-	for _, bad := range []string{`{"max_depth":0}`, `{"max_tasks":0}`, `{"max_iterations":0}`, `{"tokens":0}`, `{"usd":0}`, `{"max_depth":-1}`, `{"usd":-1}`, `7`, `{"depth":"x"}`} {
-		if tree, err := readTree(json.RawMessage(bad)); err == nil {
-			t.Errorf("%s: accepted as %+v", bad, tree)
-		}
-	}
-	for _, none := range []json.RawMessage{nil, json.RawMessage(`null`)} {
-		if tree, err := readTree(none); tree != nil || err != nil {
-			t.Errorf("%s: got %+v, %v", none, tree, err)
-		}
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
@@ -86,18 +87,18 @@ func objectOf(members map[string]json.RawMessage) json.RawMessage {
 // the call in the run's checkpoint.
 func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
-	var counted additions
+	var counted bounds.Counted
 	if first {
-		counted = o.host.node.count(o.Task, 1, CountTasks)
+		counted = o.tree.CountTask()
 	}
 	if o.run != nil { // writes while the server counts
 		err = o.run.recordCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.run.lane.clock.now()})
 	}
 	if err == nil && first {
-		err = o.host.node.checkTasks(ctx, o.Task, counted)
+		err = counted.Check(ctx)
 	}
 	if err == nil {
-		err = turnCount{o.Task}.beginTree(ctx)
+		err = o.tree.BeginTree(ctx)
 	}
 	if err != nil {
 		o.remove(o.a.TaskID)

@@ -158,7 +158,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 		return out, nil
 	}
 	r.restored = out.Restored
-	r.task.turns.restore(c)
+	r.task.tree.RestoreTurns(c)
 	if out.Was != "" {
 		l.host.log.Warn("a run goes on under another version of its agent", "run", r.id.Run, "was", clip.Text(out.Was, 128), "is", l.host.Version)
 	}

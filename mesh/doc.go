@@ -61,9 +61,9 @@
 //
 // A handler sends tasks of its own with [Task.Call] (call*.go): in its agent's name,
 // over the durable lane where both have one, else live, within bounds that every
-// worker enforces ([TreeLimits]). Turns of models are counted for the whole tree, as
-// agents report them ([Task.Turn], call_turns.go), and a live task that would wait
-// for itself is refused (call_deadlock.go). A durable run's checkpoint names its open
+// worker enforces ([TreeLimits], internal/bounds). Turns of models are counted for the
+// whole tree, as agents report them ([Task.Turn]), and a live task that would wait
+// for itself is refused (bounds.go). A durable run's checkpoint names its open
 // calls, so that the worker that ends the run can cancel them.
 //
 // # Words

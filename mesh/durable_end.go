@@ -64,7 +64,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	c := r.cp.Load().Clone()
 	r.sent.keep(c)
 	r.calls.removeEnded(c)
-	r.task.turns.keep(c)
+	r.task.tree.KeepTurns(c)
 	if !run.Bare(c) {
 		return false, nil
 	}

@@ -34,8 +34,8 @@ func (l *lane) perform(t *Task) {
 	if !l.begin(r) {
 		return
 	}
-	if t.hop() && !r.restored {
-		if err := l.host.admitHop(taskContext{t}, t); err != nil {
+	if t.tree.Hop() && !r.restored {
+		if err := t.tree.Admit(taskContext{t}); err != nil {
 			l.host.fail(t, err)
 			return
 		}

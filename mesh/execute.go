@@ -141,8 +141,8 @@ func (h *host) run(t *Task) {
 		}
 		defer l.slots.leave(t)
 	}
-	if t.hop() {
-		if err := h.admitHop(taskContext{t}, t); err != nil {
+	if t.tree.Hop() {
+		if err := t.tree.Admit(taskContext{t}); err != nil {
 			h.fail(t, err)
 			return
 		}
@@ -300,7 +300,7 @@ func (h *host) overdue(now time.Time, late []*Task) {
 	}
 	for _, t := range late {
 		err := deadlineError(t)
-		if waiting[t] && t.hop() {
+		if waiting[t] && t.tree.Hop() {
 			err.Message += "; it did not begin: all places for tasks of " + h.Entity + " were taken, perhaps by tasks that wait for this one"
 		}
 		h.end(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
@@ -184,7 +185,7 @@ type Node struct {
 	holders  *holders.Watch
 	prober   *probe.Prober
 	lanes    laneCache
-	heads    treeCounts
+	trees    *bounds.Keeper
 	hosts    hosts
 	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
 	services services
@@ -225,7 +226,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	cfg.DefaultTimeout = min(orDefault(cfg.DefaultTimeout, DefaultTimeout), cfg.MaxTimeout)
 	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
-	if cfg.Tree, err = cfg.Tree.normal(); err != nil {
+	if cfg.Tree, err = cfg.Tree.WithDefaults(); err != nil {
 		bad = append(bad, err)
 	}
 	if cfg.MaxHandoffs == 0 {
@@ -259,7 +260,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
 		quotas: quota.New(cfg.Quotas), journal: journal.New(cfg.Journal, cfg.Logger), limits: cfg.Limits, replies: rpc.New(conn),
 	}
-	n.heads.counters = n.counters
+	n.trees = bounds.NewKeeper(cfg.Tree, n.counters, n.log)
 	n.prober = probe.New(conn)
 	n.holders = holders.New(holders.Config{Conn: conn, Prober: n.prober, Fail: n.replies.Fail})
 	n.starting = make(chan struct{}, startAtOnce)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 )
@@ -70,7 +71,7 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	seen["requires"] = t.Requires
 	at, problem := requires.ReadNotBefore(t.required(requires.NotBefore))
 	seen["not_before"], seen["not_before fault"] = at, problem != nil
-	tree, err := readTree(t.required(requires.Tree))
+	tree, err := bounds.ReadTree(t.required(requires.Tree))
 	note("tree", tree, err)
 	h, forbidden, err := n.checkHanded(t)
 	if h != nil {

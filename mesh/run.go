@@ -354,7 +354,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			return err
 		}
 		r.calls.removeEnded(next)
-		r.task.turns.keep(next)
+		r.task.tree.KeepTurns(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
 		rev, rec, err := r.lane.records.put(ctx, r.id, r.rev, next)
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 )
 
 // Handler does the work of an agent.
@@ -105,7 +106,7 @@ type Task struct {
 	reply  string // the NATS reply subject; "" if the sender waits for no answer
 	cbor   bool   // the sender speaks CBOR
 	ask    bool   // plain text in, plain text out
-	tree   *tree  // what its requires say of its tree; nil: nothing
+	tree   bounds.Position
 	queued time.Time
 	waited atomic.Int64 // nanoseconds from queued until it was begun; 0: it has not been
 
@@ -120,12 +121,6 @@ type Task struct {
 	delegatedTo      *delegation // to which agent this one delegated the task; nil: it did not
 
 	usage atomic.Pointer[json.RawMessage] // see SetUsage
-
-	derivedKey atomic.Pointer[string]    // see treeKey
-	inherited  atomic.Pointer[inherited] // what its hops inherit
-
-	turns turns
-	bound *team // of a task whose agent leads a team with a bound of its own; under turns.mu
 
 	listed     bool // in the list of running tasks, which owns the four
 	unnamed    bool // its sender is to be told who has it
@@ -191,6 +186,15 @@ func (t *Task) EmitText(text string) error {
 // receive them.
 func (t *Task) Streaming() bool {
 	return t.Requires.Stream && (t.reply != "" || t.run != nil) && !t.ask
+}
+
+// MaxMessage returns the server's max_payload: the largest message in bytes, headers
+// included. 0: unknown.
+func (t *Task) MaxMessage() int {
+	if t.host == nil {
+		return 0
+	}
+	return int(t.host.node.conn.MaxPayload())
 }
 
 // withSeq puts "seq" into a JSON object, in front.
