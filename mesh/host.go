@@ -241,7 +241,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		bad = append(bad, fmt.Errorf("trace header %q is not a valid header name, or is reserved", a.TraceHeader))
 	}
 	if a.Version == "" {
-		a.Version = noVersion
+		a.Version = wire.NoVersion
 	} else if !semver.MatchString(a.Version) {
 		bad = append(bad, fmt.Errorf("version %q is not a semantic version (example: 1.0.0)", a.Version))
 	}

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
@@ -156,7 +154,7 @@ func (tr *transfers) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope
 			return nil, fmt.Errorf("its payload has seq %s", clip.Text(string(members["seq"]), 128))
 		}
 	}
-	if env, err = n.fromPeer(tr.host.Entity, task, env, tr.host.Signer, tr.clock.now()); err != nil {
+	if env, err = n.answers.FromPlatform(tr.host.Entity, task, env, tr.host.Signer, tr.clock.now()); err != nil {
 		return nil, err
 	}
 	raw, err := env.AppendJSON(nil)
@@ -164,41 +162,6 @@ func (tr *transfers) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope
 		err = n.sendable(raw, 0)
 	}
 	return env, err
-}
-
-// fromPeer converts the reply of another platform to a task of entity's. A reply that
-// is signed with a key trusted here is kept unchanged. Of any other reply only type
-// and payload are used: the envelope is built here, from the task, and signed with the
-// agent's key (nil: unsigned). So a peer cannot get an envelope of its own making
-// signed, and its unsigned replies never look signed by it.
-//
-// It fails if the reply answers another task, or if its signature is wrong.
-func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
-	switch {
-	case env.Type != envelope.TypeStream && !env.Type.Terminal():
-		return nil, fmt.Errorf("an envelope of type %s is not a reply", env.Type)
-	case env.From != entity, env.To != task.From, env.Intent != task.Intent, env.Corr != task.Corr, env.ReplyTo != task.ID:
-		return nil, errors.New("it answers another task")
-	case env.Requires != nil:
-		return nil, errors.New("a reply requires nothing")
-	}
-	identity, err := n.cfg.Verifier.Verify(env, now)
-	if err != nil {
-		if code := fault.ForPeer(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
-			return nil, err
-		}
-	}
-	// The id becomes a Nats-Msg-Id. With a dot it may equal the Nats-Msg-Id of another
-	// message, which the server would then drop as a duplicate (docs/nats-binding.md).
-	if identity.Signed && !strings.Contains(env.ID, ".") {
-		return env, nil
-	}
-	reply := task.Reply(env.Type, env.Payload)
-	reply.From = entity
-	if signer == nil {
-		return reply, nil
-	}
-	return reply, signer.Sign(reply)
 }
 
 // relayed ends the run here with the target's terminal reply.

@@ -27,6 +27,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/platform"
 )
 
 // The stores of package jetstream implement these interfaces.
@@ -166,7 +167,8 @@ type Config struct {
 // rules for incoming messages. It serves agents and sends tasks. Its methods may be called
 // from many goroutines.
 type Node struct {
-	*client.Client // sends tasks and commands, and reads results and inboxes
+	*client.Client     // sends tasks and commands, and reads results and inboxes
+	*platform.Platform // exchanges runs with other platforms, and starts runs from checkpoints
 
 	conn     *nats.Conn
 	cfg      Config
@@ -285,6 +287,11 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
 	}
 	n.Client = client.New(sending)
+	exchange := platform.Config{Client: n.Client, Entity: cfg.Entity, Stores: sending.Stores, Version: cfg.Version, Answers: n.answers}
+	if cfg.Durable != nil {
+		exchange.Name = cfg.Durable.Platform
+	}
+	n.Platform = platform.New(exchange)
 	if cfg.ReplayWindow > 0 {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)
 	}

@@ -3,15 +3,11 @@ package mesh
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -29,7 +25,7 @@ func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) 
 	if rev > 0 {
 		s.cfg.observe(PointRequeue, c.ID())
 	}
-	stored, err := requeueRun(ctx, s.cfg.Queue, c)
+	stored, err := client.Requeue(ctx, s.cfg.Queue, c)
 	if err != nil || rev == 0 {
 		return err == nil, err
 	}
@@ -80,27 +76,4 @@ func (s *records) messageQueued(ctx context.Context, since time.Time, work uint6
 		return run.Yes, nil
 	}
 	return run.No, nil
-}
-
-// requeueRun submits the task of a run that goes on to the queue again, with a header
-// that names the run. The message gets the next higher priority, because the run has
-// waited in the queue before: so it is drawn ahead of tasks of its own priority that
-// have not begun. The run's record keeps its own priority for everything else.
-func requeueRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
-	m := &c.Mesh
-	return q.Submit(ctx, jetstream.Submission{
-		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
-		Data: m.Task, Header: nats.Header{wire.HeaderRun: {c.Doc.RunID}},
-	})
-}
-
-// raised returns the next higher priority.
-func raised(p envelope.Priority) envelope.Priority {
-	switch p {
-	case envelope.PriorityLow:
-		return envelope.PriorityNormal
-	case envelope.PriorityHigh, envelope.PriorityUrgent:
-		return envelope.PriorityUrgent
-	}
-	return envelope.PriorityHigh
 }

@@ -136,7 +136,7 @@ func (ms *service) identity() micro.ServiceIdentity {
 // Keys of an agent's NATS micro metadata.
 const (
 	MetaEntity    = wire.MetaEntity
-	MetaAgentID   = "agent_id"
+	MetaAgentID   = wire.MetaAgentID
 	MetaIntents   = "intents" // comma-separated, cut after 4096 characters
 	MetaPrefix    = wire.MetaPrefix
 	MetaScenarios = "sdsi.scenarios" // comma-separated: the scenarios of the agent's schema templates
@@ -145,7 +145,7 @@ const (
 	// The worker's signature mode, a [sign.Mode]. A client that requests its health must
 	// sign only if the mode is "required".
 	MetaSignatures = "signatures"
-	MetaSealed     = "sealed" // "1": the checkpoints of its runs are encrypted where they are stored
+	MetaSealed     = wire.MetaSealed // "1": the checkpoints of its runs are encrypted where they are stored
 )
 
 func joinIntents(names []string) string {

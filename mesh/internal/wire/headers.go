@@ -36,6 +36,11 @@ func OlderEpoch(a, b string) bool {
 
 // Keys of the metadata of a worker's NATS micro service. Package mesh describes them.
 const (
-	MetaEntity = "entity"
-	MetaPrefix = "prefix"
+	MetaEntity  = "entity"
+	MetaPrefix  = "prefix"
+	MetaAgentID = "agent_id"
+	MetaSealed  = "sealed"
 )
+
+// NoVersion is the version of a worker whose agent states none.
+const NoVersion = "0.0.0"

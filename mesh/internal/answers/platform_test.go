@@ -1,4 +1,4 @@
-package mesh
+package answers
 
 import (
 	"encoding/json"
@@ -51,13 +51,13 @@ func TestOnlyRepliesOfUnknownKeysAreSignedAnew(t *testing.T) {
 			return err
 		}, "", envelope.CodeSigInvalid},
 	} {
-		n := &Node{cfg: Config{Verifier: sign.Verifier{Ring: ring, Mode: c.mode}}}
+		r := Reader{Verifier: sign.Verifier{Ring: ring, Mode: c.mode}}
 		task := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "code.review", json.RawMessage(`{}`))
 		e := task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"yes"}`))
 		if err := c.make(e); err != nil {
 			t.Fatal(err)
 		}
-		e, err := n.fromPeer("agent.a", task, e, here, time.Now())
+		e, err := r.FromPlatform("agent.a", task, e, here, time.Now())
 		if c.code != "" {
 			if fault.ForPeer(err).Code != c.code {
 				t.Errorf("%s: %v, want %s", c.name, err, c.code)

@@ -1,4 +1,4 @@
-package mesh
+package platform
 
 import (
 	"context"
@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 // served finds the entity that serves an agent_id.
 type served struct {
-	node       *Node
+	client     *client.Client
 	known      map[string]string
 	registered func(ctx context.Context, agentID string) (entity string, err error)
 	codec      func(entity string) state.Codec
@@ -105,7 +107,7 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	if since := asked.Add(-lookAgain); s.looked().After(since) { // another transfer has just made a discovery
 		return s.remembered(agentID, since), nil
 	}
-	found, err := s.node.Discover(ctx, "", 2*time.Second)
+	found, err := s.client.Discover(ctx, "", 2*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +119,9 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	}
 	for _, i := range found {
 		claim(state.AgentID(i.Entity), i.Entity)
-		claim(i.Info.Metadata[MetaAgentID], i.Entity)
+		claim(i.Info.Metadata[wire.MetaAgentID], i.Entity)
 		version[i.Entity] = append(version[i.Entity], i.Info.Version)
-		sealed[i.Entity] = sealed[i.Entity] || i.Info.Metadata[MetaSealed] != ""
+		sealed[i.Entity] = sealed[i.Entity] || i.Info.Metadata[wire.MetaSealed] != ""
 	}
 	s.mu.Lock()
 	s.seen, s.sealed, s.version, s.at = seen, sealed, version, time.Now()
@@ -169,13 +171,10 @@ func (s *served) fits(_ context.Context, entity, version string) error {
 	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
 }
 
-// noVersion is the version of an agent whose document states none.
-const noVersion = "0.0.0"
-
 // sameMajor reports whether two versions of an agent are the same before the first dot,
 // or one of them is unknown.
 func sameMajor(a, b string) bool {
-	if a == "" || b == "" || a == noVersion || b == noVersion {
+	if a == "" || b == "" || a == wire.NoVersion || b == wire.NoVersion {
 		return true
 	}
 	x, _, _ := strings.Cut(a, ".")

@@ -1,4 +1,4 @@
-package mesh
+package platform
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 
 // Fork starts a new run from a checkpoint of another run; see [state.Checkpoint.Fork].
 // of.TaskID is the id of the new task (default: a new id), of.From is its sender (default:
-// this node's entity). The new run waits in the queue for a worker. A checkpoint of another
+// the client's own entity). The new run waits in the queue for a worker. A checkpoint of another
 // platform has no task of this mesh: its run is given to the agent with its agent_id, and
 // Fork fails with transfer.ErrUnknownAgent if no such agent is served here.
 //
 // The checkpoint is stored before the run is queued. If queueing fails, the run is stored, and
 // a worker's sweep queues it.
-func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (client.Submitted, error) {
-	d := n.cfg.Durable
+func (p *Platform) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (client.Submitted, error) {
+	d := p.cfg.Stores
 	if d == nil {
 		return client.Submitted{}, sender.ErrLiveOnly
 	}
@@ -30,10 +30,10 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		of.TaskID = envelope.NewID()
 	}
 	if of.From == "" {
-		of.From = n.cfg.Entity
+		of.From = p.cfg.Entity
 	}
 	if c.Mesh.Entity == "" {
-		served := &served{node: n, codec: func(string) state.Codec { return d.Codec }}
+		served := &served{client: p.cfg.Client, codec: func(string) state.Codec { return d.Codec }}
 		entity, err := served.entity(ctx, c.Doc.AgentID, "")
 		if err != nil {
 			return client.Submitted{}, fmt.Errorf("agent_id %q: %w", clip.Text(c.Doc.AgentID, 128), err)
@@ -55,6 +55,6 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		return client.Submitted{}, fmt.Errorf("store the fork: %w", err)
 	}
 	r := client.Submitted{TaskID: of.TaskID, Run: fork.Doc.RunID}
-	_, err = requeueRun(ctx, d.Queue, fork)
+	_, err = client.Requeue(ctx, d.Queue, fork)
 	return r, err
 }

@@ -1,4 +1,4 @@
-package mesh
+package platform
 
 import (
 	"context"
@@ -24,11 +24,12 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
-// ReceiverOptions configure [Node.Receiver], which accepts runs from other platforms.
+// ReceiverOptions configure [Platform.Receiver], which accepts runs from other platforms.
 type ReceiverOptions struct {
 	// Handoffs stores the records of transfers; see jetstream.NewHandoffs. Required.
 	Handoffs state.Store
-	// Platform is the name that tokens must be for. Default [Durable].Platform.
+	// Platform is the name that tokens must be for. Default: the node's, Durable.Platform
+	// of package mesh.
 	Platform string
 	// Issuers are patterns of the entities that may transfer any agent's runs, besides
 	// the agent itself. Default none.
@@ -43,8 +44,7 @@ type ReceiverOptions struct {
 	// the run and a worker of the agent must have the same major version, if both state
 	// one.
 	AnyVersion bool
-	// Codec returns how an entity's documents are stored. Default [Durable].Codec for
-	// all.
+	// Codec returns how an entity's documents are stored. Default: the node's for all.
 	Codec func(entity string) state.Codec
 
 	Limits  transfer.Limits
@@ -56,8 +56,8 @@ type ReceiverOptions struct {
 // Receiver makes a receiver of runs that other platforms transfer to the agents of this
 // mesh. Receiver itself does no I/O. The receiver accepts signatures by the keys that the
 // node trusts.
-func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
-	d := n.cfg.Durable
+func (p *Platform) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
+	d := p.cfg.Stores
 	if d == nil {
 		return nil, sender.ErrLiveOnly
 	}
@@ -65,23 +65,25 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 		return nil, errors.New("handoff receiver: Handoffs is needed")
 	}
 	if opts.Platform == "" {
-		opts.Platform = d.Platform
+		opts.Platform = p.cfg.Name
 	}
 	if opts.Codec == nil {
 		opts.Codec = func(string) state.Codec { return d.Codec }
 	}
-	keys := n.cfg.Verifier.Ring
+	keys := p.cfg.Answers.Verifier.Ring
 	if keys == nil {
 		keys = new(sign.Ring)
 	}
 	var tidy func(context.Context) error
-	if store, ok := opts.Handoffs.(compactor); ok {
+	if store, ok := opts.Handoffs.(interface {
+		Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
+	}); ok {
 		tidy = func(ctx context.Context) error {
 			_, err := store.Sweep(ctx, jetstream.SweepOptions{})
 			return err
 		}
 	}
-	served := &served{node: n, known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
+	served := &served{client: p.cfg.Client, known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
 	fits := served.fits
 	if opts.AnyVersion {
 		fits = nil
@@ -90,27 +92,22 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity, Fits: fits,
 		Handoffs: opts.Handoffs, States: d.States, Codec: opts.Codec,
 		Kick: func(ctx context.Context, c *state.Checkpoint) error {
-			_, err := requeueRun(ctx, d.Queue, c)
+			_, err := client.Requeue(ctx, d.Queue, c)
 			return err
 		},
-		Replies: followed{n}, Forward: n.forward,
-		Now: func(ctx context.Context) time.Time {
-			if now, err := d.Clock.Now(ctx); err == nil {
-				return now
-			}
-			return time.Now()
-		},
-		Limits: opts.Limits, Stay: opts.Stay, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: n.log,
+		Replies: followed{p}, Forward: p.forward,
+		Now:    p.serverTime,
+		Limits: opts.Limits, Stay: opts.Stay, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: p.cfg.Answers.Log,
 	})
 }
 
 // followed reads replies for a receiver.
-type followed struct{ node *Node }
+type followed struct{ p *Platform }
 
 // Follow yields the replies to a task by their numbers, see [handoff.Replies].
 func (f followed) Follow(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[handoff.Reply, error] {
 	return func(yield func(handoff.Reply, error) bool) {
-		for msg, err := range f.node.cfg.Durable.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{}) {
+		for msg, err := range f.p.cfg.Stores.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{}) {
 			if err != nil {
 				yield(handoff.Reply{}, err)
 				return
@@ -119,7 +116,7 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 			if err != nil {
 				continue // no worker of this mesh wrote it
 			}
-			e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, f.node.limits)
+			e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, f.p.cfg.Answers.Limits)
 			if err != nil {
 				continue
 			}
@@ -137,15 +134,15 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 // forward sends a command from another platform to the workers of the run's entity. If
 // no worker answers, the command is not queued: its id was chosen by the peer, so its
 // stored answer could be among the replies to a task with that id.
-func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]byte, error) {
-	e, err := envelope.ParseLimits(command, n.limits)
+func (p *Platform) forward(ctx context.Context, entity string, command []byte) ([]byte, error) {
+	e, err := envelope.ParseLimits(command, p.cfg.Answers.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", transfer.ErrStream, err)
 	}
 	if e.To != entity {
 		return nil, envelope.Errorf(envelope.CodeWrongRecipient, "the command is for another entity than the run's, %s", entity)
 	}
-	reply, err := n.TryCommand(ctx, e)
+	reply, err := p.cfg.Client.TryCommand(ctx, e)
 	if client.IsUnanswered(err) {
 		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
 	}
