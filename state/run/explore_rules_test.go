@@ -1,0 +1,175 @@
+package run_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// broken says what is wrong with a change from one world to the next.
+func broken(from, to *world) string {
+	for i, x := range to.w {
+		if x.phase != running {
+			continue
+		}
+		// A worker whose claim is not written has no revision to compare with yet.
+		if x.rev > 0 && x.rev == to.rev && (to.rec.Mesh.Owner != name(i) || to.rec.Mesh.Epoch != x.cp.Mesh.Epoch) {
+			return "two owners: " + name(i) + " can write, and does not own the run"
+		}
+		was := from.w[i]
+		if begins := was.phase != running || was.cp.Doc.Iteration != x.cp.Doc.Iteration; begins && from.rec != nil && x.cp.Doc.Iteration.Int64() < from.rec.Doc.Iteration.Int64() {
+			return "a finished step runs again"
+		}
+	}
+	if a, b := from.rec, to.rec; a != nil && a.Terminal() && b.Terminal() && string(a.Mesh.Reply) != string(b.Mesh.Reply) {
+		return fmt.Sprintf("two replies are stored: %s, then %s", a.Mesh.Reply, b.Mesh.Reply)
+	}
+	if from.reply != "" && to.reply != from.reply {
+		return fmt.Sprintf("two replies: %s, then %s", from.reply, to.reply)
+	}
+	if to.reply != "" && (!to.replied || to.rec == nil || string(to.rec.Mesh.Reply) != to.reply) {
+		return "a reply that is not stored"
+	}
+	if to.replied && !to.rec.Terminal() || from.replied && from.rev != to.rev {
+		return "something follows the reply"
+	}
+	if from.rec == nil || from.rev == to.rev {
+		return ""
+	}
+	a, b := from.rec, to.rec
+	switch {
+	case a.Terminal() && (a != b || !to.replied):
+		return "something follows the end"
+	case b.Doc.Iteration.Int64() < a.Doc.Iteration.Int64():
+		return "a committed step is lost"
+	case b.Doc.Iteration.Int64() > a.Doc.Iteration.Int64()+1:
+		return "a step is left out"
+	case b.Mesh.Epoch < a.Mesh.Epoch:
+		return "the epoch goes back"
+	case b.Mesh.Owner != a.Mesh.Owner && b.Mesh.Owner != "" && b.Mesh.Epoch == a.Mesh.Epoch:
+		return "a new owner under an old epoch"
+	}
+	return ""
+}
+
+func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]world{
+		"crashes and redeliveries": {crashes: 2, redeliveries: 2},
+		"a guardian that errs":     {crashes: 1, redeliveries: 1, falseDeaths: 1},
+		"a pause and a crash":      {crashes: 1, redeliveries: 1, pauses: 1, resumes: 1},
+		"a cancel and two crashes": {crashes: 2, redeliveries: 1, cancels: 1},
+		"a cancel and a guardian":  {falseDeaths: 1, cancels: 1, pauses: 1, resumes: 1},
+		"one step":                 {short: true, crashes: 2, redeliveries: 2},
+		"one step and a guardian":  {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1},
+		"one step and commands":    {short: true, crashes: 1, redeliveries: 1, cancels: 1, pauses: 1, resumes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && start.falseDeaths > 0 && !start.short {
+				t.Skip("it takes seconds")
+			}
+			problem, worlds, ends := explore(start)
+			if problem != "" {
+				t.Fatal(problem)
+			}
+			t.Logf("%d worlds, %d ends", worlds, ends)
+		})
+	}
+}
+
+// A fault is what workers do wrong, so that a rule is broken.
+type fault string
+
+const (
+	ownsAnything fault = "two owners"                 // a worker takes any record for its own
+	cancelsEnded fault = "two replies"                // a cancel ends a run that has ended
+	forgetsSteps fault = "a finished step runs again" // a claim forgets the steps
+	noSweep      fault = "the run is stuck"           // a run whose message is lost is not looked for
+)
+
+// Each rule finds the fault that breaks it.
+func TestEveryRuleFindsItsFault(t *testing.T) {
+	t.Parallel()
+	for fault, start := range map[fault]world{
+		ownsAnything: {redeliveries: 1},
+		cancelsEnded: {cancels: 1},
+		forgetsSteps: {redeliveries: 1},
+		noSweep:      {crashes: 1, pauses: 1, resumes: 1},
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			if problem, _, _ := explore(start); problem != "" {
+				t.Fatalf("without it: %s", problem)
+			}
+			start.fault = fault
+			if problem, _, _ := explore(start); !strings.HasPrefix(problem, string(fault)) {
+				t.Errorf("found: %.200q", problem)
+			}
+		})
+	}
+}
+
+// explore visits every reachable world, and then those from which the end can be reached.
+func explore(first world) (problem string, worlds, ends int) {
+	start := &first
+	start.next, start.msgs = 1, []message{{seq: 1, holder: -1}}
+	type node struct {
+		w    *world
+		from int
+		by   string
+	}
+	nodes := []node{{w: start, from: -1}}
+	index := map[string]int{start.key(): 0}
+	var back [][]int // who leads to a node
+	back = append(back, nil)
+	path := func(i int) string {
+		var steps []string
+		for ; i > 0; i = nodes[i].from {
+			steps = append(steps, nodes[i].by)
+		}
+		slices.Reverse(steps)
+		return strings.Join(steps, "\n  ")
+	}
+	for i := 0; i < len(nodes); i++ {
+		if i > 3_000_000 {
+			return "too many worlds", len(nodes), 0
+		}
+		next, names := nodes[i].w.moves()
+		for n, to := range next {
+			if why := broken(nodes[i].w, to); why != "" {
+				return fmt.Sprintf("%s after\n  %s\n  %s", why, path(i), names[n]), len(nodes), 0
+			}
+			key := to.key()
+			j, known := index[key]
+			if !known {
+				j = len(nodes)
+				index[key] = j
+				nodes, back = append(nodes, node{to, i, names[n]}), append(back, nil)
+			}
+			back[j] = append(back[j], i)
+		}
+	}
+	good := make([]bool, len(nodes))
+	var todo []int
+	for i := range nodes {
+		if nodes[i].w.done() {
+			good[i], todo = true, append(todo, i)
+		}
+	}
+	ends = len(todo)
+	for len(todo) > 0 {
+		i := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, j := range back[i] {
+			if !good[j] {
+				good[j], todo = true, append(todo, j)
+			}
+		}
+	}
+	if i := slices.Index(good, false); i >= 0 {
+		return fmt.Sprintf("the run is stuck after\n  %s\nrecord %+v\nqueue %v", path(i), nodes[i].w.rec.Mesh, nodes[i].w.msgs), len(nodes), ends
+	}
+	return "", len(nodes), ends
+}
