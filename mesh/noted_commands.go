@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -18,16 +19,8 @@ import (
 // when it begins the task. A sender may name the id of a task that never arrives, so noted
 // commands are short and few, and expire in minutes.
 const (
-	// noteText bounds the text of a noted command, in bytes. maxNoted bounds the noted
-	// commands of one task, because the store keeps a revision for each. maxNotedOf bounds
-	// those of one sender, so that others cannot prevent the cancel of the task's own
-	// sender.
-	noteText   = 4 << 10
-	maxNoted   = 16
-	maxNotedOf = 8
-	// maxNotes bounds the noted commands of all tasks of an entity, as one worker counts
-	// them.
-	maxNotes = 1024
+	// noteText bounds the text of a noted command, in bytes.
+	noteText = 4 << 10
 	// noteTTL is the time to live of a record of noted commands. For a scheduled task it
 	// counts from the task's due time. While the queue may hold the task, a worker renews
 	// the record, until noteMost after the first command.
@@ -35,39 +28,100 @@ const (
 	noteMost = 7 * 24 * time.Hour
 )
 
+// noteBounds are the most noted commands in all, of one sender, and of all unsigned
+// commands together. A sender who names made-up tasks, or signs nothing and makes up
+// senders, so leaves places for the commands of others. A command beyond a bound is refused:
+// none is dropped that a sender was told is noted.
+type noteBounds struct{ all, sender, unsigned int }
+
+var (
+	// notesOfTask bounds the noted commands of one task, because the store keeps a
+	// revision for each.
+	notesOfTask = noteBounds{all: 16, sender: 8, unsigned: 12}
+	// notesOfAgent bounds the noted commands of all tasks of an agent, as one worker
+	// counts them.
+	notesOfAgent = noteBounds{all: 1024, sender: 128, unsigned: 512}
+)
+
+// A noteSender is the sender of a noted command: a key, whatever the names that it signs
+// for, or the from of an unsigned command.
+type noteSender struct{ keyID, from string }
+
+func senderOfNote(keyID, from string) noteSender {
+	if keyID != "" {
+		from = ""
+	}
+	return noteSender{keyID, from}
+}
+
+// noteCounts counts noted commands by their senders.
+type noteCounts map[noteSender]int
+
+func countNotes(noted []state.Noted) noteCounts {
+	counts := noteCounts{}
+	for _, n := range noted {
+		counts[senderOfNote(n.KeyID, n.From)]++
+	}
+	return counts
+}
+
+// full says why no further command of a sender may be noted, such as "8 commands of human.ada";
+// "" if it may be.
+func (counts noteCounts) full(most noteBounds, keyID, from string) string {
+	all, unsigned := 0, 0
+	for sender, n := range counts {
+		all += n
+		if sender.keyID == "" {
+			unsigned += n
+		}
+	}
+	switch {
+	case counts[senderOfNote(keyID, from)] >= most.sender:
+		return fmt.Sprintf("%d commands of %s", most.sender, clip.Text(from, 128))
+	case keyID == "" && unsigned >= most.unsigned:
+		return fmt.Sprintf("%d unsigned commands", most.unsigned)
+	case all >= most.all:
+		return fmt.Sprintf("%d commands", most.all)
+	}
+	return ""
+}
+
 // notes counts the commands that are noted for an entity. Commands that other workers have
 // noted are counted at the next sweep.
 type notes struct {
 	mu   sync.Mutex
-	runs map[string]noteCount
+	runs map[string]runNotes
 }
 
-type noteCount struct {
-	commands  int
+type runNotes struct {
+	counts    noteCounts
 	at, until time.Time // when the commands were counted, and when the record expires
 }
 
-// room reports whether one more command may be noted.
-func (n *notes) room(now time.Time) bool {
+// counts returns the noted commands of all runs.
+func (n *notes) counts(now time.Time) noteCounts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	sum := 0
+	sum := noteCounts{}
 	for run, c := range n.runs {
 		if now.After(c.until) {
 			delete(n.runs, run)
+			continue
 		}
-		sum += c.commands
+		for sender, k := range c.counts {
+			sum[sender] += k
+		}
 	}
-	return sum < maxNotes
+	return sum
 }
 
-func (n *notes) count(run string, commands int, now, until time.Time) {
+func (n *notes) count(run string, noted []state.Noted, now, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.runs == nil {
-		n.runs = map[string]noteCount{}
+		n.runs = map[string]runNotes{}
 	}
-	n.runs[run] = noteCount{commands, now, until}
+	n.runs[run] = runNotes{countNotes(noted), now, until}
 }
 
 // forgetExpired removes the counts of records that were counted before a time and no longer exist.
@@ -91,21 +145,15 @@ func (cs *commands) note(ctx context.Context, id state.ID, prev uint64, c *state
 	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.Envelope }) {
 		return nil
 	}
-	now, own := cs.clock.now(), 0
-	for _, n := range c.Mesh.Noted {
-		if n.From == o.From && n.KeyID == o.keyID {
-			own++
-		}
-	}
-	switch {
-	case len(o.Text) > noteText:
+	if len(o.Text) > noteText {
 		return envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that has not begun at most %d are kept", len(o.Text), noteText)
-	case own >= maxNotedOf:
-		return envelope.Errorf(envelope.CodeDenied, "%d commands of %s wait for this task already", maxNotedOf, clip.Text(o.From, 128))
-	case len(c.Mesh.Noted) >= maxNoted:
-		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
-	case !cs.notes.room(now):
-		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that have not begun", maxNotes, cs.host.Entity).WithBackoff(notePause)
+	}
+	if full := countNotes(c.Mesh.Noted).full(notesOfTask, o.keyID, o.From); full != "" {
+		return envelope.Errorf(envelope.CodeDenied, "%s wait for this task already", full)
+	}
+	now := cs.clock.now()
+	if full := cs.notes.counts(now).full(notesOfAgent, o.keyID, o.From); full != "" {
+		return envelope.Errorf(envelope.CodeBusy, "%s wait already for tasks of %s that have not begun", full, cs.host.Entity).WithBackoff(notePause)
 	}
 	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.Envelope, Intent: o.Intent, From: o.From, KeyID: o.keyID, Reason: clip.Text(o.Reason, 128), Text: o.Text, At: now})
 	c.Mesh.Step = state.Step{Kind: noteKind[o.Intent], Detail: "noted for " + o.Who()}
@@ -116,7 +164,7 @@ func (cs *commands) note(ctx context.Context, id state.ID, prev uint64, c *state
 	return cs.putNotes(ctx, id, prev, c, life)
 }
 
-// notePause is the backoff for a sender whose command was refused because of maxNotes.
+// notePause is the backoff for a sender whose command was refused because of notesOfAgent.
 const notePause = 15 * time.Second
 
 var noteKind = map[string]state.StepKind{
@@ -137,7 +185,7 @@ func (cs *commands) putNotes(ctx context.Context, id state.ID, prev uint64, c *s
 	_, _, err := cs.records.putFor(ctx, id, prev, c, life)
 	if err == nil {
 		now := cs.clock.now()
-		cs.notes.count(id.Run, len(c.Mesh.Noted), now, now.Add(life))
+		cs.notes.count(id.Run, c.Mesh.Noted, now, now.Add(life))
 	}
 	return err
 }
@@ -163,7 +211,7 @@ func (cs *commands) renewNotes(ctx context.Context, rec state.Record, c *state.C
 			until = due.Add(noteTTL)
 		}
 	}
-	cs.notes.count(rec.ID.Run, len(noted), now, until)
+	cs.notes.count(rec.ID.Run, noted, now, until)
 	if !old || scheduled || len(noted) == 0 || now.Sub(noted[0].At) > noteMost {
 		return nil
 	}

@@ -60,7 +60,7 @@ func TestNotesAreShortAndFew(t *testing.T) {
 	}
 	equal(t, "a note that is too long", codeOf(steer(envelope.NewID(), 4<<10+1)), envelope.CodeTooLarge)
 	equal(t, "bytes stored", r.bucketInfo().State.Bytes, uint64(0))
-	const tasks, each = 128, 8
+	const tasks, each = 16, 8
 	for range tasks {
 		id := envelope.NewID()
 		for range each {
@@ -75,8 +75,8 @@ func TestNotesAreShortAndFew(t *testing.T) {
 	full := r.bucketInfo().State
 	equal(t, "records stored", full.Msgs, uint64(tasks*each))
 	err := steer(envelope.NewID(), 1)
-	if codeOf(err) != envelope.CodeBusy || !strings.Contains(err.Error(), "1024 commands wait already for tasks of "+reviewer) {
-		t.Errorf("one too many for the agent: %v", err)
+	if codeOf(err) != envelope.CodeBusy || !strings.Contains(err.Error(), "128 commands of "+ada+" wait already for tasks of "+reviewer) {
+		t.Errorf("one too many for the sender: %v", err)
 	}
 	equal(t, "bytes stored after that", r.bucketInfo().State.Bytes, full.Bytes)
 
@@ -119,6 +119,68 @@ func TestNotesOfOthersKeepNoCancelOut(t *testing.T) {
 	}
 	if _, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID, Durable: true}); err != nil || refused == 0 {
 		t.Errorf("ada's cancel: %v; %d of eve's were refused", err, refused)
+	}
+}
+
+// A sender who names made-up tasks takes her own places only, under whatever names she signs;
+// and unsigned commands together leave places for signed ones.
+func TestNotesOfOneSenderLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	k := newKeys(t)
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{Verifier: k.verifier(), Signer: k.signer("own", sign.Ed25519, "agent.*")}), mesh.Agent{Handler: echo})
+	as := func(entity string, s *sign.Signer) *mesh.Node {
+		return r.lane(mesh.Config{Entity: entity, Verifier: k.verifier(), Signer: s})
+	}
+	pause := func(node *mesh.Node) error {
+		_, err := node.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{ID: envelope.NewID(), Durable: true}})
+		return err
+	}
+	// takes notes commands for made-up tasks until one is refused.
+	takes := func(most int, nodes ...*mesh.Node) (noted int, err error) {
+		for ; noted <= most; noted++ {
+			if err = pause(nodes[noted%len(nodes)]); err != nil {
+				break
+			}
+		}
+		return noted, err
+	}
+	eves := k.signer("eve", sign.Ed25519, "human.*")
+	noted, err := takes(1024, as("human.eve", eves), as("human.eva", eves))
+	if noted != 128 || codeOf(err) != envelope.CodeBusy {
+		t.Errorf("%d commands of one key are noted, then: %v", noted, err)
+	}
+	var made []*mesh.Node
+	for i := range 8 {
+		made = append(made, as("human.made_up_"+strconv.Itoa(i), nil))
+	}
+	noted, err = takes(1024, made...)
+	if noted != 512 || codeOf(err) != envelope.CodeBusy || !strings.Contains(err.Error(), "512 unsigned commands wait already for tasks of "+reviewer) {
+		t.Errorf("%d unsigned commands are noted, then: %v", noted, err)
+	}
+	if err := pause(as(ada, k.signer("ada", sign.Ed25519, ada))); err != nil {
+		t.Errorf("a command of another sender: %v", err)
+	}
+}
+
+// Unsigned commands for one task, under many names, leave places for those of its sender.
+func TestUnsignedNotesKeepNoSignedCancelOut(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{Verifier: k.verifier(), Signer: k.signer("own", sign.Ed25519, "agent.*")}), mesh.Agent{Handler: echo})
+	id := envelope.NewID()
+	refused := 0
+	for i := range 17 {
+		eve := r.lane(mesh.Config{Entity: "human.made_up_" + strconv.Itoa(i), Verifier: k.verifier()})
+		if _, err := eve.Command(ctxFor(t), reviewer, intents.SteerTask{Target: intents.Target{ID: id, Durable: true}, Text: "x"}); err != nil {
+			refused++
+		}
+	}
+	client := r.lane(mesh.Config{Entity: ada, Verifier: k.verifier(), Signer: k.signer("ada", sign.Ed25519, ada)})
+	if _, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: id, Durable: true}); err != nil || refused == 0 {
+		t.Errorf("ada's cancel: %v; %d of the unsigned ones were refused", err, refused)
 	}
 }
 
