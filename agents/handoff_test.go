@@ -208,7 +208,7 @@ func TestMemoryGoesAlongAsTheRuleAndTheScopesSay(t *testing.T) {
 				c := state.New("agent.first", task.Envelope.ID, "")
 				c.Doc.MemorySnapshot = items
 				c.Append(model.User("Help."), time.Now(), 0)
-				return task.HandOff(ctx, mesh.HandOff{To: "agent.triage", State: c})
+				return task.Delegate(ctx, mesh.Delegation{To: "agent.triage", State: c})
 			})}})
 			l.hosted("agent.triage", handoffs(saidBilling, more), agents.Options{}, always("BILLING")...)
 			l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -316,7 +316,7 @@ func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 	task := l.task("agent.triage", `{"text":"I was charged twice."}`, "")
 	l.submit(task)
 	l.until(task, "it waits", func(cp *state.Checkpoint) bool { return cp.Doc.Status == aaif.RunAwaitingApproval })
-	asks, err := l.client.Asks(l.ctx(), "human.boss")
+	asks, err := l.client.PersonTasks(l.ctx(), "human.boss")
 	if err != nil || len(asks) != 1 {
 		t.Fatalf("%d asks, %v", len(asks), err)
 	}
@@ -331,7 +331,7 @@ func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 		t.Errorf("shown %s, %v", asks[0].Task.Payload, err)
 	}
 	answer := asks[0].Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"I pay it back."}`))
-	if err := l.client.AnswerAsk(l.ctx(), asks[0], answer); err != nil {
+	if err := l.client.AnswerPersonTask(l.ctx(), asks[0], answer); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.result(task); got != `{"text":"I pay it back."}` {

@@ -36,11 +36,11 @@ func TestAModelAsksAPerson(t *testing.T) {
 		}
 	}
 	first.kill()
-	asks, err := l.client.Asks(l.ctx(), "human.ada")
+	asks, err := l.client.PersonTasks(l.ctx(), "human.ada")
 	if err != nil || len(asks) != 1 || string(asks[0].Task.Payload) != `{"text":"may I?"}` {
 		t.Fatalf("asks %+v, %v", asks, err)
 	}
-	if err := l.client.AnswerAsk(l.ctx(), asks[0], asks[0].Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"you may"}`))); err != nil {
+	if err := l.client.AnswerPersonTask(l.ctx(), asks[0], asks[0].Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"you may"}`))); err != nil {
 		t.Fatal(err)
 	}
 	l.host(newAgent(t, d, agents.Options{}), nil)
@@ -57,7 +57,7 @@ func TestAModelAsksAPerson(t *testing.T) {
 	if got := strings.Join(said, "; "); !strings.Contains(got, `ada: {"text":"you may"}`) || !strings.Contains(got, "one: ") {
 		t.Errorf("the tools said %s", got)
 	}
-	if asks, err = l.client.Asks(l.ctx(), ""); err != nil || len(asks) != 1 || asks[0].State != mesh.AskAnswered || one.calls.Load() != 1 {
+	if asks, err = l.client.PersonTasks(l.ctx(), ""); err != nil || len(asks) != 1 || asks[0].State != mesh.AskAnswered || one.calls.Load() != 1 {
 		t.Errorf("%d tasks for people, %v; the agent was asked %d times", len(asks), err, one.calls.Load())
 	}
 }

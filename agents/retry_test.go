@@ -75,7 +75,7 @@ func TestAQuestionOfATeamIsRetriedAsTheDocumentSays(t *testing.T) {
 			asked := 0
 			w.loop.model = failing(&asked, model.Errorf(model.ErrUnavailable, "down"), model.Errorf(model.ErrUnavailable, "down"))
 			w.loop.retries = mesh.RetryPolicy{Max: retries}
-			answer, err := newMind(w.loop, w.task).Ask(t.Context(), question)
+			answer, err := newAgentModel(w.loop, w.task).Ask(t.Context(), question)
 			if asked != asks || (err == nil) != (retries == 2) || err == nil && string(answer) != `{"to":"done"}` {
 				t.Errorf("max_retries %d: asked %d times: %s, %v", retries, asked, answer, err)
 			}

@@ -51,10 +51,10 @@ func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	if err := unanswered(t.team.Plan(), task); err != nil {
 		return nil, err
 	}
-	var m *mind
-	var own orchestrate.Mind
+	var m *agentModel
+	var own orchestrate.AgentModel
 	if t.loop != nil {
-		m = newMind(t.loop, task)
+		m = newAgentModel(t.loop, task)
 		own = m
 	}
 	res, err := t.team.Handle(ctx, task, own)
@@ -95,17 +95,17 @@ func (t *team) withUsage(task *mesh.Task, payload json.RawMessage, used orchestr
 	return with
 }
 
-// mind lets a team use the agent's model: it is an [orchestrate.Mind] for one
+// agentModel lets a team use the agent's model: it is an [orchestrate.AgentModel] for one
 // task.
-type mind struct {
+type agentModel struct {
 	l    *loop
 	task *mesh.Task
 	mu   sync.Mutex // one question at a time
 	r    *run
 }
 
-func newMind(l *loop, task *mesh.Task) *mind {
-	m := &mind{l: l, task: task, r: &run{journal: live{}}}
+func newAgentModel(l *loop, task *mesh.Task) *agentModel {
+	m := &agentModel{l: l, task: task, r: &run{journal: live{}}}
 	if run := task.Run(); run != nil {
 		cp := run.View()
 		m.r.journal, m.r.id, m.r.usage, m.r.turns = run, cp.Doc.RunID, cp.Mesh.Usage, int(cp.Doc.Iteration.Int64())
@@ -114,7 +114,7 @@ func newMind(l *loop, task *mesh.Task) *mind {
 }
 
 // used returns the model's usage so far.
-func (m *mind) used() orchestrate.Usage {
+func (m *agentModel) used() orchestrate.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u := m.r.usage
@@ -122,14 +122,14 @@ func (m *mind) used() orchestrate.Usage {
 }
 
 // Save writes the usage of questions into a checkpoint.
-func (m *mind) Save(cp *state.Checkpoint) {
+func (m *agentModel) Save(cp *state.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	cp.Mesh.Usage, cp.Doc.Iteration = m.r.usage, aaif.Int(int64(m.r.turns))
 }
 
 // Work runs the agent's loop on another payload than the task's.
-func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
+func (m *agentModel) Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
 	m.r.input = payload
 	var cp *state.Checkpoint
 	if run := m.task.Run(); run != nil {
@@ -140,7 +140,7 @@ func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessa
 
 // Ask asks the model one question, without the agent's tools. An answer that
 // does not fit the question gets one repair turn.
-func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
+func (m *agentModel) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
 	due, err := schema.Compile(q.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of a question: %w", err)
@@ -183,7 +183,7 @@ func bareAnswer(text, member string) json.RawMessage {
 
 // turn takes one turn of the model, which counts as one of the agent's. On the
 // live lane a failed turn is retried as the document's max_retries says.
-func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, error) {
+func (m *agentModel) turn(ctx context.Context, req *model.Request) (*model.Response, error) {
 	for tries := 0; ; {
 		if m.r.turns >= m.l.maxTurns {
 			return nil, m.l.exhausted()

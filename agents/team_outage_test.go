@@ -49,21 +49,21 @@ func TestATeamOutlastsAnOutageOfJetStream(t *testing.T) {
 			l.submit(task)
 			var ask *mesh.PersonTask
 			until(t, "ada is asked", func() bool {
-				asks, err := l.client.Asks(l.ctx(), "human.ada")
+				asks, err := l.client.PersonTasks(l.ctx(), "human.ada")
 				if err == nil && len(asks) == 1 {
 					ask = asks[0]
 				}
 				return ask != nil
 			})
 			o.RefuseFirst(1) // once more, while the run waits for her
-			if err := l.client.AnswerAsk(l.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"so be it"}`))); err != nil {
+			if err := l.client.AnswerPersonTask(l.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"so be it"}`))); err != nil {
 				t.Fatal(err)
 			}
 			if got := l.result(task); !strings.Contains(got, "so be it") {
 				t.Errorf("result %s", got)
 			}
 			cp := l.until(task, "the run has ended", func(cp *state.Checkpoint) bool { return cp.Terminal() })
-			if asks, err := l.client.Asks(l.ctx(), ""); err != nil || len(asks) != 1 || one.calls.Load() != 1 || two.calls.Load() != 1 || cp.Mesh.Attempt != 0 || o.Refused() == 0 {
+			if asks, err := l.client.PersonTasks(l.ctx(), ""); err != nil || len(asks) != 1 || one.calls.Load() != 1 || two.calls.Load() != 1 || cp.Mesh.Attempt != 0 || o.Refused() == 0 {
 				t.Errorf("asked: %d tasks for people (%v), %d and %d of the members; attempt %d; %d requests refused", len(asks), err, one.calls.Load(), two.calls.Load(), cp.Mesh.Attempt, o.Refused())
 			}
 		})

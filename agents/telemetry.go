@@ -304,7 +304,7 @@ func (h reported) Handle(ctx context.Context, task *mesh.Task) (payload json.Raw
 	switch {
 	case errors.Is(err, mesh.ErrParked):
 		span.SetAttributes(attribute.String("aee.run.outcome", "parked"))
-	case mesh.IsHandedOff(err):
+	case mesh.IsDelegated(err):
 		span.SetAttributes(attribute.String("aee.run.outcome", "handed_off"))
 	case errors.Is(err, mesh.ErrLost):
 		span.SetAttributes(attribute.String("aee.run.outcome", "lost")) // the run continues on another worker

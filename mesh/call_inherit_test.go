@@ -25,7 +25,7 @@ func ways(to string) map[string]mesh.HandlerFunc {
 			return a.Envelope.Payload, nil
 		},
 		"a hand-over": func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-			return task.HandOff(ctx, mesh.HandOff{To: to})
+			return task.Delegate(ctx, mesh.Delegation{To: to})
 		},
 	}
 }

@@ -40,14 +40,14 @@ func TestCallsOutlastAnOutageOfJetStream(t *testing.T) {
 	}
 	var ask *mesh.PersonTask
 	eventually(t, "bob is asked", func() bool {
-		open, err := client.Asks(ctxFor(t), bob)
+		open, err := client.PersonTasks(ctxFor(t), bob)
 		if err == nil && len(open) == 1 {
 			ask = open[0]
 		}
 		return ask != nil
 	})
 	hops.open()
-	if err := client.AnswerAsk(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"you may"}`))); err != nil {
+	if err := client.AnswerPersonTask(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"you may"}`))); err != nil {
 		t.Fatal(err)
 	}
 	for _, task := range []*envelope.Envelope{asks, calls} {
@@ -59,7 +59,7 @@ func TestCallsOutlastAnOutageOfJetStream(t *testing.T) {
 	if outage.Refused() == 0 {
 		t.Error("nothing was refused")
 	}
-	all, err := client.Asks(ctxFor(t), "")
+	all, err := client.PersonTasks(ctxFor(t), "")
 	if err != nil || len(all) != 1 {
 		t.Errorf("%d tasks for people, %v", len(all), err)
 	}

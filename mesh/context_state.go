@@ -132,7 +132,7 @@ type handedState struct{ *Task }
 
 // stateRef returns the reference to the task's state document, nil if there is none, and the
 // entities that may have stored the document. A delegated task has the reference in
-// requires.handoff. A call has it in requires.context: HandOff called the receiver instead
+// requires.handoff. A call has it in requires.context: Delegate called the receiver instead
 // of delegating to it, or the caller set [Call].State.
 func (hs handedState) stateRef() (ref *StateRef, from []string, err error) {
 	if hs.handed != nil {

@@ -24,9 +24,9 @@ import (
 // DefaultMaxHandoffs is how often a task may be delegated.
 const DefaultMaxHandoffs = 8
 
-// HandOff names the receiver of a delegated task and the input that the receiver gets
+// Delegation names the receiver of a delegated task and the input that the receiver gets
 // (AAIF, Orchestration Topology, "Mid-run handoff").
-type HandOff struct {
+type Delegation struct {
 	// To is the receiver: the entity that will answer the task. Required.
 	To string
 	// Intent is the intent of the receiver's task. Default: the task's own intent. If
@@ -42,15 +42,15 @@ type HandOff struct {
 	Reason string
 }
 
-// errDelegated is wrapped by the error that [Task.HandOff] returns when another agent will
+// errDelegated is wrapped by the error that [Task.Delegate] returns when another agent will
 // answer the task.
 var errDelegated = errors.New("the task is delegated")
 
-// delegation is the error that [Task.HandOff] returns. The task is delegated when the
+// delegation is the error that [Task.Delegate] returns. The task is delegated when the
 // handler returns this error.
 type delegation struct {
 	task *Task
-	HandOff
+	Delegation
 	intent string
 	state  *StateRef // nil: none
 	id     string    // the id of the receiver's task
@@ -59,30 +59,30 @@ type delegation struct {
 func (o *delegation) Error() string { return "the task is delegated to " + o.To }
 func (o *delegation) Unwrap() error { return errDelegated }
 
-// IsHandedOff reports whether an error comes from [Task.HandOff] and says that another
+// IsDelegated reports whether an error comes from [Task.Delegate] and says that another
 // agent will answer the task. The handler must return such an error.
-func IsHandedOff(err error) bool { return errors.Is(err, errDelegated) }
+func IsDelegated(err error) bool { return errors.Is(err, errDelegated) }
 
-// HandOff delegates the task to another agent. That agent answers the original sender, on
-// the sender's reply subject. HandOff is the last call of a handler:
+// Delegate delegates the task to another agent. That agent answers the original sender, on
+// the sender's reply subject. Delegate is the last call of a handler:
 //
-//	return task.HandOff(ctx, mesh.HandOff{To: "agent.billing"})
+//	return task.Delegate(ctx, mesh.Delegation{To: "agent.billing"})
 //
 // The handler returns both results unchanged. The task is delegated after the handler has
 // returned. On the durable lane the last checkpoint of this run holds the receiver's task,
 // and the task is queued from there, so a crash neither loses nor duplicates it. The
 // receiver gets the rest of the sender's timeout.
 //
-// In three cases HandOff calls the receiver instead, and returns the receiver's answer as
+// In three cases Delegate calls the receiver instead, and returns the receiver's answer as
 // this agent's own: the receiver does not support delegation (a person, or an agent that
 // does not speak the extension), the task came as plain text, or the sender forbids
 // delegation (requires.handoff: false). A durable run that waits for a person is parked.
-// When the answer is stored, the run's handler starts again and calls HandOff again.
+// When the answer is stored, the run's handler starts again and calls Delegate again.
 //
-// HandOff fails with E_TREE_LIMIT if the receiver had the task before, or if the task was
+// Delegate fails with E_TREE_LIMIT if the receiver had the task before, or if the task was
 // delegated Config.MaxHandoffs times already. The handler may then answer the task itself.
-func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) {
-	o := &delegation{task: t, HandOff: h}
+func (t *Task) Delegate(ctx context.Context, h Delegation) (json.RawMessage, error) {
+	o := &delegation{task: t, Delegation: h}
 	if err := o.prepare(); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						return task.HandOff(ctx, mesh.HandOff{To: "agent.b", Payload: payload, State: task.Run().View()})
+						return task.Delegate(ctx, mesh.Delegation{To: "agent.b", Payload: payload, State: task.Run().View()})
 					})}
 				}
 				takes := func(by string) mesh.Agent {

@@ -108,7 +108,7 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 	}
 	if r.wrote {
 		rw.host.node.journal.RememberReceived(rw.host.Entity, e, c.Mesh.Handed.Task, false)
-		rw.host.recordDelegated(t, &delegation{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
+		rw.host.recordDelegated(t, &delegation{task: t, Delegation: Delegation{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func handsTo(to string) mesh.Handler {
 		if err := task.EmitText("from " + task.Envelope.To); err != nil {
 			return nil, err
 		}
-		return task.HandOff(ctx, mesh.HandOff{To: to, Reason: "it is theirs"})
+		return task.Delegate(ctx, mesh.Delegation{To: to, Reason: "it is theirs"})
 	})
 }
 
@@ -295,7 +295,7 @@ func TestAStateGoesAlongByReference(t *testing.T) {
 			r.serve(node("agent.a"), mesh.Agent{Entity: "agent.a", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 				c := state.New("agent.a", task.Envelope.ID, "")
 				c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: "remember me"}}
-				return task.HandOff(ctx, mesh.HandOff{To: "agent.b", State: c})
+				return task.Delegate(ctx, mesh.Delegation{To: "agent.b", State: c})
 			})})
 			var seen *envelope.Envelope
 			r.serve(node("agent.b"), mesh.Agent{Entity: "agent.b", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -380,7 +380,7 @@ func TestAStateGoesAlongWithACall(t *testing.T) {
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		c := state.New("agent.a", task.Envelope.ID, "")
 		c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: "remember me"}}
-		return task.HandOff(ctx, mesh.HandOff{To: "agent.b", State: c})
+		return task.Delegate(ctx, mesh.Delegation{To: "agent.b", State: c})
 	})})
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", LiveOnly: true, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		c, err := task.HandedState(ctx)

@@ -38,7 +38,7 @@
 //
 // # Delegation
 //
-// A handler may delegate its task to another agent ([Task.HandOff]; AAIF calls it a
+// A handler may delegate its task to another agent ([Task.Delegate]; AAIF calls it a
 // handoff). The receiver answers the sender itself, and proves by a chain of signed
 // links that it may: delegate.go begins a delegation, delegate_chain.go makes and checks
 // the chain, context_state.go has the state that is sent with it, delegate_end.go ends
@@ -50,7 +50,7 @@
 // # People, and runs that wait
 //
 // A task for human.<name> goes into an inbox (call_person.go, inbox_post.go), and the
-// answer is stored like any durable reply; [Node.Asks] and [Node.AnswerAsk] are
+// answer is stored like any durable reply; [Node.PersonTasks] and [Node.AnswerPersonTask] are
 // the person's side (client/inbox.go). A durable run that only waits is parked, and its
 // checkpoint names the replies and times that it waits for ([Run.ParkUntil], wake.go).
 // The workers of the entity subscribe to the reply subjects and set timers (waits.go);

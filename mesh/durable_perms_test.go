@@ -181,7 +181,7 @@ func (p *permitted) works() {
 	answer := func() {
 		var ask *mesh.PersonTask
 		eventually(t, "bob is asked", func() bool {
-			asks, err := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: bob}).Asks(ctx, bob)
+			asks, err := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: bob}).PersonTasks(ctx, bob)
 			for _, a := range asks {
 				if a.State == mesh.AskOpen {
 					ask = a
@@ -189,7 +189,7 @@ func (p *permitted) works() {
 			}
 			return err == nil && ask != nil
 		})
-		if err := admin.AnswerAsk(ctx, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
+		if err := admin.AnswerPersonTask(ctx, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,7 +30,7 @@ func TestEventsFitTheirSchemas(t *testing.T) {
 		task.PublishStep(intents.RunWaiting, intents.StepEvent{To: ada, Until: "2027-01-02T03:04:05.000Z", Detail: "for a person"})
 		task.PublishStep(intents.RunVoted, intents.StepEvent{Strategy: "majority_vote", Winner: "a", Tied: true, By: "model",
 			Votes: []intents.StepVotes{{Count: 2, Aliases: []string{"a", "b"}}}, Scores: []intents.StepScore{{Alias: "a", Score: -1}}})
-		return task.HandOff(ctx, mesh.HandOff{To: helper})
+		return task.Delegate(ctx, mesh.Delegation{To: helper})
 	})})
 	client := r.client()
 	for _, to := range []string{lead, reviewer} {

@@ -246,7 +246,7 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 			})
 
 			states := map[string]mesh.PersonTaskState{}
-			asks, err := client.Asks(ctxFor(t), bob)
+			asks, err := client.PersonTasks(ctxFor(t), bob)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -235,7 +235,7 @@ func TestTheReceiverOfADelegatedTaskIsItsHolder(t *testing.T) {
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		first.entered <- task
 		<-first.release
-		return task.HandOff(ctx, mesh.HandOff{To: "agent.second"})
+		return task.Delegate(ctx, mesh.Delegation{To: "agent.second"})
 	})})
 	line, nc := r.cord()
 	r.serve(r.nodeOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Entity: "agent.second", Handler: second})

@@ -122,7 +122,7 @@ type Config struct {
 	MaxTimeout time.Duration
 	// DefaultTimeout applies to tasks without requires.timeout_ms. Default 5 minutes.
 	DefaultTimeout time.Duration
-	// MaxHandoffs is how often a task may be delegated ([Task.HandOff]); at most
+	// MaxHandoffs is how often a task may be delegated ([Task.Delegate]); at most
 	// 64. Default 8.
 	MaxHandoffs int
 	// Drain is how long a stopping agent waits for the tasks that have begun. Default

@@ -64,7 +64,7 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 	}()
 	ask := r.asked(node, bob)
 	equal(t, "followed", within(t, "the ask", seen), ask.Task.ID)
-	if err := node.AnswerAsk(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
+	if err := node.AnswerPersonTask(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
 		t.Fatal(err)
 	}
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {

@@ -86,7 +86,7 @@ func (r *durableRig) asked(n *mesh.Node, person string) *mesh.PersonTask {
 	r.t.Helper()
 	var ask *mesh.PersonTask
 	eventually(r.t, person+" is asked", func() bool {
-		asks, err := n.Asks(ctxFor(r.t), person)
+		asks, err := n.PersonTasks(ctxFor(r.t), person)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func (r *durableRig) waits(task *envelope.Envelope) (c *state.Checkpoint) {
 
 func (r *durableRig) answer(n *mesh.Node, ask *mesh.PersonTask, payload string) {
 	r.t.Helper()
-	if err := n.AnswerAsk(ctxFor(r.t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
+	if err := n.AnswerPersonTask(ctxFor(r.t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
 		r.t.Fatal(err)
 	}
 }

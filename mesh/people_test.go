@@ -54,7 +54,7 @@ func TestAPersonIsAskedAndTheRunWaitsWithoutAPlace(t *testing.T) {
 	other := newTask(reviewer, "code.review", `{"text":"and this?"}`) // the one place is free
 	r.submit(client, other)
 	eventually(t, "bob is asked twice", func() bool {
-		asks, _ := client.Asks(ctxFor(t), bob)
+		asks, _ := client.PersonTasks(ctxFor(t), bob)
 		return len(asks) == 2
 	})
 
@@ -67,7 +67,7 @@ func TestAPersonIsAskedAndTheRunWaitsWithoutAPlace(t *testing.T) {
 	if err != nil || again.State != mesh.AskAnswered || string(again.Answer.Payload) != `{"ok":true}` {
 		t.Errorf("the ask is %+v, %v", again, err)
 	}
-	if err := client.AnswerAsk(ctxFor(t), again, e.Reply(envelope.TypeResult, json.RawMessage(`{"ok":false}`))); !errors.Is(err, mesh.ErrAnswered) {
+	if err := client.AnswerPersonTask(ctxFor(t), again, e.Reply(envelope.TypeResult, json.RawMessage(`{"ok":false}`))); !errors.Is(err, mesh.ErrAnswered) {
 		t.Errorf("a second answer: %v", err)
 	}
 	if r.record(task).Doc.ApprovalRequest != nil {
@@ -120,7 +120,7 @@ func TestAnAnswerIsFoundByWorkersThatStartLater(t *testing.T) {
 		task := newTask(reviewer, "code.review", fmt.Sprintf(`{"before":%t}`, before))
 		r.submit(client, task)
 		r.waits(task)
-		asks, err := client.Asks(ctxFor(t), bob)
+		asks, err := client.PersonTasks(ctxFor(t), bob)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestAnAnswerIsFoundByWorkersThatStartLater(t *testing.T) {
 		}
 		stop()
 	}
-	asks, err := r.client().Asks(ctxFor(t), "")
+	asks, err := r.client().PersonTasks(ctxFor(t), "")
 	if err != nil || len(asks) != 2 {
 		t.Errorf("%d tasks for people, %v; want 2", len(asks), err)
 	}
@@ -154,7 +154,7 @@ func TestAPersonDeclines(t *testing.T) {
 	r.submit(client, task)
 	ask := r.asked(client, bob)
 	no := ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "not my department"))
-	if err := client.AnswerAsk(ctxFor(t), ask, no); err != nil {
+	if err := client.AnswerPersonTask(ctxFor(t), ask, no); err != nil {
 		t.Fatal(err)
 	}
 	reply, err := r.result(client, task)
@@ -188,7 +188,7 @@ func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
 		return ask.State == mesh.AskWithdrawn
 	})
 	equal(t, "why", ask.Reason, "there was no answer in time; it is with human.boss now")
-	if err := client.AnswerAsk(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, nil)); !errors.Is(err, mesh.ErrTooLate) {
+	if err := client.AnswerPersonTask(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, nil)); !errors.Is(err, mesh.ErrTooLate) {
 		t.Errorf("a late answer: %v", err)
 	}
 	late := ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"late":true}`))
@@ -373,7 +373,7 @@ func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	r.command(client, intents.CancelTask{ID: other.ID, Reason: "never mind"})
 	r.cancelled(client, other)
 	eventually(t, "bob is told", func() bool {
-		asks, err := client.Asks(ctxFor(t), bob)
+		asks, err := client.PersonTasks(ctxFor(t), bob)
 		return err == nil && len(asks) == 2 && asks[1].State == mesh.AskWithdrawn
 	})
 }
@@ -399,7 +399,7 @@ func TestAStrangerTakesNothingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.answer(client, ask, `{"ok":true}`)
-	asks, err := client.Asks(ctxFor(t), bob)
+	asks, err := client.PersonTasks(ctxFor(t), bob)
 	if err != nil || len(asks) != 1 || asks[0].State != mesh.AskAnswered || asks[0].Task.From != reviewer {
 		t.Errorf("asks %+v, %v", asks, err)
 	}

@@ -67,7 +67,7 @@ func teamWorks(t *testing.T, caller, callee perms.Permissions) error {
 	})()
 	defer serve("caller", lead, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if string(task.Envelope.Payload) == `{"hand":true}` {
-			return task.HandOff(ctx, mesh.HandOff{To: helper})
+			return task.Delegate(ctx, mesh.Delegation{To: helper})
 		}
 		for _, live := range []bool{true, false} {
 			if _, err := task.Call(ctx, mesh.Call{To: helper, Key: fmt.Sprint("one/", live), Live: live}); err != nil {

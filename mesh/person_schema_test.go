@@ -36,7 +36,7 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 		}
 		var ask *mesh.PersonTask
 		eventually(t, "bob is asked", func() bool {
-			asks, _ := client.Asks(ctxFor(t), bob)
+			asks, _ := client.PersonTasks(ctxFor(t), bob)
 			for _, a := range asks {
 				if a.Task.Corr == task.Corr {
 					ask = a
@@ -63,7 +63,7 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 		if seen.State != mesh.AskOpen || seen.Answer != nil || string(seen.Misfit.Payload) != `{"nope":1}` {
 			t.Errorf("the ask is %+v", seen)
 		}
-		if err := client.AnswerAsk(ctxFor(t), seen, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"no":1}`))); !errors.Is(err, mesh.ErrMisfit) {
+		if err := client.AnswerPersonTask(ctxFor(t), seen, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"no":1}`))); !errors.Is(err, mesh.ErrMisfit) {
 			t.Errorf("a misfit through the node: %v", err)
 		}
 		say(`{"ok":true}`)
@@ -92,7 +92,7 @@ func TestAPersonIsNotAskedForWhatIsNoSchema(t *testing.T) {
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeRequires {
 		t.Errorf("%v", err)
 	}
-	if asks, err := client.Asks(ctxFor(t), bob); err != nil || len(asks) != 0 {
+	if asks, err := client.PersonTasks(ctxFor(t), bob); err != nil || len(asks) != 0 {
 		t.Errorf("bob was asked: %v, %v", asks, err)
 	}
 }

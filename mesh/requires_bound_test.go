@@ -203,7 +203,7 @@ func TestAllSignedTasksNameTheirMesh(t *testing.T) {
 	r.serve(r.lane(required), mesh.Agent{Entity: lead, Signer: signing(lead), Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		switch task.Envelope.Intent {
 		case "code.pass":
-			return task.HandOff(ctx, mesh.HandOff{To: helper})
+			return task.Delegate(ctx, mesh.Delegation{To: helper})
 		case "code.person":
 			_, err := task.Call(ctx, mesh.Call{To: bob, Key: "bob", Payload: json.RawMessage(`{"question":"?"}`)})
 			return json.RawMessage(`{}`), err
@@ -229,7 +229,7 @@ func TestAllSignedTasksNameTheirMesh(t *testing.T) {
 	task := newTask(lead, "code.person", `{}`)
 	r.submit(client, task)
 	eventually(t, "bob is asked", func() bool {
-		asks, err := client.Asks(ctxFor(t), bob)
+		asks, err := client.PersonTasks(ctxFor(t), bob)
 		return err == nil && len(asks) == 1
 	})
 	if _, err := client.Command(ctxFor(t), lead, intents.CancelTask{ID: task.ID}); err != nil {
@@ -290,7 +290,7 @@ func TestASignedQuestionIsForOneMesh(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		asks, err := client.Asks(ctxFor(t), bob)
+		asks, err := client.PersonTasks(ctxFor(t), bob)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ type confessing struct{}
 
 func (confessing) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	if task.Envelope.Intent == "code.pass" {
-		return task.HandOff(ctx, mesh.HandOff{To: helper})
+		return task.Delegate(ctx, mesh.Delegation{To: helper})
 	}
 	r := task.Requires
 	r.Timeout = r.Timeout.Round(time.Second)
@@ -182,7 +182,7 @@ func TestAnAskIsReadHoweverItIsSpelled(t *testing.T) {
 		})
 		equal(t, "answer_by", ask.Until.UTC(), until)
 		equal(t, "escalate_to", ask.EscalateTo, "human.eve")
-		err := client.AnswerAsk(ctxFor(t), ask, task.Reply(envelope.TypeResult, json.RawMessage(`{"no":1}`)))
+		err := client.AnswerPersonTask(ctxFor(t), ask, task.Reply(envelope.TypeResult, json.RawMessage(`{"no":1}`)))
 		if !errors.Is(err, mesh.ErrMisfit) {
 			t.Errorf("an answer that does not fit result_schema: %v", err)
 		}

@@ -385,7 +385,7 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)
 	r.seen.Store(time.Now().UnixNano())
-	r.signalPending(c.Mesh.Want != "")
+	r.signalPending(c.Mesh.Pending != "")
 }
 
 // reload makes the record of another writer the current checkpoint, if this worker

@@ -96,7 +96,7 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	upTo("wake_at")
 	w.optTime("wake_at", m.WakeAt)
 	upTo("want")
-	w.opt("want", m.Want)
+	w.opt("want", m.Pending)
 	upTo("work")
 	w.optUint("work", m.Work)
 	upTo("")

@@ -41,8 +41,8 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 		return err
 	}
 	m.Owner, m.Work, m.Claims, m.Trail, m.Reply, m.Dead = "", 0, 0, nil, nil, ""
-	if m.Want != string(aaif.RunPaused) {
-		m.Want = ""
+	if m.Pending != string(aaif.RunPaused) {
+		m.Pending = ""
 	}
 	if (len(m.Waits) > 0 || !m.WakeAt.IsZero()) && len(c.Unknown()) == 0 {
 		c.Doc.ApprovalRequest = nil // it is about what is removed

@@ -30,7 +30,7 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 		Format: 2, Entity: "agent.x", TaskID: "01J00000000000000000000000", Epoch: 4, Owner: "w", Step: state.Step{Kind: state.StepModel}, Work: 7, WakeAt: at,
 		Task: json.RawMessage(`{}`), KeyID: "k", Priority: "normal", CBOR: true, Deadline: now, StoredAt: at, StartedAt: at, Ran: time.Second,
 		Claims: 1, Attempt: 1, Stream: 3, Told: "half", Notes: []state.Note{{}}, Effects: []state.Effect{{Key: state.EffectKey(c.Doc.RunID, 1, 1)}},
-		Commands: []string{"c"}, Noted: []state.Noted{{}}, Want: "migrating", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
+		Commands: []string{"c"}, Noted: []state.Noted{{}}, Pending: "migrating", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
 		Calls: []state.Call{{}}, Loop: json.RawMessage(`{}`), Plan: json.RawMessage(`{"a":1}`), Waits: []state.Wait{{}}, Reply: json.RawMessage(`{}`),
 		Trail: []string{"t"}, Handed: &state.Handed{}, Dead: "d", Parent: &state.Parent{}, Migration: &state.Migration{ID: "m"}, More: []byte(`{"new":1}`),
 	}

@@ -126,10 +126,10 @@ func TestTimelineTellsWhoAsked(t *testing.T) {
 	history = history[:3]
 	for i, change := range []func(){
 		func() {
-			c.Mesh.Want, c.Mesh.Step = "paused", state.Step{Kind: state.StepPause, Detail: state.AskedBy + "human.ann: the API is down"}
+			c.Mesh.Pending, c.Mesh.Step = "paused", state.Step{Kind: state.StepPause, Detail: state.AskedBy + "human.ann: the API is down"}
 		},
 		func() {
-			c.Mesh.Want, c.Mesh.Step = "", state.Step{Kind: state.StepResume, Detail: state.AskedBy + "human.bob"}
+			c.Mesh.Pending, c.Mesh.Step = "", state.Step{Kind: state.StepResume, Detail: state.AskedBy + "human.bob"}
 		},
 		func() {
 			c.Mesh.Migration = &state.Migration{ID: "1", Phase: state.PhaseAsked}

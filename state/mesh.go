@@ -77,7 +77,7 @@ type Mesh struct {
 	Effects  []Effect `json:"effects,omitempty"`  // the ledger of tool calls, oldest first
 	Commands []string `json:"commands,omitempty"` // ids of the commands that were applied
 	Noted    []Noted  `json:"noted,omitempty"`    // commands that arrived before the task was started
-	Want     string   `json:"want,omitempty"`     // the pending request: the status that the next step applies
+	Pending  string   `json:"want,omitempty"`     // the pending request: the status that the next step applies
 	Steering []Steer  `json:"steering,omitempty"` // messages for the model's next turn
 	Usage    Usage    `json:"usage,omitzero"`
 	Turns    int      `json:"turns,omitempty"` // turns of models, as counted for the run's tree

@@ -109,8 +109,8 @@ func (c *Checkpoint) Outbound(source, target, release string) *Checkpoint {
 	out.Doc.Status = aaif.RunMigrating
 	m := &out.Mesh
 	m.Owner, m.Work, m.Claims = "", 0, 0
-	if m.Want != string(aaif.RunPaused) { // a requested pause is transferred too
-		m.Want = ""
+	if m.Pending != string(aaif.RunPaused) { // a requested pause is transferred too
+		m.Pending = ""
 	}
 	m.Calls, m.Waits, m.WakeAt, m.Noted = nil, nil, time.Time{}, nil
 	m.Plan = withoutChosen(m.Plan)

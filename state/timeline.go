@@ -107,8 +107,8 @@ func events(before, c *Checkpoint) []string {
 	if b.Attempt > a.Attempt {
 		say("retry %d", b.Attempt)
 	}
-	if b.Want != "" && b.Want != a.Want {
-		say("%s is asked for", b.Want)
+	if b.Pending != "" && b.Pending != a.Pending {
+		say("%s is asked for", b.Pending)
 	}
 	if m := b.Migration; m != nil && (a.Migration == nil || a.Migration.ID != m.ID || a.Migration.Phase != m.Phase) {
 		say("migration %s", strings.TrimSpace(string(m.Phase)+" "+m.Detail))

@@ -19,8 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ask is one call of a member: its part of the work.
-type ask struct {
+// memberCall is one call of a member: its part of the work.
+type memberCall struct {
 	key     string               // identifies the call within the run: "step/0"
 	slot    int                  // the slot of its outcome
 	who     int                  // the member's index in Plan.Members
@@ -38,7 +38,7 @@ type ask struct {
 // ask calls a member for its part, with retries, and returns the outcome. A
 // failure of the member is in the outcome; a returned error means that the run
 // cannot go on here.
-func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
+func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 	p := &w.plan.Members[a.who]
 	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC()}
 	out.asked = out.Began
@@ -138,7 +138,7 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 }
 
 // call sends the task to the member and waits for its result.
-func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
+func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
 	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, FailFast: at.who.anybody()}
 	if w.opts.Shape != nil && c.Intent == "" && subject.EntityType(c.To) != subject.TypeHuman {
@@ -351,7 +351,7 @@ type notObject string
 func (n notObject) Error() string { return "it makes " + string(n) }
 
 // input returns the payload for a member's task.
-func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessage, error) {
+func (w *work) input(ctx context.Context, p *Participant, a memberCall) (json.RawMessage, error) {
 	if p.Input == nil || a.plain {
 		return a.payload, nil
 	}
@@ -435,7 +435,7 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 }
 
 // then says how the run continues after a member has failed for good.
-func (w *work) then(p *Participant, a ask) string {
+func (w *work) then(p *Participant, a memberCall) string {
 	switch {
 	case w.plan.Pattern == ModelLed:
 		return intents.ThenSkip // the model gets the error
@@ -455,7 +455,7 @@ func (w *work) then(p *Participant, a ask) string {
 // told publishes on the bus what became of a member's part. Its duration counts
 // from the request to the current receiver; requests to earlier receivers have
 // been published already.
-func (w *work) told(intent string, o *Outcome, a ask, then string) {
+func (w *work) told(intent string, o *Outcome, a memberCall, then string) {
 	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 	e.Slot, e.Then = &a.slot, then
 	if intent != intents.RunStepStarted {

@@ -4,7 +4,7 @@
 //
 //	plan, err := orchestrate.Compile(def, orchestrate.HasModel(def)) // nil: no team
 //	team := orchestrate.New(plan, orchestrate.Options{Directory: directory})
-//	result, err := team.Handle(ctx, task, mind)
+//	result, err := team.Handle(ctx, task, agentModel)
 //
 // Package agents does this for every document that declares a team.
 // docs/orchestration.md is for authors of such documents.

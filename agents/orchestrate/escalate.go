@@ -77,7 +77,7 @@ func (w *work) named(name string) Participant {
 }
 
 // escalated publishes on the bus that a part was passed on.
-func (w *work) escalated(at *post, o *Outcome, a ask, taskID string) {
+func (w *work) escalated(at *post, o *Outcome, a memberCall, taskID string) {
 	w.task.PublishStep(intents.RunEscalated, intents.StepEvent{
 		Pattern: string(w.plan.Pattern), Step: at.key, Alias: o.Alias, To: at.member.Entity, Child: taskID, Durable: o.Durable, Slot: &a.slot,
 		Detail: at.before[len(at.before)-1] + " did not answer in time",
@@ -86,7 +86,7 @@ func (w *work) escalated(at *post, o *Outcome, a ask, taskID string) {
 
 // ofPerson adds to requires the members that are meant for a person: the schema
 // that the answer must fit, and the next receiver of an escalation.
-func (w *work) ofPerson(at *post, a ask, requires map[string]json.RawMessage) map[string]json.RawMessage {
+func (w *work) ofPerson(at *post, a memberCall, requires map[string]json.RawMessage) map[string]json.RawMessage {
 	if subject.EntityType(at.member.Entity) != subject.TypeHuman {
 		return requires
 	}

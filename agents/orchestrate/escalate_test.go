@@ -17,7 +17,7 @@ import (
 func (r *rig) asked(person string) (ask *mesh.PersonTask) {
 	r.t.Helper()
 	until(r.t, person+" is asked", func() bool {
-		asks, err := r.client.Asks(r.ctx(), person)
+		asks, err := r.client.PersonTasks(r.ctx(), person)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 		t.Errorf("%d ms after it was asked: %+v", since, step)
 	}
 	r.withdrawn(eve)
-	asks, err := r.client.Asks(r.ctx(), "")
+	asks, err := r.client.PersonTasks(r.ctx(), "")
 	if err != nil || len(asks) != 2 {
 		t.Errorf("%d tasks for people, %v", len(asks), err)
 	}
@@ -114,10 +114,10 @@ func TestTheSecondAnswersInTime(t *testing.T) {
 	task := r.submit(`{"text":"go"}`, "")
 	bob, eve := r.asked("human.bob"), r.asked("human.eve")
 	r.withdrawn(bob)
-	if err := r.client.AnswerAsk(r.ctx(), bob, bob.Task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"bob"}`))); err == nil {
+	if err := r.client.AnswerPersonTask(r.ctx(), bob, bob.Task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"bob"}`))); err == nil {
 		t.Error("bob's late answer was taken")
 	}
-	if err := r.client.AnswerAsk(r.ctx(), eve, eve.Task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"eve"}`))); err != nil {
+	if err := r.client.AnswerPersonTask(r.ctx(), eve, eve.Task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"eve"}`))); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.result(task); got.payload != `{"by":"eve"}` {
@@ -148,7 +148,7 @@ func TestWhatNoPersonDoes(t *testing.T) {
 			task := r.submit(`{"text":"go"}`, "")
 			if tt.declines {
 				ask := r.open("human.bob")
-				if err := r.client.AnswerAsk(r.ctx(), ask, ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "not mine"))); err != nil {
+				if err := r.client.AnswerPersonTask(r.ctx(), ask, ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "not mine"))); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -253,7 +253,7 @@ func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	if s := c.Doc.SubagentStates; len(s) != 3 || s[0].AgentID != "5b0a8c2e-1111-4111-8111-111111111111" || string(s[0].Output) != `{"rows":3}` {
 		t.Errorf("subagent states %+v", s)
 	}
-	standing, err := orchestrate.StandingOf(c.Mesh.Plan)
+	standing, err := orchestrate.ProgressOf(c.Mesh.Plan)
 	if err != nil || len(standing.Outcomes) != 3 {
 		t.Errorf("%+v, %v", standing, err)
 	}

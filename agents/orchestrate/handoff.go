@@ -188,14 +188,14 @@ func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at
 		var end func(error)
 		ctx, end = h.opts.Span(ctx, m, r.passContext)
 		defer func() {
-			if mesh.IsHandedOff(err) {
+			if mesh.IsDelegated(err) {
 				end(nil)
 			} else {
 				end(err)
 			}
 		}()
 	}
-	return task.HandOff(ctx, mesh.HandOff{To: m.Entity, State: r.along(task, at), Reason: r.reason()})
+	return task.Delegate(ctx, mesh.Delegation{To: m.Entity, State: r.along(task, at), Reason: r.reason()})
 }
 
 func (r *handoffRule) reason() string {

@@ -178,7 +178,7 @@ func (t *Team) callTool(ctx context.Context, name string, who int, payload json.
 		return nil, &tool.Error{Kind: tool.ErrRefused, Tool: name, Message: "the condition under which this agent may be called does not hold"}
 	}
 	key := "tool/" + tool.KeyFrom(ctx)
-	out, err := w.ask(ctx, ask{key: key, slot: w.nextSlot(), who: who, payload: payload, whole: true})
+	out, err := w.ask(ctx, memberCall{key: key, slot: w.nextSlot(), who: who, payload: payload, whole: true})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -59,16 +59,16 @@ func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []e
 	}
 	key := fmt.Sprintf("step/%d", slot)
 	final := slot == len(w.plan.Steps)-1
-	out, err := w.ask(ctx, ask{key: key, slot: slot, who: who, payload: input, on: on, final: final})
+	out, err := w.ask(ctx, memberCall{key: key, slot: slot, who: who, payload: input, on: on, final: final})
 	if err != nil || out.OK() {
 		return out, err
 	}
-	return w.instead(ctx, out, ask{key: key + "/fallback", slot: slot, payload: input, on: on, final: final})
+	return w.instead(ctx, out, memberCall{key: key + "/fallback", slot: slot, payload: input, on: on, final: final})
 }
 
 // instead calls the fallback in place of a member that failed, if the document
 // says so.
-func (w *work) instead(ctx context.Context, o Outcome, a ask) (Outcome, error) {
+func (w *work) instead(ctx context.Context, o Outcome, a memberCall) (Outcome, error) {
 	i := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == o.Alias })
 	if i < 0 || w.plan.Members[i].Extras.OnError != OnErrorFallback || w.plan.Fallback < 0 || w.plan.Fallback == i {
 		return o, nil

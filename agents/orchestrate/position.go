@@ -42,17 +42,17 @@ type chosen struct {
 // all older formats.
 const positionFormat = 1
 
-// Standing is a team's progress in a run's checkpoint, for display: the member
+// Progress is a team's progress in a run's checkpoint, for display: the member
 // plan of x-aeemesh.
-type Standing struct {
+type Progress struct {
 	Pattern  Pattern
 	Routed   string    // of a router: the alias of the chosen member
 	Outcomes []Outcome // in the order in which they became known, without outputs
 }
 
-// StandingOf reads the member plan of a checkpoint. It returns nil if there is
+// ProgressOf reads the member plan of a checkpoint. It returns nil if there is
 // none.
-func StandingOf(plan json.RawMessage) (*Standing, error) {
+func ProgressOf(plan json.RawMessage) (*Progress, error) {
 	if plan == nil {
 		return nil, nil
 	}
@@ -60,7 +60,7 @@ func StandingOf(plan json.RawMessage) (*Standing, error) {
 	if err := json.Unmarshal(plan, &p); err != nil {
 		return nil, fmt.Errorf("read the team's position: %w", err)
 	}
-	return &Standing{p.Pattern, p.Routed, p.Outcomes}, nil
+	return &Progress{p.Pattern, p.Routed, p.Outcomes}, nil
 }
 
 // begin reads the progress of the run.
@@ -121,8 +121,8 @@ func (w *work) save(cp *state.Checkpoint) error {
 		return fmt.Errorf("encode the team's position: %w", err)
 	}
 	cp.Mesh.Plan = raw
-	if w.mind != nil && w.plan.Pattern != ModelLed { // in a team led by its model, the model's own work saves itself
-		w.mind.Save(cp)
+	if w.agentModel != nil && w.plan.Pattern != ModelLed { // in a team led by its model, the model's own work saves itself
+		w.agentModel.Save(cp)
 	}
 	cp.Doc.SubagentStates = make([]aaif.SubagentState, 0, len(w.pos.Outcomes))
 	for i := range w.pos.Outcomes {

@@ -183,14 +183,14 @@ func extras(members string) string {
 }
 
 // team is a handler that is a team: its result has the account of the swarm.
-func team(p *orchestrate.Plan, mind orchestrate.Mind) mesh.HandlerFunc {
-	return teamWith(p, mind, orchestrate.Options{})
+func team(p *orchestrate.Plan, agentModel orchestrate.AgentModel) mesh.HandlerFunc {
+	return teamWith(p, agentModel, orchestrate.Options{})
 }
 
-func teamWith(p *orchestrate.Plan, mind orchestrate.Mind, opts orchestrate.Options) mesh.HandlerFunc {
+func teamWith(p *orchestrate.Plan, agentModel orchestrate.AgentModel, opts orchestrate.Options) mesh.HandlerFunc {
 	t := orchestrate.New(p, opts)
 	return func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-		res, err := t.Handle(ctx, task, mind)
+		res, err := t.Handle(ctx, task, agentModel)
 		if err != nil || res.Swarm == nil {
 			return res.Payload, err
 		}

@@ -37,9 +37,9 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 	}
 	o := w.ended(0)
 	if o == nil {
-		out, err := w.ask(ctx, ask{key: "route", who: who, payload: input, final: true})
+		out, err := w.ask(ctx, memberCall{key: "route", who: who, payload: input, final: true})
 		if err == nil && !out.OK() {
-			out, err = w.instead(ctx, out, ask{key: "route/fallback", payload: input, final: true})
+			out, err = w.instead(ctx, out, memberCall{key: "route/fallback", payload: input, final: true})
 		}
 		if err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 
 // route chooses a member, and says by which criterion.
 func (w *work) route(ctx context.Context, input json.RawMessage) (int, string, error) {
-	if w.plan.ByModel && w.mind != nil {
+	if w.plan.ByModel && w.agentModel != nil {
 		return w.routeByModel(ctx, input)
 	}
 	for _, i := range w.plan.Workers() {
@@ -95,7 +95,7 @@ func (w *work) routeByModel(ctx context.Context, input json.RawMessage) (int, st
 	if err != nil {
 		return 0, "", err
 	}
-	answer, err := w.mind.Ask(ctx, Question{
+	answer, err := w.agentModel.Ask(ctx, Question{
 		Asked:  "Choose which of your agents is to do the task below. They are:" + about.String() + "\nAnswer with the name of one of them.",
 		Input:  input,
 		Bare:   "agent",

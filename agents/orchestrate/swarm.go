@@ -104,7 +104,7 @@ func (s *swarm) casting(ctx context.Context) error {
 		}
 		s.cast.Asked = []string{s.plan.Members[s.plan.Fallback].Alias}
 	}
-	if s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0 && s.mind == nil {
+	if s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0 && s.agentModel == nil {
 		return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has no evaluator: no subagent has the role evaluator, and the agent has no model")
 	}
 	s.keepCast()
@@ -194,7 +194,7 @@ func (s *swarm) members(ctx context.Context) error {
 		return nil
 	}
 	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
-	merged := s.cast.Synthesizer != "" || s.mind != nil && s.strategy() == ""
+	merged := s.cast.Synthesizer != "" || s.agentModel != nil && s.strategy() == ""
 	s.until = s.task.Deadline.Add(-reserve(s.left(), judged || merged))
 	f := s.fan(s.until)
 	for _, alias := range s.cast.Asked {
@@ -204,7 +204,7 @@ func (s *swarm) members(ctx context.Context) error {
 		}
 		// Which members have answered already is chance, and must not influence
 		// a member's input: after a crash the input must be the same.
-		f.add(ask{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input, apart: s.plan.Parallel})
+		f.add(memberCall{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input, apart: s.plan.Parallel})
 	}
 	least := max(1, s.plan.Extras.MinResults)
 	answered, lost := 0, 0

@@ -165,7 +165,7 @@ func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]J
 			return err
 		}
 		for _, c := range candidates {
-			f.add(ask{key: fmt.Sprintf("swarm/score/%d/%d", who[e], c.slot), slot: s.scoreSlot(e, c.slot), who: who[e], payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
+			f.add(memberCall{key: fmt.Sprintf("swarm/score/%d/%d", who[e], c.slot), slot: s.scoreSlot(e, c.slot), who: who[e], payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
 		}
 	}
 	if err := f.run(ctx); err != nil {
@@ -205,7 +205,7 @@ func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged []
 	o := s.ended(slot)
 	if o == nil {
 		begun := time.Now()
-		answer, err := s.mind.Ask(ctx, Question{Asked: scoresText, Input: scoresPayload(s.input, candidates), Schema: scoresSchema(len(candidates))})
+		answer, err := s.agentModel.Ask(ctx, Question{Asked: scoresText, Input: scoresPayload(s.input, candidates), Schema: scoresSchema(len(candidates))})
 		o = &Outcome{Slot: slot, Alias: OwnModel, Began: begun.UTC(), MS: millis(time.Since(begun)), Output: answer}
 		if err != nil {
 			if err := fatal(ctx, err); err != nil {
@@ -255,7 +255,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	candidates := Candidates(given, s.task.Envelope.ID)
 	payload := refereePayload(s.input, candidates)
 	f := s.fan(s.judgesUntil())
-	f.add(ask{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
+	f.add(memberCall{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ var (
 // thousand times, and a swarm of a few commits each outcome at once.
 type fan struct {
 	*work
-	asks  []ask
+	asks  []memberCall
 	width int
 	until time.Time              // the deadline of the members
 	days  time.Time              // the deadline of people, which may lie after the agent's own deadline
@@ -73,7 +73,7 @@ func (s *swarm) fan(until time.Time) *fan {
 	return f
 }
 
-func (f *fan) add(a ask) { f.asks = append(f.asks, a) }
+func (f *fan) add(a memberCall) { f.asks = append(f.asks, a) }
 
 // run calls all members that have no outcome yet. It returns when all calls
 // have ended; when the fan-out ends early, the running calls are cancelled. An
@@ -81,7 +81,7 @@ func (f *fan) add(a ask) { f.asks = append(f.asks, a) }
 // answered, it returns a [stillOut].
 func (f *fan) run(ctx context.Context) error {
 	f.room = f.opts.MaxOutputs - f.held()
-	var todo []ask
+	var todo []memberCall
 	for _, a := range f.asks {
 		o := f.ended(a.slot)
 		if o == nil {
@@ -176,7 +176,7 @@ const untimed = 24 * time.Hour
 
 // one calls one member. A member that is late, or could not be called in time,
 // has failed.
-func (f *fan) one(ctx context.Context, a ask, done chan<- memberOutcome) {
+func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) {
 	p := &f.plan.Members[a.who]
 	late := func() Outcome {
 		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
@@ -208,14 +208,14 @@ func (f *fan) one(ctx context.Context, a ask, done chan<- memberOutcome) {
 }
 
 // broken publishes an ask that was cancelled.
-func (f *fan) broken(o *Outcome, a ask, then string) {
+func (f *fan) broken(o *Outcome, a memberCall, then string) {
 	o.MS = millis(time.Since(o.Began))
 	f.told(intents.RunStepFailed, o, a, then)
 }
 
 // askOrInstead calls a member, and if it fails the fallback, if the document
 // says so.
-func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
+func (f *fan) askOrInstead(ctx context.Context, a memberCall) (Outcome, error) {
 	out, err := f.ask(ctx, a)
 	if err != nil || out.OK() || a.plain {
 		return out, err

@@ -54,8 +54,8 @@ func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage)
 		return s.synthesize(ctx, given, won, consensus)
 	case won != nil:
 		return won, "", nil
-	case s.mind != nil:
-		payload, err := s.mind.Work(ctx, mergePayload(s.input, given, consensus))
+	case s.agentModel != nil:
+		payload, err := s.agentModel.Work(ctx, mergePayload(s.input, given, consensus))
 		return payload, OwnModel, err
 	}
 	return s.unmerged(given), mergedByDefault, nil
@@ -88,7 +88,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	}
 	f := s.fan(s.task.Deadline.Add(-reserve(s.left(), false)))
 	payload := mergePayload(s.input, given, consensus)
-	f.add(ask{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, on: madeOf(given), final: true})
+	f.add(memberCall{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, on: madeOf(given), final: true})
 	if err := f.run(ctx); err != nil {
 		return nil, "", err
 	}

@@ -12,22 +12,22 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// mind is a model that answers what it is told to, and keeps what it was asked.
-type mind struct {
+// agentModel is a model that answers what it is told to, and keeps what it was asked.
+type agentModel struct {
 	work, answer string
 	mu           sync.Mutex
 	asked        []orchestrate.Question
 	given        []json.RawMessage
 }
 
-func (m *mind) Work(_ context.Context, payload json.RawMessage) (json.RawMessage, error) {
+func (m *agentModel) Work(_ context.Context, payload json.RawMessage) (json.RawMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.given = append(m.given, payload)
 	return json.RawMessage(m.work), nil
 }
 
-func (m *mind) Ask(_ context.Context, q orchestrate.Question) (json.RawMessage, error) {
+func (m *agentModel) Ask(_ context.Context, q orchestrate.Question) (json.RawMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = append(m.asked, q)
@@ -50,7 +50,7 @@ func (m *mind) Ask(_ context.Context, q orchestrate.Question) (json.RawMessage, 
 	return json.RawMessage(m.answer), nil
 }
 
-func (m *mind) Save(*state.Checkpoint) {}
+func (m *agentModel) Save(*state.Checkpoint) {}
 
 // Without a member that merges or scores, the agent's own model does.
 func TestTheOwnModelMergesAndScores(t *testing.T) {
@@ -58,33 +58,33 @@ func TestTheOwnModelMergesAndScores(t *testing.T) {
 	best := three(`],"consensus":{"strategy":"best_of_n"}`)
 	for _, tt := range []struct {
 		name, block, root string
-		mind              *mind
+		agentModel        *agentModel
 		want, winner, by  string
 		asked, given      int
 	}{
-		{"it merges", three("]"), "", &mind{work: `{"text":"all"}`}, `{"text":"all"}`, "", "model", 0, 1},
-		{"it scores", best, "", &mind{answer: "best"}, `{"n":2}`, "c", "", 1, 0},
-		{"its scores cannot be used", best, "", &mind{answer: `{"scores":[1]}`}, "!E_SWARM no evaluator has given a usable score; model: there are 1 scores for 3 candidates", "", "", 1, 0},
+		{"it merges", three("]"), "", &agentModel{work: `{"text":"all"}`}, `{"text":"all"}`, "", "model", 0, 1},
+		{"it scores", best, "", &agentModel{answer: "best"}, `{"n":2}`, "c", "", 1, 0},
+		{"its scores cannot be used", best, "", &agentModel{answer: `{"scores":[1]}`}, "!E_SWARM no evaluator has given a usable score; model: there are 1 scores for 3 candidates", "", "", 1, 0},
 		// Why is for this side's log.
-		{"it is away", best, "", &mind{}, "!E_SWARM no evaluator has given a usable score; model: E_INTERNAL: the agent failed for an internal reason", "", "", 1, 0},
-		{"not where a vote decides", three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"first"`), &mind{}, `{"n":0}`, "a", "", 0, 0},
-		{"but where a tie is merged", three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"merge"`), &mind{work: `{"n":9}`}, `{"n":9}`, "", "model", 0, 1},
+		{"it is away", best, "", &agentModel{}, "!E_SWARM no evaluator has given a usable score; model: E_INTERNAL: the agent failed for an internal reason", "", "", 1, 0},
+		{"not where a vote decides", three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"first"`), &agentModel{}, `{"n":0}`, "a", "", 0, 0},
+		{"but where a tie is merged", three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"merge"`), &agentModel{work: `{"n":9}`}, `{"n":9}`, "", "model", 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.serve(false, newTally(), "agent.a", "agent.b", "agent.c")
-			r.serve(false, team(plan(t, tt.block, tt.root), tt.mind), boss)
+			r.serve(false, team(plan(t, tt.block, tt.root), tt.agentModel), boss)
 			got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 			payload := got.payload
 			if got.err != nil {
 				payload = fmt.Sprintf("!%s %s", got.err.Code, got.err.Message)
 			}
-			if payload != tt.want || got.swarm.Winner != tt.winner || got.swarm.MergedBy != tt.by || len(tt.mind.asked) != tt.asked || len(tt.mind.given) != tt.given {
-				t.Errorf("%s, winner %q, merged by %q, asked %d, given %d; want %s, %q, %q, %d, %d", payload, got.swarm.Winner, got.swarm.MergedBy, len(tt.mind.asked), len(tt.mind.given),
+			if payload != tt.want || got.swarm.Winner != tt.winner || got.swarm.MergedBy != tt.by || len(tt.agentModel.asked) != tt.asked || len(tt.agentModel.given) != tt.given {
+				t.Errorf("%s, winner %q, merged by %q, asked %d, given %d; want %s, %q, %q, %d, %d", payload, got.swarm.Winner, got.swarm.MergedBy, len(tt.agentModel.asked), len(tt.agentModel.given),
 					tt.want, tt.winner, tt.by, tt.asked, tt.given)
 			}
-			for _, p := range tt.mind.given {
+			for _, p := range tt.agentModel.given {
 				var sent struct {
 					Results []orchestrate.MemberResult
 					Swarm   *orchestrate.Record

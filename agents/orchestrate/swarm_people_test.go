@@ -20,7 +20,7 @@ func (r *rig) open(person string) *mesh.PersonTask {
 	r.t.Helper()
 	var found *mesh.PersonTask
 	until(r.t, person+" is asked", func() bool {
-		asks, err := r.client.Asks(r.ctx(), person)
+		asks, err := r.client.PersonTasks(r.ctx(), person)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func (r *rig) open(person string) *mesh.PersonTask {
 func (r *rig) says(person, payload string) {
 	r.t.Helper()
 	ask := r.open(person)
-	if err := r.client.AnswerAsk(r.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
+	if err := r.client.AnswerPersonTask(r.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -73,7 +73,7 @@ func TestPeopleVoteInASwarm(t *testing.T) {
 	if n := c.all()["agent.a"]; n != 1 {
 		t.Errorf("the agent was asked %d times", n)
 	}
-	asks, err := r.client.Asks(r.ctx(), "")
+	asks, err := r.client.PersonTasks(r.ctx(), "")
 	if err != nil || len(asks) != 2 {
 		t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
 	}
@@ -97,7 +97,7 @@ func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	until(t, "eve is told", func() bool {
-		asks, err := r.client.Asks(r.ctx(), "human.eve")
+		asks, err := r.client.PersonTasks(r.ctx(), "human.eve")
 		return err == nil && len(asks) == 1 && asks[0].State == mesh.AskWithdrawn
 	})
 }
@@ -136,7 +136,7 @@ func TestASwarmsTimeIsNotEscalated(t *testing.T) {
 	if got.payload != `{"merged":true}` || failures(got.swarm.Failures) != "bob E_TIMEOUT" {
 		t.Errorf("%+v", got)
 	}
-	if asks, err := r.client.Asks(r.ctx(), "human.boss"); err != nil || len(asks) != 0 {
+	if asks, err := r.client.PersonTasks(r.ctx(), "human.boss"); err != nil || len(asks) != 0 {
 		t.Errorf("the boss is asked %d times, %v", len(asks), err)
 	}
 }
@@ -178,7 +178,7 @@ func TestAPersonsWordsAreNoDecision(t *testing.T) {
 	task := r.submit(`{"text":"go"}`, "")
 	ask := r.open("human.bob")
 	for _, words := range []string{`{"text":"I like b"}`, `{"verdict":1}`, `{"choice":4}`, `{"choice":1,"output":{}}`} {
-		if err := r.client.AnswerAsk(r.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(words))); err == nil {
+		if err := r.client.AnswerPersonTask(r.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(words))); err == nil {
 			t.Errorf("%s is taken for a decision", words)
 		}
 	}

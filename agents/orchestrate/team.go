@@ -13,12 +13,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Mind is the model of the agent that a team belongs to.
+// AgentModel is the model of the agent that a team belongs to.
 //
 // Implementers must be safe for concurrent use by the calls of one task, add
 // their usage to the task's run, and return errors that end the run here, such
 // as [mesh.ErrLost], at once and unchanged.
-type Mind interface {
+type AgentModel interface {
 	// Work does the task with another payload than its own, with the agent's
 	// own tools, and returns a payload that may be the task's result. Its steps
 	// are committed, so it continues after a crash. A run has at most one such
@@ -31,11 +31,11 @@ type Mind interface {
 	Save(cp *state.Checkpoint)
 }
 
-// ErrAnswer is wrapped by the error of a [Mind] whose model answered a
+// ErrAnswer is wrapped by the error of a [AgentModel] whose model answered a
 // question, but not in the requested form.
 var ErrAnswer = errors.New("the model's answer to a question of its team cannot be used")
 
-// Question is a question that a [Mind] answers in one turn.
+// Question is a question that a [AgentModel] answers in one turn.
 type Question struct {
 	Asked  string          // the question
 	Input  json.RawMessage // what the question is about
@@ -114,13 +114,13 @@ type Result struct {
 	Tasks []string
 }
 
-// Handle runs a task with the team, from its last checkpoint. mind may be nil.
+// Handle runs a task with the team, from its last checkpoint. agentModel may be nil.
 // Errors that end the run here are returned unchanged.
-func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, error) {
+func (t *Team) Handle(ctx context.Context, task *mesh.Task, agentModel AgentModel) (Result, error) {
 	if most := t.plan.Extras.Tree.MaxIterations; most > 0 {
 		task.BoundTurns(most)
 	}
-	w := &work{Team: t, task: task, mind: mind, run: task.Run(), began: time.Now()}
+	w := &work{Team: t, task: task, agentModel: agentModel, run: task.Run(), began: time.Now()}
 	if err := w.begin(); err != nil {
 		return Result{}, err
 	}
@@ -134,10 +134,10 @@ func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, 
 // work is the team's work on one task.
 type work struct {
 	*Team
-	task  *mesh.Task
-	mind  Mind
-	run   *mesh.Run // nil on the live lane
-	began time.Time
+	task       *mesh.Task
+	agentModel AgentModel
+	run        *mesh.Run // nil on the live lane
+	began      time.Time
 
 	mu       sync.Mutex // guards pos and fresh
 	pos      position
@@ -154,18 +154,18 @@ func (w *work) do(ctx context.Context) (json.RawMessage, error) {
 	case Pipeline:
 		return w.pipeline(ctx)
 	case Router:
-		return w.orHandOff(ctx, w.router)
+		return w.orDelegate(ctx, w.router)
 	case Swarm:
-		return w.orHandOff(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Input()) })
+		return w.orDelegate(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Input()) })
 	case ModelLed:
-		return w.mind.Work(With(ctx, w), w.task.Input())
+		return w.agentModel.Work(With(ctx, w), w.task.Input())
 	}
 	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
 }
 
-// orHandOff does a team's work, and delegates the task if a handoff rule holds
+// orDelegate does a team's work, and delegates the task if a handoff rule holds
 // for the output.
-func (w *work) orHandOff(ctx context.Context, do func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+func (w *work) orDelegate(ctx context.Context, do func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	output, err := do(ctx)
 	if err != nil {
 		return nil, err
@@ -217,7 +217,7 @@ func fatal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), errors.Is(err, mesh.ErrAnswerPending), mesh.IsHandedOff(err):
+	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), errors.Is(err, mesh.ErrAnswerPending), mesh.IsDelegated(err):
 		return err
 	}
 	return nil

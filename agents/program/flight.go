@@ -28,7 +28,7 @@ type outcome struct {
 }
 
 // handsOn is the outcome of a task that the program delegates.
-type handsOn struct{ mesh.HandOff }
+type handsOn struct{ mesh.Delegation }
 
 func (h *handsOn) Error() string {
 	return "the agent's program delegates the task to " + clip.Text(h.To, 128)

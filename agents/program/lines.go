@@ -163,7 +163,7 @@ func delegation(payload stdjson.RawMessage) error {
 		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task with %s, which is not read: the members are to, reason, intent and payload, and the receiver's data belongs into the payload",
 			namesText(slices.Sorted(maps.Keys(said.Rest))))
 	}
-	return &handsOn{mesh.HandOff{To: said.To, Reason: said.Reason, Intent: said.Intent, Payload: stdjson.RawMessage(said.Payload)}}
+	return &handsOn{mesh.Delegation{To: said.To, Reason: said.Reason, Intent: said.Intent, Payload: stdjson.RawMessage(said.Payload)}}
 }
 
 // namesText lists names in quotes, up to a few.

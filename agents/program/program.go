@@ -31,7 +31,7 @@ import (
 //
 // Any number of streams may precede one result, one error, or one handoff. A
 // handoff delegates the task to another agent, which answers it
-// ([mesh.Task.HandOff]); its payload may also have intent and payload, and any
+// ([mesh.Task.Delegate]); its payload may also have intent and payload, and any
 // other member is an error. An error's code is sent unchanged; the default is
 // E_AGENT. The mesh fills in the rest of the envelope and signs it. Other
 // members of a line are ignored.
@@ -204,7 +204,7 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 		var on *handsOn
 		switch {
 		case errors.As(err, &on):
-			return task.HandOff(ctx, on.HandOff)
+			return task.Delegate(ctx, on.Delegation)
 		case errors.Is(err, errNotBegun):
 		case durable && err == errUnderWay:
 			if err := (&noPlace{until: time.Now().Add(underWayPause)}).wait(ctx); err != nil {

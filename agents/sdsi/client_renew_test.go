@@ -200,7 +200,7 @@ func TestADelegatedResultIsHeldToTheResponseSchema(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
 	r.serve(r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")), func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-		return task.HandOff(ctx, mesh.HandOff{To: helper})
+		return task.Delegate(ctx, mesh.Delegation{To: helper})
 	}, nil)
 	var result atomic.Value
 	r.serveAs(helper, func(context.Context, *mesh.Task) (json.RawMessage, error) {
@@ -226,7 +226,7 @@ func TestATemplateOfAnotherAgentIsRefused(t *testing.T) {
 	answer := patched(t)
 	r.serveAs(helper, func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(answer), nil })
 	r.serveAs(trams, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-		return task.HandOff(ctx, mesh.HandOff{To: helper})
+		return task.Delegate(ctx, mesh.Delegation{To: helper})
 	})
 	if got, err := sdsi.NewClient(r.client).Template(t.Context(), trams, "tram_ticket", ""); code(err) != envelope.CodeInvalidEnvelope {
 		t.Errorf("%v, %v", got, err)

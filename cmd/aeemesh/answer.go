@@ -104,7 +104,7 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 		}
 		reply = ask.Task.Reply(envelope.TypeResult, payload)
 	}
-	if err := s.Node.AnswerAsk(ctx, ask, reply); err != nil {
+	if err := s.Node.AnswerPersonTask(ctx, ask, reply); err != nil {
 		if refused := refusedAnswer(ask); refused != nil && (errors.Is(err, mesh.ErrAnswered) || errors.Is(err, mesh.ErrTooLate)) {
 			return refused
 		}

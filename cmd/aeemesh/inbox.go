@@ -123,7 +123,7 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		}
 		return session.LaneError(err)
 	}
-	asks, err := s.Node.Asks(ctx, person)
+	asks, err := s.Node.PersonTasks(ctx, person)
 	if err != nil {
 		return session.LaneError(err)
 	}
@@ -359,7 +359,7 @@ func completeAsks(a *session.App, people bool) cobra.CompletionFunc {
 			if err != nil {
 				return
 			}
-			asks, _ := node.Asks(ctx, "")
+			asks, _ := node.PersonTasks(ctx, "")
 			for _, k := range asks {
 				if k.State == mesh.AskOpen && strings.HasPrefix(k.Task.ID, begun) {
 					out = append(out, cobra.CompletionWithDesc(k.Task.ID, term.Printable(k.Task.To+": "+about(k))))

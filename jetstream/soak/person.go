@@ -13,7 +13,7 @@ import (
 func (c *clients) answers(ctx context.Context) {
 	for pause(ctx, c.lease/2) {
 		looking, done := context.WithTimeout(ctx, 5*time.Second)
-		asks, err := c.node.Asks(looking, person)
+		asks, err := c.node.PersonTasks(looking, person)
 		done()
 		if err != nil {
 			continue // the next look may find them
@@ -24,7 +24,7 @@ func (c *clients) answers(ctx context.Context) {
 				continue
 			}
 			answering, done := context.WithTimeout(ctx, c.lease)
-			err := c.node.AnswerAsk(answering, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"it may"}`)))
+			err := c.node.AnswerPersonTask(answering, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"it may"}`)))
 			done()
 			c.seen.commanded("answer of a person", err)
 		}

@@ -56,7 +56,7 @@ type PersonTask struct {
 	last uint64 // sequence of the last message on its reply subject
 }
 
-// Errors of [Client.AnswerAsk].
+// Errors of [Client.AnswerPersonTask].
 var (
 	// ErrAnswered: the task has a valid answer already.
 	ErrAnswered = errors.New("the task was answered already")
@@ -74,9 +74,9 @@ func (c *Client) inbox() (*jetstream.Inbox, error) {
 	return nil, fault.NoInbox
 }
 
-// Asks returns the tasks in a person's inbox ("": in all inboxes), the oldest first, each
+// PersonTasks returns the tasks in a person's inbox ("": in all inboxes), the oldest first, each
 // once. It skips envelopes that are not tasks, and envelopes that fail verification.
-func (c *Client) Asks(ctx context.Context, person string) ([]*PersonTask, error) {
+func (c *Client) PersonTasks(ctx context.Context, person string) ([]*PersonTask, error) {
 	inbox, err := c.inbox()
 	if err != nil {
 		return nil, err
@@ -274,11 +274,11 @@ func (c *Client) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) err
 	return nil
 }
 
-// AnswerAsk stores a person's answer to a task: a result or an error envelope from that person
+// AnswerPersonTask stores a person's answer to a task: a result or an error envelope from that person
 // ([envelope.Envelope.Reply]). It signs the answer if the node has a signer. Of concurrent
-// answers one succeeds. AnswerAsk fails with [ErrAnswered], [ErrTooLate] or [ErrMisfit] if the
+// answers one succeeds. AnswerPersonTask fails with [ErrAnswered], [ErrTooLate] or [ErrMisfit] if the
 // answer would not count.
-func (c *Client) AnswerAsk(ctx context.Context, a *PersonTask, reply *envelope.Envelope) error {
+func (c *Client) AnswerPersonTask(ctx context.Context, a *PersonTask, reply *envelope.Envelope) error {
 	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
 		return errors.New("answer: the envelope does not answer the task")
 	}

@@ -92,12 +92,12 @@ func (p *Platform) halt(ctx context.Context, id state.ID, o ExportOptions) (c *s
 			return false, err
 		}
 		rev = rec.Revision
-		switch run.Stands(c) {
-		case run.Over:
+		switch run.ExportStateOf(c) {
+		case run.Finished:
 			return false, ErrEnded
 		case run.Elsewhere:
 			return false, fmt.Errorf("%w: to %s", ErrMoving, c.Mesh.Migration.To)
-		case run.Still:
+		case run.Stopped:
 			return true, nil
 		}
 		return false, nil

@@ -89,13 +89,13 @@ func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	if end == nil && !k.Deadline.IsZero() && !k.Deadline.After(t.Now) {
 		end = t.Limit()
 	}
-	switch want := aaif.RunStatus(k.Want); {
+	switch want := aaif.RunStatus(k.Pending); {
 	case end != nil:
 		out.Verdict, out.End = Ended, end
 	case want == "" || midCall(c):
 		out.Verdict = Mine
 	default:
-		c.Doc.Status, k.Want, k.Owner, k.Claims = want, "", "", 0
+		c.Doc.Status, k.Pending, k.Owner, k.Claims = want, "", "", 0
 		k.Step = state.Step{Kind: state.StepPause}
 		out.Verdict = Parked
 		if want == aaif.RunMigrating {
@@ -157,9 +157,9 @@ func applyNoted(c *state.Checkpoint, t Terms, out *Claimed) (end *envelope.Error
 		case intents.TaskCancel:
 			end = Cancelled(n.From, n.Reason)
 		case intents.TaskPause:
-			k.Want = string(aaif.RunPaused)
+			k.Pending = string(aaif.RunPaused)
 		case intents.TaskResume:
-			k.Want = ""
+			k.Pending = ""
 		case intents.TaskSteer:
 			k.Steering = append(k.Steering, state.Steer{ID: n.ID, From: n.From, Text: n.Text, At: n.At})
 		}
@@ -193,7 +193,7 @@ func version(c *state.Checkpoint, is string, out *Claimed) string {
 // leaves is its reply alone.
 func Bare(c *state.Checkpoint) bool {
 	d, m := &c.Doc, &c.Mesh
-	return m.Epoch == 1 && m.Claims == 1 && m.Task != nil && !Progressed(c) && m.Stream == 0 && m.Told == "" && m.Want == "" && m.Usage == state.Usage{} && m.Turns == 0 &&
+	return m.Epoch == 1 && m.Claims == 1 && m.Task != nil && !Progressed(c) && m.Stream == 0 && m.Told == "" && m.Pending == "" && m.Usage == state.Usage{} && m.Turns == 0 &&
 		len(m.Notes)+len(m.Commands)+len(m.Noted)+len(m.Steering)+len(m.Waits)+len(m.Plan)+len(m.More) == 0 && m.Parent == nil && m.Migration == nil && m.Handed == nil &&
 		len(d.MemorySnapshot)+len(d.PendingToolCalls)+len(d.SubagentStates) == 0 && d.ApprovalRequest == nil
 }

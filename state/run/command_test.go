@@ -80,8 +80,8 @@ func TestCommand(t *testing.T) {
 				if out.Requeue {
 					words = append(words, "queue")
 				}
-				if c.Mesh.Want != "" {
-					words = append(words, "want "+c.Mesh.Want)
+				if c.Mesh.Pending != "" {
+					words = append(words, "want "+c.Mesh.Pending)
 				}
 				if out.Requeue && (c.Mesh.Owner != "" || c.Mesh.Work != 0 || c.Mesh.Epoch != epoch+1) {
 					t.Errorf("%s, %s: owner %q, work %d, epoch %d: a later claim would not be recognised", s.name, o.Intent, c.Mesh.Owner, c.Mesh.Work, c.Mesh.Epoch)
@@ -94,7 +94,7 @@ func TestCommand(t *testing.T) {
 				if err != nil || again.Do != run.Already {
 					t.Errorf("%s, %s: a second time: %+v, %v", s.name, o.Intent, again, err)
 				}
-			} else if c.Doc.Status != was.Doc.Status || c.Mesh.Want != was.Mesh.Want || c.Mesh.Epoch != epoch {
+			} else if c.Doc.Status != was.Doc.Status || c.Mesh.Pending != was.Mesh.Pending || c.Mesh.Epoch != epoch {
 				t.Errorf("%s, %s: it changed the run", s.name, o.Intent)
 			}
 			cells = append(cells, strings.TrimSpace(strings.Join(words, " ")))
@@ -157,22 +157,22 @@ func TestPauseAndMoveTogether(t *testing.T) {
 	c := begun()
 	command(c, intents.TaskPause, "")
 	command(c, intents.TaskMigrate, "c")
-	if c.Mesh.Want != "paused" {
-		t.Fatalf("a pause, then a move within the mesh: want %q", c.Mesh.Want)
+	if c.Mesh.Pending != "paused" {
+		t.Fatalf("a pause, then a move within the mesh: want %q", c.Mesh.Pending)
 	}
 	if out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false); err != nil || out.Status != aaif.RunPaused || out.Capture {
 		t.Fatalf("the step: %+v, %v", out, err)
 	}
 	command(c, intents.TaskResume, "")
-	if c.Doc.Status != aaif.RunRunning || c.Mesh.Want != "migrating" {
-		t.Errorf("resumed: %s, want %q: it goes where it was asked to go", c.Doc.Status, c.Mesh.Want)
+	if c.Doc.Status != aaif.RunRunning || c.Mesh.Pending != "migrating" {
+		t.Errorf("resumed: %s, want %q: it goes where it was asked to go", c.Doc.Status, c.Mesh.Pending)
 	}
 
 	c = begun()
 	command(c, intents.TaskPause, "")
 	command(c, intents.TaskMigrate, paris)
-	if c.Mesh.Want != "migrating" || c.Mesh.Migration.Status != aaif.RunPaused {
-		t.Fatalf("a pause, then a move out of the mesh: want %q, %s there", c.Mesh.Want, c.Mesh.Migration.Status)
+	if c.Mesh.Pending != "migrating" || c.Mesh.Migration.Status != aaif.RunPaused {
+		t.Fatalf("a pause, then a move out of the mesh: want %q, %s there", c.Mesh.Pending, c.Mesh.Migration.Status)
 	}
 	out, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false)
 	if err != nil || !out.Capture {
@@ -203,8 +203,8 @@ func TestSettledWhileItMoves(t *testing.T) {
 func TestApprovalEndsAPendingPause(t *testing.T) {
 	t.Parallel()
 	c := begun(status(aaif.RunAwaitingApproval), pendingPause)
-	if _, err := run.Command(c, &run.Order{Envelope: "1", Intent: intents.TaskResume}, run.Stored, noon); err != nil || c.Mesh.Want != "" || c.Doc.Status != aaif.RunRunning {
-		t.Errorf("%v, %s, pending %q", err, c.Doc.Status, c.Mesh.Want)
+	if _, err := run.Command(c, &run.Order{Envelope: "1", Intent: intents.TaskResume}, run.Stored, noon); err != nil || c.Mesh.Pending != "" || c.Doc.Status != aaif.RunRunning {
+		t.Errorf("%v, %s, pending %q", err, c.Doc.Status, c.Mesh.Pending)
 	}
 	// A pause that goes along to another platform is withdrawn where it is kept.
 	c = begun(pendingPause)
@@ -214,8 +214,8 @@ func TestApprovalEndsAPendingPause(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c.Mesh.Want != "migrating" || c.Mesh.Migration.Status != "" {
-		t.Errorf("pending %q, and %q there", c.Mesh.Want, c.Mesh.Migration.Status)
+	if c.Mesh.Pending != "migrating" || c.Mesh.Migration.Status != "" {
+		t.Errorf("pending %q, and %q there", c.Mesh.Pending, c.Mesh.Migration.Status)
 	}
 	// A pause that was pending before a move stays when the move is withdrawn.
 	c = begun(pendingPause)
@@ -225,7 +225,7 @@ func TestApprovalEndsAPendingPause(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c.Mesh.Want != "paused" {
-		t.Errorf("pending %q", c.Mesh.Want)
+	if c.Mesh.Pending != "paused" {
+		t.Errorf("pending %q", c.Mesh.Pending)
 	}
 }

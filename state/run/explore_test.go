@@ -88,7 +88,7 @@ func (w *world) key() string {
 			return
 		}
 		m := &c.Mesh
-		fmt.Fprintf(&b, "%s %d %s %d %s %d %d %s %v;", c.Doc.Status, m.Epoch, m.Owner, m.Work, m.Want, c.Doc.Iteration.Int64(), m.Claims, m.Reply, m.Commands)
+		fmt.Fprintf(&b, "%s %d %s %d %s %d %d %s %v;", c.Doc.Status, m.Epoch, m.Owner, m.Work, m.Pending, c.Doc.Iteration.Int64(), m.Claims, m.Reply, m.Commands)
 	}
 	cp(w.rec)
 	fmt.Fprintf(&b, "%d %v %s %v|", w.rev, w.replied, w.reply, w.msgs)
@@ -303,8 +303,8 @@ func (w *world) overtaken(i int) bool {
 	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Taken: at(x.taken), Same: true}
 	v := run.Judge(w.rec, at(w.rev), m)
 	if v == run.AskQueue {
-		if m.Carrier = run.No; w.find(int(w.rec.Mesh.Work)) >= 0 {
-			m.Carrier = run.Yes
+		if m.OtherMessage = run.No; w.find(int(w.rec.Mesh.Work)) >= 0 {
+			m.OtherMessage = run.Yes
 		}
 		v = run.Judge(w.rec, at(w.rev), m)
 	}
@@ -332,8 +332,8 @@ func (w *world) claim(i int) bool {
 	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Taken: at(x.taken), Same: true}
 	v := run.Judge(c, at(w.rev), m)
 	if v == run.AskQueue {
-		if m.Carrier = run.No; w.find(int(c.Mesh.Work)) >= 0 {
-			m.Carrier = run.Yes
+		if m.OtherMessage = run.No; w.find(int(c.Mesh.Work)) >= 0 {
+			m.OtherMessage = run.Yes
 		}
 		v = run.Judge(c, at(w.rev), m)
 	}

@@ -23,7 +23,7 @@ const (
 	Later                   // another message may carry the run: nak this one
 	Older                   // a later delivery of the message has claimed the run: neither ack nor nak
 	Reused                  // the task has the id of another task: refuse it
-	AskQueue                // no verdict yet: fill in Message.Carrier, and call Judge again
+	AskQueue                // no verdict yet: fill in Message.OtherMessage, and call Judge again
 	AskRetry                // no verdict yet: fill in Message.Retried, and call Judge again
 )
 
@@ -51,9 +51,9 @@ type Message struct {
 	Retry   string
 	Retried Fact
 
-	// Carrier says whether the queue still has the run's other message, whose sequence is
+	// OtherMessage says whether the queue still has the run's other message, whose sequence is
 	// in the record (Mesh.Work).
-	Carrier Fact
+	OtherMessage Fact
 }
 
 // ClockSlack is the greatest difference that is expected between the times by which two
@@ -86,7 +86,7 @@ func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 	case state.Parked(c.Doc.Status):
 		return Parked
 	case k.Work != 0 && k.Work != m.Seq:
-		switch m.Carrier {
+		switch m.OtherMessage {
 		case Unknown:
 			return AskQueue
 		case Maybe:

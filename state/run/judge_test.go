@@ -44,12 +44,12 @@ func moving(phase state.Phase, to string) func(*state.Checkpoint) {
 
 func pendingMove(to string) func(*state.Checkpoint) {
 	return func(c *state.Checkpoint) {
-		c.Mesh.Want = string(aaif.RunMigrating)
+		c.Mesh.Pending = string(aaif.RunMigrating)
 		c.Mesh.Migration = &state.Migration{ID: "m", Phase: state.PhaseAsked, To: to}
 	}
 }
 
-func pendingPause(c *state.Checkpoint) { c.Mesh.Want = string(aaif.RunPaused) }
+func pendingPause(c *state.Checkpoint) { c.Mesh.Pending = string(aaif.RunPaused) }
 func noOwner(c *state.Checkpoint)      { c.Mesh.Owner = "" }
 func dead(c *state.Checkpoint)         { c.Mesh.Dead = "failed" }
 func inFlight(c *state.Checkpoint) {
@@ -86,9 +86,9 @@ func TestJudge(t *testing.T) {
 		"claimed after it was taken":        {begun(), message(func(m *run.Message) { m.Worker = "b" }), later, run.Older},
 		"claimed within the clock slack":    {begun(), message(func(m *run.Message) { m.Worker = "b" }), noon.Add(run.ClockSlack), run.Mine},
 		"another message":                   {begun(), message(func(m *run.Message) { m.Seq = 8 }), noon, run.AskQueue},
-		"another message is queued":         {begun(), message(func(m *run.Message) { m.Seq, m.Carrier = 8, run.Yes }), noon, run.Foreign},
-		"another message may be queued":     {begun(), message(func(m *run.Message) { m.Seq, m.Carrier = 8, run.Maybe }), noon, run.Later},
-		"another message is lost":           {begun(), message(func(m *run.Message) { m.Seq, m.Carrier = 8, run.No }), noon, run.Mine},
+		"another message is queued":         {begun(), message(func(m *run.Message) { m.Seq, m.OtherMessage = 8, run.Yes }), noon, run.Foreign},
+		"another message may be queued":     {begun(), message(func(m *run.Message) { m.Seq, m.OtherMessage = 8, run.Maybe }), noon, run.Later},
+		"another message is lost":           {begun(), message(func(m *run.Message) { m.Seq, m.OtherMessage = 8, run.No }), noon, run.Mine},
 		"no message is named":               {begun(noOwner, func(c *state.Checkpoint) { c.Mesh.Work = 0 }), message(func(m *run.Message) { m.Seq = 8 }), noon, run.Mine},
 		"completed":                         {begun(status(aaif.RunCompleted)), mine, noon, run.Ended},
 		"failed":                            {begun(status(aaif.RunFailed)), mine, noon, run.Ended},

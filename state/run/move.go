@@ -36,10 +36,10 @@ func moveStep(m *state.Migration) state.Step {
 // captured as it stands, and withdraws the request: a tool call that is under way goes
 // along, and is settled at the target as after a crash.
 func CaptureNow(c *state.Checkpoint) bool {
-	if c.Mesh.Want != string(aaif.RunMigrating) {
+	if c.Mesh.Pending != string(aaif.RunMigrating) {
 		return false
 	}
-	c.Mesh.Want = ""
+	c.Mesh.Pending = ""
 	return true
 }
 
@@ -57,7 +57,7 @@ func resumeMove(c *state.Checkpoint, m Message, now time.Time) {
 // moveFailed notes in a run that goes on here that its move has failed.
 func moveFailed(c *state.Checkpoint, now time.Time) {
 	m := c.Mesh.Migration
-	if m == nil || m.Phase != state.PhaseCaptured && m.Phase != state.PhaseAsked || c.Mesh.Want != "" {
+	if m == nil || m.Phase != state.PhaseCaptured && m.Phase != state.PhaseAsked || c.Mesh.Pending != "" {
 		return
 	}
 	abort(c, now, "the worker that moved it was lost")
@@ -138,30 +138,30 @@ func Offered(c *state.Checkpoint) bool {
 	return m != nil && m.Phase == state.PhaseCaptured && c.Doc.Status == aaif.RunMigrating
 }
 
-// A Standing says whether a run that is to be exported has stopped.
-type Standing int
+// An ExportState says whether a run that is to be exported has stopped.
+type ExportState int
 
-// The standings.
+// The states of an export.
 const (
-	Going     Standing = iota // it has not stopped yet
-	Still                     // it has stopped, for a file
-	Elsewhere                 // it is being moved to another destination
-	Over                      // it has ended
+	Running   ExportState = iota // it has not stopped yet
+	Stopped                      // it has stopped, for a file
+	Elsewhere                    // it is being moved to another destination
+	Finished                     // it has ended
 )
 
-// Stands returns a run's standing.
-func Stands(c *state.Checkpoint) Standing {
+// ExportStateOf returns whether a run that is to be exported has stopped.
+func ExportStateOf(c *state.Checkpoint) ExportState {
 	switch m := c.Mesh.Migration; {
 	case c.Terminal():
-		return Over
+		return Finished
 	case c.Doc.Status != aaif.RunMigrating:
-		return Going
+		return Running
 	case m.To != intents.MigrateFile:
 		return Elsewhere
 	case m.Phase == state.PhaseCaptured, m.Phase == state.PhaseCommitted:
-		return Still
+		return Stopped
 	}
-	return Going
+	return Running
 }
 
 // Exported reports whether a run has stopped for a file, or was exported as one.

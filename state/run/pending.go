@@ -10,7 +10,7 @@ import (
 )
 
 // A pending request is a pause or a move that is not carried out yet. It is in the record
-// (Mesh.Want) until the run reaches a point where it can stop. There is one place for it,
+// (Mesh.Pending) until the run reaches a point where it can stop. There is one place for it,
 // and both may be pending: then a move within the mesh waits until the run is resumed,
 // and a move to another platform takes the pause along, so that the run is paused there.
 
@@ -23,7 +23,7 @@ func outOfMesh(to string) bool { return Remote(to) || to == intents.MigrateFile 
 // Leaving reports whether a move out of the mesh is pending.
 func Leaving(c *state.Checkpoint) bool {
 	m := c.Mesh.Migration
-	return c.Mesh.Want == string(aaif.RunMigrating) && m != nil && outOfMesh(m.To)
+	return c.Mesh.Pending == string(aaif.RunMigrating) && m != nil && outOfMesh(m.To)
 }
 
 // movePending reports whether a move is pending, of any kind.
@@ -33,7 +33,7 @@ func movePending(c *state.Checkpoint) bool {
 
 // pausePending reports whether a pause is pending.
 func pausePending(c *state.Checkpoint) bool {
-	return c.Mesh.Want == string(aaif.RunPaused) || Leaving(c) && c.Mesh.Migration.Status == aaif.RunPaused
+	return c.Mesh.Pending == string(aaif.RunPaused) || Leaving(c) && c.Mesh.Migration.Status == aaif.RunPaused
 }
 
 func requestPause(c *state.Checkpoint) {
@@ -41,7 +41,7 @@ func requestPause(c *state.Checkpoint) {
 		c.Mesh.Migration.Status = aaif.RunPaused
 		return
 	}
-	c.Mesh.Want = string(aaif.RunPaused)
+	c.Mesh.Pending = string(aaif.RunPaused)
 }
 
 // withdrawPause reports whether a pause was pending.
@@ -52,7 +52,7 @@ func withdrawPause(c *state.Checkpoint) bool {
 	case Leaving(c):
 		c.Mesh.Migration.Status = ""
 	default:
-		c.Mesh.Want = ""
+		c.Mesh.Pending = ""
 		resumePendingMove(c)
 	}
 	return true
@@ -61,7 +61,7 @@ func withdrawPause(c *state.Checkpoint) bool {
 // requestMove makes the move pending that Migration describes. paused says that a pause
 // was pending before.
 func requestMove(c *state.Checkpoint, paused bool) (status string) {
-	if c.Mesh.Want = string(aaif.RunMigrating); !paused {
+	if c.Mesh.Pending = string(aaif.RunMigrating); !paused {
 		return "moving"
 	}
 	requestPause(c)
@@ -71,8 +71,8 @@ func requestMove(c *state.Checkpoint, paused bool) (status string) {
 // withdrawMove ends a pending move; a pending pause stays.
 func withdrawMove(c *state.Checkpoint) {
 	paused := pausePending(c)
-	if c.Mesh.Want = ""; paused {
-		c.Mesh.Want = string(aaif.RunPaused)
+	if c.Mesh.Pending = ""; paused {
+		c.Mesh.Pending = string(aaif.RunPaused)
 	}
 }
 
@@ -81,7 +81,7 @@ func withdrawMove(c *state.Checkpoint) {
 func resumePendingMove(c *state.Checkpoint) {
 	if m := c.Mesh.Migration; movePending(c) && !pausePending(c) && !outOfMesh(m.To) {
 		m.Status = aaif.RunRunning
-		c.Mesh.Want = string(aaif.RunMigrating)
+		c.Mesh.Pending = string(aaif.RunMigrating)
 	}
 }
 

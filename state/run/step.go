@@ -38,15 +38,15 @@ func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving boo
 	case park != "":
 		out.Status = park
 	case step.Kind == state.StepIntent || calling:
-	case m.Want != "":
-		out.Status = aaif.RunStatus(m.Want)
+	case m.Pending != "":
+		out.Status = aaif.RunStatus(m.Pending)
 	case leaving:
 		out.Stop = true
 	}
 	if out.Status != "" {
 		c.Doc.Status, out.Stop = out.Status, true
 		if out.Status != park || park != aaif.RunAwaitingApproval {
-			m.Want = ""
+			m.Pending = ""
 		}
 	}
 	if out.Stop {
@@ -91,7 +91,7 @@ type Ending struct {
 // whichever worker publishes it, and however often.
 func End(c *state.Checkpoint, e Ending) {
 	m := &c.Mesh
-	m.Reply, m.Want, m.Told, m.Dead = e.Reply, "", "", e.Dead
+	m.Reply, m.Pending, m.Told, m.Dead = e.Reply, "", "", e.Dead
 	m.Step = state.Step{Kind: state.StepTerminal}
 	c.Doc.Status, c.Doc.Error = aaif.RunCompleted, e.Error
 	if e.Error != nil {

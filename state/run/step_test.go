@@ -40,8 +40,8 @@ func TestStep(t *testing.T) {
 	} {
 		c.c.Mesh.Claims = 3
 		got, err := run.Step(c.c, c.step, c.park, c.leaving)
-		if err != nil || got != c.want || c.c.Doc.Status != c.status || c.c.Mesh.Owner != c.owner || c.c.Mesh.Want != c.pending || c.c.Mesh.Claims != 0 {
-			t.Errorf("%s: %+v (%v), status %s, owner %q, pending %q, claims %d", name, got, err, c.c.Doc.Status, c.c.Mesh.Owner, c.c.Mesh.Want, c.c.Mesh.Claims)
+		if err != nil || got != c.want || c.c.Doc.Status != c.status || c.c.Mesh.Owner != c.owner || c.c.Mesh.Pending != c.pending || c.c.Mesh.Claims != 0 {
+			t.Errorf("%s: %+v (%v), status %s, owner %q, pending %q, claims %d", name, got, err, c.c.Doc.Status, c.c.Mesh.Owner, c.c.Mesh.Pending, c.c.Mesh.Claims)
 		}
 	}
 	for _, s := range []aaif.RunStatus{aaif.RunPaused, aaif.RunAwaitingApproval, aaif.RunMigrating, aaif.RunCompleted, aaif.RunFailed} {
@@ -109,7 +109,7 @@ func TestEnd(t *testing.T) {
 		c := begun(pendingPause, func(c *state.Checkpoint) { c.Mesh.Told = "half" })
 		run.End(c, e.Ending)
 		m := &c.Mesh
-		if c.Doc.Status != e.status || m.Step.Kind != e.kind || m.Step.Detail != e.detail || m.Want != "" || m.Told != "" || string(m.Reply) != string(e.Reply) || m.Handed != e.Handed || m.Stream != e.Stream {
+		if c.Doc.Status != e.status || m.Step.Kind != e.kind || m.Step.Detail != e.detail || m.Pending != "" || m.Told != "" || string(m.Reply) != string(e.Reply) || m.Handed != e.Handed || m.Stream != e.Stream {
 			t.Errorf("%s: status %s, %+v", name, c.Doc.Status, m)
 		}
 		if m.Owner != "a" || m.Epoch != 3 {
@@ -188,8 +188,8 @@ func TestWake(t *testing.T) {
 	if c.Doc.Status != aaif.RunRunning || c.Doc.ApprovalRequest != nil || !m.WakeAt.IsZero() || m.Epoch != 4 || m.Work != 0 || m.Owner != "" || run.Waits(c) {
 		t.Errorf("woken: %s, %+v", c.Doc.Status, m)
 	}
-	if m.Want != string(aaif.RunMigrating) {
-		t.Errorf("it was to move within the mesh, and now wants %q", m.Want)
+	if m.Pending != string(aaif.RunMigrating) {
+		t.Errorf("it was to move within the mesh, and now wants %q", m.Pending)
 	}
 	expired := state.Wait{Until: noon}
 	if run.Expired(expired, noon) || !run.Expired(expired, noon.Add(run.ClockSlack)) || run.Expired(state.Wait{}, noon) {
@@ -202,7 +202,7 @@ func TestMove(t *testing.T) {
 	c := begun()
 	run.Capture(c, "a", "move-1", noon)
 	m := c.Mesh.Migration
-	if c.Doc.Status != aaif.RunMigrating || m.ID != "move-1" || m.To != intents.MigrateFile || m.Status != aaif.RunRunning || run.Stands(c) != run.Still || !run.Exported(c) {
+	if c.Doc.Status != aaif.RunMigrating || m.ID != "move-1" || m.To != intents.MigrateFile || m.Status != aaif.RunRunning || run.ExportStateOf(c) != run.Stopped || !run.Exported(c) {
 		t.Fatalf("captured by its handler: %+v", m)
 	}
 	c = begun(pendingMove("b"))
@@ -283,8 +283,8 @@ func TestStepsSayWhatWasDone(t *testing.T) {
 		if g := c.c.Mesh.Migration; c.phase != "" && (g.Phase != c.phase || !g.Since.Equal(noon) && name != "export") {
 			t.Errorf("%s: phase %s since %v", name, g.Phase, g.Since)
 		}
-		if name == "stay" && c.c.Mesh.Want != "" {
-			t.Errorf("it stays, and is to go: %q", c.c.Mesh.Want)
+		if name == "stay" && c.c.Mesh.Pending != "" {
+			t.Errorf("it stays, and is to go: %q", c.c.Mesh.Pending)
 		}
 	}
 }

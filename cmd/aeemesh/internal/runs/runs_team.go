@@ -21,7 +21,7 @@ type teamView struct {
 
 // teamOf returns the team of a run; nil if it has none.
 func teamOf(c *state.Checkpoint) *teamView {
-	standing, err := orchestrate.StandingOf(c.Mesh.Plan)
+	standing, err := orchestrate.ProgressOf(c.Mesh.Plan)
 	if err != nil || standing == nil {
 		return nil
 	}

@@ -145,7 +145,7 @@ func (r *treeReader) checkpoint(c *state.Checkpoint) {
 	if !r.builder.Checkpoint(c) {
 		return
 	}
-	standing, err := orchestrate.StandingOf(c.Mesh.Plan)
+	standing, err := orchestrate.ProgressOf(c.Mesh.Plan)
 	if err != nil || standing == nil {
 		return
 	}
