@@ -26,7 +26,7 @@ type controls struct{ host *host }
 func (cm *controls) onControl(msg *nats.Msg) {
 	if instance := msg.Header.Get(headerSlots); instance != "" && len(msg.Data) == 0 {
 		if l := cm.host.joined(); l != nil && l.slots != nil {
-			l.slots.onWanted(instance)
+			l.slots.Wanted(instance)
 		}
 		return
 	}

@@ -25,11 +25,11 @@ func (l *lane) perform(t *Task) {
 		return // cancelled, or overdue, before it began
 	}
 	if l.slots != nil {
-		if l.slots.enter(t, slotPatience) != nil {
+		if l.enterSlot(t, slotPatience) != nil {
 			l.deliveries.nakUnbegun(t, 100*time.Millisecond)
 			return
 		}
-		defer l.slots.leave(t)
+		defer l.slots.Leave(t)
 	}
 	if !l.begin(r) {
 		return

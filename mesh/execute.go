@@ -135,11 +135,11 @@ func (h *host) run(t *Task) {
 		return
 	}
 	if l := h.joined(); l != nil && l.slots != nil {
-		if err := l.slots.enter(t, 0); err != nil {
+		if err := l.enterSlot(t, 0); err != nil {
 			h.fail(t, err)
 			return
 		}
-		defer l.slots.leave(t)
+		defer l.slots.Leave(t)
 	}
 	if t.tree.Hop() {
 		if err := t.tree.Admit(taskContext{t}); err != nil {

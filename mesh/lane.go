@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
+	"github.com/aeemesh/aeemesh/mesh/internal/slots"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -41,8 +42,8 @@ type lane struct {
 	performing atomic.Int64 // their handler runs
 	finishing  atomic.Int64 // handler returned, message not acked
 	pace       pace
-	slots      *slots // nil: no limit across the mesh
-	waits      *waits // runs that wait for others
+	slots      *slots.Slots[*Task] // nil: no limit across the mesh
+	waits      *waits              // runs that wait for others
 	guardian   *guardian.Guardian
 	down       atomic.Pointer[error]
 	unhealthy  bool // logged as not working; used by onHealth alone
@@ -117,7 +118,7 @@ func (l *lane) start() {
 	}()
 	l.host.node.tender.add(l)
 	if l.slots != nil {
-		l.tenders.Go(l.slots.tend)
+		l.tenders.Go(func() { l.slots.Run(l.ctx) })
 	}
 }
 
@@ -140,7 +141,7 @@ func (l *lane) stopDrawing() {
 		<-l.drawn
 	}
 	if l.slots != nil {
-		close(l.slots.over)
+		l.slots.Close()
 	}
 }
 
@@ -245,8 +246,8 @@ func (l *lane) room() int {
 		free = 1
 	}
 	if l.slots != nil {
-		l.slots.signal()
-		free = min(free, l.slots.room())
+		l.slots.Signal()
+		free = min(free, l.slots.Room())
 	}
 	return max(0, free-int(l.deliveries.waiting.Load()))
 }

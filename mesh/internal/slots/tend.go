@@ -1,0 +1,212 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// announceWanted announces to the agent's other workers that tasks wait for slots at this worker. It
+// reports whether any task waits.
+func (s *Slots[T]) announceWanted() bool {
+	s.mu.Lock()
+	n := len(s.waiters)
+	s.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	if err := s.cfg.Announce(); err != nil {
+		s.cfg.Log.Debug("cannot announce that tasks wait for slots", "err", err)
+	}
+	return true
+}
+
+// Run acquires slots for the tasks and spare slots, and renews their leases. When ctx ends,
+// it releases them all and returns.
+func (s *Slots[T]) Run(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.Store.Lease() / 4)
+	defer tick.Stop()
+	again := time.NewTimer(wantEvery) // fires while tasks wait for slots at this or another worker
+	defer again.Stop()
+	set := true // again will fire
+	var said time.Time
+	var seeking context.CancelFunc // cancels a running Acquire; nil: none runs
+	var seekers sync.WaitGroup
+	for {
+		want, contended := s.balance()
+		switch {
+		case want && seeking == nil:
+			var sought context.Context
+			sought, seeking = context.WithCancel(ctx)
+			seekers.Go(func() { s.got <- s.acquire(sought) })
+		case !want && seeking != nil:
+			seeking()
+		}
+		if now := time.Now(); want && now.Sub(said) >= wantSoon && s.announceWanted() {
+			said = now
+		}
+		if contended && !set {
+			again.Reset(wantEvery)
+			set = true
+		}
+		select {
+		case slot := <-s.got:
+			seeking()
+			seeking = nil
+			s.keep(slot)
+			if slot != nil {
+				s.cfg.Acquired()
+			}
+		case <-tick.C:
+			s.renew(ctx)
+		case <-again.C:
+			set = false
+		case <-s.changed:
+		case <-ctx.Done():
+			if seeking != nil {
+				seeking()
+				s.keep(<-s.got)
+			}
+			seekers.Wait()
+			s.release()
+			return
+		}
+	}
+}
+
+// acquire acquires a slot. After an error it waits for a second, and returns nil.
+func (s *Slots[T]) acquire(ctx context.Context) *jetstream.Slot {
+	slot, err := s.cfg.Store.Acquire(ctx, s.cfg.Entity, s.cfg.Most, s.cfg.Instance)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("slot not acquired", "err", err)
+		pause := time.NewTimer(time.Second)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+	return slot
+}
+
+// keep adds a slot that was just acquired. It ignores nil.
+func (s *Slots[T]) keep(slot *jetstream.Slot) {
+	if slot == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.give(&heldSlot{Slot: slot, renewed: time.Now()})
+}
+
+// balance releases slots that are not needed. It reports whether another slot is wanted, and
+// whether tasks wait for slots at this or another worker.
+func (s *Slots[T]) balance() (want, contended bool) {
+	s.mu.Lock()
+	elsewhere := time.Since(s.wanted) < wantLasts
+	used, need := len(s.used), len(s.waiters)
+	goal, most := used+need, used+need
+	if !elsewhere {
+		places := max(0, s.cfg.Places())
+		goal += min(places, max(1, used))
+		most += places
+	}
+	if s.cfg.Draining() {
+		goal, most = used, used
+	}
+	goal, most = min(goal, s.cfg.Most), min(most, s.cfg.Most)
+	surplus := s.back
+	s.back = nil
+	// The most recently freed slot is used first, so the slots at the front have been idle
+	// longest.
+	for n := used + len(s.free); len(s.free) > s.cfg.Drawn() && (n > most || n > goal && time.Since(s.free[0].idle) > spareLeases*s.cfg.Store.Lease()); n-- {
+		surplus, s.free = append(surplus, s.free[0]), s.free[1:]
+	}
+	want = used+len(s.free) < goal
+	s.mu.Unlock()
+	for _, slot := range surplus {
+		s.drop(slot)
+	}
+	return want, elsewhere || need > 0
+}
+
+func (s *Slots[T]) drop(slot *heldSlot) {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseWait)
+	defer cancel()
+	if err := slot.Release(ctx); err != nil {
+		s.cfg.Log.Debug("slot not released; it ends with its lease", "err", err)
+	}
+}
+
+// renew renews the leases of all slots. A slot that was lost, or that could not be renewed for
+// three quarters of its lease, is given to [Slots.lost].
+func (s *Slots[T]) renew(ctx context.Context) {
+	s.mu.Lock()
+	all := slices.Clone(s.free)
+	for _, slot := range s.used {
+		all = append(all, slot)
+	}
+	s.mu.Unlock()
+	var renewals sync.WaitGroup
+	for _, slot := range all {
+		renewals.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, s.cfg.Store.Lease()/4)
+			defer cancel()
+			err := slot.Renew(ctx)
+			switch {
+			case err == nil:
+				slot.renewed = time.Now()
+			case errors.Is(err, state.ErrChanged), errors.Is(err, jetstream.ErrChanged), time.Since(slot.renewed) > s.cfg.Store.Lease()*3/4:
+				s.lost(slot, err)
+			}
+		})
+	}
+	renewals.Wait()
+}
+
+func (s *Slots[T]) lost(slot *heldSlot, why error) {
+	lease := s.cfg.Store.Lease()
+	gone := envelope.Errorf(envelope.CodeUnavailable, "JetStream was unreachable for too long: the task's slot (runtime.concurrency) could not be renewed within its lease of %v", lease).WithCause(why)
+	if errors.Is(why, jetstream.ErrChanged) {
+		gone = envelope.Errorf(envelope.CodeUnavailable, "the lease (%v) of the task's slot (runtime.concurrency) expired before it was renewed", lease).WithCause(why)
+	}
+	s.cfg.Log.Warn("slot lost", "err", why)
+	var task T
+	used := false
+	s.mu.Lock()
+	for i, f := range s.free {
+		if f == slot {
+			s.free = append(s.free[:i], s.free[i+1:]...)
+			break
+		}
+	}
+	for t, u := range s.used {
+		if u == slot {
+			delete(s.used, t)
+			task, used = t, true
+		}
+	}
+	s.mu.Unlock()
+	if used {
+		s.cfg.Lost(task, gone)
+	}
+}
+
+func (s *Slots[T]) release() {
+	s.mu.Lock()
+	all := append(s.free, s.back...)
+	for _, slot := range s.used {
+		all = append(all, slot)
+	}
+	s.free, s.back, s.used = nil, nil, map[T]*heldSlot{}
+	s.mu.Unlock()
+	for _, slot := range all {
+		s.drop(slot)
+	}
+}
