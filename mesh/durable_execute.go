@@ -274,7 +274,7 @@ func (l *lane) releaseParked(r *Run, why error) {
 		}
 		l.ack(r.hold)
 		r.observe(PointAcked)
-		l.waits.checkSoon(r.id.Run)
+		l.waits.CheckSoon(r.id.Run)
 	})
 }
 

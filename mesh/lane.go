@@ -216,7 +216,7 @@ func (l *lane) close() {
 	l.stop(errStopped)
 	<-done
 	l.host.node.tender.remove(l)
-	l.waits.close()
+	l.waits.Close()
 	l.tenders.Wait()
 	l.upkeep.Wait()
 	l.guardian.Wait()

@@ -175,7 +175,7 @@ func (tr *transfers) abortTransfer(r *Run, why error) {
 	if !runs {
 		tr.unlist(r)
 		tr.ack(r.hold)
-		tr.lane.waits.checkSoon(r.id.Run) // the answer may have come meanwhile
+		tr.lane.waits.CheckSoon(r.id.Run) // the answer may have come meanwhile
 		return
 	}
 	tr.lane.resume(r)

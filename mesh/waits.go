@@ -4,69 +4,35 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
-	"time"
+	"iter"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/parked"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// waits knows parked runs of the entity that wait for answers or a time, and wakes
-// them: those that this worker parked and those that it found in the store. It
-// subscribes to the reply subjects and sets timers; a missed answer is found by the
-// next check of all runs. Every worker of the entity may watch a run; the
-// compare-and-swap lets one of them wake it.
+// waits wakes parked runs of the entity that wait for answers or a time: those that this
+// worker parked and those that it found in the store. It watches them (internal/parked);
+// a missed answer is found by the next check of all runs. Every worker of the entity may
+// watch a run; the compare-and-swap lets one of them wake it.
 type waits struct {
-	l      *lane
-	checks *sched.Crew // of single runs
-
-	mu   sync.Mutex
-	runs map[string]*dormant // by run id; nil after close
+	*parked.Runs
+	l *lane
 }
-
-// maxChecks bounds the single checks that wait. Beyond it the tender checks all runs.
-const maxChecks = 256
-
-// dormant is a parked run that is watched.
-type dormant struct {
-	rev   uint64 // of its record
-	subs  []*nats.Subscription
-	timer *time.Timer   // nil: the run wakes at no set time
-	again *time.Timer   // for the next check
-	pause time.Duration // that again is set to
-}
-
-// A message on a reply subject may arrive before the stream has stored it, and a timer
-// may fire early by a clock that is corrected later: the check then finds nothing. So
-// checks are repeated after recheckFirst, and after four times as long each time, up to
-// recheckLast. An answer that was published just before the subscription is found by
-// one check after recheckNew.
-const (
-	recheckFirst = 20 * time.Millisecond
-	recheckLast  = 6 * time.Second
-	recheckNew   = 2 * time.Second
-)
-
-// maxWatched bounds the runs whose answers a worker subscribes to. Runs beyond it are
-// checked with each sweep.
-const maxWatched = 4096
 
 func newWaits(l *lane) *waits {
-	return &waits{l: l, checks: sched.NewCrew(1, maxChecks), runs: map[string]*dormant{}}
-}
-
-// checkSoon has a run checked on another goroutine. It does not block.
-func (w *waits) checkSoon(run string) {
-	if !w.checks.Go(func() { w.check(run) }) {
-		w.l.host.node.tender.checkAll(w.l)
-	}
+	w := &waits{l: l}
+	w.Runs = parked.New(parked.Config{
+		Conn: l.host.node.conn, Log: l.host.log,
+		Check: w.check, CheckAll: func() { l.host.node.tender.checkAll(l) },
+	})
+	return w
 }
 
 // check wakes a run that has a reason to wake, and watches it otherwise.
@@ -86,7 +52,7 @@ func (w *waits) check(run string) {
 func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	rec, err := w.l.cfg.States.Get(ctx, id)
 	if err != nil {
-		w.remove(id.Run)
+		w.Remove(id.Run)
 		if errors.Is(err, state.ErrNotFound) {
 			return nil
 		}
@@ -94,7 +60,7 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	}
 	c, err := w.l.records.read(rec)
 	if err != nil || !run.Waits(c) {
-		w.remove(id.Run)
+		w.Remove(id.Run)
 		return err
 	}
 	w.watch(rec, c) // before the check, so that no answer between the two is missed
@@ -104,104 +70,36 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	}
 	switch err := w.l.wakeUp(ctx, rec, c, why); {
 	case err == nil:
-		w.remove(id.Run)
+		w.Remove(id.Run)
 	case errors.Is(err, state.ErrChanged): // by the worker that woke it first, or by a command
-		w.checkSoon(id.Run)
+		w.CheckSoon(id.Run)
 	default:
 		return err
 	}
 	return nil
 }
 
-// watch subscribes to the answers that a run waits for and sets its timer.
+// watch watches for the answers that a run waits for, and for its time.
 func (w *waits) watch(rec state.Record, c *state.Checkpoint) {
-	id := rec.ID.Run
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.runs[id]
-	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= maxWatched {
-		return
+	at := run.Earliest(c, c.Mesh.WakeAt)
+	if !at.IsZero() {
+		at = w.l.clock.local(at).Add(run.ClockSlack)
 	}
-	pause := recheckNew
-	if s != nil { // an answer that the last revision waits for may not be stored yet
-		pause = min(pause, s.pause)
-	}
-	s.stop()
-	s = &dormant{rev: rec.Revision, pause: pause}
-	w.runs[id] = s
-	for _, wait := range c.Mesh.Waits {
-		if wait.Void {
-			continue
+	w.Watch(rec.ID.Run, rec.Revision, w.l.answerSubjects(c), at)
+}
+
+// answerSubjects are the reply subjects of the tasks that a run waits for.
+func (l *lane) answerSubjects(c *state.Checkpoint) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, wait := range c.Mesh.Waits {
+			if wait.Void {
+				continue
+			}
+			if to, err := l.host.node.subjects.Reply(wait.Entity, wait.TaskID); err == nil && !yield(to) {
+				return
+			}
 		}
-		to, err := w.l.host.node.subjects.Reply(wait.Entity, wait.TaskID)
-		if err != nil {
-			continue
-		}
-		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.checkRepeatedly(id) })
-		if err != nil {
-			w.l.host.log.Debug("answers not subscribed to", "run", id, "err", err)
-			continue // the sweep checks the run
-		}
-		s.subs = append(s.subs, sub)
 	}
-	s.again = time.AfterFunc(s.pause, func() { w.recheck(id, s) })
-	if at := run.Earliest(c, c.Mesh.WakeAt); !at.IsZero() {
-		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+run.ClockSlack, func() { w.checkRepeatedly(id) })
-	}
-}
-
-// checkRepeatedly checks a run now and, with growing pauses, a few times more: a
-// message has come on a reply subject, or the run's time has.
-func (w *waits) checkRepeatedly(run string) {
-	w.mu.Lock()
-	if s := w.runs[run]; s != nil {
-		s.pause = recheckFirst
-		s.again.Reset(s.pause)
-	}
-	w.mu.Unlock()
-	w.checkSoon(run)
-}
-
-func (w *waits) recheck(run string, s *dormant) {
-	w.mu.Lock()
-	known := w.runs[run] == s
-	if s.pause *= 4; known && s.pause <= recheckLast {
-		s.again.Reset(s.pause)
-	}
-	w.mu.Unlock()
-	if known {
-		w.checkSoon(run)
-	}
-}
-
-func (s *dormant) stop() {
-	if s == nil {
-		return
-	}
-	s.again.Stop()
-	for _, sub := range s.subs {
-		_ = sub.Unsubscribe() // the connection may be gone
-	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-}
-
-func (w *waits) remove(run string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.runs[run].stop()
-	delete(w.runs, run)
-}
-
-func (w *waits) close() {
-	w.checks.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range w.runs {
-		s.stop()
-	}
-	w.runs = nil
 }
 
 // reasonToWake returns why a waiting run goes on, "" while it waits.

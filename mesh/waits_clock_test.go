@@ -43,9 +43,7 @@ func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for known := false; !known; <-tick.C {
-		l.waits.mu.Lock()
-		known = len(l.waits.runs) == 1
-		l.waits.mu.Unlock()
+		known = l.waits.Len() == 1
 		if ctx.Err() != nil {
 			t.Fatal("the run is not known to wait")
 		}
