@@ -204,7 +204,7 @@ func checkDelegation(t *Task) error {
 	if h == nil || r == nil || r.stored != nil {
 		return nil
 	}
-	r.stream.seq = h.Stream // the next stream envelope has the next number
+	r.stream.Continue(h.Stream) // the next stream envelope has the next number
 	if !h.Deadline.IsZero() {
 		r.deadline = earlier(r.deadline, h.Deadline)
 	}

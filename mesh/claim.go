@@ -154,7 +154,7 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	r.dead, r.recovered = out.Dead, out.Recovered
 	r.ran, r.begun = c.Mesh.Ran, time.Now()
 	if v == run.Moving {
-		r.stream.resume(c)
+		r.stream.Resume(c)
 		return out, nil
 	}
 	r.restored = out.Restored
@@ -167,10 +167,10 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	}
 	switch {
 	case out.Verdict == run.Ended:
-		if err := r.stream.endTurn(true); err != nil {
+		if err := r.stream.EndTurn(true); err != nil {
 			return out, err
 		}
-		r.stream.save(c)
+		r.stream.Save(c)
 		return out, r.setEnd(c, nil, out.End)
 	case out.Capture:
 		return out, r.captured(c)

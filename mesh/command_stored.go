@@ -247,7 +247,7 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 		if err := r.readStream(ctx, c); err != nil {
 			return out, false, err
 		}
-		r.stream.save(c)
+		r.stream.Save(c)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

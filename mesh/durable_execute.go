@@ -141,7 +141,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		return
 	}
 	r.observe(PointBeforeTerminal)
-	err := r.stream.endTurn(true)
+	err := r.stream.EndTurn(true)
 	ended := false
 	if err == nil && problem == nil && r.mayEndBare() {
 		ended, err = r.endBare(payload)

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
 	"github.com/aeemesh/aeemesh/mesh/internal/slots"
+	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -27,6 +28,7 @@ type lane struct {
 	commands   *commands
 	transfers  *transfers
 	replies    *replyWriter
+	streams    *stream.Lane
 	// subject is the pattern of the entity's durable tasks.
 	subject string
 
@@ -80,6 +82,7 @@ func (h *host) newLane() (*lane, error) {
 	}
 	l.queue, l.records.queue = queue, queue
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
+	l.streams = l.newStreams()
 	l.waits = newWaits(l)
 	l.share = newShare(l)
 	l.records.share = l.share

@@ -35,22 +35,13 @@ const moveTimeout = 2 * time.Minute
 // is held.
 func (r *Run) captured(c *state.Checkpoint) error {
 	if r.task.Streaming() {
-		if err := r.stream.seal(r.lane.ctx); err != nil {
+		if err := r.stream.Seal(r.lane.ctx); err != nil {
 			return err
 		}
-		r.stream.save(c)
+		r.stream.Save(c)
 	}
 	run.Capture(c, r.lane.host.id, uuid.NewString(), r.lane.clock.now())
 	return nil
-}
-
-// seal ends the stream of this worker, and waits until all of it is stored: the next
-// owner continues its numbers.
-func (d *durableStream) seal(ctx context.Context) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.sealed = true
-	return d.confirm(ctx, len(d.unconfirmed))
 }
 
 // transfers moves runs to other workers and platforms, and accepts them from other workers.
@@ -74,7 +65,7 @@ func (tr *transfers) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, e
 	t.queued = tr.clock.past(m.StoredAt)
 	r.refusal = admission{t}.refusal()
 	r.ran, r.begun, r.restored = m.Ran, time.Now(), run.Progressed(c)
-	r.stream.resume(c)
+	r.stream.Resume(c)
 	r.keep(c, rev)
 	return r, nil
 }

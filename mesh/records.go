@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -217,14 +218,5 @@ func (s *records) persist(ctx context.Context, f func() error) error {
 	}
 }
 
-// sleep waits for d, or until ctx ends: then it returns the cause of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
+// sleep is [sched.Sleep].
+func sleep(ctx context.Context, d time.Duration) error { return sched.Sleep(ctx, d) }

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -60,7 +61,7 @@ type Run struct {
 
 	sent       sentTasks
 	delegation *delegation // nil: the task is not delegated
-	stream     durableStream
+	stream     stream.Stream
 	calls      calls
 	pendingMu  sync.Mutex
 	pending    chan struct{}
@@ -81,7 +82,7 @@ type stagedStep struct {
 func newRun(l *lane, t *Task, hold *hold) *Run {
 	r := &Run{task: t, lane: l, hold: hold, tally: hold.tally, pending: make(chan struct{})}
 	r.id = state.ID{Entity: l.host.Entity, Run: state.RunID(l.host.Entity, t.Envelope.ID)}
-	r.stream.r = r
+	r.stream.Init(l.streams, (*streamedRun)(r))
 	t.run = r
 	return r
 }
@@ -229,7 +230,7 @@ func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*stat
 
 func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, change func(*state.Checkpoint) error) error {
 	if step.Kind == state.StepHandler && r.task.Streaming() {
-		if err := r.stream.endTurn(false); err != nil {
+		if err := r.stream.EndTurn(false); err != nil {
 			return err
 		}
 	}
@@ -336,7 +337,7 @@ func (r *Run) observe(p Point) { r.lane.cfg.observe(p, r.id) }
 func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) error {
 	streaming := r.task.Streaming()
 	if streaming {
-		if err := r.stream.flush(ctx); err != nil {
+		if err := r.stream.Flush(ctx); err != nil {
 			return err
 		}
 	}
@@ -346,7 +347,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 	for {
 		next := r.cp.Load().Clone()
 		if streaming {
-			r.stream.save(next)
+			r.stream.Save(next)
 		}
 		told := next.Mesh.Told
 		r.sent.keep(next)
@@ -361,7 +362,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			r.keep(next, rev)
 			r.calls.forgetRemoved(next)
 			if streaming {
-				r.stream.saved(told, next.Mesh.Told)
+				r.stream.Saved(told, next.Mesh.Told)
 			}
 			return nil
 		}

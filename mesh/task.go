@@ -155,7 +155,7 @@ func (t *Task) Emit(payload json.RawMessage) error {
 
 func (t *Task) emit(payload json.RawMessage) error {
 	if t.run != nil {
-		return t.run.stream.emit(payload)
+		return t.run.stream.Emit(payload)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -151,6 +151,8 @@ var beside = map[string][]string{
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
 	"mesh/internal/sender":    {"mesh/internal/answers", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/journal", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/tracing", "mesh/internal/wire"},
+	"mesh/internal/slots":     {"mesh/internal/sched"},
+	"mesh/internal/stream":    {"mesh/internal/sched", "mesh/internal/wire"},
 	"mesh/internal/tracing":   {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh":                    {"mesh/client", "mesh/handoff", "mesh/natsconn", "mesh/platform"},
 	"agents":                  {"agents/orchestrate", "agents/orchestrate/topology"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -85,12 +86,7 @@ func (s *Slots[T]) acquire(ctx context.Context) *jetstream.Slot {
 	slot, err := s.cfg.Store.Acquire(ctx, s.cfg.Entity, s.cfg.Most, s.cfg.Instance)
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("slot not acquired", "err", err)
-		pause := time.NewTimer(time.Second)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
+		_ = sched.Sleep(ctx, time.Second)
 	}
 	return slot
 }

@@ -1,0 +1,50 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Read reads from the reply subject of a task of an entity what earlier owners have sent
+// since the checkpoint c. A worker that may read the last reply only learns the last number from
+// it; the text of the turn then begins anew.
+func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Checkpoint) error {
+	seq, text, gap := c.Mesh.Stream, c.Mesh.Told, false
+	for msg, err := range d.lane.Replies.Read(ctx, entity, taskID, 0) {
+		if err != nil {
+			return fmt.Errorf("read the stream of run %s: %w", d.task.RunID(), err)
+		}
+		e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, d.lane.Limits)
+		if err != nil || e.Type != envelope.TypeStream || e.From != d.lane.Entity {
+			continue
+		}
+		var p struct {
+			Seq     int    `json:"seq"`
+			Text    string `json:"text"`
+			Restart bool   `json:"restart"`
+		}
+		if json.Unmarshal(e.Payload, &p) != nil || p.Seq <= seq {
+			continue
+		}
+		gap = gap || p.Seq > seq+1
+		if p.Restart {
+			text, gap = "", false
+		}
+		seq = p.Seq
+		text += p.Text
+	}
+	if gap {
+		text = ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seq, d.text, d.expected, d.gap = seq, text, text, gap
+	return nil
+}

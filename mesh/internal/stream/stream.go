@@ -1,0 +1,272 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A Lane is what the streams of one agent's runs have in common.
+type Lane struct {
+	Entity    string          // the agent
+	Context   context.Context // ends when nothing more may be sent
+	Replies   *jetstream.Replies
+	Limits    envelope.Limits
+	Temporary func(error) bool // a retry of a publish may succeed
+	Log       *slog.Logger
+}
+
+// A Task is the task whose stream it is.
+type Task interface {
+	// Encode makes the stream envelope with the number seq, as it is stored.
+	Encode(seq int, payload json.RawMessage) (jetstream.Reply, error)
+	// RunID is the id of the task's run, for errors and the log.
+	RunID() string
+}
+
+// Stream is the stream of one run while this worker owns it. Its methods may be called
+// from many goroutines.
+type Stream struct {
+	lane *Lane
+	task Task
+
+	mu       sync.Mutex
+	seq      int    // of the last stream envelope
+	text     string // of the turn that is not finished
+	expected string // the part of text that a replay is still compared with
+	repeated string // the text replayed so far
+
+	unconfirmed []chunk // sent, not confirmed; in order
+	foreign     bool    // a worker that had lost the run sent text in between
+	gap         bool    // text of the turn is missing: this worker has no permission to read all replies
+	sealed      bool
+}
+
+// Init sets whose stream it is, before the first use.
+func (d *Stream) Init(lane *Lane, task Task) { d.lane, d.task = lane, task }
+
+// chunk is a stream envelope whose storage is not confirmed.
+type chunk struct {
+	reply jetstream.Reply
+	sent  *jetstream.Sent // nil: it has to be sent again
+}
+
+// maxUnconfirmed bounds the stream envelopes that are not confirmed. Beyond it a
+// sender waits for the oldest.
+const maxUnconfirmed = 256
+
+// SentText returns the text of the unfinished turn that was already sent, by this owner of
+// the run or an earlier one. A handler that calls it continues from there, so that text is
+// not expected again.
+func (d *Stream) SentText() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.expected, d.repeated = "", ""
+	return d.text
+}
+
+// Emit sends a stream envelope with the payload, a JSON object.
+func (d *Stream) Emit(payload json.RawMessage) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sealed {
+		return envelope.Errorf(envelope.CodeCancelled, "the task has ended")
+	}
+	var members struct {
+		Text    *string `json:"text"`
+		Restart bool    `json:"restart"`
+	}
+	if json.Unmarshal(payload, &members) == nil && members.Text != nil {
+		if members.Restart {
+			d.expected, d.repeated, d.text = "", "", *members.Text
+			return d.send(payload)
+		}
+		return d.append(*members.Text, payload)
+	}
+	return d.send(payload)
+}
+
+// append sends more text, unless it replays text that was sent before. If there is no
+// text to compare, append sends payload unchanged, or makes a payload if it is nil.
+func (d *Stream) append(text string, payload json.RawMessage) error {
+	if d.foreign || d.gap {
+		d.foreign, d.gap = false, false
+		d.text += text
+		return d.send(restart(d.text))
+	}
+	if d.expected == "" {
+		d.text += text
+		if payload == nil {
+			payload = textPayload(text)
+		}
+		return d.send(payload)
+	}
+	d.repeated += text
+	switch {
+	case strings.HasPrefix(d.expected, d.repeated):
+		if d.expected == d.repeated {
+			d.expected, d.repeated = "", ""
+		}
+		return nil
+	case strings.HasPrefix(d.repeated, d.expected):
+		rest := d.repeated[len(d.expected):]
+		d.text, d.expected, d.repeated = d.repeated, "", ""
+		return d.send(textPayload(rest))
+	}
+	return d.sendRestart()
+}
+
+// sendRestart says that the text of the turn begins anew with the replayed text.
+func (d *Stream) sendRestart() error {
+	d.text, d.expected, d.repeated, d.foreign, d.gap = d.repeated, "", "", false, false
+	return d.send(restart(d.text))
+}
+
+func textPayload(text string) json.RawMessage {
+	return append(envelope.AppendString(append(make([]byte, 0, len(text)+16), `{"text":`...), text), '}')
+}
+
+func restart(text string) json.RawMessage {
+	return append(envelope.AppendString([]byte(`{"restart":true,"text":`), text), '}')
+}
+
+// send numbers and publishes one stream envelope. d.mu is held.
+func (d *Stream) send(payload json.RawMessage) error {
+	reply, err := d.task.Encode(d.seq+1, payload)
+	if err != nil {
+		return err
+	}
+	d.seq++
+	sent, _ := d.lane.Replies.PublishAsync(reply) // Flush sends it again if it could not be sent
+	d.unconfirmed = append(d.unconfirmed, chunk{reply, sent})
+	if len(d.unconfirmed) > maxUnconfirmed {
+		return d.confirm(d.lane.Context, 1)
+	}
+	return nil
+}
+
+// Flush waits until all sent envelopes are stored.
+func (d *Stream) Flush(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.confirm(ctx, len(d.unconfirmed))
+}
+
+// confirm waits until the oldest n envelopes are stored. If one was not stored, it
+// sends that one and all later ones again, one by one, which keeps their order. d.mu
+// is held.
+func (d *Stream) confirm(ctx context.Context, n int) error {
+	again := false
+	for wait := 50 * time.Millisecond; n > 0; {
+		c := &d.unconfirmed[0]
+		err := errNotSent
+		first := !again && c.sent != nil
+		if first {
+			var duplicate bool
+			if duplicate, err = c.sent.Wait(ctx); duplicate {
+				d.foreign = true
+			}
+			c.sent = nil
+		} else if again = true; true {
+			n = len(d.unconfirmed)
+			err = d.lane.Replies.Publish(ctx, c.reply)
+		}
+		switch {
+		case err == nil:
+			d.unconfirmed = d.unconfirmed[1:]
+			n--
+			wait = 50 * time.Millisecond
+			continue
+		case ctx.Err() != nil:
+			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.task.RunID(), len(d.unconfirmed), context.Cause(ctx))
+		case first:
+			continue // send it again in the next pass
+		case !d.lane.Temporary(err):
+			return fmt.Errorf("stream of run %s: %w", d.task.RunID(), err)
+		}
+		if err := sched.Sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+	return nil
+}
+
+// errNotSent stands for a stream envelope that the connection did not accept.
+var errNotSent = errors.New("not sent")
+
+// Save writes the stream's position and the text of the turn into a checkpoint.
+func (d *Stream) Save(c *state.Checkpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gap { // the next owner could not read it
+		d.repeated = d.text
+		if err := d.sendRestart(); err != nil {
+			d.lane.Log.Warn("text not withdrawn", "run", d.task.RunID(), "err", err)
+		}
+	}
+	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
+}
+
+// Resume sets the stream's position and text from a checkpoint.
+func (d *Stream) Resume(c *state.Checkpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seq, d.text = c.Mesh.Stream, c.Mesh.Told
+}
+
+// Continue sets the number of the last stream envelope, of a task that another agent has
+// delegated: the next one has the next number.
+func (d *Stream) Continue(seq int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seq = seq
+}
+
+// Saved is called after a checkpoint was stored: an empty SentText means that the turn is
+// finished and its text is in the conversation.
+func (d *Stream) Saved(before, after string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if after == "" {
+		d.text = strings.TrimPrefix(d.text, before)
+	}
+}
+
+// EndTurn ends the turn. If expected text was not replayed, it sends a restart with
+// the text that was. With seal it accepts no more envelopes.
+func (d *Stream) EndTurn(seal bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sealed {
+		return nil
+	}
+	var err error
+	if d.expected != "" || d.foreign && d.text != "" || d.gap {
+		if d.expected == "" {
+			d.repeated = d.text
+		}
+		err = d.sendRestart()
+	}
+	d.sealed = d.sealed || seal
+	return err
+}
+
+// Seal ends the stream of this worker, and waits until all of it is stored: the next
+// owner continues its numbers.
+func (d *Stream) Seal(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sealed = true
+	return d.confirm(ctx, len(d.unconfirmed))
+}

@@ -1,0 +1,217 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// sending is a run that streams.
+type sending struct{}
+
+func (sending) RunID() string { return "r" }
+
+func (sending) Encode(seq int, payload json.RawMessage) (jetstream.Reply, error) {
+	var members map[string]any
+	if err := json.Unmarshal(payload, &members); err != nil {
+		return jetstream.Reply{}, err
+	}
+	members["seq"] = seq
+	numbered, err := json.Marshal(members)
+	if err != nil {
+		return jetstream.Reply{}, err
+	}
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
+	data, err := task.Reply(envelope.TypeStream, numbered).AppendJSON(nil)
+	return jetstream.Reply{Entity: "agent.x", TaskID: "t", MsgID: fmt.Sprint(seq), Data: data}, err
+}
+
+// newLane returns a lane on a server of its own.
+func newLane(t *testing.T) *Lane {
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return &Lane{
+		Entity: "agent.x", Context: t.Context(), Replies: jetstream.NewReplies(js, subject.Map{}),
+		Temporary: func(error) bool { return false }, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// owner returns the stream of a run that an owner claims with the checkpoint c.
+func owner(t *testing.T, lane *Lane, c *state.Checkpoint) *Stream {
+	d := &Stream{}
+	d.Init(lane, sending{})
+	if err := d.Read(t.Context(), "agent.x", "t", c); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func emit(t *testing.T, d *Stream, words ...string) {
+	for _, word := range words {
+		if err := d.Emit(textPayload(word)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sent returns what is stored: the numbered texts, with "!" where the text begins anew.
+func sent(t *testing.T, lane *Lane) (out []string) {
+	for msg, err := range lane.Replies.Read(t.Context(), "agent.x", "t", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := envelope.Parse(msg.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p struct {
+			Seq     int
+			Text    string
+			Restart bool
+		}
+		if err := json.Unmarshal(e.Payload, &p); err != nil {
+			t.Fatal(err)
+		}
+		mark := ""
+		if p.Restart {
+			mark = "!"
+		}
+		out = append(out, fmt.Sprint(p.Seq, mark, p.Text))
+	}
+	return out
+}
+
+// A handler that begins its turn anew after a crash replays text: what was sent is not sent
+// again.
+func TestTheTextOfATurnIsSentOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		replay []string
+		want   string
+		text   string // of the turn in the end
+	}{
+		{"the same", []string{"one ", "two "}, "", "one two "},
+		{"the same in other pieces, and more", []string{"one tw", "o three"}, "3three", "one two three"},
+		{"another text", []string{"one ", "zwei "}, "3!one zwei ", "one zwei "},
+		{"less", []string{"one "}, "3!one ", "one "},
+		{"nothing", nil, "3!", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			lane, none := newLane(t), state.New("agent.x", "t", "")
+			first := owner(t, lane, none)
+			emit(t, first, "one ", "two ")
+			if err := first.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			second := owner(t, lane, none) // the first owner died before its checkpoint
+			emit(t, second, c.replay...)
+			if err := second.EndTurn(true); err != nil {
+				t.Fatal(err)
+			}
+			if err := second.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"1one ", "2two "}
+			if c.want != "" {
+				want = append(want, c.want)
+			}
+			if got := sent(t, lane); !slices.Equal(got, want) {
+				t.Errorf("sent %q, want %q", got, want)
+			}
+			if got := second.SentText(); got != c.text {
+				t.Errorf("the text is %q, want %q", got, c.text)
+			}
+		})
+	}
+}
+
+// A handler that asks for the text goes on after it.
+func TestAHandlerThatKnowsTheSentTextContinuesIt(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	first := owner(t, lane, c)
+	emit(t, first, "one ")
+	first.Save(c)
+	emit(t, first, "two ")
+	if err := first.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := owner(t, lane, c)
+	if got := second.SentText(); got != "one two " {
+		t.Errorf("sent before: %q", got)
+	}
+	emit(t, second, "three")
+	second.Saved("one two three", "") // the turn is finished
+	if got := second.SentText(); got != "" {
+		t.Errorf("text of the next turn: %q", got)
+	}
+	if err := second.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var end *envelope.Error
+	if err := second.Emit(textPayload("four")); !errors.As(err, &end) || end.Code != envelope.CodeCancelled {
+		t.Errorf("after the end: %v", err)
+	}
+	if got, want := strings.Join(sent(t, lane), "|"), "1one |2two |3three"; got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// Two owners that both believe to have the run send envelopes with the same ids: one of them
+// is stored, and the owner that goes on sends its text anew.
+func TestTextOfAnOwnerThatHadLostTheRunIsReplaced(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	lost, mine := owner(t, lane, c), owner(t, lane, c)
+	emit(t, lost, "lost ")
+	if err := lost.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	emit(t, mine, "mine ")
+	if err := mine.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	emit(t, mine, "too")
+	if err := mine.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(sent(t, lane), "|"), "1lost |2!mine too"; got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+func TestAStreamThatIsNotStoredFails(t *testing.T) {
+	t.Parallel()
+	lane := newLane(t)
+	d := owner(t, lane, state.New("agent.x", "t", ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	emit(t, d, "one")
+	if err := d.Flush(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := d.Flush(t.Context()); err != nil || len(sent(t, lane)) != 1 {
+		t.Errorf("%v, sent %q", err, sent(t, lane))
+	}
+}
