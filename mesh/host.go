@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -149,6 +150,7 @@ type host struct {
 	intake        intake
 	controls      controls
 	reserved      reservedIntents
+	contexts      *contexts.Contexts
 	service       service
 	events        events
 	unjoin        func()       // ends the wait for the streams of the durable lane
@@ -275,6 +277,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.verify = sched.NewCrew(verifiers(n.cfg.Seen != nil), max(64, a.Queue))
 	h.control = sched.NewCrew(1, 256)
 	h.lookups = sched.NewCrew(lookers, 256)
+	h.contexts = h.newContexts()
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	if n.cfg.Durable != nil && !a.LiveOnly {
 		if h.durable, err = h.newLane(); err != nil {

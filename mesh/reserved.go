@@ -3,15 +3,11 @@ package mesh
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/journal"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // lookTimeout bounds what a reserved intent may spend on stores of the mesh.
@@ -68,9 +64,9 @@ func (ri *reservedIntents) reserved(ctx context.Context, t *Task) (any, error) {
 	case intents.ValidatePayload:
 		return ri.host.Intents.AnswerValidatePayload(task.Payload)
 	case intents.ContextFetch:
-		return ri.fetch(ctx, t)
+		return ri.host.contexts.AnswerFetch(ctx, t.inContext())
 	case intents.ContextRefute:
-		return ri.refute(ctx, t)
+		return ri.host.contexts.AnswerRefute(ctx, t.inContext())
 	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
 		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s must be sent to subject %s, to which all workers subscribe", task.Intent, ri.host.ctl)
 	}
@@ -86,84 +82,4 @@ func (ri *reservedIntents) extensions() []string {
 		speaks = append(speaks, intents.ExtSDSI)
 	}
 	return speaks
-}
-
-// fetch looks for an envelope that this agent sent or received. Ids are public on the
-// bus, so an id is not enough: the sender of the fetch must be the envelope's from or to,
-// or must name its hash, which it can only know from a reference by one of these two.
-func (ri *reservedIntents) fetch(ctx context.Context, t *Task) (any, error) {
-	task := t.Envelope
-	var want intents.FetchTask
-	if err := json.Unmarshal(task.Payload, &want); err != nil {
-		return nil, err
-	}
-	found, err := ri.host.node.journal.Find(ctx, ri.host.Entity, want.ID)
-	if err != nil {
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
-	}
-	if found == nil || found.ID == task.ID || want.Corr != "" && want.Corr != found.Corr {
-		return intents.FetchResult{Found: false}, nil
-	}
-	// A number beyond I-JSON has no canonical form, and so its envelope no hash.
-	hash, err := found.Hash()
-	named := want.Hash != "" && err == nil && want.Hash == hash
-	if !named && !t.isPartyTo(found) {
-		return intents.FetchResult{Found: false}, nil
-	}
-	if want.Hash != "" && !named {
-		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip.Text(want.ID, 128)).WithCause(err)
-	}
-	raw, err := found.AppendJSON(nil)
-	if err != nil {
-		return nil, err
-	}
-	return intents.FetchResult{Found: true, Envelope: raw, Hash: hash, Refutations: ri.refutationsOf(ctx, want.ID)}, nil
-}
-
-// isPartyTo reports whether the task's sender sent or received an envelope. For a signed
-// envelope the task's own signature must be verified, because an unsigned from proves
-// nothing.
-func (t *Task) isPartyTo(e *envelope.Envelope) bool {
-	from := t.Envelope.From
-	return (from == e.From || from == e.To) && (e.Sig == nil || t.KeyID != "")
-}
-
-// refute records that the task's sender rejects a context. Later fetches of the context
-// return that refutation.
-func (ri *reservedIntents) refute(ctx context.Context, t *Task) (any, error) {
-	task := t.Envelope
-	var what intents.RefuteTask
-	if err := json.Unmarshal(task.Payload, &what); err != nil {
-		return nil, err
-	}
-	if len(what.ID) > wire.MaxName {
-		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", wire.MaxName)
-	}
-	record := wire.MustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, journal.MaxReason), TS: envelope.Now()})
-	ri.host.node.refuted.Add(what.ID, record)
-	if store := ri.host.node.cfg.Refutations; store != nil {
-		if err := store.Add(ctx, ri.host.Entity, what.ID, record); err != nil {
-			return nil, envelope.Errorf(envelope.CodeUnavailable, "the refutation cannot be stored for now: %w", err)
-		}
-	}
-	return intents.RefuteResult{Acknowledged: true}, nil
-}
-
-func (ri *reservedIntents) refutationsOf(ctx context.Context, id string) []intents.Refutation {
-	records := ri.host.node.refuted.List(id)
-	if store := ri.host.node.cfg.Refutations; store != nil {
-		if shared, err := store.List(ctx, ri.host.Entity, id); err == nil {
-			records = shared
-		} else if !errors.Is(err, context.Canceled) {
-			ri.host.log.Warn("stored refutations not read", "id", id, "err", err)
-		}
-	}
-	var out []intents.Refutation
-	for _, raw := range records {
-		var r intents.Refutation
-		if json.Unmarshal(raw, &r) == nil {
-			out = append(out, r)
-		}
-	}
-	return out
 }

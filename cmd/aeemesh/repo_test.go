@@ -144,6 +144,7 @@ var beside = map[string][]string{
 	"mesh/natsd/natstest":     {"mesh/natsd"},
 	"mesh/internal/answers":   {"mesh/internal/chain", "mesh/internal/fault", "mesh/internal/wire"},
 	"mesh/internal/bounds":    {"mesh/internal/requires", "mesh/internal/wire"},
+	"mesh/internal/contexts":  {"mesh/internal/fault", "mesh/internal/journal", "mesh/internal/wire"},
 	"mesh/internal/fault":     {"mesh/internal/wire"},
 	"mesh/internal/guardian":  {"mesh/internal/probe", "mesh/internal/sched", "mesh/internal/watch"},
 	"mesh/internal/holders":   {"mesh/internal/probe", "mesh/internal/rpc", "mesh/internal/watch", "mesh/internal/wire"},
