@@ -192,7 +192,7 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 	}
 	// Every agent with a durable lane must support delegation (docs/nats-binding.md). So a
 	// task can be delegated to such an agent while none of its workers is online.
-	durable, err := t.lookForLane(ctx, o.To)
+	durable, err := t.caller().LookForLane(ctx, o.To)
 	if err == nil && !durable && !there {
 		err = envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
 	}

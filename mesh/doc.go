@@ -49,17 +49,17 @@
 //
 // # People, and runs that wait
 //
-// A task for human.<name> goes into an inbox (call_person.go, inbox_post.go), and the
+// A task for human.<name> goes into an inbox (internal/calls), and the
 // answer is stored like any durable reply; [Node.PersonTasks] and [Node.AnswerPersonTask] are
 // the person's side (client/inbox.go). A durable run that only waits is parked, and its
 // checkpoint names the replies and times that it waits for ([Run.ParkUntil], wake.go).
 // The workers of the entity subscribe to the reply subjects and set timers (waits.go);
 // the compare-and-swap lets one of them wake the run. A run that waits for a parked run
-// is parked, too (call_waits.go).
+// is parked, too.
 //
 // # Trees
 //
-// A handler sends tasks of its own with [Task.Call] (call*.go): in its agent's name,
+// A handler sends tasks of its own with [Task.Call] (internal/calls): in its agent's name,
 // over the durable lane where both have one, else live, within bounds that every
 // worker enforces ([TreeLimits], internal/bounds). Turns of models are counted for the
 // whole tree, as agents report them ([Task.Turn]), and a live task that would wait

@@ -62,8 +62,8 @@ func (r *Run) mayEndBare() bool {
 func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	l, ctx := r.lane, r.lane.ctx
 	c := r.cp.Load().Clone()
-	r.sent.keep(c)
-	r.calls.removeEnded(c)
+	r.calls.KeepSent(c)
+	r.calls.RemoveEnded(c)
 	r.task.tree.KeepTurns(c)
 	if !run.Bare(c) {
 		return false, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
@@ -145,6 +146,7 @@ type host struct {
 	stats         [numEndpoints]endpointStats
 	counts        counts
 	running       running
+	calls         calls.Agent
 	passed        passed
 	durable       *lane // nil: live only; see joined
 	intake        intake
@@ -265,6 +267,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		h.log = a.Logger
 	}
 	h.log = h.log.With("entity", a.Entity)
+	h.calls = calls.Agent{Node: n.calls, Entity: a.Entity, Signer: a.Signer, Log: h.log}
 	h.tracer = n.tel.tracer
 	if a.Tracer != nil {
 		h.tracer = a.Tracer.Tracer(scope)

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
+	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
@@ -186,7 +187,7 @@ type Node struct {
 	replies  *rpc.Exchanger
 	holders  *holders.Watch
 	prober   *probe.Prober
-	lanes    laneCache
+	calls    *calls.Node
 	trees    *bounds.Keeper
 	hosts    hosts
 	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
@@ -287,6 +288,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
 	}
 	n.Client = client.New(sending)
+	n.calls = &calls.Node{Client: n.Client, Sender: n.sender, Answers: n.answers, Stores: sending.Stores, MaxTimeout: cfg.MaxTimeout, Now: n.clock.now, Tracer: tel.tracer}
 	exchange := platform.Config{Client: n.Client, Entity: cfg.Entity, Stores: sending.Stores, Version: cfg.Version, Answers: n.answers}
 	if cfg.Durable != nil {
 		exchange.Name = cfg.Durable.Platform

@@ -61,13 +61,7 @@ func (t *Task) forMesh(prefix string, signed bool) *envelope.Error {
 // sign signs an envelope with a key of the node or of an agent. A task is bound to this
 // mesh and one lane first. With a nil signer it does nothing.
 func (n *Node) sign(e *envelope.Envelope, s *sign.Signer, durable bool) error {
-	if s == nil {
-		return nil
-	}
-	if err := requires.Bind(e, n.cfg.Prefix, durable); err != nil {
-		return err
-	}
-	return s.Sign(e)
+	return requires.Sign(e, s, n.cfg.Prefix, durable)
 }
 
 // BindTask sets requires.mesh to the prefix, unless that is empty, and with durable sets

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -59,10 +60,9 @@ type Run struct {
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 
-	sent       sentTasks
 	delegation *delegation // nil: the task is not delegated
 	stream     stream.Stream
-	calls      calls
+	calls      calls.Record
 	pendingMu  sync.Mutex
 	pending    chan struct{}
 	interrupts map[*interrupt]struct{} // to be called when pending is closed
@@ -350,17 +350,17 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			r.stream.Save(next)
 		}
 		told := next.Mesh.Told
-		r.sent.keep(next)
+		r.calls.KeepSent(next)
 		if err := change(next); err != nil {
 			return err
 		}
-		r.calls.removeEnded(next)
+		r.calls.RemoveEnded(next)
 		r.task.tree.KeepTurns(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
 		rev, rec, err := r.lane.records.put(ctx, r.id, r.rev, next)
 		if err == nil {
 			r.keep(next, rev)
-			r.calls.forgetRemoved(next)
+			r.calls.ForgetRemoved(next)
 			if streaming {
 				r.stream.Saved(told, next.Mesh.Told)
 			}

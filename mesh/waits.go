@@ -2,17 +2,11 @@ package mesh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"iter"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/parked"
-	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -112,7 +106,7 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 		if wait.Void {
 			continue
 		}
-		answer, err := l.host.node.answerTo(ctx, wait, "")
+		answer, err := l.host.node.answers.First(ctx, l.cfg.Replies, wait, "")
 		if err != nil {
 			return "", err
 		}
@@ -137,39 +131,4 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 		_, err := l.records.requeue(ctx, c, rev)
 		return err
 	})
-}
-
-// answerTo returns the first valid answer to a task: a terminal envelope of the task's
-// addressee that fits the requested schema and was stored in time. It skips invalid
-// answers, and returns nil if there is no valid one. corr may be "".
-func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*storedAnswer, error) {
-	for after := uint64(0); ; {
-		msg, err := n.cfg.Durable.Replies.Next(ctx, w.Entity, w.TaskID, after)
-		switch {
-		case errors.Is(err, jetstream.ErrNotFound):
-			return nil, nil
-		case err != nil:
-			return nil, err
-		case !w.Until.IsZero() && msg.Time.After(w.Until):
-			return nil, nil // as are all later answers
-		}
-		after = msg.Seq
-		reply, err := n.answers.Stored(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
-		if err != nil {
-			n.log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
-			continue
-		}
-		if reply.Type.Terminal() && n.acceptsAnswer(w.Schema, reply) {
-			return &storedAnswer{reply, msg.Seq, msg.Time}, nil
-		}
-	}
-}
-
-// acceptsAnswer reports whether an answer fits the schema, and logs one that does not.
-func (n *Node) acceptsAnswer(schema string, reply *envelope.Envelope) bool {
-	err := requires.Fits(json.RawMessage(schema), reply)
-	if err != nil {
-		n.log.Info("answer does not fit requires.result_schema and does not count", "id", reply.ID, "task", reply.ReplyTo, "corr", reply.Corr, "from", reply.From, "err", err)
-	}
-	return err == nil
 }

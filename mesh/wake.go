@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -16,23 +15,6 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
-
-// ErrAnswerPending is wrapped by the error of a call that was made and whose answer may take
-// days: see [PendingError].
-var ErrAnswerPending = errors.New("the answer may be long in coming")
-
-// A PendingError says that a task of the run has not been answered. A durable run does
-// not occupy a worker while it waits: its handler does its other work, then parks with
-// [Run.ParkUntil], and makes the same call again when it is started again after the wake.
-type PendingError struct{ Wait state.Wait }
-
-// Error names the entity that has the task.
-func (e *PendingError) Error() string {
-	return fmt.Sprintf("task %s is with %s: %v", clip.Text(e.Wait.TaskID, 128), clip.Text(e.Wait.Entity, 128), ErrAnswerPending)
-}
-
-// Unwrap returns [ErrAnswerPending].
-func (e *PendingError) Unwrap() error { return ErrAnswerPending }
 
 // A Wake says when a parked run goes on: at the first answer to one of its tasks, when
 // the time for one of those answers is over, at At, and at the run's own deadline,
@@ -86,7 +68,7 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 	if errors.Is(err, ErrParked) {
 		r.lane.work.Go(func() {
 			for _, w := range void {
-				r.lane.host.withdraw(r.lane.ctx, r.task.Envelope, w, "the run goes on without it")
+				r.lane.host.calls.Withdraw(r.lane.ctx, r.task.Envelope, w, "the run goes on without it")
 			}
 		})
 	}
@@ -152,57 +134,4 @@ func waitRequest(c *state.Checkpoint, wake Wake) *aaif.ApprovalRequest {
 	}
 	req.PendingAction = json.RawMessage(wire.MustJSON(action))
 	return req
-}
-
-// sentTasks are the tasks that a run has sent since it was claimed.
-type sentTasks struct {
-	mu   sync.Mutex
-	made []state.Wait
-	void []string // ids of tasks whose answer is no longer needed
-}
-
-// keep writes them into a checkpoint.
-func (a *sentTasks) keep(c *state.Checkpoint) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	m := &c.Mesh
-	for _, w := range a.made {
-		if !slices.ContainsFunc(m.Waits, func(o state.Wait) bool { return o.TaskID == w.TaskID }) {
-			m.Waits = append(m.Waits, w)
-		}
-	}
-	for i := range m.Waits {
-		m.Waits[i].Void = m.Waits[i].Void || slices.Contains(a.void, m.Waits[i].TaskID)
-	}
-}
-
-// sentTask returns what the run has recorded about a task that it sent.
-func (r *Run) sentTask(taskID string) (state.Wait, bool) {
-	r.sent.mu.Lock()
-	defer r.sent.mu.Unlock()
-	known := r.sent.made
-	if c := r.cp.Load(); c != nil {
-		known = append(slices.Clone(c.Mesh.Waits), known...)
-	}
-	for _, w := range known {
-		if w.TaskID == taskID {
-			w.Void = w.Void || slices.Contains(r.sent.void, taskID)
-			return w, true
-		}
-	}
-	return state.Wait{}, false
-}
-
-// noteSent records a task that the run has sent.
-func (r *Run) noteSent(w state.Wait) {
-	r.sent.mu.Lock()
-	defer r.sent.mu.Unlock()
-	r.sent.made = append(r.sent.made, w)
-}
-
-// voidSent records that the run needs no answer to a task any more.
-func (r *Run) voidSent(taskID string) {
-	r.sent.mu.Lock()
-	defer r.sent.mu.Unlock()
-	r.sent.void = append(r.sent.void, taskID)
 }

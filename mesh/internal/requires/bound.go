@@ -5,6 +5,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
@@ -58,6 +59,18 @@ func Bind(task *envelope.Envelope, prefix string, durable bool) error {
 	}
 	task.Requires = wire.MustJSON(members)
 	return nil
+}
+
+// Sign signs an envelope. A task is bound to this mesh and one lane first. With a nil signer it
+// does nothing.
+func Sign(e *envelope.Envelope, s *sign.Signer, prefix string, durable bool) error {
+	if s == nil {
+		return nil
+	}
+	if err := Bind(e, prefix, durable); err != nil {
+		return err
+	}
+	return s.Sign(e)
 }
 
 // ForMesh refuses a task whose requires.mesh names another mesh than the one with this

@@ -1,4 +1,4 @@
-package mesh
+package calls
 
 import (
 	"context"
@@ -11,33 +11,31 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/state"
-	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // durable sends a call over the durable lane, or finds the task that an earlier call with
 // the same key sent.
 func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
-	n := o.host.node
-	task.ID = o.CallID(o.c.Key)
+	task.ID = o.id(o.c.Key)
 	o.a.TaskID = task.ID
 	timeout, until := o.times(ctx, o.a.Began)
 	notReady := o.ready(task, timeout, true)
 	var was *envelope.Envelope
-	if o.run.restored {
+	if o.Run.Restored {
 		var ended bool
 		was, ended = o.sentBefore(ctx, task)
 		if ended || notReady != nil { // the receiver may have answered while the run was parked
-			if answer, err := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
+			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
 				o.remove(task.ID)
-				return o.a.take(answer.Envelope)
+				return o.a.take(answer)
 			}
 		}
 	}
 	if notReady != nil {
 		return notReady
 	}
-	again := o.run.callSent(task.ID)
-	if err := o.begin(ctx, !again && len(o.run.openCalls(o.c.Key)) == 0); err != nil {
+	again := o.Run.Record.markSent(task.ID)
+	if err := o.begin(ctx, !again && len(o.Run.openCalls(o.c.Key)) == 0); err != nil {
 		return err
 	}
 	wait, cancel := context.WithDeadline(ctx, until)
@@ -52,14 +50,14 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 			defer o.watchCallee(wait, end, task)()
 		}
 	}
-	wait, span := tracing.StartSend(n.tel.tracer, wait, task)
-	opts := client.ResultOptions{OnStream: o.c.OnStream, Again: again || o.run.restored}
+	wait, span := tracing.StartSend(o.Tracer, wait, task)
+	opts := client.ResultOptions{OnStream: o.c.OnStream, Again: again || o.Run.Restored}
 	var reply *envelope.Envelope
-	err := o.persist(wait, func() (err error) {
+	err := o.Port.Persist(wait, func() (err error) {
 		if was != nil {
-			reply, err = n.Await(wait, was, opts)
+			reply, err = o.Client.Await(wait, was, opts)
 		} else {
-			_, reply, err = n.Perform(wait, task, client.SubmitOptions{}, opts)
+			_, reply, err = o.Client.Perform(wait, task, client.SubmitOptions{}, opts)
 		}
 		opts.Again = true
 		return err
@@ -89,16 +87,16 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 const circleLook = 4
 
 // watchDeadlock logs a warning if a durable call to an agent that itself waits for the call
-// (t's agent, or an agent above t in the tree) has not begun after circleLook leases. Such a
+// (the task's own agent, or one above it in the tree) has not begun after circleLook leases. Such a
 // call may be deadlocked, and then only its timeout ends it. The returned function stops the
 // watch.
 func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
-	if !o.tree.Waits(call.To) {
+	if !o.Tree.Waits(call.To) {
 		return func() {}
 	}
-	timer := time.AfterFunc(circleLook*o.run.lane.queue.Lease(), func() {
+	timer := time.AfterFunc(circleLook*o.Run.Lease, func() {
 		if !o.taskBegun(call) {
-			o.host.log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
+			o.Log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
 				"id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", call.To, "task", call.ID)
 		}
 	})
@@ -110,7 +108,7 @@ func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
 func (o *outgoing) taskBegun(task *envelope.Envelope) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), sender.Grace/2)
 	defer cancel()
-	_, err := o.host.node.cfg.Durable.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	_, err := o.Stores.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	return !errors.Is(err, state.ErrNotFound)
 }
 
@@ -120,7 +118,7 @@ func (o *outgoing) taskBegun(task *envelope.Envelope) bool {
 // sent; if it equals the earlier one, it has no second effect. ended: the called run has
 // ended and only its reply is stored, so the earlier task is not known.
 func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was *envelope.Envelope, ended bool) {
-	d := o.host.node.cfg.Durable
+	d := o.Stores
 	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	if err != nil {
 		return nil, false
@@ -131,7 +129,7 @@ func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was
 	codec := d.Codec
 	codec.AcceptClear = true // the record is another agent's, whose workers may have no key
 	c, err := codec.Read(rec)
-	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && o.host.Signer != nil {
+	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && o.Signer != nil {
 		return nil, false
 	}
 	was, err = envelope.Parse(c.Mesh.Task)
@@ -141,19 +139,8 @@ func (o *outgoing) sentBefore(ctx context.Context, task *envelope.Envelope) (was
 	return was, false
 }
 
-// interrupt ends the wait for a call with [ErrInterrupted] when t's run is asked to stop or its
-// worker drains, until the returned function is called. A run that is to move to another
-// platform is not interrupted: the called agent stays in this mesh, and the new platform would
-// have to send the call again.
+// interrupt ends the wait for a call with [ErrInterrupted] when the run is to stop here, until
+// the returned function is called.
 func (o *outgoing) interrupt(end context.CancelCauseFunc) (release func()) {
-	undrained := context.AfterFunc(o.run.lane.undrained, func() { end(ErrInterrupted) })
-	unasked := o.run.onStopRequest(func() {
-		if c := o.run.cp.Load(); c == nil || !run.Leaving(c) {
-			end(ErrInterrupted)
-		}
-	})
-	return func() {
-		undrained()
-		unasked()
-	}
+	return o.Run.Port.OnStop(func() { end(ErrInterrupted) })
 }

@@ -1,11 +1,8 @@
-package mesh
+package calls
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,7 +20,7 @@ import (
 
 // times returns the timeout of the called task, and the time until which the caller waits.
 // The caller waits a little longer than the timeout, to get the receiver's own E_TIMEOUT, and
-// a little less than the rest of t's time, so that t can still answer.
+// a little less than the rest of the task's own time, so that the task can still answer.
 func (o *outgoing) times(ctx context.Context, began time.Time) (timeout time.Duration, until time.Time) {
 	now := time.Now()
 	left := o.Deadline.Sub(now)
@@ -45,42 +42,7 @@ func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
 	task.Requires = moreMember(task.Requires, "timeout_ms", strconv.AppendInt(nil, max(1, timeout.Milliseconds()), 10))
-	return o.host.node.sign(task, o.host.Signer, durable)
-}
-
-// withMember returns a copy of a JSON object with one member set. The object must be valid.
-func withMember(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
-	members := map[string]json.RawMessage{}
-	if object != nil {
-		_ = json.Unmarshal(object, &members)
-	}
-	members[name] = value
-	return objectOf(members)
-}
-
-// moreMember returns a copy of a JSON object with one more member, a name that the object does
-// not have. The object must be one that objectOf has made.
-func moreMember(object json.RawMessage, name string, value []byte) json.RawMessage {
-	out := make([]byte, 0, len(object)+len(name)+len(value)+4)
-	if out = append(out, object[:len(object)-1]...); len(out) > 1 {
-		out = append(out, ',')
-	}
-	out = append(envelope.AppendString(out, name), ':')
-	return append(append(out, value...), '}')
-}
-
-// objectOf encodes members, whose values are valid JSON. It is json.Marshal without its checks
-// of what this package has encoded itself.
-func objectOf(members map[string]json.RawMessage) json.RawMessage {
-	object := json.RawMessage("{}")
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		value := members[name]
-		if value == nil {
-			value = json.RawMessage("null")
-		}
-		object = moreMember(object, name, value)
-	}
-	return object
+	return o.sign(task, durable)
 }
 
 // begin prepares the sending of a call. It counts the call, the first time only, and records
@@ -89,16 +51,16 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var err error
 	var counted bounds.Counted
 	if first {
-		counted = o.tree.CountTask()
+		counted = o.Tree.CountTask()
 	}
-	if o.run != nil { // writes while the server counts
-		err = o.run.recordCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.run.lane.clock.now()})
+	if o.Run != nil { // writes while the server counts
+		err = o.Run.addCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.Now()})
 	}
 	if err == nil && first {
 		err = counted.Check(ctx)
 	}
 	if err == nil {
-		err = o.tree.BeginTree(ctx)
+		err = o.Tree.BeginTree(ctx)
 	}
 	if err != nil {
 		o.remove(o.a.TaskID)
@@ -112,52 +74,44 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 
 // remove removes a call from those that the end of the run must cancel.
 func (o *outgoing) remove(id string) {
-	if o.run != nil {
-		o.run.callEnded(id)
+	if o.Run != nil {
+		o.Run.Record.ended(id)
 	}
 }
 
 // cancel cancels a call whose answer is not needed any more. It does nothing if the task of
-// a durable run is being stopped: when the run ends, [replyWriter.stopCalls] cancels its calls; when
+// a durable run is being stopped: when the run ends, [Agent.Stop] cancels its calls; when
 // another worker continues the run, its handler sends the same calls again.
 func (o *outgoing) cancel(call state.Call) {
-	if o.run != nil && o.stopped() {
+	if o.Run != nil && o.Port.Stopped() {
 		return
 	}
 	if call.Live {
-		o.host.stopLive(call)
-	} else if !o.host.stopDurable(call) {
+		o.stopLive(call)
+	} else if !o.stopDurable(call) {
 		return // the worker that ends the run tries again
 	}
 	o.remove(call.ID)
 }
 
-// stopped reports whether the task's context has ended.
-func (t *Task) stopped() bool {
-	t.ctxMu.Lock()
-	defer t.ctxMu.Unlock()
-	return t.stopCause != nil
-}
-
 // stopsAtOnce bounds the calls that are cancelled concurrently.
 const stopsAtOnce = 64
 
-// stopCalls cancels the calls of a run that has ended. It runs before the run's
-// message is acked: if this worker dies meanwhile, the next one repeats it.
-func (rw *replyWriter) stopCalls(c *state.Checkpoint) {
-	if len(c.Mesh.Calls) == 0 {
+// Stop cancels the calls of a run that has ended.
+func (a *Agent) Stop(open []state.Call) {
+	if len(open) == 0 {
 		return
 	}
 	var all sync.WaitGroup
 	places := make(chan struct{}, stopsAtOnce)
-	for _, call := range c.Mesh.Calls {
+	for _, call := range open {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
 			if call.Live {
-				rw.host.stopLive(call)
+				a.stopLive(call)
 			} else {
-				rw.host.stopDurable(call)
+				a.stopDurable(call)
 			}
 		})
 	}
@@ -167,19 +121,23 @@ func (rw *replyWriter) stopCalls(c *state.Checkpoint) {
 // stopLive asks the workers of another agent to cancel a task that this agent sent
 // over the live lane. It is best effort: if the command is lost, the deadline ends the
 // task.
-func (h *host) stopLive(call state.Call) {
-	if err := h.publishCancel(call.To, cancelOf(call)); err != nil {
-		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
+func (a *Agent) stopLive(call state.Call) {
+	e, err := a.newCancel(call)
+	if err == nil {
+		err = a.Sender.PublishControl(e)
+	}
+	if err != nil {
+		a.Log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 }
 
 // stopDurable cancels a task that this agent sent over the durable lane, and reports
 // whether that is certain: a worker has applied or noted the command, or the command
 // is stored.
-func (h *host) stopDurable(call state.Call) bool {
-	err := h.sendStop(call)
+func (a *Agent) stopDurable(call state.Call) bool {
+	err := a.sendStop(call)
 	if err != nil {
-		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
+		a.Log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
 	return err == nil
 }
@@ -187,16 +145,16 @@ func (h *host) stopDurable(call state.Call) bool {
 // sendStop sends the cancel to the workers, and stores it in the queue if none
 // answers. Then it sends it again: a worker that has claimed the run meanwhile
 // receives the second message sooner than it reads a queue while all its places are taken.
-func (h *host) sendStop(call state.Call) error {
+func (a *Agent) sendStop(call state.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	stored := false
 	for range 3 {
-		e, err := h.newCommand(call.To, cancelOf(call))
+		e, err := a.newCancel(call)
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.sender.RequestControl(ctx, e, sender.ControlWait)
+		reply, err := a.Sender.RequestControl(ctx, e, sender.ControlWait)
 		switch {
 		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
 			// This agent is over its quota of commands, or no more commands can be noted for the
@@ -211,7 +169,7 @@ func (h *host) sendStop(call state.Call) error {
 		case stored:
 			continue
 		}
-		if _, err := h.node.Submit(ctx, e, client.SubmitOptions{}); err != nil {
+		if _, err := a.Client.Submit(ctx, e, client.SubmitOptions{}); err != nil {
 			return err
 		}
 		stored = true
@@ -219,7 +177,8 @@ func (h *host) sendStop(call state.Call) error {
 	return nil
 }
 
-// cancelOf returns the command to cancel a task that this agent sent.
-func cancelOf(call state.Call) intents.CancelTask {
-	return intents.CancelTask{ID: call.ID, Reason: "the caller has ended or no longer needs the answer", Durable: !call.Live}
+// newCancel returns the command to cancel a task that this agent sent, signed.
+func (a *Agent) newCancel(call state.Call) (*envelope.Envelope, error) {
+	e := sender.NewCommand(a.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "the caller has ended or no longer needs the answer", Durable: !call.Live})
+	return e, a.sign(e, false)
 }

@@ -1,4 +1,4 @@
-package mesh
+package calls
 
 import (
 	"context"
@@ -25,15 +25,14 @@ const (
 // waiting for an answer. Then the caller's run can be parked, too. It looks until ctx ends or the
 // returned function is called.
 func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc, task *envelope.Envelope) (release func()) {
-	l := o.run.lane
-	lease := l.queue.Lease()
+	lease := o.Run.Lease
 	done := make(chan struct{})
 	first := time.AfterFunc(calleeFirstLook*lease, func() { // most calls have ended before
 		defer close(done)
 		id := state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
 		for pause := 2 * calleeFirstLook * lease; ctx.Err() == nil; pause = min(2*pause, calleeLastLook*lease) {
 			looking, stop := context.WithTimeout(ctx, storeTimeout)
-			rec, err := l.cfg.States.Get(looking, id)
+			rec, err := o.Stores.States.Get(looking, id)
 			stop()
 			if err == nil {
 				if h, err := rec.Header(); err == nil && h.Status == aaif.RunAwaitingApproval {
@@ -41,7 +40,7 @@ func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc,
 					return
 				}
 			}
-			if sleep(ctx, pause) != nil {
+			if pauseFor(ctx, pause) != nil {
 				return
 			}
 		}
@@ -57,6 +56,5 @@ func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc,
 // waitsForCallee returns the [PendingError] for a parked called run. The caller's run wakes when
 // the called run has answered or the call's timeout is over.
 func (o *outgoing) waitsForCallee(task *envelope.Envelope, until time.Time) error {
-	clock := o.run.lane.clock
-	return &PendingError{state.Wait{Entity: task.To, TaskID: task.ID, Key: o.c.Key, Asked: o.a.Began, Until: clock.now().Add(time.Until(until)).Round(time.Millisecond)}}
+	return &PendingError{state.Wait{Entity: task.To, TaskID: task.ID, Key: o.c.Key, Asked: o.a.Began, Until: o.Now().Add(time.Until(until)).Round(time.Millisecond)}}
 }

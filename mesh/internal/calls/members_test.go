@@ -1,4 +1,4 @@
-package mesh
+package calls
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package mesh
+package calls
 
 import (
 	"context"
@@ -34,23 +34,23 @@ const maxLanes = 4096
 
 // hasLane reports whether a call goes over the durable lane.
 func (o *outgoing) hasLane(ctx context.Context) bool {
-	if o.run == nil || o.c.Live {
+	if o.Run == nil || o.c.Live {
 		return false
 	}
-	durable, err := o.lookForLane(ctx, o.c.To)
+	durable, err := o.LookForLane(ctx, o.c.To)
 	if err != nil {
-		o.host.log.Warn("cannot find out whether the agent has a durable lane; using the live lane", "to", o.c.To, "err", err)
+		o.Log.Warn("cannot find out whether the agent has a durable lane; using the live lane", "to", o.c.To, "err", err)
 	}
 	return durable
 }
 
-// lookForLane reports whether an entity has a durable lane. It retries while the server
+// LookForLane reports whether an entity has a durable lane. It retries while the server
 // does not answer.
-func (t *Task) lookForLane(ctx context.Context, entity string) (durable bool, err error) {
+func (t *Task) LookForLane(ctx context.Context, entity string) (durable bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lanePatience)
 	defer cancel()
-	err = t.persist(ctx, func() (err error) {
-		durable, err = t.host.node.hasLane(ctx, entity)
+	err = t.Port.Persist(ctx, func() (err error) {
+		durable, err = t.Node.hasLane(ctx, entity)
 		return err
 	})
 	return durable, err
@@ -59,7 +59,7 @@ func (t *Task) lookForLane(ctx context.Context, entity string) (durable bool, er
 // hasLane reports whether an entity has a durable lane. It asks the server once, without
 // retries.
 func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
-	d := n.durable()
+	d := n.stores()
 	if d == nil {
 		return false, nil
 	}

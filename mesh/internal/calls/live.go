@@ -1,4 +1,4 @@
-package mesh
+package calls
 
 import (
 	"context"
@@ -31,8 +31,7 @@ var errLane = errors.New("the called agent takes tasks over the durable lane")
 // live sends a call over the live lane. It retries after errors that say that the task
 // was not begun.
 func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
-	n := o.host.node
-	if o.run != nil {
+	if o.Run != nil {
 		o.stopEarlier(o.c.Key)
 	}
 	opts := client.SendOptions{NoCancel: true, OnStream: o.c.OnStream}
@@ -40,7 +39,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 	var last error
 	for try := 0; ; try++ {
 		timeout, until := o.times(ctx, o.a.Began)
-		if most := n.cfg.MaxTimeout; timeout > most { // workers cap the timeout at MaxTimeout
+		if most := o.MaxTimeout; timeout > most { // workers cap the timeout at MaxTimeout
 			timeout, until = most, time.Now().Add(most+sender.Grace)
 		}
 		one := *task
@@ -58,7 +57,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			begun = one.ID
 		}
 		wait, cancel := context.WithDeadline(ctx, until)
-		reply, err := n.Send(wait, &one, opts)
+		reply, err := o.Client.Send(wait, &one, opts)
 		cancel()
 		o.a.Envelope = reply
 		if err == nil {
@@ -73,9 +72,9 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 		switch {
 		case problem == nil:
 			return err
-		case problem.Code == envelope.CodeNoResponders && o.run != nil && !o.c.FailFast:
+		case problem.Code == envelope.CodeNoResponders && o.Run != nil && !o.c.FailFast:
 			if try == warnWaiting {
-				o.host.log.Warn("a durable task waits because the agent that it calls has no worker", "id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", o.c.To)
+				o.Log.Warn("a durable task waits because the agent that it calls has no worker", "id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", o.c.To)
 			}
 			switch stop := o.awaitWorker(ctx, pause); {
 			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):
@@ -84,7 +83,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 				return err // says more than "the context has ended"
 			}
 		default:
-			if pause = min(pause, callPause); time.Since(o.a.Began)+pause > callPatience || sleep(ctx, pause) != nil {
+			if pause = min(pause, callPause); time.Since(o.a.Began)+pause > callPatience || pauseFor(ctx, pause) != nil {
 				return err
 			}
 		}
@@ -104,7 +103,7 @@ func (o *outgoing) awaitWorker(ctx context.Context, pause time.Duration) error {
 		defer end(context.Canceled)
 		defer o.interrupt(end)()
 	}
-	if err := sleep(ctx, pause); err != nil {
+	if err := pauseFor(ctx, pause); err != nil {
 		return err
 	}
 	if o.hasLane(ctx) {
@@ -113,12 +112,24 @@ func (o *outgoing) awaitWorker(ctx context.Context, pause time.Duration) error {
 	return nil
 }
 
+// pauseFor waits for d, or until ctx ends: then it returns the cause of ctx.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // stopEarlier cancels tasks that an earlier owner of the run sent over the live lane under
 // the same key: no caller waits for them any more.
 func (o *outgoing) stopEarlier(key string) {
-	for _, call := range o.run.openCalls(key) {
+	for _, call := range o.Run.openCalls(key) {
 		if call.Live {
-			o.host.stopLive(call)
+			o.stopLive(call)
 			o.remove(call.ID)
 		}
 	}
@@ -131,8 +142,7 @@ func (o *outgoing) awaitJob(ctx context.Context, task *envelope.Envelope) error 
 		ID      string `json:"job_id"`
 		Replies string `json:"replies"`
 	}
-	n := o.host.node
-	if n.cfg.Durable == nil || json.Unmarshal(o.a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
+	if o.Stores == nil || json.Unmarshal(o.a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
 		o.remove(task.ID)
 		return nil
 	}
@@ -140,7 +150,7 @@ func (o *outgoing) awaitJob(ctx context.Context, task *envelope.Envelope) error 
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	o.a.Durable = true
-	reply, err := n.Result(wait, task.To, task.ID, client.ResultOptions{Follow: true, OnStream: o.c.OnStream})
+	reply, err := o.Client.Result(wait, task.To, task.ID, client.ResultOptions{Follow: true, OnStream: o.c.OnStream})
 	o.a.Envelope = reply
 	if reply == nil && err != nil {
 		o.cancel(state.Call{ID: task.ID, To: task.To})

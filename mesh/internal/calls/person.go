@@ -1,4 +1,4 @@
-package mesh
+package calls
 
 import (
 	"context"
@@ -20,14 +20,14 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// askPerson is [Task.Call] to a person: the task goes into the inbox, and the
+// askPerson is a call to a person: the task goes into the inbox, and the
 // answer is what the person stores on the task's reply subject
 // (docs/nats-binding.md, "People").
 //
 // In a durable task the call does not block: it fails with a [PendingError] until the
 // answer is stored or the time for it is over. In a live task it blocks.
 func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
-	if d := o.host.node.durable(); d == nil || d.Inbox == nil {
+	if d := o.stores(); d == nil || d.Inbox == nil {
 		return nil, fault.NoInbox
 	}
 	if o.c.Intent == "" {
@@ -43,25 +43,22 @@ func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
 	}
 	a := &Answer{TaskID: task.ID, Entity: o.c.To, Durable: true, Began: time.Now()}
 	o.a = a
-	if o.run == nil {
+	if o.Run == nil {
 		err = o.askLive(ctx, task)
 	} else {
-		task.ID = o.CallID(o.c.Key)
+		task.ID = o.id(o.c.Key)
 		a.TaskID = task.ID
 		err = o.askDurable(ctx, task)
 	}
 	a.Ended = time.Now()
 	a.read()
-	if errors.Is(err, ErrAnswerPending) {
-		return a, err
-	}
-	return a, callError(err)
+	return a, err
 }
 
 // askDurable sends the task once, and looks for the answer each time.
 func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) error {
-	r, l := o.run, o.run.lane
-	w, asked := r.sentTask(task.ID)
+	sent := &o.Run.Record.sent
+	w, asked := sent.find(o.Run.Port.Checkpoint(), task.ID)
 	if !asked {
 		// An earlier owner may have sent it and died before it recorded that.
 		w = state.Wait{Entity: o.c.To, TaskID: task.ID, Key: o.c.Key, Schema: string(requires.SchemaOf(task))}
@@ -70,25 +67,25 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 	if w.Void {
 		return noAnswer(w.Entity)
 	}
-	var answer *storedAnswer
-	err := l.records.persist(ctx, func() (err error) {
-		answer, err = l.host.node.answerTo(ctx, w, task.Corr)
+	var answer *envelope.Envelope
+	err := o.Port.Persist(ctx, func() (err error) {
+		answer, err = o.Answers.First(ctx, o.Stores.Replies, w, task.Corr)
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
 	case answer != nil:
-		return o.a.take(answer.Envelope)
+		return o.a.take(answer)
 	case !asked:
-		if w, err = o.sendToPerson(ctx, task, l.clock.now()); err != nil {
+		if w, err = o.sendToPerson(ctx, task, o.Now()); err != nil {
 			return err
 		}
 		o.a.Began = w.Asked
-		r.noteSent(w)
-	case run.Expired(w, l.clock.now()):
-		r.voidSent(w.TaskID)
-		l.host.withdraw(ctx, o.Envelope, w, outOfTime(o.c))
+		sent.note(w)
+	case run.Expired(w, o.Now()):
+		sent.void(w.TaskID)
+		o.Agent.Withdraw(ctx, o.Envelope, w, outOfTime(o.c))
 		return noAnswer(w.Entity)
 	}
 	return &PendingError{w}
@@ -98,8 +95,8 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 // the time until which an answer counts. now is the server's time.
 func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, now time.Time) (state.Wait, error) {
 	timeout, _ := o.times(ctx, time.Now())
-	if o.run != nil { // the answer may come until the run's deadline, later than the handler's
-		left := o.run.deadline.Sub(now)
+	if o.Run != nil { // the answer may come until the run's deadline, later than the handler's
+		left := o.Run.Deadline.Sub(now)
 		timeout = left - min(left/20, sender.Grace)
 		if o.c.Timeout > 0 {
 			timeout = min(timeout, o.c.Timeout)
@@ -113,14 +110,14 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	if o.c.Begun != nil {
 		o.c.Begun(task.ID, true)
 	}
-	err := o.persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
-		w.Asked, err = o.host.post(ctx, task)
+	err := o.Port.Persist(ctx, func() (err error) { // safe to repeat: the inbox shows a task with the same id once
+		w.Asked, err = o.Agent.post(ctx, task)
 		return err
 	})
 	if err != nil {
 		return w, err
 	}
-	o.PublishStep(intents.RunWaiting, intents.StepEvent{Step: o.c.Key, To: o.c.To, Child: task.ID, Durable: o.run != nil, Until: state.Time(w.Until)})
+	o.Port.PublishStep(intents.RunWaiting, intents.StepEvent{Step: o.c.Key, To: o.c.To, Child: task.ID, Durable: o.Run != nil, Until: state.Time(w.Until)})
 	return w, nil
 }
 
@@ -153,8 +150,7 @@ func outOfTime(c *Call) string {
 
 // askLive waits for the answer.
 func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
-	h := o.host
-	d := h.node.cfg.Durable
+	d := o.Stores
 	follower, err := d.Replies.Open(o.c.To, task.ID)
 	if err != nil {
 		return err
@@ -174,11 +170,11 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.answers.Stored(o.c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := o.Answers.Stored(o.c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // not a valid reply of this person
 		}
-		if !h.node.acceptsAnswer(w.Schema, reply) {
+		if !o.Answers.Fits(w.Schema, reply) {
 			continue
 		}
 		return o.a.take(reply)
@@ -189,7 +185,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 	}
 	over, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
-	h.withdraw(over, o.Envelope, w, why)
+	o.Agent.Withdraw(over, o.Envelope, w, why)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
