@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +9,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/client"
-	"github.com/aeemesh/aeemesh/mesh/internal/requires"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -96,105 +89,6 @@ func ID(task *envelope.Envelope, run string, c *state.Checkpoint, key string) st
 	return envelope.DeriveID(task.ID, at, scope, key)
 }
 
-// id is [ID] for a call of a durable task.
-func (t *Task) id(key string) string {
-	return ID(t.Envelope, t.Run.ID, t.Run.Port.Checkpoint(), key)
-}
-
-// outgoing is a call that a task makes.
-type outgoing struct {
-	*Task
-	c *Call
-	a *Answer // nil until the call's task is known
-}
-
-// Call sends a task to another agent or to a person, in the name of the task's agent, and waits
-// for its answer. The Answer is not nil if the task was sent.
-func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
-	o := &outgoing{Task: t, c: &c}
-	switch {
-	case c.Key == "" || len(c.Key) > maxCallKey:
-		return nil, envelope.Errorf(envelope.CodeInternal, "a call needs a key, of at most %d bytes", maxCallKey)
-	case subject.IsPerson(c.To):
-		return o.askPerson(ctx)
-	case client.PublishesTo(c.To):
-		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))
-	}
-	if _, err := t.Sender.Subjects.Live(c.To); err != nil {
-		return nil, envelope.Errorf(envelope.CodeInternal, "a call to %s: %w", clip.Text(c.To, 128), err)
-	}
-	task, err := o.newTask()
-	if err != nil {
-		return nil, err
-	}
-	if err := t.Tree.CheckBudget(ctx); err != nil {
-		return nil, err
-	}
-	if c.State != nil {
-		var ref json.RawMessage
-		err := t.Port.Persist(ctx, func() (err error) {
-			ref, err = t.Port.StoreState(ctx, c.Key, c.State)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		task.Requires = withMember(task.Requires, requires.Context, ref)
-	}
-	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: o.hasLane(ctx), Began: time.Now()}
-	o.a = a
-	durable := a.Durable
-	if !durable {
-		err = o.live(ctx, task)
-		durable = errors.Is(err, errLane)
-	}
-	if durable {
-		a.Durable = true
-		err = o.durable(ctx, task)
-	}
-	a.Ended = time.Now()
-	a.read()
-	return a, err
-}
-
-// newTask returns the envelope of a call, unsigned and without the deadline.
-func (o *outgoing) newTask() (*envelope.Envelope, error) {
-	intent := o.c.Intent
-	if intent == "" {
-		intent = intents.RunIntent(o.c.To)
-	}
-	payload := o.c.Payload
-	if len(o.c.References) > 0 {
-		var err error
-		if payload, err = envelope.WithReferences(payload, o.c.References...); err != nil {
-			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip.Text(o.c.To, 128), err)
-		}
-	}
-	e := envelope.New(envelope.TypeTask, o.Entity, o.c.To, intent, payload)
-	e.Corr, e.Priority, e.Trace, e.ReplyTo = o.Envelope.Corr, o.Envelope.Priority, o.Envelope.Trace, o.Envelope.ID
-	members := map[string]json.RawMessage{}
-	if len(o.c.Requires) > 0 {
-		if err := requires.SecretIn(wire.MustJSON(o.c.Requires)); err != nil {
-			return nil, err
-		}
-	}
-	for name, value := range o.c.Requires {
-		switch name {
-		case "timeout_ms", "stream", "human_approval", requires.Tree:
-		default:
-			members[name] = value
-		}
-	}
-	if o.c.OnStream != nil {
-		members["stream"] = json.RawMessage("true")
-	}
-	if err := o.Port.Inherit(members); err != nil {
-		return nil, err
-	}
-	e.Requires = objectOf(members)
-	return e, nil
-}
-
 // read sets Entity and Usage from the terminal envelope.
 func (a *Answer) read() {
 	if a.Envelope == nil {
@@ -212,6 +106,15 @@ func (a *Answer) read() {
 		u := result.Usage
 		a.Usage = state.Usage{InputTokens: max(0, u.Input), OutputTokens: max(0, u.Output), CostNanoUSD: max(0, int64(u.Cost))}
 	}
+}
+
+// take sets the envelope that answers the call, and returns its error if it is one.
+func (a *Answer) take(reply *envelope.Envelope) error {
+	a.Envelope = reply
+	if reply.Type == envelope.TypeError {
+		return envelope.ErrorOf(reply)
+	}
+	return nil
 }
 
 // lastRetry returns the id of the last command that retried the run after it was

@@ -121,15 +121,6 @@ func (o *outgoing) sendToPerson(ctx context.Context, task *envelope.Envelope, no
 	return w, nil
 }
 
-// take sets the envelope that answers the call, and returns its error if it is one.
-func (a *Answer) take(reply *envelope.Envelope) error {
-	a.Envelope = reply
-	if reply.Type == envelope.TypeError {
-		return envelope.ErrorOf(reply)
-	}
-	return nil
-}
-
 // noAnswer returns the error of a call that a person did not answer in time. It is not
 // retryable, because a retry of the task would ask all people again.
 func noAnswer(person string) *envelope.Error {

@@ -1,0 +1,195 @@
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// id is [ID] for a call of a durable task.
+func (t *Task) id(key string) string {
+	return ID(t.Envelope, t.Run.ID, t.Run.Port.Checkpoint(), key)
+}
+
+// outgoing is a call that a task makes.
+type outgoing struct {
+	*Task
+	c *Call
+	a *Answer // nil until the call's task is known
+}
+
+// Call sends a task to another agent or to a person, in the name of the task's agent, and waits
+// for its answer. The Answer is not nil if the task was sent.
+func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
+	o := &outgoing{Task: t, c: &c}
+	switch {
+	case c.Key == "" || len(c.Key) > maxCallKey:
+		return nil, envelope.Errorf(envelope.CodeInternal, "a call needs a key, of at most %d bytes", maxCallKey)
+	case subject.IsPerson(c.To):
+		return o.askPerson(ctx)
+	case client.PublishesTo(c.To):
+		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))
+	}
+	if _, err := t.Sender.Subjects.Live(c.To); err != nil {
+		return nil, envelope.Errorf(envelope.CodeInternal, "a call to %s: %w", clip.Text(c.To, 128), err)
+	}
+	task, err := o.newTask()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Tree.CheckBudget(ctx); err != nil {
+		return nil, err
+	}
+	if c.State != nil {
+		var ref json.RawMessage
+		err := t.Port.Persist(ctx, func() (err error) {
+			ref, err = t.Port.StoreState(ctx, c.Key, c.State)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		task.Requires = withMember(task.Requires, requires.Context, ref)
+	}
+	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: o.hasLane(ctx), Began: time.Now()}
+	o.a = a
+	durable := a.Durable
+	if !durable {
+		err = o.live(ctx, task)
+		durable = errors.Is(err, errLane)
+	}
+	if durable {
+		a.Durable = true
+		err = o.durable(ctx, task)
+	}
+	a.Ended = time.Now()
+	a.read()
+	return a, err
+}
+
+// newTask returns the envelope of a call, unsigned and without the deadline.
+func (o *outgoing) newTask() (*envelope.Envelope, error) {
+	intent := o.c.Intent
+	if intent == "" {
+		intent = intents.RunIntent(o.c.To)
+	}
+	payload := o.c.Payload
+	if len(o.c.References) > 0 {
+		var err error
+		if payload, err = envelope.WithReferences(payload, o.c.References...); err != nil {
+			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip.Text(o.c.To, 128), err)
+		}
+	}
+	e := envelope.New(envelope.TypeTask, o.Entity, o.c.To, intent, payload)
+	e.Corr, e.Priority, e.Trace, e.ReplyTo = o.Envelope.Corr, o.Envelope.Priority, o.Envelope.Trace, o.Envelope.ID
+	members := map[string]json.RawMessage{}
+	if len(o.c.Requires) > 0 {
+		if err := requires.SecretIn(wire.MustJSON(o.c.Requires)); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range o.c.Requires {
+		switch name {
+		case "timeout_ms", "stream", "human_approval", requires.Tree:
+		default:
+			members[name] = value
+		}
+	}
+	if o.c.OnStream != nil {
+		members["stream"] = json.RawMessage("true")
+	}
+	if err := o.Port.Inherit(members); err != nil {
+		return nil, err
+	}
+	e.Requires = objectOf(members)
+	return e, nil
+}
+
+// times returns the timeout of the called task, and the time until which the caller waits.
+// The caller waits a little longer than the timeout, to get the receiver's own E_TIMEOUT, and
+// a little less than the rest of the task's own time, so that the task can still answer.
+func (o *outgoing) times(ctx context.Context, began time.Time) (timeout time.Duration, until time.Time) {
+	now := time.Now()
+	left := o.Deadline.Sub(now)
+	if own, ok := ctx.Deadline(); ok {
+		left = min(left, own.Sub(now))
+	}
+	margin := min(left/20, sender.Grace)
+	timeout = left - margin
+	if own := o.c.Timeout - now.Sub(began); o.c.Timeout > 0 && own < timeout {
+		timeout = own
+		margin = min(sender.Grace, left-timeout)
+	}
+	return timeout, now.Add(timeout + margin/2)
+}
+
+// ready writes the timeout into the task of a call and signs the task.
+func (o *outgoing) ready(task *envelope.Envelope, timeout time.Duration, durable bool) error {
+	if timeout <= 0 {
+		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
+	}
+	task.Requires = moreMember(task.Requires, "timeout_ms", strconv.AppendInt(nil, max(1, timeout.Milliseconds()), 10))
+	return o.sign(task, durable)
+}
+
+// begin prepares the sending of a call. It counts the call, the first time only, and records
+// the call in the run's checkpoint.
+func (o *outgoing) begin(ctx context.Context, first bool) error {
+	var err error
+	var counted bounds.Counted
+	if first {
+		counted = o.Tree.CountTask()
+	}
+	if o.Run != nil { // writes while the server counts
+		err = o.Run.addCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.Now()})
+	}
+	if err == nil && first {
+		err = counted.Check(ctx)
+	}
+	if err == nil {
+		err = o.Tree.BeginTree(ctx)
+	}
+	if err != nil {
+		o.remove(o.a.TaskID)
+		return err
+	}
+	if o.c.Begun != nil {
+		o.c.Begun(o.a.TaskID, o.a.Durable)
+	}
+	return nil
+}
+
+// remove removes a call from those that the end of the run must cancel.
+func (o *outgoing) remove(id string) {
+	if o.Run != nil {
+		o.Run.Record.ended(id)
+	}
+}
+
+// cancel cancels a call whose answer is not needed any more. It does nothing if the task of
+// a durable run is being stopped: when the run ends, [Agent.Stop] cancels its calls; when
+// another worker continues the run, its handler sends the same calls again.
+func (o *outgoing) cancel(call state.Call) {
+	if o.Run != nil && o.Port.Stopped() {
+		return
+	}
+	if call.Live {
+		o.stopLive(call)
+	} else if !o.stopDurable(call) {
+		return // the worker that ends the run tries again
+	}
+	o.remove(call.ID)
+}
