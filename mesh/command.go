@@ -59,7 +59,8 @@ type commands struct {
 func (cs *commands) orderFor(o *order, t *Task) *run.Order {
 	one := o.Order
 	if o.Intent == intents.TaskMigrate {
-		one.MoveID, one.Denied = uuid.NewString(), cs.lane.transfers.mayMove(o, t)
+		handed, _, _ := t.readHanded()
+		one.MoveID, one.Denied = uuid.NewString(), cs.lane.transfers.mover.Allow(&o.Order, handed != nil)
 	}
 	return &one
 }

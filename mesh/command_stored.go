@@ -167,7 +167,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	case done.Do == run.Forward:
 		return cs.forwardOrder(ctx, c, o), false, nil
 	case done.Do == run.ForwardOut:
-		return cs.lane.transfers.forwardToPlatform(ctx, c, o), false, nil
+		return cs.forwardToPlatform(ctx, c, o), false, nil
 	case done.Do == run.EndRun:
 		return cs.cancelStored(ctx, rec, c, t, o, done.Requeue)
 	case done.Do != run.Applied:
@@ -184,6 +184,19 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		}
 	}
 	return out, false, nil
+}
+
+// forwardToPlatform forwards an order to the platform that runs the run.
+func (cs *commands) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *order) outcome {
+	out := outcome{found: true, status: string(c.Doc.Status)}
+	result, refused := cs.lane.transfers.mover.Forward(ctx, c, &o.Order)
+	if refused != nil {
+		out.refused = refused
+		return out
+	}
+	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered || result.Settled
+	out.status, out.runs = result.Status, []string{c.Doc.RunID}
+	return out
 }
 
 // cancelScheduled cancels a task that waits for its time, by a record of its end: its

@@ -47,6 +47,13 @@
 // has the task at any time, because the delegation is the last checkpoint of the run, and
 // the receiver's task is queued from it.
 //
+// # Transfers
+//
+// A run moves to another worker or platform when its handler has stopped: capture.go
+// writes the record that says so, and package migration does the rest, through two small
+// interfaces that transfer.go and transfer_run.go implement. What a node without a worker
+// does for other platforms, such as [Node.Export], is in package platform.
+//
 // # People, and runs that wait
 //
 // A task for human.<name> goes into an inbox (internal/calls), and the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/migration"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -140,10 +141,10 @@ const (
 const (
 	PointBeforeMove Point = "before-move:"
 	PointAfterMove  Point = "after-move:"
-	PointOffer      Point = "move-offer"    // the run is stopped; the offer is about to be sent to the target
-	PointVerified   Point = "move-verified" // at the target worker: the offer is verified, nothing is written
-	PointMoved      Point = "move-moved"    // at the target worker: it has claimed the run
-	PointStaged     Point = "move-staged"   // the other platform has received the whole run, and waits for the decision
+	PointOffer      Point = migration.PointOffer  // the run is stopped; the offer is about to be sent to the target
+	PointVerified   Point = "move-verified"       // at the target worker: the offer is verified, nothing is written
+	PointMoved      Point = "move-moved"          // at the target worker: it has claimed the run
+	PointStaged     Point = migration.PointStaged // the other platform has received the whole run, and waits for the decision
 )
 
 // Errors of a [Run], for errors.Is.

@@ -65,7 +65,7 @@ func (h *host) newLane() (*lane, error) {
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
 	}
 	l.replies = &replyWriter{l.holdings}
-	l.transfers = &transfers{holdings: l.holdings, lane: l, replies: l.replies}
+	l.transfers = newTransfers(l)
 	l.commands = &commands{holdings: l.holdings, lane: l, replies: l.replies}
 	l.deliveries = &deliveries{holdings: l.holdings, lane: l, replies: l.replies}
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {

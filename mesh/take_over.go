@@ -42,16 +42,18 @@ func (l *lane) askToGuard(ctx context.Context, request guardian.Request) string 
 	h := l.host
 	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskGuard, wire.MustJSON(request))
 	e.Priority = envelope.PriorityUrgent
-	if err := h.sign(e); err != nil {
-		return ""
-	}
-	reply, err := h.node.sender.RequestControl(ctx, e, guardian.AnswerWait)
+	reply, err := l.transfers.Ask(ctx, e, guardian.AnswerWait)
 	if err != nil || reply.Type != envelope.TypeResult {
 		return "" // no other worker: if this one dies, its runs resume when the lease of their messages ends
 	}
-	var answer offerAnswer
+	var answer guardAnswer
 	_ = json.Unmarshal(reply.Payload, &answer)
 	return answer.Instance
+}
+
+// guardAnswer is the answer of a worker that is a guardian from now on, or would be one.
+type guardAnswer struct {
+	Instance string `json:"instance"`
 }
 
 // askedToGuard answers a worker that looks for a guardian.
@@ -62,7 +64,7 @@ func (l *lane) askedToGuard(t *Task) {
 		return
 	}
 	if l.guardian.Asked(request) {
-		h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id}))
+		h.succeed(t, wire.MustJSON(guardAnswer{Instance: h.id}))
 	}
 }
 

@@ -4,7 +4,7 @@
 //
 // A [Platform] is part of each Node of package mesh, which embeds it: call its methods on the
 // node. Package mesh has other names for the types here, so that programs need not import
-// this package. The worker that owns a run transfers it without this package.
+// this package. The worker that owns a run transfers it by mesh/migration.
 //
 // Package mesh makes a Platform with [New] and a [Config]; nothing here calls back. A run's
 // record, its message in the queue and its stored replies are changed only through the

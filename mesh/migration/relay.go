@@ -1,4 +1,4 @@
-package mesh
+package migration
 
 import (
 	"context"
@@ -19,45 +19,47 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
-	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // relayGrace is how long after a task's deadline the source waits for the target's own
 // E_TIMEOUT.
 const relayGrace = 15 * time.Second
 
+// errOverdue ends the relay of a task whose deadline has passed.
+var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
+
 // relay brings the replies of a run on another platform to the sender of its task:
 // each with the number and id that it would have had here. The message stays leased
 // until the terminal reply is stored. If this worker dies, the next one goes on after
 // the last stored number.
-func (tr *transfers) relay(ctx context.Context, r *Run) {
-	m := r.cp.Load().Mesh.Migration
-	if d := r.deadline; !d.IsZero() {
+func (m *Mover) relay(ctx context.Context, r *Run) {
+	about := r.migration()
+	if d := r.Deadline; !d.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, tr.clock.local(d).Add(relayGrace), errOverdue)
+		ctx, cancel = context.WithDeadlineCause(ctx, time.Now().Add(d.Sub(m.host.Now())+relayGrace), errOverdue)
 		defer cancel()
 	}
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		began := time.Now()
-		last, err := tr.relayOnce(ctx, m, r)
+		last, err := m.relayOnce(ctx, about, r)
 		switch {
 		case last != nil:
-			tr.relayed(r, last)
+			r.End(last.env, last.seq-1)
 			return
 		case errors.Is(context.Cause(ctx), errOverdue):
-			tr.endHere(r, r.overdue())
+			r.Fail(nil)
 			return
 		case err != nil && fault.ForPeer(err).Code == envelope.CodeTooLarge:
-			tr.endHere(r, fault.ForPeer(err)) // a retry would meet the same error
+			r.Fail(fault.ForPeer(err)) // a retry would meet the same error
 			return
 		case ctx.Err() == nil:
-			tr.host.log.Warn("no replies from the platform that runs the run", "run", r.id.Run, "to", m.To, "err", err)
+			m.cfg.Log.Warn("no replies from the platform that runs the run", "run", r.id(), "to", about.To, "err", err)
 		}
 		if time.Since(began) > time.Minute {
 			wait = 50 * time.Millisecond
 		}
-		if sleep(ctx, wait) != nil && !errors.Is(context.Cause(ctx), errOverdue) {
-			tr.nakMigrated(r)
+		if !pause(ctx, wait) && !errors.Is(context.Cause(ctx), errOverdue) {
+			r.Requeue(nil)
 			return
 		}
 	}
@@ -65,25 +67,26 @@ func (tr *transfers) relay(ctx context.Context, r *Run) {
 
 // relayOnce relays over one connection, and returns the terminal reply, in its form
 // for this mesh, once it has come.
-func (tr *transfers) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last *relayedReply, err error) {
-	p, err := tr.remote(m.To)
+func (m *Mover) relayOnce(ctx context.Context, about *state.Migration, r *Run) (last *relayedReply, err error) {
+	p, err := m.remote(about.To)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	after, err := tr.relayedUpTo(ctx, r)
+	after, err := m.relayedUpTo(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	request, err := p.request(m, handoff.ActionReplies)
+	request, err := p.request(about, handoff.ActionReplies)
 	if err != nil {
 		return nil, err
 	}
-	err = p.Replies(ctx, m.ID, request, after, func(reply handoff.Reply) error {
+	c, _ := r.Checkpoint()
+	err = p.Replies(ctx, about.ID, request, after, func(reply handoff.Reply) error {
 		if reply.Seq <= after {
 			return nil
 		}
-		env, err := tr.fromTarget(r, reply)
+		env, err := m.fromTarget(r, reply)
 		if err != nil {
 			return fmt.Errorf("reply %d of the target: %w", reply.Seq, err)
 		}
@@ -92,13 +95,13 @@ func (tr *transfers) relayOnce(ctx context.Context, m *state.Migration, r *Run) 
 			return nil
 		}
 		msg, err := answers.Stored{
-			Env: env, CBOR: r.task.cbor, Entity: tr.host.Entity, TaskID: r.task.Envelope.ID,
-			MsgID: r.id.Run + "." + strconv.FormatUint(reply.Seq, 10), Seq: int(reply.Seq), Epoch: strconv.FormatUint(r.Epoch(), 10),
+			Env: env, CBOR: c.Mesh.CBOR, Entity: m.cfg.Entity, TaskID: r.Task.ID,
+			MsgID: c.Doc.RunID + "." + strconv.FormatUint(reply.Seq, 10), Seq: int(reply.Seq), Epoch: strconv.FormatUint(c.Mesh.Epoch, 10),
 		}.Message()
 		if err != nil {
 			return err
 		}
-		if err := tr.cfg.Replies.Publish(ctx, msg); err != nil {
+		if err := m.cfg.Replies.Publish(ctx, msg); err != nil {
 			return err
 		}
 		after = reply.Seq
@@ -114,9 +117,10 @@ type relayedReply struct {
 }
 
 // relayedUpTo returns the number of the last reply that is stored here.
-func (tr *transfers) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
-	after := uint64(r.cp.Load().Mesh.Stream)
-	msg, err := tr.cfg.Replies.Last(ctx, tr.host.Entity, r.task.Envelope.ID)
+func (m *Mover) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
+	c, _ := r.Checkpoint()
+	after := uint64(c.Mesh.Stream)
+	msg, err := m.cfg.Replies.Last(ctx, m.cfg.Entity, r.Task.ID)
 	switch {
 	case errors.Is(err, jetstream.ErrNotFound):
 		return after, nil
@@ -133,9 +137,8 @@ func (tr *transfers) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 const maxReplies = math.MaxInt32
 
 // fromTarget reads a reply of the target and converts it to the reply of this mesh.
-func (tr *transfers) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
-	n, task := tr.host.node, r.task.Envelope
-	env, _, err := wire.Decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)}, n.limits)
+func (m *Mover) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
+	env, _, err := wire.Decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)}, m.cfg.Answers.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -154,64 +157,12 @@ func (tr *transfers) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope
 			return nil, fmt.Errorf("its payload has seq %s", clip.Text(string(members["seq"]), 128))
 		}
 	}
-	if env, err = n.answers.FromPlatform(tr.host.Entity, task, env, tr.host.Signer, tr.clock.now()); err != nil {
+	if env, err = m.cfg.Answers.FromPlatform(m.cfg.Entity, r.Task, env, m.cfg.Signer, m.host.Now()); err != nil {
 		return nil, err
 	}
 	raw, err := env.AppendJSON(nil)
 	if err == nil {
-		err = n.sendable(raw, 0)
+		err = m.host.Sendable(raw)
 	}
 	return env, err
-}
-
-// relayed ends the run here with the target's terminal reply.
-func (tr *transfers) relayed(r *Run, last *relayedReply) {
-	raw, err := last.env.AppendJSON(nil)
-	if err != nil {
-		tr.nakFailed(r, err)
-		return
-	}
-	tr.endRelay(r, func(c *state.Checkpoint) error {
-		ending := run.Ending{Reply: raw, Target: clip.Text(c.Mesh.Migration.Target, 128), Stream: last.seq - 1}
-		if last.env.Type == envelope.TypeError {
-			ending.Error = r.runError(envelope.ErrorOf(last.env), 0)
-		}
-		run.End(c, ending)
-		return nil
-	})
-}
-
-// endHere ends the run here although its target has not ended it: its deadline has
-// passed, or the target's reply cannot be stored here.
-func (tr *transfers) endHere(r *Run, problem *envelope.Error) {
-	tr.endRelay(r, func(c *state.Checkpoint) error { return r.setEnd(c, nil, problem) })
-}
-
-// endRelay writes the end of a run that is on another platform.
-func (tr *transfers) endRelay(r *Run, change func(*state.Checkpoint) error) {
-	r.mu.Lock()
-	if r.end != nil {
-		r.mu.Unlock()
-		return
-	}
-	r.observe(PointBeforeTerminal)
-	r.begun = time.Now()
-	tr.afterTerminal(r, r.write(tr.ctx, change))
-}
-
-// afterTerminal publishes the outcome of a terminal record. r.mu is held on entry and
-// released at the end.
-func (tr *transfers) afterTerminal(r *Run, err error) {
-	if err == nil {
-		r.wrote = true
-		r.observe(PointAfterTerminal)
-	}
-	lost := errors.Is(err, ErrLost)
-	r.stop(ErrLost)
-	r.mu.Unlock()
-	if lost {
-		return
-	}
-	r.task.claim()
-	tr.lane.applyVerdict(r, run.Ended, err)
 }

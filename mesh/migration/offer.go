@@ -1,4 +1,4 @@
-package mesh
+package migration
 
 import (
 	"context"
@@ -39,34 +39,29 @@ type offerAnswer struct {
 
 // offer offers a run to another worker. The transfer is final once that worker has
 // claimed the run in its record; it then goes on with the run's message.
-func (tr *transfers) offer(ctx context.Context, r *Run) {
+func (m *Mover) offer(ctx context.Context, r *Run) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
-	m := r.cp.Load().Mesh.Migration
-	to := m.To
+	to := r.migration().To
 	var err error
 	if to == intents.MigrateAny {
-		to, err = tr.findWorker(ctx)
+		to, err = m.findWorker(ctx)
 	}
 	var answer offerAnswer
 	if err == nil {
-		answer, err = tr.offerTo(ctx, r, to)
+		answer, err = m.offerTo(ctx, r, to)
 	}
 	if err != nil {
-		tr.abortTransfer(r, err)
+		m.abort(r, err)
 		return
 	}
-	tr.host.log.Info("run moved", "run", r.id.Run, "to", answer.Instance, "epoch", answer.Epoch)
-	r.mu.Lock()
-	r.stop(ErrLost)
-	r.mu.Unlock()
-	tr.unlist(r)
-	tr.dropHold(r.hold)
+	m.cfg.Log.Info("run moved", "run", r.id(), "to", answer.Instance, "epoch", answer.Epoch)
+	r.Moved()
 }
 
 // findWorker asks for a worker that has room.
-func (tr *transfers) findWorker(ctx context.Context) (string, error) {
-	answer, err := tr.ask(ctx, offerPayload{From: tr.host.id})
+func (m *Mover) findWorker(ctx context.Context) (string, error) {
+	answer, err := m.ask(ctx, offerPayload{From: m.cfg.Worker})
 	if err != nil {
 		return "", fmt.Errorf("find a worker: %w", err)
 	}
@@ -74,17 +69,18 @@ func (tr *transfers) findWorker(ctx context.Context) (string, error) {
 }
 
 // offerTo offers the run to one worker.
-func (tr *transfers) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, error) {
-	if to == tr.host.id {
+func (m *Mover) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, error) {
+	if to == m.cfg.Worker {
 		return offerAnswer{}, errors.New("the run is there already")
 	}
-	token, err := tr.issue(r, to)
+	token, err := m.issue(r, to)
 	if err != nil {
 		return offerAnswer{}, err
 	}
-	r.observe(PointOffer)
-	answer, err := tr.ask(ctx, offerPayload{
-		From: tr.host.id, To: to, Run: r.id.Run, Revision: r.rev, Token: token, Ack: r.hold.AckSubject,
+	r.Observe(PointOffer)
+	c, rev := r.Checkpoint()
+	answer, err := m.ask(ctx, offerPayload{
+		From: m.cfg.Worker, To: to, Run: c.Doc.RunID, Revision: rev, Token: token, Ack: r.Ack,
 	})
 	if err != nil {
 		return offerAnswer{}, fmt.Errorf("offer the run: %w", err)
@@ -93,20 +89,16 @@ func (tr *transfers) offerTo(ctx context.Context, r *Run, to string) (offerAnswe
 }
 
 // ask sends an offer to the entity's workers. The addressed one answers.
-func (tr *transfers) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
-	h := tr.host
-	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, intents.TaskOffer, wire.MustJSON(p))
+func (m *Mover) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
+	e := envelope.New(envelope.TypeTask, m.cfg.Entity, m.cfg.Entity, intents.TaskOffer, wire.MustJSON(p))
 	e.Priority = envelope.PriorityUrgent
-	if err := h.sign(e); err != nil {
-		return answer, err
-	}
-	reply, err := h.node.sender.RequestControl(ctx, e, offerWait)
+	reply, err := m.host.Ask(ctx, e, offerWait)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		if p.To == "" {
-			return answer, envelope.Errorf(envelope.CodeUnavailable, "no other worker of %s answers that it has room", h.Entity)
+			return answer, envelope.Errorf(envelope.CodeUnavailable, "no other worker of %s answers that it has room", m.cfg.Entity)
 		}
-		return answer, envelope.Errorf(envelope.CodeUnavailable, "worker %s of %s does not answer", clip.Text(p.To, 128), h.Entity)
+		return answer, envelope.Errorf(envelope.CodeUnavailable, "worker %s of %s does not answer", clip.Text(p.To, 128), m.cfg.Entity)
 	case err != nil:
 		return answer, err
 	case reply.Type == envelope.TypeError:
@@ -118,28 +110,28 @@ func (tr *transfers) ask(ctx context.Context, p offerPayload) (answer offerAnswe
 // issue signs the migration token for the captured run. A worker without a key makes
 // one for this token and writes its public part into the run's record: that is as
 // trustworthy as the record, and enough where signatures are not required.
-func (tr *transfers) issue(r *Run, target string) (string, error) {
-	signer, err := tr.tokenSigner()
+func (m *Mover) issue(r *Run, target string) (string, error) {
+	signer, err := m.tokenSigner()
 	if err != nil {
 		return "", err
 	}
 	if signer == nil {
 		var key sign.Key
-		if signer, key, err = sign.NewKey("move-"+r.cp.Load().Mesh.Migration.ID, sign.Ed25519, tr.host.Entity); err != nil {
+		if signer, key, err = sign.NewKey("move-"+r.migration().ID, sign.Ed25519, m.cfg.Entity); err != nil {
 			return "", err
 		}
 		rec, err := key.Record()
 		if err != nil {
 			return "", err
 		}
-		if err := tr.advance(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
+		if err := r.Advance(state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
 			return "", err
 		}
 	}
-	c := r.cp.Load()
-	now := tr.clock.now()
+	c, _ := r.Checkpoint()
+	now := m.host.Now()
 	return transfer.Grant{
-		ID: c.Mesh.Migration.ID, Issuer: tr.host.Entity, Source: c.Doc.Provenance.SourcePlatform, Target: target,
+		ID: c.Mesh.Migration.ID, Issuer: m.cfg.Entity, Source: c.Doc.Provenance.SourcePlatform, Target: target,
 		AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, StateID: c.Doc.StateID, Checksum: c.Doc.Provenance.Checksum,
 		Issued: now, Expires: now.Add(moveTimeout),
 	}.Sign(signer)
@@ -147,41 +139,38 @@ func (tr *transfers) issue(r *Run, target string) (string, error) {
 
 // tokenSigner returns the agent's key pair, nil if it has none. A shared secret cannot
 // sign tokens.
-func (tr *transfers) tokenSigner() (*sign.Signer, error) {
-	s := tr.host.Signer
+func (m *Mover) tokenSigner() (*sign.Signer, error) {
+	s := m.cfg.Signer
 	if s != nil && s.Alg() != sign.Ed25519 {
 		return nil, fmt.Errorf("key %s: a migration token is signed with an %s key", s, sign.Ed25519)
 	}
 	return s, nil
 }
 
-// offered accepts or refuses a run that another worker offers to this instance. To a
-// search for a worker with room (an offer without To) it answers if this worker has room.
-// It blocks on the store, so it must not run on the goroutines of control messages.
-func (tr *transfers) offered(t *Task) {
-	h := tr.host
+// Offered handles the task by which another worker of the agent offers a run: it calls
+// accept or refuse if the offer is for this worker. It accepts a search for a worker with
+// room (an offer without To) if this worker has room. Offered blocks on the store.
+func (m *Mover) Offered(ctx context.Context, task *envelope.Envelope, accept func(payload json.RawMessage), refuse func(error)) {
 	var p offerPayload
-	if err := json.Unmarshal(t.Envelope.Payload, &p); err != nil || p.From == h.id || t.Envelope.From != h.Entity {
+	if err := json.Unmarshal(task.Payload, &p); err != nil || p.From == m.cfg.Worker || task.From != m.cfg.Entity {
 		return
 	}
 	switch {
 	case p.To == "":
-		if tr.lane.roomForRun() {
-			h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id}))
+		if m.host.Room() == nil {
+			accept(wire.MustJSON(offerAnswer{Instance: m.cfg.Worker}))
 		}
 		return
-	case p.To != h.id:
+	case p.To != m.cfg.Worker:
 		return
 	}
-	r, err := tr.acceptOffer(p)
+	err := m.acceptOffer(ctx, p, func(epoch uint64) {
+		accept(wire.MustJSON(offerAnswer{Instance: m.cfg.Worker, Epoch: epoch}))
+	})
 	if err != nil {
-		h.log.Warn("offered run refused", "run", p.Run, "from", p.From, "err", err)
-		h.fail(t, offerError(err))
-		return
+		m.cfg.Log.Warn("offered run refused", "run", p.Run, "from", p.From, "err", err)
+		refuse(offerError(err))
 	}
-	defer r.tally.add(-1) // see hold
-	h.succeed(t, wire.MustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
-	tr.lane.resume(r)
 }
 
 // offerError returns the error that the other worker may read.
@@ -195,63 +184,43 @@ func offerError(err error) error {
 
 // acceptOffer verifies the offer, in the order of docs/migration.md, and claims the
 // run.
-func (tr *transfers) acceptOffer(p offerPayload) (*Run, error) {
-	if !tr.lane.roomForRun() {
-		return nil, busy(tr.host.Entity)
+func (m *Mover) acceptOffer(ctx context.Context, p offerPayload, claimed func(epoch uint64)) error {
+	if err := m.host.Room(); err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(tr.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	id := state.ID{Entity: tr.host.Entity, Run: p.Run}
-	rec, err := tr.cfg.States.Get(ctx, id)
+	rec, err := m.cfg.States.Get(ctx, state.ID{Entity: m.cfg.Entity, Run: p.Run})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c, err := tr.records.read(rec)
+	c, err := m.cfg.Codec.Read(rec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := tr.verifyOffer(p, rec, c); err != nil {
-		return nil, err
+	if err := m.verifyOffer(p, rec, c); err != nil {
+		return err
 	}
-	tr.cfg.observe(PointVerified, id)
-	delivery, err := tr.cfg.Queue.Adopt(tr.host.Entity, p.Ack)
-	if err != nil {
-		return nil, err
-	}
-	hold := tr.hold(delivery)
-	_ = hold.InProgress()
-	run.Accept(c, tr.host.id, hold.Seq, tr.clock.now())
-	rev, _, err := tr.records.put(ctx, id, rec.Revision, c)
-	if err != nil {
-		tr.dropHold(hold)
-		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)
-	}
-	tr.cfg.observe(PointMoved, id)
-	r, err := tr.runOf(c, rev, hold)
-	if err != nil {
-		tr.dropHold(hold)
-	}
-	return r, err
+	return m.host.Claim(ctx, rec, c, p.Ack, claimed)
 }
 
 // verifyOffer checks that the offer and its token belong to exactly this checkpoint of
 // the run's record.
-func (tr *transfers) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
-	m := c.Mesh.Migration
+func (m *Mover) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
 	if rec.Revision != p.Revision || !run.Offered(c) {
 		return fmt.Errorf("%w: the run has changed meanwhile", transfer.ErrTokenState)
 	}
-	g, err := transfer.VerifyToken(tr.moveKeys(m), p.Token, tr.host.id, tr.clock.now())
+	g, err := transfer.VerifyToken(m.moveKeys(c.Mesh.Migration), p.Token, m.cfg.Worker, m.host.Now())
 	if err != nil {
 		return err
 	}
-	if g.ID != m.ID || g.Issuer != tr.host.Entity {
+	if g.ID != c.Mesh.Migration.ID || g.Issuer != m.cfg.Entity {
 		return fmt.Errorf("%w: the token belongs to another transfer", transfer.ErrTokenState)
 	}
 	if err := g.Covers(c.Doc.Provenance.SourcePlatform, c.Doc.AgentID, c.Doc.RunID, c.Doc.StateID, c.Doc.Provenance.Checksum); err != nil {
 		return err
 	}
-	if c.Doc.AgentID != state.New(tr.host.Entity, "", tr.host.AgentID).Doc.AgentID {
+	if c.Doc.AgentID != state.New(m.cfg.Entity, "", m.cfg.AgentID).Doc.AgentID {
 		return fmt.Errorf("%w: %s", transfer.ErrUnknownAgent, clip.Text(c.Doc.AgentID, 128))
 	}
 	return nil
@@ -260,11 +229,11 @@ func (tr *transfers) verifyOffer(p offerPayload, rec state.Record, c *state.Chec
 // moveKeys returns the keys that may sign a token within the mesh: the trusted keys
 // and, unless signatures are required, the key that the source wrote into the run's
 // record.
-func (tr *transfers) moveKeys(m *state.Migration) transfer.Keys {
-	v := tr.host.node.cfg.Verifier
+func (m *Mover) moveKeys(about *state.Migration) transfer.Keys {
+	v := m.cfg.Answers.Verifier
 	keys := oneKey{ring: v.Ring}
-	if m.Key != "" && v.Mode != sign.Required {
-		rec := sign.Record{KID: "move-" + m.ID, Alg: sign.Ed25519, Public: m.Key, From: []string{tr.host.Entity}}
+	if about.Key != "" && v.Mode != sign.Required {
+		rec := sign.Record{KID: "move-" + about.ID, Alg: sign.Ed25519, Public: about.Key, From: []string{m.cfg.Entity}}
 		if key, err := rec.Key(); err == nil {
 			keys.own = &key
 		}

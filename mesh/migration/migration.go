@@ -1,0 +1,185 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
+	"github.com/aeemesh/aeemesh/state/transfer"
+)
+
+// Remotes returns a client for the receiver of another platform, by its URL. It fails if
+// transfers to that URL are not allowed.
+type Remotes func(url string) (*handoff.Client, error)
+
+// moveTimeout bounds one attempt to transfer a run. Meanwhile the run is stopped.
+const moveTimeout = 2 * time.Minute
+
+// storeTimeout bounds a request to a store or to another platform that has no other limit.
+const storeTimeout = 10 * time.Second
+
+// The points of a transfer that [Owned.Observe] gets.
+const (
+	PointOffer  = "move-offer"  // the offer is about to be sent to the target
+	PointStaged = "move-staged" // the other platform has received the whole run
+)
+
+// Mover transfers the runs of one worker. Its methods may be called from many goroutines.
+type Mover struct {
+	cfg  Config
+	host Host
+}
+
+// Config configures a [Mover]. Package mesh makes it of the configuration of an agent and
+// its node.
+type Config struct {
+	Entity    string       // of the agent
+	AgentID   string       // AAIF agent_id; "": the one that stands for the entity
+	Worker    string       // the worker's instance id
+	Platform  string       // this mesh's platform name
+	Version   string       // of the program, as documents for other platforms state it
+	Signer    *sign.Signer // of the agent; nil: it has no key
+	Operators []string     // patterns of the entities that may transfer runs to other platforms
+	Remotes   Remotes      // nil: no run is transferred to another platform
+	States    state.Store
+	Codec     state.Codec // of the agent's checkpoints
+	Replies   *jetstream.Replies
+	Answers   answers.Reader
+	Log       *slog.Logger
+}
+
+// Host is the worker, as its transfers use it.
+type Host interface {
+	// Now returns the time by the server's clock.
+	Now() time.Time
+	// Ask signs a task, sends it to all workers of the agent, and returns the first reply.
+	// The error is a context.DeadlineExceeded if there is none within wait.
+	Ask(ctx context.Context, task *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error)
+	// Sendable fails with E_TOO_LARGE if a reply does not fit a message.
+	Sendable(reply []byte) error
+	// Room fails with E_BUSY if the worker has no room for another run.
+	Room() error
+	// Claim makes this worker the owner of an offered run, with rec, which c was read from,
+	// and the message that is acknowledged on ack. Then it calls claimed with the run's
+	// epoch, and goes on with the run. After an error it has not called claimed.
+	Claim(ctx context.Context, rec state.Record, c *state.Checkpoint, ack string, claimed func(epoch uint64)) error
+	// Background runs f on another goroutine. The context of f ends when the worker stops.
+	Background(f func(context.Context))
+}
+
+// Run is a run that has stopped and that this worker owns.
+type Run struct {
+	Owned
+	Task     *envelope.Envelope
+	Ack      string    // the subject on which the run's message is acknowledged
+	Deadline time.Time // of the task, by the server's clock; zero: none
+}
+
+// Owned is the record of a [Run] and its place in the worker. The last call for a run is one
+// of End, Fail, Moved, Park, Resume and Requeue.
+type Owned interface {
+	// Checkpoint returns the last checkpoint, which must not be changed, and its revision.
+	// It must not be called in a change of Advance.
+	Checkpoint() (*state.Checkpoint, uint64)
+	// Advance writes the next phase of the transfer by compare-and-swap. change, which may
+	// be nil, gets a copy of the last checkpoint that has the new phase; it may be called
+	// more than once. An error from it is returned, and nothing is written.
+	Advance(phase state.Phase, change func(*state.Checkpoint) error) error
+	// Observe reports a point of the transfer.
+	Observe(point string)
+	// StopCalls cancels the open calls of the run in this mesh, in the background.
+	StopCalls()
+
+	// End ends the run with the reply of the platform that has it, after so many stream
+	// envelopes.
+	End(reply *envelope.Envelope, stream int)
+	// Fail ends the run with an error of this worker's; nil: the task's deadline has passed.
+	Fail(problem *envelope.Error)
+	// Moved lets go of a run that another worker has claimed, with its message.
+	Moved()
+	// Park acks the message: the run waits.
+	Park()
+	// Resume goes on with the run here.
+	Resume()
+	// Requeue lets go of the run, and naks its message: for another worker, if err is nil,
+	// or else because the record was not written. It does nothing if the run was lost.
+	Requeue(err error)
+}
+
+// New makes a mover. It does no I/O.
+func New(cfg Config, host Host) *Mover { return &Mover{cfg, host} }
+
+// Move brings a stopped run to its target; if it is there already, it relays the replies
+// back. ctx ends when the run is lost or the worker drains.
+func (m *Mover) Move(ctx context.Context, r *Run) {
+	switch run.Next(r.migration()) {
+	case run.MoveToFile:
+		r.Park()
+	case run.MoveDecide:
+		m.decide(ctx, r)
+	case run.MoveRelay:
+		m.relay(ctx, r)
+	case run.MoveToRemote:
+		m.send(ctx, r)
+	case run.MoveToWorker:
+		m.offer(ctx, r)
+	}
+}
+
+// migration returns what the run's record says of its transfer.
+func (r *Run) migration() *state.Migration {
+	c, _ := r.Checkpoint()
+	return c.Mesh.Migration
+}
+
+// id returns the run's id.
+func (r *Run) id() string {
+	c, _ := r.Checkpoint()
+	return c.Doc.RunID
+}
+
+// abort ends a failed transfer. If this worker still owns the run, it resumes what it was
+// doing before.
+func (m *Mover) abort(r *Run, why error) {
+	reason := clip.Text(fault.ForPeer(why).Message, 128)
+	if e := new(transfer.Error); errors.As(why, &e) {
+		reason = clip.Text(e.Error(), 128)
+	}
+	var runs bool
+	err := r.Advance(state.PhaseAborted, func(c *state.Checkpoint) error {
+		runs = run.Back(c, m.cfg.Worker, m.host.Now(), reason)
+		return nil
+	})
+	if err != nil {
+		r.Requeue(err)
+		return
+	}
+	m.cfg.Log.Warn("run did not move", "run", r.id(), "err", why)
+	if runs {
+		r.Resume()
+		return
+	}
+	r.Park()
+}
+
+// pause waits for d, or until ctx ends: then it returns false.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
