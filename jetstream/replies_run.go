@@ -70,10 +70,24 @@ func (r *Replies) Announce(reply Reply) error {
 }
 
 // ofRuns returns the entities whose run has replied to a task with this id. The id of a
-// run follows from the entity and the task's id, so the names of the replies tell.
+// run follows from the entity and the task's id. The names of all replies are read only
+// where no entity of [BucketLanes] has one.
 func (r *Replies) ofRuns(ctx context.Context, taskID string) ([]string, error) {
-	all := allRunReplies(r.m)
-	names, err := api.Subjects(ctx, r.js, r.records(), all)
+	prefix := strings.TrimSuffix(allRunReplies(r.m), ">")
+	of := func(entity string) string {
+		return prefix + stateKey(state.ID{Entity: entity, Run: state.RunID(entity, taskID)})
+	}
+	known, err := lastByEntity(ctx, r.js, r.m, r.records(), func(entity string) []string { return []string{of(entity)} })
+	if err != nil {
+		return nil, fmt.Errorf("find the replies to task %q: %w", taskID, err)
+	}
+	names := map[string]int{}
+	for _, m := range known {
+		names[m.Subject] = 1
+	}
+	if len(names) == 0 {
+		names, err = api.Subjects(ctx, r.js, r.records(), prefix+">")
+	}
 	switch {
 	case errors.Is(err, ErrDenied), errors.Is(err, natsjs.ErrStreamNotFound):
 		return nil, nil // the user may not list them
@@ -83,7 +97,7 @@ func (r *Replies) ofRuns(ctx context.Context, taskID string) ([]string, error) {
 	runs := map[string]string{} // of the task, by entity
 	found := map[string]bool{}
 	for subj := range names {
-		id, err := stateID(strings.TrimPrefix(subj, strings.TrimSuffix(all, ">")))
+		id, err := stateID(strings.TrimPrefix(subj, prefix))
 		if err != nil {
 			continue
 		}

@@ -81,13 +81,10 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 			}
 		}
 	}
-	ids, err := r.states.Names(ctx, entity)
+	found, err := r.named(ctx, name, entity)
 	if err != nil {
 		return state.Record{}, none, err
 	}
-	found := slices.DeleteFunc(ids, func(id state.ID) bool {
-		return !strings.HasPrefix(id.Run, strings.ToLower(name)) && id.Run != state.RunID(id.Entity, name)
-	})
 	switch len(found) {
 	case 0:
 		return state.Record{}, none, outcome.Hinted(noRun{name}, "\"aeemesh runs list\" shows those that have begun, \"aeemesh queues\" what waits; --entity names the agent of a task that waits.")
@@ -105,6 +102,20 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 	}
 	slices.Sort(names)
 	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(names[:min(8, len(names))], ", "))
+}
+
+// named returns the runs whose id begins with a name, or whose task has it as its id. The
+// names of all runs are read only for the beginning of an id.
+func (r *Store) named(ctx context.Context, name, entity string) ([]state.ID, error) {
+	if entity == "" {
+		if found, err := r.states.Locate(ctx, name); err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	ids, err := r.states.Names(ctx, entity)
+	return slices.DeleteFunc(ids, func(id state.ID) bool {
+		return !strings.HasPrefix(id.Run, strings.ToLower(name)) && id.Run != state.RunID(id.Entity, name)
+	}), err
 }
 
 // noRun is the error of a run that does not exist.
