@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -54,6 +55,26 @@ func TestConsumersOfAnEntity(t *testing.T) {
 	}
 	if _, err := jetstream.Plan(ctx, js, jetstream.Options{Entities: []string{"nobody"}}); err == nil {
 		t.Error("an entity without a type was planned")
+	}
+}
+
+// nats-server gives a stream 1,000 consumers unless it says more itself, and an agent at work
+// has four on AEE_WORK. Finding D3 of the reliability review: a mesh ended at 250 agents.
+func TestMoreThan250AgentsAreAtWork(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	js := start(t)
+	entities := make([]string, 251)
+	for i := range entities {
+		entities[i] = fmt.Sprintf("agent.a%d", i)
+	}
+	apply(t, js, jetstream.Options{Only: []string{jetstream.StreamWork, jetstream.StreamSchedule}, Entities: entities})
+	work, err := js.Stream(testContext(t), jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := work.CachedInfo().State.Consumers; n != 4*len(entities) {
+		t.Errorf("%d consumers", n)
 	}
 }
 

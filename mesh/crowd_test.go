@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -77,6 +78,31 @@ func TestACrowdOfIdleAgentsAnswers(t *testing.T) {
 	ask(1)
 	natstest.Restart(t, r.srv)
 	ask(10)
+}
+
+// An idle agent has three goroutines, and little memory, its part of the server included.
+// `aeemesh bench agents` measures 10,000 of them. Finding D3 of the reliability review: it
+// had some 35 goroutines, and half a megabyte.
+func TestAnIdleAgentCostsLittle(t *testing.T) {
+	// Not parallel: it looks at all goroutines.
+	natstest.Long(t)
+	const size = 300
+	r := newDurableRig(t)
+	node := r.lane(mesh.Config{})
+	defer begin(t, node, mesh.Agent{Entity: crowdMember(size), Handler: echo}).end() // the node's own
+	used := func() (goroutines, bytes int) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return runtime.NumGoroutine(), int(m.HeapAlloc + m.StackInuse)
+	}
+	goroutines, bytes := used()
+	defer r.crowd(node, size, echo)()
+	eventually(t, "the agents are idle", func() bool {
+		n, b := used()
+		t.Logf("%.1f goroutines and %d KB for each", float64(n-goroutines)/size, (b-bytes)/size>>10)
+		return n-goroutines <= 3*size+30 && b-bytes < size*60<<10
+	})
 }
 
 // A run that waits, and whose worker is gone, is woken by a worker that hosts many agents,

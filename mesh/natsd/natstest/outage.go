@@ -18,6 +18,9 @@ type Outage struct {
 	most   int            // refusals of each kind
 	counts map[string]int // refusals so far, by kind
 	all    int
+
+	silent  bool
+	ignored int
 }
 
 const outagePrefix = "outage"
@@ -55,6 +58,31 @@ func (o *Outage) RefuseFirst(n int) {
 	o.most, o.counts = n, map[string]int{}
 }
 
+// Silence says whether requests are left without an answer, as by a cluster without a
+// quorum.
+func (o *Outage) Silence(on bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.silent = on
+}
+
+// Ignored is how many requests were left without an answer.
+func (o *Outage) Ignored() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ignored
+}
+
+// ignores reports whether a request gets no answer.
+func (o *Outage) ignores() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.silent {
+		o.ignored++
+	}
+	return o.silent
+}
+
 // Refused is how many requests have been.
 func (o *Outage) Refused() int {
 	o.mu.Lock()
@@ -82,6 +110,9 @@ func (o *Outage) refuse(subject string) bool {
 }
 
 func (o *Outage) pass(nc *nats.Conn, msg *nats.Msg) {
+	if o.ignores() {
+		return
+	}
 	to := strings.TrimPrefix(msg.Subject, outagePrefix+".")
 	if !strings.HasPrefix(to, "$KV.") && !strings.HasPrefix(to, "$O.") {
 		to = natsjs.DefaultAPIPrefix + to

@@ -49,16 +49,21 @@ func (r *treeReader) stored(ctx context.Context) error {
 // the server's.
 const clockSlack = 10 * time.Minute
 
-// since returns the earliest time of the tree's events. Ids of this mesh
-// contain their time; for other ids all events must be read.
+// since returns the earliest time of the tree's events.
 func (r *treeReader) since() time.Time {
 	if d := r.flags.since; d > 0 {
 		return time.Now().Add(-d)
 	}
-	if at, ok := envelope.IDTime(r.wanted); ok {
+	return notBefore(r.wanted, time.Time{})
+}
+
+// notBefore returns the time from which on the messages of a task or corr are read that
+// are not older than since. Ids of this mesh contain their time; for other ids it is since.
+func notBefore(id string, since time.Time) time.Time {
+	if at, ok := envelope.IDTime(id); ok && at.Add(-clockSlack).After(since) {
 		return at.Add(-clockSlack)
 	}
-	return time.Time{}
+	return since
 }
 
 // replay reads the stored events, up to treeSilence after the last one if all tasks are

@@ -63,3 +63,29 @@ func TestATreeIsReadNoFurtherThanItsEnd(t *testing.T) {
 		}
 	}
 }
+
+// What was stored long before a task was made is not read for its tree, nor for a watch of
+// its corr.
+func TestNothingIsReadThatIsOlderThanTheTask(t *testing.T) {
+	t.Parallel()
+	made := time.Now().Truncate(time.Millisecond)
+	id := envelope.NewID()
+	hour := made.Add(-time.Hour)
+	for name, c := range map[string]struct {
+		got  time.Time
+		want time.Duration // before the task
+	}{
+		"a tree":              {(&treeReader{flags: &TreeFlags{}, wanted: id}).since(), clockSlack},
+		"a tree since 1h":     {(&treeReader{flags: &TreeFlags{since: time.Hour}, wanted: id}).since(), time.Hour},
+		"a watch since 1h":    {notBefore(id, hour), clockSlack},
+		"a watch since 1m":    {notBefore(id, made.Add(-time.Minute)), time.Minute},
+		"a corr without time": {notBefore("team-job-1", hour), time.Hour},
+	} {
+		if d := c.got.Sub(made.Add(-c.want)); d < 0 || d > 10*time.Second {
+			t.Errorf("%s: from %v on, %v off", name, c.got, d)
+		}
+	}
+	if at := (&treeReader{flags: &TreeFlags{}, wanted: "team-job-1"}).since(); !at.IsZero() {
+		t.Errorf("a tree without time: from %v on", at)
+	}
+}

@@ -225,10 +225,7 @@ func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) 
 	if err != nil {
 		return err
 	}
-	since := time.Now().Add(-w.flags.since)
-	if at, ok := envelope.IDTime(w.flags.corr); ok && at.Add(-clockSlack).After(since) {
-		since = at.Add(-clockSlack) // nothing of it is older
-	}
+	since := notBefore(w.flags.corr, time.Now().Add(-w.flags.since))
 	for msg, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Subjects: stored, Since: since}) {
 		if err != nil {
 			return err
