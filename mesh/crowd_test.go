@@ -98,10 +98,12 @@ func TestAnIdleAgentCostsLittle(t *testing.T) {
 	}
 	goroutines, bytes := used()
 	defer r.crowd(node, size, echo)()
-	eventually(t, "the agents are idle", func() bool {
+	var each, kilobytes float64
+	defer func() { t.Logf("%.1f goroutines and %.0f KB for each", each, kilobytes) }()
+	eventually(t, "the agents cost no more than three goroutines and 60 KB each", func() bool {
 		n, b := used()
-		t.Logf("%.1f goroutines and %d KB for each", float64(n-goroutines)/size, (b-bytes)/size>>10)
-		return n-goroutines <= 3*size+30 && b-bytes < size*60<<10
+		each, kilobytes = float64(n-goroutines)/size, float64(b-bytes)/size/1024
+		return each <= 3.1 && kilobytes < 60
 	})
 }
 

@@ -228,7 +228,10 @@ func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
 // testName is the name of a test as prose has it.
 var testName = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)`")
 
-// What a page says that a test holds, a test holds.
+// scriptName is the name of a script of TestScripts as prose has it.
+var scriptName = regexp.MustCompile("`(?:testdata/script/)?([a-z_]+\\.txtar)`")
+
+// What a page says that a test holds, a test holds; so does a script.
 func TestTheTestsThatDocsNameExist(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
@@ -247,6 +250,11 @@ func TestTheTestsThatDocsNameExist(t *testing.T) {
 		for _, m := range testName.FindAllSubmatch(text, -1) {
 			if named++; !there[string(m[1])] {
 				t.Errorf("%s names %s, and there is no such test", name, m[1])
+			}
+		}
+		for _, m := range scriptName.FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join("testdata", "script", string(m[1]))); err != nil {
+				t.Errorf("%s names a script: %v", name, err)
 			}
 		}
 	})
