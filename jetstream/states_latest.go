@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -19,16 +20,20 @@ import (
 // Latest looks this many messages back at first, then twice as many, latestWindows times.
 const (
 	latestWindow  = 512
-	latestWindows = 8
+	latestWindows = 3
 )
 
 // Latest yields the runs of an entity, or of all for "", the one that was written last
 // first. want, if not nil, chooses by the status; a run whose status is not known is always
 // yielded. To show the first few of very many runs, it reads the end of the stream
-// backwards, and lists all runs only if that does not yield enough. It reads records of all
-// entities; for a user who may not, it reads all runs of the entity first.
+// backwards. If that does not yield enough, it reads the headers of all runs, and then the
+// records of those that are wanted. Unless completed runs are wanted, it reads the headers
+// of documents only: a run without a document is completed (docs/nats-binding.md, "Runs
+// without a record"). Then a run has its place by its last document, not by its reply.
 //
-// A run that is written while Latest reads may be yielded twice.
+// Latest reads records of all entities; for a user who may not, it reads all runs of the
+// entity first. A run that is written while Latest reads may be yielded twice; one that is
+// wanted before and after is yielded.
 func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunStatus) bool) iter.Seq2[state.Record, error] {
 	if want == nil {
 		want = func(aaif.RunStatus) bool { return true }
@@ -53,44 +58,85 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 
 func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.StreamState, want func(aaif.RunStatus) bool, yield func(state.Record, error) bool) {
 	seen := map[string]bool{}
-	window := uint64(latestWindow)
 	first := max(now.FirstSeq, 1) // 0 if nothing was ever stored
-	for high := now.LastSeq + 1; high > first; {
-		low := max(first, high-min(high-1, window))
+	high := now.LastSeq + 1
+	for i := 0; i < latestWindows && high > first; i++ {
+		low := max(first, high-min(high-1, latestWindow<<i))
+		found, err := s.between(ctx, filter, low, high)
+		if err != nil {
+			yield(state.Record{}, fmt.Errorf("list runs: %w", err))
+			return
+		}
 		var chosen []string
-		if len(seen) == 0 || window <= latestWindow<<latestWindows {
-			found, err := s.between(ctx, filter, low, high)
-			if err != nil {
-				yield(state.Record{}, fmt.Errorf("list runs: %w", err))
-				return
+		for _, m := range slices.Backward(found) {
+			key, _ := s.keyOf(m.Subject)
+			if status := m.status(); !seen[key] && (status == "" || want(status)) {
+				chosen = append(chosen, key)
 			}
-			for _, m := range slices.Backward(found) {
-				key, _ := s.keyOf(m.Subject)
-				if status := m.status(); !seen[key] && (status == "" || want(status)) {
-					chosen = append(chosen, key)
-				}
-				seen[key] = true
-			}
-			high, window = low, 2*window
-		} else {
-			rest, err := s.newest(ctx, entity)
-			if err != nil {
-				yield(state.Record{}, fmt.Errorf("list runs: %w", err))
-				return
-			}
-			sorted.By(rest, func(a, b stateMessage) int { return cmp.Compare(b.last, a.last) })
-			for _, m := range rest {
-				if status := m.status(); !seen[stateKey(m.id)] && (status == "" || want(status)) {
-					chosen = append(chosen, stateKey(m.id))
-				}
-			}
-			high = 0
+			seen[key] = true
 		}
 		if !s.yieldKeys(ctx, chosen, want, yield) {
 			return
 		}
+		high = low
 	}
+	if high <= first {
+		return
+	}
+	if !want(aaif.RunCompleted) {
+		filter = s.documents(entity)
+	}
+	rest, err := s.wanted(ctx, filter, want)
+	if err != nil {
+		yield(state.Record{}, fmt.Errorf("list runs: %w", err))
+		return
+	}
+	s.yieldKeys(ctx, slices.DeleteFunc(rest, func(key string) bool { return seen[key] }), want, yield)
 }
+
+// wanted returns the keys of the runs whose last message on a subject that the filter
+// matches has a wanted status, or none, the last one first.
+func (s *States) wanted(ctx context.Context, filter string, want func(aaif.RunStatus) bool) ([]string, error) {
+	last := map[string]uint64{} // by key
+	choose := func(m stateMessage) {
+		if status := m.status(); status != "" && !want(status) {
+			return // an earlier message may have chosen the run: yieldKeys reads it again
+		}
+		key, _ := s.keyOf(m.Subject)
+		last[key] = max(last[key], m.Seq)
+	}
+	err := s.eachLast(ctx, filter, func(m *read) { choose(m.stateMessage) })
+	if errors.Is(err, ErrDenied) {
+		err = s.eachLastByName(ctx, filter, choose)
+	}
+	keys := slices.Collect(maps.Keys(last))
+	sorted.By(keys, func(a, b string) int { return cmp.Compare(last[b], last[a]) })
+	return keys, err
+}
+
+// eachLastByName passes the last message on each subject that a filter matches to a
+// function, for a user who may read the whole stream, but create no consumer. It reads
+// the bodies, too.
+func (s *States) eachLastByName(ctx context.Context, filter string, each func(stateMessage)) error {
+	subjects, err := api.Subjects(ctx, s.js, s.stream, filter)
+	if err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(slices.Collect(maps.Keys(subjects)), lastBatch) {
+		found, err := api.Last(ctx, s.js, s.stream, batch...)
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			each(stateMessage{Message: m})
+		}
+	}
+	return nil
+}
+
+// lastBatch is how many subjects eachLastByName reads at once. A server answers for 1,024
+// at most.
+const lastBatch = 1000
 
 // between returns the messages of the runs that a filter matches, from a sequence to
 // another one, exclusive.

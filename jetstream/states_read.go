@@ -312,22 +312,10 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 	if err != nil {
 		return nil, err
 	}
-	r, edge, err := s.open(ctx, filter, true)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
 	docs, replies := map[state.ID]Message{}, map[state.ID]Message{}
-	for !edge.reached {
-		m, err := s.next(ctx, r, true)
-		if err == nil {
-			err = edge.pass(ctx, m)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if m == nil || !m.ours {
-			continue
+	err = s.eachLast(ctx, filter, func(m *read) {
+		if !m.ofRun() {
+			return
 		}
 		of := docs
 		if m.reply {
@@ -336,6 +324,9 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 		if m.Seq > of[m.id].Seq {
 			of[m.id] = m.Message
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	var all []stateMessage
 	for id := range docs {
@@ -357,6 +348,30 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 	return all, nil
 }
 
+// eachLast passes the last message on each subject that a filter matches to a function,
+// headers only, and some messages that are stored meanwhile. After a lost connection it
+// passes messages again.
+func (s *States) eachLast(ctx context.Context, filter string, each func(*read)) error {
+	r, edge, err := s.open(ctx, filter, true)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for !edge.reached {
+		m, err := s.next(ctx, r, true)
+		if err == nil {
+			err = edge.pass(ctx, m)
+		}
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			each(m)
+		}
+	}
+	return nil
+}
+
 // open creates a reader of the newest message of each run that a filter matches, and of
 // all later messages.
 func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*api.Reader, *edge, error) {
@@ -376,8 +391,15 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*ap
 // read is a message received by a reader.
 type read struct {
 	stateMessage
-	ours  bool // its key is the key of a run
+	key   string
 	reply bool // it is the run's reply
+}
+
+// ofRun reads the run's id from the key, and reports whether the key is that of a run.
+func (m *read) ofRun() bool {
+	var err error
+	m.id, err = stateID(m.key)
+	return err == nil
 }
 
 // next waits for a message. With stored, it returns nil if all stored messages were read.
@@ -396,10 +418,8 @@ func (s *States) next(ctx context.Context, r *api.Reader, stored bool) (*read, e
 	m := &read{stateMessage: stateMessage{Message: Message{
 		Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Stream: meta.Stream, Seq: meta.Sequence.Stream,
 	}}}
-	var key string
-	key, m.reply = s.keyOf(m.Subject)
-	m.id, err = stateID(key)
-	m.ours, m.last = err == nil, m.Seq
+	m.key, m.reply = s.keyOf(m.Subject)
+	m.last = m.Seq
 	return m, nil
 }
 

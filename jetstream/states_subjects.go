@@ -60,6 +60,14 @@ func (r runSubjects) filter(entity string) (string, error) {
 	return r.both(entityKey(entity) + ".*"), subject.ValidateEntity(entity)
 }
 
+// documents returns the pattern of the documents of an entity's runs, or of all runs.
+func (r runSubjects) documents(entity string) string {
+	if entity == "" {
+		return r.sub + ">"
+	}
+	return r.sub + entityKey(entity) + ".*"
+}
+
 // byKey adds up the numbers of messages of each key.
 func (r runSubjects) byKey(subjects map[string]int) map[string]int {
 	keys := make(map[string]int, len(subjects))

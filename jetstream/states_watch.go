@@ -166,7 +166,7 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 		if m != nil {
 			w.last = max(w.last, m.Seq)
 		}
-		if m != nil && m.ours {
+		if m != nil && m.ofRun() {
 			if reading {
 				fresh[m.id] = true
 			}

@@ -1,0 +1,262 @@
+package jetstream_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A model knows what is stored of each run: the status, and the sequence of the document.
+type model struct {
+	s    *jetstream.States
+	runs map[state.ID]modelRun
+}
+
+type modelRun struct {
+	status aaif.RunStatus
+	doc    uint64 // 0: the run has only a reply
+	last   uint64
+}
+
+// put stores a document. Where noted is false, the message's headers lack the status.
+func (m *model) put(t testing.TB, id state.ID, status aaif.RunStatus, noted bool) {
+	t.Helper()
+	c := state.New(id.Entity, id.Run, "")
+	c.Doc.RunID, c.Doc.Status = id.Run, status
+	data, err := state.Codec{}.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := jetstream.Note{Status: status}
+	if !noted {
+		note = jetstream.Note{}
+	}
+	rev := putRun(t, m.s, id, m.runs[id].last, data, note)
+	m.runs[id] = modelRun{status, rev, rev}
+}
+
+func (m *model) reply(t testing.TB, id state.ID) {
+	t.Helper()
+	r := m.runs[id]
+	rev, err := m.s.Reply(testContext(t), id, r.last, jetstream.Reply{MsgID: id.Run + fmt.Sprint(r.last), Data: []byte("{}")}, jetstream.Note{Status: r.status}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.last = rev
+	m.runs[id] = r
+}
+
+// bare stores runs that have only a reply, all completed.
+func (m *model) bare(t testing.TB, js natsjs.JetStream, entity, name string, n int) {
+	t.Helper()
+	end, err := json.Marshal(state.End{TaskID: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acks := map[state.ID]natsjs.PubAckFuture{}
+	for i := range n {
+		id := state.ID{Entity: entity, Run: fmt.Sprint(name, i)}
+		ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.aee_reply." + jetstream.StateKey(id), Data: []byte("{}"), Header: nats.Header{
+			jetstream.HeaderStatus: {"completed"}, jetstream.HeaderEnd: {string(end)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks[id] = ack
+	}
+	for id, ack := range acks {
+		select {
+		case stored := <-ack.Ok():
+			m.runs[id] = modelRun{"completed", 0, stored.Sequence}
+		case err := <-ack.Err():
+			t.Fatal(err)
+		}
+	}
+}
+
+// wanted returns the runs of an entity, or of all, that have one of some statuses, the
+// last document first.
+func (m *model) wanted(entity string, statuses []aaif.RunStatus) []state.ID {
+	ids := slices.DeleteFunc(slices.Collect(maps.Keys(m.runs)), func(id state.ID) bool {
+		return entity != "" && id.Entity != entity || !slices.Contains(statuses, m.runs[id].status)
+	})
+	slices.SortFunc(ids, func(a, b state.ID) int { return cmp.Compare(m.runs[b].doc, m.runs[a].doc) })
+	return ids
+}
+
+var someStatuses = []aaif.RunStatus{aaif.RunRunning, aaif.RunPaused, aaif.RunAwaitingApproval, aaif.RunAwaitingToolResult, aaif.RunFailed, aaif.RunMigrating, aaif.RunCompleted}
+
+// fillForList stores runs of all kinds, then more completed runs than Latest reads from
+// the end of the stream, and a few more runs.
+func fillForList(t *testing.T, js natsjs.JetStream, s *jetstream.States) *model {
+	t.Helper()
+	m := &model{s, map[state.ID]modelRun{}}
+	rng := rand.New(rand.NewPCG(7, uint64(len(t.Name()))))
+	run := func(i int) {
+		id := state.ID{Entity: fmt.Sprintf("agent.x%d", i%3), Run: fmt.Sprintf("r%d.a b", i)} // a key with escapes
+		for range rng.IntN(3) {
+			m.put(t, id, aaif.RunRunning, rng.IntN(4) > 0)
+		}
+		m.put(t, id, someStatuses[rng.IntN(len(someStatuses))], rng.IntN(8) > 0)
+		if state.Terminal(m.runs[id].status) && rng.IntN(4) > 0 {
+			m.reply(t, id)
+			if m.runs[id].status == aaif.RunFailed && rng.IntN(3) == 0 { // its dead letter is retried
+				m.put(t, id, someStatuses[rng.IntN(len(someStatuses))], true)
+			}
+		}
+		if rng.IntN(12) == 0 {
+			if err := s.Delete(testContext(t), id); err != nil {
+				t.Fatal(err)
+			}
+			delete(m.runs, id)
+		}
+	}
+	for i := range 400 {
+		run(i)
+	}
+	if _, err := js.Publish(testContext(t), "$KV.aee_state.agent.x0._no-run", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	m.bare(t, js, "agent.x1", "bare", 3600)
+	for i := range 10 {
+		m.put(t, state.ID{Entity: "agent.x2", Run: fmt.Sprint("late", i)}, someStatuses[i%2], true)
+	}
+	return m
+}
+
+func latest(t testing.TB, s *jetstream.States, entity string, want func(aaif.RunStatus) bool) (ids []state.ID) {
+	t.Helper()
+	for r, err := range s.Latest(testContext(t), entity, want) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// A list of the runs in some statuses has exactly these runs, whatever is stored of the
+// others, and whatever its reader may do.
+func TestRunsInSomeStatuses(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	view := []string{"$JS.API.STREAM.INFO.*", "$JS.API.DIRECT.GET.KV_aee_state", "$JS.API.DIRECT.GET.KV_aee_state.>", "$JS.API.STREAM.MSG.GET.KV_aee_state"}
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "viewer", Password: "p", Permissions: &natsd.Permissions{
+			Publish: natsd.Subjects{Allow: view}, Subscribe: natsd.Subjects{Allow: []string{"_INBOX.>"}},
+		}},
+	}})
+	js := connect(t, srv, nats.UserInfo("all", "p"))
+	apply(t, js, jetstream.Options{Only: states})
+	s := jetstream.NewStates(js, subject.Map{})
+	m := fillForList(t, js, s)
+	readers := map[string]*jetstream.States{"operator": s, "viewer": jetstream.NewStates(connect(t, srv, nats.UserInfo("viewer", "p")), subject.Map{})}
+	for name, reader := range readers {
+		for _, entity := range []string{"", "agent.x0", "agent.x2", "agent.none"} {
+			for i := range len(someStatuses) + 1 {
+				statuses := someStatuses[max(0, i-1) : i+min(1, len(someStatuses)-i)] // one or two
+				got := latest(t, reader, entity, func(s aaif.RunStatus) bool { return slices.Contains(statuses, s) })
+				want := m.wanted(entity, statuses)
+				if slices.Contains(statuses, aaif.RunCompleted) { // in the order of replies, too
+					order := func(a, b state.ID) int {
+						return cmp.Or(strings.Compare(a.Entity, b.Entity), strings.Compare(a.Run, b.Run))
+					}
+					slices.SortFunc(got, order)
+					slices.SortFunc(want, order)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s, %q, %q: %d runs %.400q, want %d %.400q", name, entity, statuses, len(got), got, len(want), want)
+				}
+			}
+		}
+	}
+
+	// A page is the beginning of the list.
+	all := m.wanted("", []aaif.RunStatus{aaif.RunPaused})
+	for _, n := range []int{1, 7, len(all) - 1} {
+		var page []state.ID
+		for r, err := range s.Latest(testContext(t), "", func(s aaif.RunStatus) bool { return s == aaif.RunPaused }) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if page = append(page, r.ID); len(page) == n {
+				break
+			}
+		}
+		if !slices.Equal(page, all[:n]) {
+			t.Errorf("the first %d are %q, want %q", n, page, all[:n])
+		}
+	}
+}
+
+// A run that changes while a list is read is listed only if it still has a wanted status,
+// and once if it had one all the time.
+func TestRunsChangeWhileTheyAreListed(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	js, s := openStates(t)
+	m := &model{s, map[state.ID]modelRun{}}
+	id := func(i int) state.ID { return state.ID{Entity: "agent.x", Run: fmt.Sprint("r", i)} }
+	for i := range 100 {
+		m.put(t, id(i), aaif.RunAwaitingApproval, true)
+	}
+	m.bare(t, js, "agent.x", "bare", 3600)
+	var got []state.ID
+	for r, err := range s.Latest(testContext(t), "", func(s aaif.RunStatus) bool { return s == aaif.RunAwaitingApproval }) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, r.ID); len(got) > 1 {
+			continue
+		}
+		m.put(t, id(0), aaif.RunRunning, true)
+		m.put(t, id(1), aaif.RunAwaitingApproval, true)
+		m.put(t, id(2), aaif.RunCompleted, true)
+		m.reply(t, id(2))
+		if err := s.Delete(testContext(t), id(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []state.ID
+	for i := 99; i >= 1; i-- {
+		if i != 2 && i != 3 {
+			want = append(want, id(i))
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d runs %q, want %d %q", len(got), got, len(want), want)
+	}
+}
+
+// A list whose reader stops waiting ends with an error.
+func TestAListOfRunsEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	_, s := openStates(t)
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	n := 0
+	for _, err := range s.Latest(ctx, "", nil) {
+		if n++; err == nil {
+			t.Error("a run")
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d elements", n)
+	}
+}
