@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,48 +101,11 @@ var errUnknown = errors.New("is not known (other platforms' members begin with x
 
 // member reads the value of one member of the document.
 func (p *parsed) member(dec *jsontext.Decoder, name string, others *bytes.Buffer) error {
-	d := &p.doc
-	var to any
-	switch name {
-	case "_comment":
-		to = &d.Comment
-	case "agent_id":
-		to = &d.AgentID
-	case "agent_version":
-		to = &d.AgentVersion
-	case "approval_request":
-		to = &d.ApprovalRequest
-	case "checkpoint_at":
-		to = &d.CheckpointAt
-	case "conversation":
-		to = &d.Conversation
-	case "error":
-		to = &d.Error
-	case "iteration":
-		to = &d.Iteration
-	case "memory_snapshot":
-		to = &d.MemorySnapshot
-	case "pending_tool_calls":
-		to = &d.PendingToolCalls
-	case "pipeline_position":
-		to = &d.PipelinePosition
-	case "run_id":
-		to = &d.RunID
-	case "sc_standard":
-		to = &d.Standard
-	case "sc_version":
-		to = &d.Version
-	case "state_id":
-		to = &d.StateID
-	case "status":
-		to = &d.Status
-	case "subagent_states":
-		to = &d.SubagentStates
-	case "variables":
-		to = &d.Variables
-	default:
+	i := slices.IndexFunc(stateFields, func(f field) bool { return f.name == name })
+	if i < 0 || name == "provenance" {
 		return p.raw(dec, name, others)
 	}
+	to := reflect.ValueOf(&p.doc).Elem().Field(stateFields[i].index).Addr().Interface()
 	return json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true))
 }
 

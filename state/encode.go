@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf16"
@@ -36,123 +37,38 @@ func (c *Checkpoint) appendDocument(dst []byte) ([]byte, hole, error) {
 	t := c.texts
 	t.mu.Lock()
 	defer t.mu.Unlock()
-
-	d := &c.Doc
-	w := writer{b: dst}
-	w.begin()
-	w.opt("_comment", d.Comment)
-	w.text("agent_id", d.AgentID)
-	w.opt("agent_version", d.AgentVersion)
-	w.approval(d.ApprovalRequest)
-	w.text("checkpoint_at", d.CheckpointAt)
-	if len(d.Conversation) > 0 {
-		w.name("conversation")
-		w.b = append(w.b, '[')
-		w.fail("conversation", t.messages.append(&w.b, d.Conversation, (*writer).message))
-		w.b = append(w.b, ']')
-	}
-	w.runError(d.Error)
-	w.number("iteration", d.Iteration)
-	if len(d.MemorySnapshot) > 0 {
-		w.name("memory_snapshot")
-		w.b = append(w.b, '[')
-		w.fail("memory_snapshot", t.memories.append(&w.b, d.MemorySnapshot, (*writer).memory))
-		w.b = append(w.b, ']')
-	}
-	w.pending(d.PendingToolCalls, t)
-	w.position(d.PipelinePosition)
-	checksum := w.provenance(d.Provenance)
-	w.opt("run_id", d.RunID)
-	w.text("sc_standard", standard)
-	w.text("sc_version", cmp.Or(d.Version, version))
-	w.text("state_id", d.StateID)
-	w.text("status", string(d.Status))
-	w.subagents(d.SubagentStates)
-	w.object("variables", d.Variables, t)
-	w.extensions(c, t)
-	w.end()
+	w := writer{b: dst, cache: t}
+	checksum := w.document(c, nil)
 	t.forget()
 	return w.b, checksum, w.err
 }
 
-func (w *writer) approval(a *aaif.ApprovalRequest) {
-	if a == nil {
-		return
-	}
-	w.name("approval_request")
+// document writes a checkpoint. header, if not nil, writes those members of x-aeemesh that
+// the document of a [Header] has instead.
+func (w *writer) document(c *Checkpoint, header func(*field) bool) hole {
+	d := &c.Doc
+	var checksum hole
 	w.begin()
-	w.opt("approver_hint", a.ApproverHint)
-	w.object("pending_action", a.PendingAction, nil)
-	w.opt("requested_at", a.RequestedAt)
-	w.opt("timeout_at", a.TimeoutAt)
-	w.opt("trigger_description", a.TriggerDescription)
-	w.end()
-}
-
-func (w *writer) message(m aaif.Message) {
-	w.begin()
-	w.text("content", m.Content)
-	w.text("role", string(m.Role))
-	w.opt("timestamp", m.Timestamp)
-	w.number("token_count", m.TokenCount)
-	w.opt("tool_call_id", m.ToolCallID)
-	w.opt("tool_name", m.ToolName)
-	w.end()
-}
-
-func (w *writer) memory(m aaif.MemoryItem) {
-	w.begin()
-	w.opt("backend", m.Backend)
-	w.opt("captured_at", m.CapturedAt)
-	w.text("content", m.Content)
-	w.text("key", m.Key)
-	w.text("scope", string(m.Scope))
-	w.number("ttl_remaining_seconds", m.TTLRemainingSeconds)
-	w.end()
-}
-
-func (w *writer) runError(e *aaif.RunError) {
-	if e == nil {
-		return
-	}
-	w.name("error")
-	w.begin()
-	w.opt("code", e.Code)
-	w.opt("message", e.Message)
-	w.opt("occurred_at", e.OccurredAt)
-	w.number("retries_remaining", e.RetriesRemaining)
-	w.opt("stack_trace", e.StackTrace)
-	w.opt("step", e.Step)
-	w.end()
-}
-
-func (w *writer) pending(calls []aaif.PendingToolCall, t *texts) {
-	writeEach(w, "pending_tool_calls", calls, func(p *aaif.PendingToolCall) {
-		w.name("arguments")
-		if jsontext.Value(p.Arguments).Kind() != '{' {
-			w.fail("pending_tool_calls arguments", errNotObject)
+	w.members(stateFields, reflect.ValueOf(d).Elem(), func(f *field) bool {
+		switch f.name {
+		case "conversation":
+			w.cache.messages.write(w, f, d.Conversation, messageFields)
+		case "memory_snapshot":
+			w.cache.memories.write(w, f, d.MemorySnapshot, memoryFields)
+		case "provenance":
+			checksum = w.provenance(d.Provenance)
+		case "sc_standard":
+			w.text(f.name, standard)
+		case "sc_version":
+			w.text(f.name, cmp.Or(d.Version, version))
+		default:
+			return false
 		}
-		w.cached("pending_tool_calls "+p.ID, p.Arguments, t, (*writer).canonical)
-		w.opt("callback_url", p.CallbackURL)
-		w.text("id", p.ID)
-		w.opt("status", string(p.Status))
-		w.opt("submitted_at", p.SubmittedAt)
-		w.text("tool_name", p.ToolName)
+		return true
 	})
-}
-
-func (w *writer) position(p *aaif.PipelinePosition) {
-	if p == nil {
-		return
-	}
-	w.name("pipeline_position")
-	w.begin()
-	w.texts("completed_steps", p.CompletedSteps)
-	w.opt("current_step", p.CurrentStep)
-	w.opt("current_subagent", p.CurrentSubagent)
-	w.number("parallel_slot", p.ParallelSlot)
-	w.texts("remaining_steps", p.RemainingSteps)
+	w.extensions(c, header)
 	w.end()
+	return checksum
 }
 
 // provenance writes the member with zeros as its checksum. source_platform is always set:
@@ -192,16 +108,6 @@ func (h hole) sum(text []byte) string {
 	return string(text[h.at : h.at+checksumLen])
 }
 
-func (w *writer) subagents(subs []aaif.SubagentState) {
-	writeEach(w, "subagent_states", subs, func(s *aaif.SubagentState) {
-		w.text("agent_id", s.AgentID)
-		w.text("alias", s.Alias)
-		w.value("output", s.Output)
-		w.opt("state_id", s.StateID)
-		w.opt("status", string(s.Status))
-	})
-}
-
 var (
 	errOursOnly     = errors.New("is written from Checkpoint.Mesh, not given in Extensions")
 	errNotExtension = errors.New("does not begin with x-")
@@ -209,7 +115,7 @@ var (
 
 // extensions writes the x- members, ours in its place among the others. All other names
 // of the document sort before them.
-func (w *writer) extensions(c *Checkpoint, t *texts) {
+func (w *writer) extensions(c *Checkpoint, header func(*field) bool) {
 	ours := c.Mesh.Entity != ""
 	for _, m := range sortedMembers(c.Doc.Extensions) {
 		switch {
@@ -220,16 +126,62 @@ func (w *writer) extensions(c *Checkpoint, t *texts) {
 		}
 		if ours && compareNames(m.name, Extension) > 0 {
 			w.name(Extension)
-			w.mesh(&c.Mesh, t)
+			w.mesh(&c.Mesh, header)
 			ours = false
 		}
 		w.anyName(m.name)
-		w.cached("extension "+m.name, json.RawMessage(m.value), t, (*writer).canonical)
+		w.cached("extension "+m.name, json.RawMessage(m.value), false)
 	}
 	if ours {
 		w.name(Extension)
-		w.mesh(&c.Mesh, t)
+		w.mesh(&c.Mesh, header)
 	}
+}
+
+// mesh writes the x-aeemesh member: the members that this release knows, and m.More in
+// its place among them.
+func (w *writer) mesh(m *Mesh, header func(*field) bool) {
+	more := sortedMembers(m.More)
+	unknown := func() {
+		w.anyName(more[0].name)
+		w.canonical(Extension+" "+more[0].name, more[0].value)
+		more = more[1:]
+	}
+	w.begin()
+	w.members(meshFields, reflect.ValueOf(m).Elem(), func(f *field) bool {
+		for len(more) > 0 && compareNames(more[0].name, f.name) < 0 {
+			unknown()
+		}
+		switch {
+		case header != nil && header(f):
+		case f.name == "format":
+			w.name(f.name)
+			w.int(f.path, int64(m.format()))
+		default:
+			return false
+		}
+		return true
+	})
+	for len(more) > 0 {
+		unknown()
+	}
+	w.end()
+}
+
+// MarshalJSONTo encodes m as in a document.
+func (m Mesh) MarshalJSONTo(enc *jsontext.Encoder) error {
+	b, err := m.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return enc.WriteValue(b)
+}
+
+// MarshalJSON is MarshalJSONTo for encoding/json.
+func (m Mesh) MarshalJSON() ([]byte, error) {
+	var w writer
+	w.mesh(&m, nil)
+	return w.b, w.err
 }
 
 type member struct {

@@ -179,7 +179,8 @@ func Refer(data []byte, object Object) ([]byte, error) {
 		w.begin()
 		w.text("digest", object.Digest)
 		w.text("name", object.Name)
-		w.int("size", object.Size)
+		w.name("size")
+		w.int("object size", object.Size)
 		w.end()
 	}, h.sealedOnly())
 	if err != nil {
@@ -216,34 +217,26 @@ func short(waits []Wait) []Wait {
 // append writes a document with the header, and in x-aeemesh the members that object and
 // sealed write.
 func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, error) {
-	w := writer{b: dst}
-	w.begin()
-	w.text("agent_id", h.Agent)
-	w.text("checkpoint_at", Time(h.At))
-	w.optInt("iteration", h.Iteration)
-	checksum := w.provenance(nil)
-	w.opt("run_id", h.Run)
-	w.text("sc_standard", standard)
-	w.text("sc_version", version)
-	w.text("state_id", h.StateID)
-	w.text("status", string(h.Status))
-	w.name(Extension)
-	w.begin()
-	w.text("entity", h.Entity)
-	w.uint("epoch", h.Epoch)
-	w.int("format", int64(max(1, h.Format)))
-	if object != nil {
-		object(&w)
+	c := Checkpoint{
+		Doc:  aaif.State{AgentID: h.Agent, CheckpointAt: Time(h.At), RunID: h.Run, StateID: h.StateID, Status: h.Status},
+		Mesh: Mesh{Entity: h.Entity, Epoch: h.Epoch, Owner: h.Owner, Step: Step{Kind: h.Step}, TaskID: h.TaskID, Waits: short(h.Waits), Work: h.Work},
 	}
-	w.opt("owner", h.Owner)
-	if sealed != nil {
-		sealed(&w)
+	if h.Iteration != 0 {
+		c.Doc.Iteration = aaif.Int(h.Iteration)
 	}
-	w.step(Step{Kind: h.Step})
-	w.opt("task_id", h.TaskID)
-	w.waits(short(h.Waits))
-	w.optUint("work", h.Work)
-	w.end()
-	w.end()
+	w := writer{b: dst, cache: new(texts)}
+	checksum := w.document(&c, func(f *field) bool {
+		switch {
+		case f.name == "format":
+			w.name(f.name)
+			w.int(f.path, int64(max(1, h.Format)))
+			return true
+		case f.name == "owner" && object != nil:
+			object(&w)
+		case f.name == "started_at" && sealed != nil:
+			sealed(&w)
+		}
+		return false
+	})
 	return w.b, checksum, w.err
 }

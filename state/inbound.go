@@ -30,7 +30,7 @@ const (
 // others, or name entities of this mesh: Calls, Waits and WakeAt, Handed, Noted, the
 // members chosen for the steps of the Plan, and members that this release does not know.
 // It also removes what belongs to an owner: Owner, Work, Claims, Trail, Reply, Dead, and
-// Want unless it is a pause.
+// Pending unless it is a pause.
 //
 // It fails with ErrInvalid if the run cannot be accepted: a count is negative or too
 // large, or an open tool call has the idempotency key of another run, so that repeating

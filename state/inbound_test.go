@@ -21,7 +21,7 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 		"Deadline", "StoredAt", "StartedAt", "Ran", "Attempt", "Stream", "Told", "Notes", "Effects", "Commands", "Steering", "Usage", "Turns",
 		"Loop", "Plan", "Parent", "Migration",
 	}
-	dropped := []string{"Owner", "Work", "WakeAt", "Claims", "Noted", "Want", "Calls", "Waits", "Trail", "Reply", "Handed", "Dead", "More"}
+	dropped := []string{"Owner", "Work", "WakeAt", "Claims", "Noted", "Pending", "Calls", "Waits", "Trail", "Reply", "Handed", "Dead", "More"}
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	c := state.New("agent.x", "01J00000000000000000000000", "")
 	c.Doc.CheckpointAt = state.Time(now.Add(-time.Hour))

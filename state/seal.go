@@ -120,7 +120,8 @@ func (k *Keyring) seal(h Header, text []byte, codec Codec) ([]byte, error) {
 		w.text("key", k.newest)
 		w.text("nonce", base64.StdEncoding.EncodeToString(nonce))
 		if codec.bound {
-			w.uint("over", codec.over)
+			w.name("over")
+			w.uint("sealed over", codec.over)
 		}
 		at = len(w.b)
 		w.end()

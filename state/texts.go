@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"sync"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -20,7 +21,7 @@ type texts struct {
 	mu       sync.Mutex
 	messages list[aaif.Message]
 	memories list[aaif.MemoryItem]
-	raws     map[string]rawText
+	raws     map[rawKey]*rawText
 }
 
 // A list is the cached text of an array.
@@ -30,8 +31,19 @@ type list[T comparable] struct {
 	text  []byte
 }
 
-// append writes items to dst with commas between them; write encodes one item.
-func (l *list[T]) append(dst *[]byte, items []T, write func(*writer, T)) error {
+// write writes the member f, a list of objects with the given fields, unless it is empty.
+func (l *list[T]) write(w *writer, f *field, items []T, members fields) {
+	if len(items) == 0 {
+		return
+	}
+	w.name(f.name)
+	w.b = append(w.b, '[')
+	w.fail(f.path, l.append(&w.b, items, members))
+	w.b = append(w.b, ']')
+}
+
+// append writes items to dst with commas between them.
+func (l *list[T]) append(dst *[]byte, items []T, members fields) error {
 	same := 0
 	for same < len(items) && same < len(l.items) && items[same] == l.items[same] {
 		same++
@@ -42,62 +54,73 @@ func (l *list[T]) append(dst *[]byte, items []T, write func(*writer, T)) error {
 		l.text = l.text[:l.ends[same-1]]
 	}
 	w := writer{b: l.text}
-	for _, item := range items[same:] {
+	for i := same; i < len(items); i++ {
 		if len(w.b) > 0 {
 			w.b = append(w.b, ',')
 		}
-		if write(&w, item); w.err != nil {
+		w.begin()
+		w.members(members, reflect.ValueOf(&items[i]).Elem(), nil)
+		if w.end(); w.err != nil {
 			return w.err // the partial text is beyond the last of ends
 		}
-		l.items, l.ends = append(l.items, item), append(l.ends, len(w.b))
+		l.items, l.ends = append(l.items, items[i]), append(l.ends, len(w.b))
 	}
 	l.text = w.b
 	*dst = append(*dst, l.text...)
 	return nil
 }
 
+// A rawKey is a raw JSON value and the way in which it is written.
+type rawKey struct {
+	source string
+	quoted bool
+}
+
 // A rawText is the cached text of a raw JSON value.
 type rawText struct {
-	source, text []byte
-	used         bool // by the current encoding
+	text []byte
+	used bool // by the current encoding
 }
 
 // worthKeeping is the size from which a raw value is cached. A smaller one is as cheap to
 // encode again as to look up.
 const worthKeeping = 512
 
-// cached writes v by write, or from the cache if write has encoded the same value before.
-func (w *writer) cached(slot string, v json.RawMessage, t *texts, write func(*writer, string, jsontext.Value)) {
+// cached writes v, as a string with its text or in canonical form, or from the cache if
+// the same value has been written before.
+func (w *writer) cached(path string, v json.RawMessage, quoted bool) {
+	write := (*writer).canonical
+	if quoted {
+		write = (*writer).quote
+	}
+	t := w.cache
 	if t == nil || len(v) < worthKeeping {
-		write(w, slot, jsontext.Value(v))
+		write(w, path, jsontext.Value(v))
 		return
 	}
-	if r, ok := t.raws[slot]; ok && bytes.Equal(r.source, v) {
+	if r := t.raws[rawKey{string(v), quoted}]; r != nil {
 		r.used = true
-		t.raws[slot] = r
 		w.b = append(w.b, r.text...)
 		return
 	}
 	from := len(w.b)
-	write(w, slot, jsontext.Value(v))
+	write(w, path, jsontext.Value(v))
 	if w.err != nil {
 		return
 	}
 	if t.raws == nil {
-		t.raws = make(map[string]rawText)
+		t.raws = make(map[rawKey]*rawText)
 	}
-	t.raws[slot] = rawText{source: bytes.Clone(v), text: bytes.Clone(w.b[from:]), used: true}
+	t.raws[rawKey{string(v), quoted}] = &rawText{text: bytes.Clone(w.b[from:]), used: true}
 }
 
 // forget drops the raw values that the last encoding did not use.
 func (t *texts) forget() {
-	for slot, r := range t.raws {
+	for key, r := range t.raws {
 		if !r.used {
-			delete(t.raws, slot)
-			continue
+			delete(t.raws, key)
 		}
 		r.used = false
-		t.raws[slot] = r
 	}
 }
 

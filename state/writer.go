@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,15 +19,15 @@ import (
 // section 2.2).
 const maxInteger = 1<<53 - 1
 
-// A writer writes JSON in the form of RFC 8785, member by member. Its callers write the
-// members of an object in the order of their names, so that nothing has to be sorted
-// afterwards.
+// A writer writes JSON in the form of RFC 8785, member by member: [fields] have the order
+// of an object's members.
 //
 // Strings are made valid UTF-8: no output of a tool or a model must keep a run from being
 // stored. err holds the first other error.
 type writer struct {
-	b   []byte
-	err error
+	b     []byte
+	err   error
+	cache *texts // nil: none
 }
 
 func (w *writer) fail(member string, err error) {
@@ -85,92 +84,30 @@ func (w *writer) opt(name, s string) {
 	}
 }
 
-func (w *writer) number(name string, n aaif.Number) {
-	if n.IsSet() {
-		w.name(name)
-		w.canonical(name, jsontext.Value(n))
-	}
-}
-
-func (w *writer) int(name string, n int64) {
+func (w *writer) int(path string, n int64) {
 	if n > maxInteger || n < -maxInteger {
-		w.fail(name, envelope.ErrNumber)
+		w.fail(path, envelope.ErrNumber)
 	}
-	w.name(name)
 	w.b = strconv.AppendInt(w.b, n, 10)
 }
 
-func (w *writer) optInt(name string, n int64) {
-	if n != 0 {
-		w.int(name, n)
-	}
-}
-
-func (w *writer) uint(name string, n uint64) {
+func (w *writer) uint(path string, n uint64) {
 	if n > maxInteger {
-		w.fail(name, envelope.ErrNumber)
+		w.fail(path, envelope.ErrNumber)
 	}
-	w.name(name)
 	w.b = strconv.AppendUint(w.b, n, 10)
-}
-
-func (w *writer) optUint(name string, n uint64) {
-	if n != 0 {
-		w.uint(name, n)
-	}
-}
-
-func (w *writer) optTrue(name string, v bool) {
-	if v {
-		w.name(name)
-		w.b = append(w.b, "true"...)
-	}
 }
 
 // lastTime is the last time that RFC 3339 can express.
 var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-func (w *writer) optTime(name string, t time.Time) {
-	if t.IsZero() {
-		return
-	}
+func (w *writer) time(t time.Time) {
 	if t.After(lastTime) {
 		t = lastTime // for instance the deadline of a timeout of a million years
 	}
-	w.name(name)
 	w.b = append(w.b, '"')
 	w.b = t.UTC().AppendFormat(w.b, time.RFC3339Nano)
 	w.b = append(w.b, '"')
-}
-
-// writeEach writes a list of objects unless it is empty; each writes the members of one
-// object, in order.
-func writeEach[T any](w *writer, name string, all []T, each func(*T)) {
-	if len(all) == 0 {
-		return
-	}
-	w.name(name)
-	w.b = append(w.b, '[')
-	for i := range all {
-		w.comma()
-		w.begin()
-		each(&all[i])
-		w.end()
-	}
-	w.b = append(w.b, ']')
-}
-
-func (w *writer) texts(name string, list []string) {
-	if len(list) == 0 {
-		return
-	}
-	w.name(name)
-	w.b = append(w.b, '[')
-	for _, s := range list {
-		w.comma()
-		w.string(s)
-	}
-	w.b = append(w.b, ']')
 }
 
 // canonical writes a JSON value in canonical form, without a name. A number that a double
@@ -224,36 +161,7 @@ func quoteNumbers(v jsontext.Value) (jsontext.Value, error) {
 
 var errNotObject = errors.New("must be a JSON object")
 
-// object writes a raw JSON object in canonical form, unless it is nil.
-func (w *writer) object(name string, raw json.RawMessage, t *texts) {
-	if raw == nil {
-		return
-	}
-	if jsontext.Value(raw).Kind() != '{' {
-		w.fail(name, errNotObject)
-		return
-	}
-	w.name(name)
-	w.cached(name, raw, t, (*writer).canonical)
-}
-
-// value writes any raw JSON value in canonical form, unless it is nil.
-func (w *writer) value(name string, raw json.RawMessage) {
-	if raw != nil {
-		w.name(name)
-		w.canonical(name, jsontext.Value(raw))
-	}
-}
-
-// quoted writes a raw JSON value as a string with its text, unless it is nil. slot is its
-// key in the cache.
-func (w *writer) quoted(name, slot string, raw json.RawMessage, t *texts) {
-	if raw != nil {
-		w.name(name)
-		w.cached(slot, raw, t, (*writer).quote)
-	}
-}
-
+// quote writes a JSON value as a string with its text.
 func (w *writer) quote(member string, v jsontext.Value) {
 	if !v.IsValid() {
 		w.fail(member, errors.New("is not valid JSON"))
