@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -194,3 +195,52 @@ func Unfenced(s string) string {
 	}
 	return strings.TrimSpace(body)
 }
+
+// FreshID returns the id of a call, or, where that is empty or taken, the first of call_n,
+// call_n+1 and so on that is not. It becomes taken.
+func FreshID(taken map[string]bool, id string, n int) string {
+	for ; id == "" || taken[id]; n++ {
+		id = fmt.Sprintf("call_%d", n)
+	}
+	taken[id] = true
+	return id
+}
+
+// CalledTools returns the request's tools. If there are none, it returns those that the
+// conversation has called, without their parameters: some providers require the
+// definitions of all of them.
+func CalledTools(req *Request) []ToolDef {
+	if len(req.Tools) > 0 {
+		return req.Tools
+	}
+	var defs []ToolDef
+	known := map[string]bool{}
+	for _, m := range req.Messages {
+		for _, c := range m.ToolCalls {
+			if !known[c.Name] {
+				known[c.Name] = true
+				defs = append(defs, ToolDef{Name: c.Name})
+			}
+		}
+	}
+	return defs
+}
+
+// Tell passes a piece of an answer's text to the caller of Generate, unless it is empty or
+// onDelta is nil. Its error is a [CallbackError].
+func Tell(onDelta func(Delta) error, text string) error {
+	if text == "" || onDelta == nil {
+		return nil
+	}
+	if err := onDelta(Delta{Text: text}); err != nil {
+		return CallbackError{err}
+	}
+	return nil
+}
+
+// CallbackError marks an error of the caller's callback on its way out of an adapter, which
+// returns Err itself.
+type CallbackError struct{ Err error }
+
+// Error is the error's own text.
+func (e CallbackError) Error() string { return e.Err.Error() }

@@ -51,7 +51,6 @@ type Config struct {
 type embedder struct {
 	cfg    Config
 	target string
-	host   string
 	client *endpoint.Client
 }
 
@@ -75,11 +74,8 @@ func New(cfg Config) (embedding.Embedder, error) {
 	if cfg.KeyHeader == "" {
 		cfg.KeyHeader = "Authorization"
 	}
-	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = endpoint.OwnClient()
-	}
-	return &embedder{cfg: cfg, target: u.JoinPath("embeddings").String(), host: u.Hostname(), client: &endpoint.Client{
-		HTTP: endpoint.SameOrigin(cfg.HTTPClient), Timeout: cfg.RequestTimeout, MaxBody: maxResponse, Retries: cfg.MaxRetries,
+	return &embedder{cfg: cfg, target: u.JoinPath("embeddings").String(), client: &endpoint.Client{
+		HTTP: endpoint.SameOrigin(cfg.HTTPClient), Host: u.Hostname(), Timeout: cfg.RequestTimeout, MaxBody: maxResponse, Retries: cfg.MaxRetries,
 	}}, nil
 }
 
@@ -141,11 +137,8 @@ func (e *embedder) batch(ctx context.Context, texts []string, key string) ([][]f
 		defer res.Body.Close()
 		data, err = io.ReadAll(res.Body)
 	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
 	if err != nil {
-		return nil, model.Unreachable(err, e.host, e.cfg.RequestTimeout, maxResponse, key)
+		return nil, e.client.Failure(ctx, err, key)
 	}
 	if res.StatusCode >= 300 {
 		return nil, &model.Error{Kind: kind(res.StatusCode), Status: res.StatusCode, RetryAfter: model.RetryAfter(res.Header, time.Now())}

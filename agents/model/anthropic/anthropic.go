@@ -1,11 +1,11 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -16,12 +16,8 @@ import (
 // DefaultBaseURL is Anthropic's own endpoint.
 const DefaultBaseURL = "https://api.anthropic.com"
 
-// The other defaults of [Config].
-const (
-	DefaultMaxTokens      = 8192
-	DefaultRequestTimeout = 10 * time.Minute
-	DefaultMaxResponse    = 32 << 20 // bytes
-)
+// DefaultMaxTokens is the length of an answer where [Config].MaxTokens is 0.
+const DefaultMaxTokens = 8192
 
 // Config says where the endpoint is and how to treat it.
 type Config struct {
@@ -58,7 +54,6 @@ type Config struct {
 // Model is an endpoint. Make it with [New].
 type Model struct {
 	cfg      Config
-	host     string
 	target   string
 	client   *endpoint.Client
 	refusals model.Refusals
@@ -70,14 +65,9 @@ func New(cfg Config) (*Model, error) {
 		cfg.BaseURL = DefaultBaseURL
 	}
 	var problems []error
-	u, err := url.Parse(cfg.BaseURL)
-	switch {
-	case err != nil: // its text would quote the URL, and with it perhaps a password
-		problems = append(problems, errors.New("base_url: not a URL"))
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		problems = append(problems, errors.New("base_url: want http:// or https:// and a host"))
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		problems = append(problems, errors.New("base_url: must have no user, query or fragment; keys are given by reference"))
+	u, err := endpoint.ParseBase(cfg.BaseURL)
+	if err != nil {
+		problems = append(problems, err)
 	}
 	if cfg.MaxTokens < 0 || cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
 		problems = append(problems, errors.New("max tokens, request timeout and max response must not be negative"))
@@ -85,28 +75,17 @@ func New(cfg Config) (*Model, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("anthropic model: %w", errors.Join(problems...))
 	}
-	if cfg.MaxTokens == 0 {
-		cfg.MaxTokens = DefaultMaxTokens
-	}
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
-	if cfg.MaxResponse == 0 {
-		cfg.MaxResponse = DefaultMaxResponse
-	}
-	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = endpoint.OwnClient()
-	}
+	cfg.MaxTokens = cmp.Or(cfg.MaxTokens, DefaultMaxTokens)
 	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
 	u.ForceQuery = false
 	return &Model{
 		cfg:    cfg,
-		host:   u.Hostname(),
 		target: u.JoinPath("v1/messages").String(),
 		client: &endpoint.Client{
 			HTTP:    endpoint.NoRedirects(cfg.HTTPClient),
-			Timeout: cfg.RequestTimeout,
-			MaxBody: cfg.MaxResponse,
+			Host:    u.Hostname(),
+			Timeout: cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout),
+			MaxBody: cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody),
 		},
 	}, nil
 }
@@ -128,14 +107,16 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 		return nil, err
 	}
 	for {
-		err := m.once(ctx, a, key)
-		var refused *refusedError
+		body, err := a.body()
+		if err != nil {
+			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
+		}
+		err = m.once(ctx, a, body, key)
+		var refused *report
 		switch {
-		case errors.As(err, &refused) && a.concede(refused.report):
-		case errors.As(err, &refused):
-			return nil, refused.error
+		case errors.As(err, &refused) && a.concede(refused):
 		case err != nil:
-			return nil, err
+			return nil, m.client.Failure(ctx, err, key)
 		case a.turn.stop != stopPause:
 			return a.response()
 		case a.pauses == maxPauses:
@@ -150,11 +131,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 const maxPauses = 8
 
 // once sends one request and reads its answer into a.turn.
-func (m *Model) once(ctx context.Context, a *ask, key string) error {
-	body, err := a.body()
-	if err != nil {
-		return model.Errorf(model.ErrBadRequest, "build the request: %w", err)
-	}
+func (m *Model) once(ctx context.Context, a *ask, body []byte, key string) error {
 	header := make(http.Header)
 	header.Set("Anthropic-Version", apiVersion)
 	if len(m.cfg.Betas) > 0 {
@@ -165,19 +142,11 @@ func (m *Model) once(ctx context.Context, a *ask, key string) error {
 	}
 	res, err := m.client.Post(ctx, m.target, header, body)
 	if err != nil {
-		return m.failure(ctx, err, key)
+		return err
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 400 {
-		return m.refusal(ctx, res, key)
+		return refusal(res)
 	}
-	err = a.turn.read(res, m.cfg.MaxResponse)
-	var callback callbackError
-	switch {
-	case errors.As(err, &callback):
-		return callback.error
-	case err != nil:
-		return m.failure(ctx, err, key)
-	}
-	return nil
+	return a.turn.read(res, m.client.MaxBody)
 }

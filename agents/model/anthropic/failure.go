@@ -1,9 +1,7 @@
 package anthropic
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -13,36 +11,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// refusedError is a failure with what the server says of it, which may be worth
-// another request.
-type refusedError struct {
-	*report
-	error
-}
-
-func (e *refusedError) Error() string { return e.error.Error() }
-
 // refusal is what a server says with a status of 400 or above.
-func (m *Model) refusal(ctx context.Context, res *http.Response, key string) error {
+func refusal(res *http.Response) *report {
 	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
-	if cause := ctx.Err(); cause != nil {
-		return cause
-	}
 	r := parseReport(body)
 	r.status, r.after = res.StatusCode, model.RetryAfter(res.Header, time.Now())
-	return &refusedError{r, r.error(key)}
-}
-
-// failure maps what went wrong to the port's errors.
-func (m *Model) failure(ctx context.Context, err error, key string) error {
-	if cause := ctx.Err(); cause != nil {
-		return cause
-	}
-	var r *report
-	if errors.As(err, &r) {
-		return r.error(key)
-	}
-	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, key)
+	return r
 }
 
 // report is what a server says about a failure.
@@ -99,7 +73,8 @@ func str(raw json.RawMessage) (s string) {
 	return s
 }
 
-func (r *report) error(key string) *model.Error {
+// Failure maps the report to the port's errors.
+func (r *report) Failure(key string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
 	var parts []string
 	// What servers say about a wrong key may quote it in part.

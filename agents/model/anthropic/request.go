@@ -88,20 +88,9 @@ func (a *ask) body() ([]byte, error) {
 // tools are those of the request; where there are none, those that were called
 // before, which the API wants to know, and which are not to be called again.
 func (a *ask) tools(p *params) {
-	defs := a.req.Tools
-	if len(defs) == 0 {
-		known := map[string]bool{}
-		for _, m := range a.req.Messages {
-			for _, c := range m.ToolCalls {
-				if !known[c.Name] {
-					known[c.Name] = true
-					defs = append(defs, model.ToolDef{Name: c.Name})
-				}
-			}
-		}
-		if len(defs) > 0 {
-			p.ToolChoice = &toolChoice{"none"}
-		}
+	defs := model.CalledTools(a.req)
+	if len(a.req.Tools) == 0 && len(defs) > 0 {
+		p.ToolChoice = &toolChoice{"none"}
 	}
 	for _, d := range defs {
 		t := tool{d.Name, d.Description, d.Parameters}

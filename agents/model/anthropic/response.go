@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,9 +14,6 @@ import (
 )
 
 const maxCalls = 256 // tool calls in one turn
-
-// callbackError marks the error of the caller's callback on its way out.
-type callbackError struct{ error }
 
 // turn is an answer that is being put together, from one message of the
 // provider's or, if it pauses, from several.
@@ -81,14 +77,12 @@ func (t *turn) read(res *http.Response, most int64) error {
 	if res.StatusCode >= 300 {
 		return fmt.Errorf("the server answers with status %d, a redirect; it is not followed", res.StatusCode)
 	}
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && t.onDelta == nil
-	if !whole {
+	body, whole, err := endpoint.Document(res, t.onDelta != nil)
+	switch {
+	case err != nil:
+		return err
+	case !whole:
 		return t.stream(endpoint.NewEvents(res.Body, most))
-	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
 	}
 	if err := reported(body); err != nil {
 		return err
@@ -235,17 +229,8 @@ func (t *turn) delta(e *event) error {
 }
 
 func (t *turn) append(b *block, text string) error {
-	if text == "" {
-		return nil
-	}
 	b.text.WriteString(text)
-	if t.onDelta == nil {
-		return nil
-	}
-	if err := t.onDelta(model.Delta{Text: text}); err != nil {
-		return callbackError{err}
-	}
-	return nil
+	return model.Tell(t.onDelta, text)
 }
 
 // arguments are those of a call: what was streamed, or what it began with.
@@ -286,11 +271,7 @@ func (a *ask) response() (*model.Response, error) {
 		if err != nil || b.name == "" {
 			return nil, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
 		}
-		for n := i + 1; b.id == "" || ids[b.id]; n++ {
-			b.id = fmt.Sprintf("call_%d", n)
-		}
-		ids[b.id] = true
-		call := model.ToolCall{ID: b.id, Name: b.name, Arguments: arguments}
+		call := model.ToolCall{ID: model.FreshID(ids, b.id, i+1), Name: b.name, Arguments: arguments}
 		pieces = append(pieces, model.Piece{Call: &call})
 		res.Message.ToolCalls = append(res.Message.ToolCalls, call)
 	}

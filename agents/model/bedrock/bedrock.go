@@ -1,11 +1,11 @@
 package bedrock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"sync"
 	"time"
@@ -14,12 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 
 	"github.com/aeemesh/aeemesh/agents/model"
-)
-
-// The defaults of [Config].
-const (
-	DefaultRequestTimeout = 10 * time.Minute
-	DefaultMaxResponse    = 32 << 20 // bytes
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // Config says where the service is and how to treat it.
@@ -73,14 +68,8 @@ func New(cfg Config) (*Model, error) {
 		problems = append(problems, errors.New("region: must not be empty"))
 	}
 	if cfg.BaseURL != "" {
-		u, err := url.Parse(cfg.BaseURL)
-		switch {
-		case err != nil: // its text would quote the URL, and with it perhaps a password
-			problems = append(problems, errors.New("base_url: not a URL"))
-		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			problems = append(problems, errors.New("base_url: want http:// or https:// and a host"))
-		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-			problems = append(problems, errors.New("base_url: must have no user, query or fragment; keys are given by reference"))
+		if _, err := endpoint.ParseBase(cfg.BaseURL); err != nil {
+			problems = append(problems, err)
 		}
 	}
 	if cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
@@ -89,12 +78,8 @@ func New(cfg Config) (*Model, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("bedrock model: %w", errors.Join(problems...))
 	}
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
-	if cfg.MaxResponse == 0 {
-		cfg.MaxResponse = DefaultMaxResponse
-	}
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout)
+	cfg.MaxResponse = cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody)
 	m := &Model{cfg: cfg, carrier: carrier(cfg)}
 	if cfg.Key != nil {
 		m.client = bedrockruntime.New(bedrockruntime.Options{Region: cfg.Region}, m.options)
@@ -136,12 +121,12 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	}
 	for {
 		err := m.once(ctx, client, sign, a)
-		var callback callbackError
+		var callback model.CallbackError
 		switch {
 		case err == nil:
 			return a.response()
 		case errors.As(err, &callback):
-			return nil, callback.error
+			return nil, callback.Err
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case !a.concede(err):

@@ -2,27 +2,20 @@ package bedrock
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // carrier is the HTTP client of a configuration, with bounds on what it brings.
 func carrier(cfg Config) *http.Client {
-	c := http.Client{}
-	if cfg.HTTPClient != nil {
-		c = *cfg.HTTPClient
-	}
-	next := c.Transport
-	if next == nil {
-		next = http.DefaultTransport
-		if t, ok := next.(*http.Transport); ok {
-			next = t.Clone()
-		}
-	}
-	c.Transport = bounded{next, cfg.MaxResponse}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &c
+	c := endpoint.NoRedirects(cfg.HTTPClient)
+	c.Transport = bounded{cmp.Or(c.Transport, http.DefaultTransport), cfg.MaxResponse}
+	return c
 }
 
 // bounded bounds the bodies of responses, and keeps those of requests.
@@ -44,7 +37,10 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.Body.Close()
 		return nil, errRedirect
 	}
-	res.Body = &boundedBody{ReadCloser: res.Body, left: b.max, json: res.Header.Get("Content-Type") != eventStream}
+	res.Body = model.LimitBody(res.Body, b.max)
+	if res.Header.Get("Content-Type") != eventStream {
+		res.Body = &shallowBody{ReadCloser: res.Body}
+	}
 	return res, nil
 }
 
@@ -69,7 +65,6 @@ func detached(req *http.Request) (*http.Request, error) {
 const eventStream = "application/vnd.amazon.eventstream"
 
 var (
-	errTooLarge = errors.New("the answer exceeds its bound")
 	errTooDeep  = errors.New("the answer nests too deep")
 	errRedirect = errors.New("the server redirects, which is not followed")
 )
@@ -77,33 +72,22 @@ var (
 // maxDepth bounds how deep JSON may nest: the SDK's parser recurses.
 const maxDepth = 512
 
-// boundedBody lets so many bytes through, and no JSON that nests too deep.
-type boundedBody struct {
+// shallowBody lets no JSON through that nests too deep.
+type shallowBody struct {
 	io.ReadCloser
-	left              int64
-	json              bool
 	depth             int
 	inString, escaped bool
 }
 
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errTooLarge
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
+func (b *shallowBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.json && b.deeper(p[:n]) {
+	if b.deeper(p[:n]) {
 		return 0, errTooDeep
-	}
-	if b.left -= int64(n); b.left < 0 {
-		return n - 1, errTooLarge
 	}
 	return n, err
 }
 
-func (b *boundedBody) deeper(p []byte) bool {
+func (b *shallowBody) deeper(p []byte) bool {
 	for _, c := range p {
 		switch {
 		case b.escaped:

@@ -26,7 +26,7 @@ func (m *Model) failure(err error, secrets []string) error {
 	switch {
 	case errors.Is(err, errTimeout):
 		e.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, model.ErrAnswerTooLarge):
 		e.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
 	case errors.Is(err, errTooDeep):
 		e.Message = errTooDeep.Error()

@@ -110,21 +110,9 @@ func streamInput(in *bedrockruntime.ConverseInput) *bedrockruntime.ConverseStrea
 	}
 }
 
-// tools returns the request's tools. If there are none, it returns those that
-// the conversation has called, because the API requires their definitions.
+// tools sets the request's tools, or those that the conversation has called.
 func (a *ask) tools(in *bedrockruntime.ConverseInput) {
-	defs := a.req.Tools
-	if len(defs) == 0 {
-		known := map[string]bool{}
-		for _, m := range a.req.Messages {
-			for _, c := range m.ToolCalls {
-				if !known[c.Name] {
-					known[c.Name] = true
-					defs = append(defs, model.ToolDef{Name: c.Name})
-				}
-			}
-		}
-	}
+	defs := model.CalledTools(a.req)
 	if len(defs) == 0 {
 		return
 	}

@@ -20,9 +20,6 @@ import (
 
 const maxCalls = 256 // tool calls in one turn
 
-// callbackError marks an error of the caller's callback.
-type callbackError struct{ error }
-
 // turn is an answer that is being assembled.
 type turn struct {
 	onDelta func(model.Delta) error
@@ -205,17 +202,8 @@ func (t *turn) begin(b *block, id, name *string) error {
 }
 
 func (t *turn) append(b *block, text string) error {
-	if text == "" {
-		return nil
-	}
 	b.text.WriteString(text)
-	if t.onDelta == nil {
-		return nil
-	}
-	if err := t.onDelta(model.Delta{Text: text}); err != nil {
-		return callbackError{err}
-	}
-	return nil
+	return model.Tell(t.onDelta, text)
 }
 
 func (t *turn) count(u *types.TokenUsage) {
@@ -256,10 +244,7 @@ func (a *ask) response() (*model.Response, error) {
 			continue
 		}
 		b.call.Arguments = model.Arguments(b.arguments.String())
-		for n := i + 1; b.call.ID == "" || ids[b.call.ID]; n++ {
-			b.call.ID = fmt.Sprintf("call_%d", n)
-		}
-		ids[b.call.ID] = true
+		b.call.ID = model.FreshID(ids, b.call.ID, i+1)
 		pieces = append(pieces, model.Piece{Call: b.call})
 		res.Message.ToolCalls = append(res.Message.ToolCalls, *b.call)
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,6 +20,9 @@ import (
 type Client struct {
 	// HTTP carries the requests. It must not be nil.
 	HTTP *http.Client
+
+	// Host names the server in errors.
+	Host string
 
 	// Timeout bounds one try, with the body of its answer. It must be positive.
 	Timeout time.Duration
@@ -35,6 +40,12 @@ type Client struct {
 	// a longer one, there is no other try. Default 8 s.
 	MaxDelay time.Duration
 }
+
+// What an adapter takes as Timeout and MaxBody where its configuration says nothing.
+const (
+	DefaultTimeout = 10 * time.Minute
+	DefaultMaxBody = 32 << 20
+)
 
 // The wait before the first retry, which doubles with each, and its bound where
 // [Client].MaxDelay is 0.
@@ -143,14 +154,65 @@ func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
 	return d - rand.N(d/4+1), true
 }
 
+// A Report is an error with which a server answered.
+type Report interface {
+	error
+	// Failure is the report as one of the port's errors, without the key.
+	Failure(key string) *model.Error
+}
+
+// Failure maps an error of Post, or of what has read the answer, to one that Generate
+// returns: the callback's or the context's own, or one of the port's.
+func (c *Client) Failure(ctx context.Context, err error, key string) error {
+	var callback model.CallbackError
+	var r Report
+	switch {
+	case errors.As(err, &callback):
+		return callback.Err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &r):
+		return r.Failure(key)
+	}
+	return model.Unreachable(err, c.Host, c.Timeout, c.MaxBody, key)
+}
+
+// Document reads an answer that is one JSON document. ok is false for a stream of events;
+// where the server does not say what it sends, it is what was asked for.
+func Document(res *http.Response, stream bool) (body []byte, ok bool, err error) {
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if media != "application/json" && !strings.HasSuffix(media, "+json") && (media != "" || stream) {
+		return nil, false, nil
+	}
+	if body, err = io.ReadAll(res.Body); err != nil {
+		err = fmt.Errorf("read the answer: %w", err)
+	}
+	return body, true, err
+}
+
+// ParseBase reads the base URL of a configuration. The error does not quote it: it may
+// have a password in it.
+func ParseBase(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("base_url: not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("base_url: want http:// or https:// and a host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("base_url: must have no user, query or fragment; keys are given by reference")
+	}
+	return u, nil
+}
+
 // errElsewhere is why a redirect is not followed by [SameOrigin].
 var errElsewhere = errors.New("it redirects to another origin, which must not get the key")
 
-// SameOrigin is a copy of a client that follows redirects only within the origin
+// SameOrigin is a copy of a client, or of [OwnClient] for nil, that follows redirects only within the origin
 // (scheme, host and port) of the request, and there as the client does: net/http
 // would take a header such as Api-Key to any host.
 func SameOrigin(client *http.Client) *http.Client {
-	c := *client
+	c := copyOf(client)
 	then := c.CheckRedirect
 	if then == nil {
 		then = func(_ *http.Request, via []*http.Request) error {
@@ -166,7 +228,7 @@ func SameOrigin(client *http.Client) *http.Client {
 		}
 		return then(req, via)
 	}
-	return &c
+	return c
 }
 
 func origin(u *url.URL) string {
@@ -177,10 +239,19 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// NoRedirects is a copy of a client that returns redirects as answers.
+// NoRedirects is a copy of a client, or of [OwnClient] for nil, that returns redirects as
+// answers.
 func NoRedirects(client *http.Client) *http.Client {
-	c := *client
+	c := copyOf(client)
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
+}
+
+func copyOf(client *http.Client) *http.Client {
+	if client == nil {
+		return OwnClient()
+	}
+	c := *client
 	return &c
 }
 

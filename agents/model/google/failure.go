@@ -1,9 +1,7 @@
 package google
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -12,18 +10,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
-
-// failure converts an error to one of package model.
-func (m *Model) failure(ctx context.Context, err error, secret string) error {
-	if cause := ctx.Err(); cause != nil {
-		return cause
-	}
-	var r *report
-	if errors.As(err, &r) {
-		return r.error(secret)
-	}
-	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, secret)
-}
 
 // report is a failure that the server reports. If the server's text is not the
 // API's JSON, Message is the text, and the other members are empty.
@@ -72,7 +58,8 @@ func parseStatus(doc []byte) *rpcStatus {
 	return d.Error
 }
 
-func (r *report) error(secret string) *model.Error {
+// Failure maps the report to the port's errors.
+func (r *report) Failure(secret string) *model.Error {
 	status := r.status
 	if status < 400 {
 		status = 0

@@ -1,6 +1,7 @@
 package google
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,8 @@ const (
 
 // The defaults of [Config].
 const (
-	DefaultBaseURL        = "https://generativelanguage.googleapis.com"
-	DefaultLocation       = "global"
-	DefaultRequestTimeout = 10 * time.Minute
-	DefaultMaxResponse    = 32 << 20 // bytes
+	DefaultBaseURL  = "https://generativelanguage.googleapis.com"
+	DefaultLocation = "global"
 )
 
 // Config says where the API is and how to treat it.
@@ -69,11 +68,10 @@ type Config struct {
 
 // Model is the API. Make it with [New].
 type Model struct {
-	cfg    Config
-	base   *url.URL // with the API's version
-	host   string
-	client *endpoint.Client
-	learnt learnt
+	cfg      Config
+	base     *url.URL // with the API's version
+	client   *endpoint.Client
+	refusals model.Refusals
 }
 
 // New returns a Model, or all errors in cfg. It does no I/O.
@@ -99,23 +97,14 @@ func New(cfg Config) (*Model, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("google model: %w", errors.Join(problems...))
 	}
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
-	if cfg.MaxResponse == 0 {
-		cfg.MaxResponse = DefaultMaxResponse
-	}
-	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = endpoint.OwnClient()
-	}
 	return &Model{
 		cfg:  cfg,
 		base: base.JoinPath(cfg.APIVersion),
-		host: base.Hostname(),
 		client: &endpoint.Client{
 			HTTP:    endpoint.SameOrigin(cfg.HTTPClient),
-			Timeout: cfg.RequestTimeout,
-			MaxBody: cfg.MaxResponse,
+			Host:    base.Hostname(),
+			Timeout: cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout),
+			MaxBody: cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody),
 		},
 	}, nil
 }
@@ -165,14 +154,9 @@ func (cfg *Config) base() (*url.URL, error) {
 	default:
 		text = "https://" + cfg.Location + "-aiplatform.googleapis.com"
 	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil: // its text would quote the URL, and perhaps a password in it
-		return nil, errors.New("base_url: not a URL")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, errors.New("base_url: want http:// or https:// and a host")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("base_url: must have no user, query or fragment; keys are given by reference")
+	u, err := endpoint.ParseBase(text)
+	if err != nil {
+		return nil, err
 	}
 	path := strings.TrimSuffix(u.Path, "/")
 	if i := strings.LastIndex(path, "/"); i >= 0 && version.MatchString(path[i+1:]) {
@@ -212,25 +196,20 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err != nil {
 		return nil, err
 	}
-	without := m.learnt.get(req)
+	without := m.known(req)
 	for tries := 0; ; tries++ {
 		body, dropped, err := m.body(req, without)
 		if err != nil {
 			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
 		}
 		t := &turn{onDelta: onDelta}
-		err = m.send(ctx, target, header, body, t)
-		var callback callbackError
-		switch {
-		case errors.As(err, &callback):
-			return nil, callback.error
-		case err != nil:
+		if err = m.send(ctx, target, header, body, t); err != nil {
 			if more := refused(err, req, without); more != 0 && tries < maxRefusals {
 				without |= more
-				m.learnt.keep(req, more)
+				m.keep(req, more)
 				continue
 			}
-			return nil, m.failure(ctx, err, secret)
+			return nil, m.client.Failure(ctx, err, secret)
 		}
 		out, err := t.response(req)
 		if err != nil {
@@ -255,7 +234,7 @@ func (m *Model) send(ctx context.Context, target string, header http.Header, bod
 	case res.StatusCode < 200 || res.StatusCode > 299:
 		return reportOf(res)
 	case t.onDelta != nil:
-		return t.stream(res, m.cfg.MaxResponse)
+		return t.stream(res, m.client.MaxBody)
 	}
 	return t.whole(res)
 }

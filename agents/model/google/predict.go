@@ -22,15 +22,15 @@ func (m *Model) Predict(ctx context.Context, name string, body []byte) ([]byte, 
 	header.Set("X-Server-Timeout", m.patience(ctx))
 	res, err := m.client.Post(ctx, target, header, body)
 	if err != nil {
-		return nil, m.failure(ctx, err, secret)
+		return nil, m.client.Failure(ctx, err, secret)
 	}
 	defer res.Body.Close()
 	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return nil, m.failure(ctx, reportOf(res), secret)
+		return nil, m.client.Failure(ctx, reportOf(res), secret)
 	}
 	answer, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, m.failure(ctx, err, secret)
+		return nil, m.client.Failure(ctx, err, secret)
 	}
 	return answer, nil
 }

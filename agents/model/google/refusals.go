@@ -3,18 +3,14 @@ package google
 import (
 	"errors"
 	"regexp"
-	"sync"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-const (
-	maxRefusals = 4   // things that one call leaves out after refusals, one after the other
-	maxModels   = 256 // models whose refusals are remembered
-)
+const maxRefusals = 4 // things that one call leaves out after refusals, one after the other
 
 // refusal is a set of features that a model refuses.
-type refusal int
+type refusal int64
 
 const (
 	penalties     refusal = 1 << iota // presence_penalty and frequency_penalty
@@ -66,16 +62,12 @@ func refused(err error, req *model.Request, without refusal) refusal {
 	return 0
 }
 
-// learnt remembers what models have refused, so that it is not requested again.
-type learnt struct {
-	mu sync.Mutex
-	of map[string]refusal
-}
+// features is the name under which [model.Refusals] keeps them, as one note.
+const features = "features"
 
-func (l *learnt) get(req *model.Request) refusal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	known := l.of[req.Model]
+// known returns what the request's model has refused before.
+func (m *Model) known(req *model.Request) refusal {
+	known := refusal(m.refusals.Of(req.Model)[features])
 	if len(req.Tools) == 0 {
 		known &^= jsonWithTools
 	}
@@ -84,14 +76,9 @@ func (l *learnt) get(req *model.Request) refusal {
 
 // keep remembers refusals that apply to every request of the model; a schema or
 // a signature belongs to one request.
-func (l *learnt) keep(req *model.Request, what refusal) {
-	if what &= penalties | jsonWithTools; what == 0 {
-		return
+func (m *Model) keep(req *model.Request, what refusal) {
+	if what &= penalties | jsonWithTools; what != 0 {
+		known := refusal(m.refusals.Of(req.Model)[features])
+		m.refusals.Keep(req.Model, features, int64(known|what))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil || len(l.of) >= maxModels {
-		l.of = make(map[string]refusal)
-	}
-	l.of[req.Model] |= what
 }

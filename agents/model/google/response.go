@@ -17,9 +17,6 @@ const (
 	maxCalls = 256      // tool calls in one turn
 )
 
-// callbackError marks an error of the caller's callback.
-type callbackError struct{ error }
-
 // turn is an answer that is being assembled.
 type turn struct {
 	onDelta func(model.Delta) error
@@ -166,17 +163,8 @@ func (t *turn) part(p *part) error {
 	default:
 		t.parts = append(t.parts, answered{text: p.Text, sign: p.ThoughtSignature})
 	}
-	if p.Text == "" {
-		return nil
-	}
 	t.text.WriteString(p.Text)
-	if t.onDelta == nil {
-		return nil
-	}
-	if err := t.onDelta(model.Delta{Text: p.Text}); err != nil {
-		return callbackError{err}
-	}
-	return nil
+	return model.Tell(t.onDelta, p.Text)
 }
 
 func (t *turn) response(req *model.Request) (*model.Response, error) {
@@ -261,14 +249,6 @@ func toolCall(f *call, ids map[string]bool) (out model.ToolCall, given bool, err
 	if f.Name == "" {
 		return out, false, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
 	}
-	out = model.ToolCall{ID: f.ID, Name: f.Name, Arguments: model.Arguments(string(f.Args))}
-	if given = f.ID != "" && !ids[f.ID]; !given {
-		for n := len(ids) + 1; ; n++ {
-			if out.ID = fmt.Sprintf("call_%d", n); !ids[out.ID] {
-				break
-			}
-		}
-	}
-	ids[out.ID] = true
-	return out, given, nil
+	given = f.ID != "" && !ids[f.ID]
+	return model.ToolCall{ID: model.FreshID(ids, f.ID, len(ids)+1), Name: f.Name, Arguments: model.Arguments(string(f.Args))}, given, nil
 }

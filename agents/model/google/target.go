@@ -91,11 +91,11 @@ func hasPrefix(name string, prefixes ...string) bool {
 // patience returns how many seconds the server may take: no longer than its
 // answer is waited for.
 func (m *Model) patience(ctx context.Context) string {
-	most := m.cfg.RequestTimeout
+	most := m.client.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		most = min(most, time.Until(deadline))
 	}
-	if t := m.cfg.HTTPClient.Timeout; t > 0 {
+	if t := m.client.HTTP.Timeout; t > 0 {
 		most = min(most, t)
 	}
 	return strconv.Itoa(max(1, int(math.Ceil(most.Seconds()))))

@@ -2,9 +2,7 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,18 +21,6 @@ func refusal(res *http.Response) *report {
 	r.status = res.StatusCode
 	r.after = retryAfter(res.Header, time.Now())
 	return r
-}
-
-// failure maps what went wrong to the port's errors.
-func (m *Model) failure(ctx context.Context, err error, key string) error {
-	if cause := ctx.Err(); cause != nil {
-		return cause
-	}
-	var r *report
-	if errors.As(err, &r) {
-		return r.error(key)
-	}
-	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, key)
 }
 
 // report is what a server says about a failure.
@@ -128,7 +114,8 @@ func str(raw json.RawMessage) string {
 	return ""
 }
 
-func (r *report) error(key string) *model.Error {
+// Failure maps the report to the port's errors.
+func (r *report) Failure(key string) *model.Error {
 	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
 	var parts []string
 	// What servers say about a wrong key may quote it in part.

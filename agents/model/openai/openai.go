@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,6 @@ import (
 
 // DefaultBaseURL is OpenAI's own endpoint.
 const DefaultBaseURL = "https://api.openai.com/v1"
-
-// The other defaults of [Config].
-const (
-	DefaultMaxRetryDelay  = 8 * time.Second
-	DefaultRequestTimeout = 10 * time.Minute
-	DefaultMaxResponse    = 32 << 20 // bytes
-)
 
 // DefaultAPIVersion is the api-version that Azure is asked for where
 // [Config].APIVersion is empty.
@@ -83,9 +77,8 @@ type Model struct {
 	cfg      Config
 	provider Provider
 	base     *url.URL
-	host     string
 	client   *endpoint.Client
-	refusals refusals
+	refusals model.Refusals
 }
 
 // New returns a Model, or all that is wrong with cfg. It does no I/O.
@@ -111,27 +104,15 @@ func New(cfg Config) (*Model, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("openai model: %w", errors.Join(problems...))
 	}
-	if cfg.MaxRetryDelay == 0 {
-		cfg.MaxRetryDelay = DefaultMaxRetryDelay
-	}
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = DefaultRequestTimeout
-	}
-	if cfg.MaxResponse == 0 {
-		cfg.MaxResponse = DefaultMaxResponse
-	}
-	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = endpoint.OwnClient()
-	}
 	return &Model{
 		cfg:      cfg,
 		provider: provider.at(base),
 		base:     base,
-		host:     base.Hostname(),
 		client: &endpoint.Client{
 			HTTP:     endpoint.SameOrigin(cfg.HTTPClient),
-			Timeout:  cfg.RequestTimeout,
-			MaxBody:  cfg.MaxResponse,
+			Host:     base.Hostname(),
+			Timeout:  cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout),
+			MaxBody:  cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody),
 			Retries:  cfg.MaxRetries,
 			MaxDelay: cfg.MaxRetryDelay,
 		},
@@ -161,16 +142,7 @@ func (cfg *Config) base(p Provider) (*url.URL, error) {
 			return nil, fmt.Errorf("base_url: %s has no common endpoint: it must be given", p.Name)
 		}
 	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil: // its text would quote the URL, and with it perhaps a password
-		return nil, errors.New("base_url: not a URL")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, errors.New("base_url: want http:// or https:// and a host")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("base_url: must have no user, query or fragment; keys are given by reference")
-	}
-	return u, nil
+	return endpoint.ParseBase(text)
 }
 
 // Generate asks the endpoint for the next turn. What the endpoint refuses of
@@ -198,28 +170,24 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 		}
 		res, err := m.client.Post(ctx, target, header, w.body)
 		if err != nil {
-			return nil, m.failure(ctx, err, key)
+			return nil, m.client.Failure(ctx, err, key)
 		}
 		if res.StatusCode < 400 {
 			return m.answer(ctx, req, w, res, key, onDelta)
 		}
 		r := refusal(res)
-		if tries < maxRefusals && m.refusals.learn(req.Model, w, r) {
+		if tries < maxRefusals && m.learn(req.Model, w, r) {
 			continue
 		}
-		return nil, m.failure(ctx, r, key)
+		return nil, m.client.Failure(ctx, r, key)
 	}
 }
 
 func (m *Model) answer(ctx context.Context, req *model.Request, w *wire, res *http.Response, key string, onDelta func(model.Delta) error) (*model.Response, error) {
 	defer res.Body.Close()
 	turn, err := m.read(res, w.stream, onDelta)
-	var callback callbackError
-	switch {
-	case errors.As(err, &callback):
-		return nil, callback.error
-	case err != nil:
-		return nil, m.failure(ctx, err, key)
+	if err != nil {
+		return nil, m.client.Failure(ctx, err, key)
 	}
 	out, err := turn.response(req)
 	if err != nil {

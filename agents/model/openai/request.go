@@ -18,7 +18,7 @@ type wire struct {
 	stream  bool
 	schema  bool              // it asks for JSON by a schema
 	sent    map[string]string // members that stand for standard parameters, and which
-	refused map[string]string // what was known of the model's refusals
+	refused map[string]int64  // what was known of the model's refusals
 	dropped []string          // standard parameters that are not sent as they were asked for
 }
 
@@ -27,7 +27,7 @@ type wire struct {
 func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 	b := builder{
 		provider: &m.provider,
-		wire:     &wire{stream: stream, sent: make(map[string]string), refused: m.refusals.get(req.Model)},
+		wire:     &wire{stream: stream, sent: make(map[string]string), refused: m.refusals.Of(req.Model)},
 	}
 	if err := b.extended(req.Params.Extended); err != nil {
 		return nil, err

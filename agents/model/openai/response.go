@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -15,9 +14,6 @@ import (
 )
 
 const maxCalls = 256 // tool calls in one turn
-
-// callbackError marks the error of the caller's callback on its way out.
-type callbackError struct{ error }
 
 // turn is an answer that is being put together.
 type turn struct {
@@ -42,14 +38,12 @@ type partialCall struct {
 // server chose to send.
 func (m *Model) read(res *http.Response, stream bool, onDelta func(model.Delta) error) (*turn, error) {
 	t := &turn{onDelta: onDelta, keep: m.provider.keep}
-	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && !stream
-	if !whole {
-		return t, t.stream(endpoint.NewEvents(res.Body, m.cfg.MaxResponse))
-	}
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+	body, whole, err := endpoint.Document(res, stream)
+	switch {
+	case err != nil:
+		return nil, err
+	case !whole:
+		return t, t.stream(endpoint.NewEvents(res.Body, m.client.MaxBody))
 	}
 	if err := reported(body); err != nil {
 		return nil, err
@@ -95,7 +89,9 @@ func (t *turn) said(raw json.RawMessage, whole bool) error {
 		}
 	}
 	t.refused = t.refused || s.Refusal != ""
-	return t.append(text(s.Content) + string(s.Refusal))
+	more := text(s.Content) + string(s.Refusal)
+	t.text.WriteString(more)
+	return model.Tell(t.onDelta, more)
 }
 
 // stream reads events until [DONE], and accepts a stream that ends without it
@@ -192,20 +188,6 @@ func usage(raw json.RawMessage) model.Usage {
 	return out
 }
 
-func (t *turn) append(text string) error {
-	if text == "" {
-		return nil
-	}
-	t.text.WriteString(text)
-	if t.onDelta == nil {
-		return nil
-	}
-	if err := t.onDelta(model.Delta{Text: text}); err != nil {
-		return callbackError{err}
-	}
-	return nil
-}
-
 // call adds a piece of a tool call. Pieces belong together by their index;
 // servers that send none are told apart by the ids of their calls.
 func (t *turn) call(index int64, id, name, arguments string) error {
@@ -250,12 +232,8 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 		if c.name == "" {
 			return nil, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
 		}
-		for n := i + 1; c.id == "" || ids[c.id]; n++ {
-			c.id = fmt.Sprintf("call_%d", n)
-		}
-		ids[c.id] = true
 		res.Message.ToolCalls = append(res.Message.ToolCalls, model.ToolCall{
-			ID: c.id, Name: c.name, Arguments: model.Arguments(c.arguments.String())})
+			ID: model.FreshID(ids, c.id, i+1), Name: c.name, Arguments: model.Arguments(c.arguments.String())})
 	}
 	switch {
 	case t.finish == "length" || t.finish == "model_length":
