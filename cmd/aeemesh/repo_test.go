@@ -173,6 +173,7 @@ var beside = map[string][]string{
 	"state/statetest":         {"state"},
 	"examples/*":              {"examples/code-reviewer/review"},
 	"agents/model/google":     {"agents/model/endpoint"},
+	"agents/model/bedrock":    {"agents/model/endpoint"},
 }
 
 // forTests may be imported by the tests of every floor: a real server, what its users
