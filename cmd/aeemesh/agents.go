@@ -88,25 +88,20 @@ status in the workers' stats.`,
 				return err
 			}
 			list := summaries(s, ctx, found)
-			if a.Term.JSON {
-				return term.Objects(a.Term, list)
-			}
-			if len(list) == 0 {
+			if len(list) == 0 && !a.Term.JSON {
 				a.Term.Say("no agent answers")
 				a.Term.Hint("\"aeemesh worker FILE\" starts one.")
 				return nil
 			}
-			var rows [][]string
-			for _, l := range list {
+			header := []string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}
+			return term.List(a.Term, header, list, func(l agentSummary) []string {
 				status := l.Status
 				if l.Reason != "" {
 					status += " (" + l.Reason + ")"
 				}
-				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
-					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable})
-			}
-			a.Term.Table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
-			return nil
+				return []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
+					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable}
+			})
 		}),
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")

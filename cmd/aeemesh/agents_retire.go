@@ -94,11 +94,7 @@ func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, en
 	if out.Withdrawn, err = s.Node.CancelAllQueued(ctx, entity, "the agent is retired"); err != nil {
 		return session.LaneError(err)
 	}
-	m, err := a.Subjects()
-	if err != nil {
-		return err
-	}
-	js, err := a.JetStream(s.Conn)
+	js, m, err := a.Streams(s.Conn)
 	if err != nil {
 		return err
 	}

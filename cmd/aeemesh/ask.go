@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -69,10 +70,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			if err := filling.Check(a.App, cmd); err != nil {
 				return err
 			}
-			if from == "" {
-				from = a.DefaultFrom()
-			}
-			o := session.Options{Entity: from, Signed: true}
+			o := session.Options{Entity: cmp.Or(from, a.DefaultFrom()), Signed: true}
 			if filling.Durable {
 				o.Config = a.LaneClient(cmd)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
@@ -15,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -79,15 +81,7 @@ func liveEntities(a *session.App, cmd *cobra.Command) (out []string) {
 // first.
 func completeDead(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 	const most = 200
-	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.Subjects()
-		if err != nil {
-			return
-		}
-		js, err := a.JetStream(conn)
-		if err != nil {
-			return
-		}
+	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
 		for l, err := range jetstream.NewDead(js, m).List(ctx, "") {
 			if err != nil {
 				return

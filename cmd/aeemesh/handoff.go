@@ -263,17 +263,11 @@ func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
 		return session.LaneError(err)
 	}
 	sorted.By(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
-	if a.Term.JSON {
-		return term.Objects(a.Term, all)
-	}
-	if len(all) == 0 {
+	if len(all) == 0 && !a.Term.JSON {
 		a.Term.Say("no run was transferred to here")
 		return nil
 	}
-	var rows [][]string
-	for _, h := range all {
-		rows = append(rows, []string{runs.ShortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, runs.ShortRun(h.Run), term.Ago(h.Since), h.Reason})
-	}
-	a.Term.Table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
-	return nil
+	return term.List(a.Term, []string{"handoff", "phase", "from", "agent", "run", "since", "why"}, all, func(h handoff.Status) []string {
+		return []string{runs.ShortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, runs.ShortRun(h.Run), term.Ago(h.Since), h.Reason}
+	})
 }

@@ -347,11 +347,7 @@ func completeAsks(a *session.App, people bool) cobra.CompletionFunc {
 		}
 		var out, who []string
 		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.Subjects()
-			if err != nil {
-				return
-			}
-			js, err := a.JetStream(conn)
+			js, m, err := a.Streams(conn)
 			if err != nil {
 				return
 			}

@@ -125,11 +125,7 @@ func keepTidy(s *session.Session, ctx context.Context, every time.Duration) erro
 
 // openStates opens the store of the mesh's runs.
 func openStates(s *session.Session) (*jetstream.States, error) {
-	m, err := s.App.Subjects()
-	if err != nil {
-		return nil, err
-	}
-	js, err := s.App.JetStream(s.Conn)
+	js, m, err := s.App.Streams(s.Conn)
 	if err != nil {
 		return nil, err
 	}

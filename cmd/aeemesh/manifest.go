@@ -92,11 +92,7 @@ func (a *app) hasLane(ctx context.Context, cmd *cobra.Command) (bool, error) {
 		return false, err
 	}
 	defer conn.Close()
-	m, err := a.Subjects()
-	if err != nil {
-		return false, err
-	}
-	js, err := a.JetStream(conn)
+	js, m, err := a.Streams(conn)
 	if err != nil {
 		return false, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -65,11 +66,7 @@ func (f *messageFlags) build(a *session.App, cmd *cobra.Command, to string, payl
 	default:
 		return nil, outcome.Usagef(cmd, "an envelope of type %s needs an --intent", kind)
 	}
-	from := f.from
-	if from == "" {
-		from = a.DefaultFrom()
-	}
-	e := envelope.New(kind, from, to, intent, payload)
+	e := envelope.New(kind, cmp.Or(f.from, a.DefaultFrom()), to, intent, payload)
 	if f.corr != "" {
 		e.Corr = f.corr
 	}

@@ -66,16 +66,12 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 			if len(lines) == 0 && len(args) > 0 {
 				return outcome.Hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
-			if a.Term.JSON {
-				return term.Objects(a.Term, lines)
+			header := []string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}
+			err = term.List(a.Term, header, lines, func(l modelLine) []string { return append([]string{l.Provider, l.Model}, factCells(l.Facts)...) })
+			if !a.Term.JSON {
+				a.Term.Say("as of %s; USD for a thousand tokens", cat.Date)
 			}
-			var rows [][]string
-			for _, l := range lines {
-				rows = append(rows, append([]string{l.Provider, l.Model}, factCells(l.Facts)...))
-			}
-			a.Term.Table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
-			a.Term.Say("as of %s; USD for a thousand tokens", cat.Date)
-			return nil
+			return err
 		}),
 	}
 	configFlag(c, &config)

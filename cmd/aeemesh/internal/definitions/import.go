@@ -25,11 +25,7 @@ func Commands(a *session.App) []*cobra.Command {
 
 // Open opens the mesh's registry.
 func Open(s *session.Session) (registry.Registry, error) {
-	m, err := s.App.Subjects()
-	if err != nil {
-		return nil, err
-	}
-	js, err := s.App.JetStream(s.Conn)
+	js, m, err := s.App.Streams(s.Conn)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -225,15 +226,11 @@ is the agent_id, or the entity where it had none.`,
 				if err != nil {
 					return notRegistered(err, args[0])
 				}
-				var rows [][]string
+				views := make([]definitionView, len(kept))
 				for i := range kept {
-					v := viewDefinition(&kept[i])
-					if a.Term.JSON {
-						if err := a.Term.Object(v); err != nil {
-							return err
-						}
-						continue
-					}
+					views[i] = viewDefinition(&kept[i])
+				}
+				return term.List(a.Term, []string{"revision", "entity", "version", "sha256", "registered", "by"}, views, func(v definitionView) []string {
 					what := v.Entity
 					switch {
 					case v.Removed:
@@ -241,12 +238,8 @@ is the agent_id, or the entity where it had none.`,
 					case v.Problem != "":
 						what = "(" + v.Problem + ")"
 					}
-					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), term.Ago(v.At), v.By})
-				}
-				if !a.Term.JSON {
-					a.Term.Table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
-				}
-				return nil
+					return []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), term.Ago(v.At), v.By}
+				})
 			})
 		}),
 	})
@@ -298,15 +291,7 @@ registered skill. Workers go on. The stored versions stay, and
 
 // completeDefinitions completes the first argument with registered agents.
 func completeDefinitions(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
-	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.Subjects()
-		if err != nil {
-			return
-		}
-		js, err := a.JetStream(conn)
-		if err != nil {
-			return
-		}
+	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
 		all, _ := jetstream.NewAgents(js, m).List(ctx)
 		for _, e := range all {
 			if e.Err == nil && !slices.Contains(args, e.Record.Entity) {

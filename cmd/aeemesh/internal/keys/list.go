@@ -44,16 +44,12 @@ func keysListCommand(a *session.App) *cobra.Command {
 				}
 				lines = append(lines, more...)
 			}
-			if a.Term.JSON {
-				return term.Objects(a.Term, lines)
-			}
-			if len(lines) == 0 {
+			if len(lines) == 0 && !a.Term.JSON {
 				a.Term.Say("there are no keys in %s", a.DirToWrite())
 				a.Term.Hint("\"aeemesh keys new KID\" makes one.")
 				return nil
 			}
-			var rows [][]string
-			for _, l := range lines {
+			return term.List(a.Term, []string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, lines, func(l keyLine) []string {
 				own, until := "", ""
 				if l.Own {
 					own = "yes"
@@ -61,10 +57,8 @@ func keysListCommand(a *session.App) *cobra.Command {
 				if !l.Expires.IsZero() {
 					until = l.Expires.UTC().Format(time.DateTime)
 				}
-				rows = append(rows, []string{l.KID, string(l.Alg), strings.Join(l.From, " "), l.State, until, own, l.Source, l.Comment})
-			}
-			a.Term.Table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
-			return nil
+				return []string{l.KID, string(l.Alg), strings.Join(l.From, " "), l.State, until, own, l.Source, l.Comment}
+			})
 		}),
 	}
 	return DirFlag(a, c, &shared)

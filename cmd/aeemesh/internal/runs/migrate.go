@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -91,11 +92,7 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 	if err := CheckEntity(cmd, f.entity); err != nil {
 		return err
 	}
-	from := a.As
-	if from == "" {
-		from = a.DefaultFrom()
-	}
-	s, err := a.Open(ctx, cmd, session.Options{Entity: from, Signed: true, Config: a.LaneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: cmp.Or(a.As, a.DefaultFrom()), Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,7 @@ func NewStore(js natsjs.JetStream, m subject.Map, ring *state.Keyring) *Store {
 
 // Open opens the store of the mesh's runs for a command.
 func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error) {
-	m, err := a.Subjects()
-	if err != nil {
-		return nil, err
-	}
-	js, err := a.JetStream(s.Conn)
+	js, m, err := a.Streams(s.Conn)
 	if err != nil {
 		return nil, err
 	}

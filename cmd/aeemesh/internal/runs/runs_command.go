@@ -115,11 +115,7 @@ func commandRun(a *session.App, ctx context.Context, cmd *cobra.Command, r runCo
 	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
-	from := a.As
-	if from == "" {
-		from = a.DefaultFrom()
-	}
-	s, err := a.Open(ctx, cmd, session.Options{Entity: from, Signed: true, Config: a.LaneClient(cmd)})
+	s, err := a.Open(ctx, cmd, session.Options{Entity: cmp.Or(a.As, a.DefaultFrom()), Signed: true, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -35,15 +36,7 @@ func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun stri
 		return nil, as
 	}
 	var list []Summary
-	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		m, err := a.Subjects()
-		if err != nil {
-			return
-		}
-		js, err := a.JetStream(conn)
-		if err != nil {
-			return
-		}
+	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
 		entity, _ := cmd.Flags().GetString("entity")
 		for rec, err := range jetstream.NewStates(js, m).List(ctx, entity) {
 			if err != nil {

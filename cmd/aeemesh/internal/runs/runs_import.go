@@ -56,11 +56,7 @@ func AddReceiverFlags(a *session.App, c *cobra.Command) {
 
 // ReceiverOf makes the receiver of transferred runs for a session.
 func ReceiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
-	m, err := a.Subjects()
-	if err != nil {
-		return nil, err
-	}
-	js, err := a.JetStream(s.Conn)
+	js, m, err := a.Streams(s.Conn)
 	if err != nil {
 		return nil, err
 	}

@@ -135,16 +135,13 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 }
 
 func printRuns(a *session.App, list []Summary, more bool) error {
-	if a.Term.JSON {
-		return term.Objects(a.Term, list)
-	}
-	if len(list) == 0 {
+	if len(list) == 0 && !a.Term.JSON {
 		a.Term.Say("no runs")
 		a.Term.Hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" shows tasks that no worker has begun.")
 		return nil
 	}
-	var rows [][]string
-	for _, l := range list {
+	header := []string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}
+	err := term.List(a.Term, header, list, func(l Summary) []string {
 		step, status := l.Step, l.Status
 		if l.Epoch == 0 && status == string(aaif.RunPaused) {
 			status = "not begun" // a command is stored for a run that has not begun
@@ -155,12 +152,11 @@ func printRuns(a *session.App, list []Summary, more bool) error {
 		if l.Problem != "" {
 			step = l.Problem
 		}
-		rows = append(rows, []string{ShortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
-			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)})
-	}
-	a.Term.Table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
-	if more {
+		return []string{ShortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
+			strconv.FormatUint(l.Epoch, 10), term.Ago(l.At)}
+	})
+	if more && !a.Term.JSON {
 		a.Term.Say("there are more: --limit 0 shows all")
 	}
-	return nil
+	return err
 }

@@ -68,16 +68,12 @@ order of schema_id, is what its workers serve once all of them have it.`,
 				case len(all) == 0:
 					return outcome.NotFound("%s has published no templates", args[0])
 				}
-				var rows [][]string
 				for i, v := range all {
 					all[i].Newest = current[v.Scenario] == v.SchemaID
-					rows = append(rows, []string{v.SchemaID, v.Scenario, fmt.Sprint(v.Keys), term.Ago(v.Stored), map[bool]string{true: "newest"}[all[i].Newest], v.Hash})
 				}
-				if a.Term.JSON {
-					return term.Objects(a.Term, all)
-				}
-				a.Term.Table([]string{"schema_id", "scenario", "keys", "stored", "", "hash"}, rows)
-				return nil
+				return term.List(a.Term, []string{"schema_id", "scenario", "keys", "stored", "", "hash"}, all, func(v stored) []string {
+					return []string{v.SchemaID, v.Scenario, fmt.Sprint(v.Keys), term.Ago(v.Stored), map[bool]string{true: "newest"}[v.Newest], v.Hash}
+				})
 			})
 		}),
 	})
@@ -97,11 +93,7 @@ func withStores(a *session.App, ctx context.Context, cmd *cobra.Command, f func(
 		return err
 	}
 	defer conn.Close()
-	js, err := a.JetStream(conn)
-	if err != nil {
-		return err
-	}
-	m, err := a.Subjects()
+	js, m, err := a.Streams(conn)
 	if err != nil {
 		return err
 	}

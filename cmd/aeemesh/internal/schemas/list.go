@@ -48,20 +48,14 @@ template. --scenario says who can do one; if no agent can, the exit status is 3.
 				if err != nil {
 					return notFound(ctx, err)
 				}
-				if a.Term.JSON {
-					return term.Objects(a.Term, offers)
-				}
-				if len(offers) == 0 {
+				if len(offers) == 0 && !a.Term.JSON {
 					a.Term.Say("no agent publishes templates")
 					a.Term.Hint("\"aeemesh worker FILE --templates DIR\" does, and so does an agent whose document has io.input_schema.")
 					return nil
 				}
-				var rows [][]string
-				for _, o := range offers {
-					rows = append(rows, []string{o.Scenario, o.Entity, strconv.Itoa(o.Workers), o.SchemaID, strings.Join(o.Languages, ","), o.Description})
-				}
-				a.Term.Table([]string{"scenario", "entity", "workers", "schema_id", "languages", "description"}, rows)
-				return nil
+				return term.List(a.Term, []string{"scenario", "entity", "workers", "schema_id", "languages", "description"}, offers, func(o sdsi.Offer) []string {
+					return []string{o.Scenario, o.Entity, strconv.Itoa(o.Workers), o.SchemaID, strings.Join(o.Languages, ","), o.Description}
+				})
 			})
 		}),
 	})

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -42,6 +44,15 @@ func ToComplete(a *App, cmd *cobra.Command, do func(context.Context, *nats.Conn)
 	do(ctx, conn)
 }
 
+// StreamsToComplete is [ToComplete] for what JetStream has.
+func StreamsToComplete(a *App, cmd *cobra.Command, do func(context.Context, natsjs.JetStream, subject.Map)) {
+	ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		if js, m, err := a.Streams(conn); err == nil {
+			do(ctx, js, m)
+		}
+	})
+}
+
 // CompleteServed completes the first n arguments with the agents that have had
 // durable tasks, whether or not they have a running worker.
 func CompleteServed(a *App, n int) cobra.CompletionFunc {
@@ -49,15 +60,7 @@ func CompleteServed(a *App, n int) cobra.CompletionFunc {
 		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-			m, err := a.Subjects()
-			if err != nil {
-				return
-			}
-			js, err := a.JetStream(conn)
-			if err != nil {
-				return
-			}
+		StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
 			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
 			for _, b := range list {
 				out = append(out, cobra.CompletionWithDesc(b.Entity, term.Counted(b.Pending()+b.Unacked(), "task", "tasks")))

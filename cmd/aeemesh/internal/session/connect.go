@@ -165,6 +165,17 @@ func (a *App) JetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 	return natsjs.New(conn)
 }
 
+// Streams returns the connection's JetStream and the mesh's subjects: what the stores of
+// package jetstream are opened with.
+func (a *App) Streams(conn *nats.Conn) (natsjs.JetStream, subject.Map, error) {
+	m, err := a.Subjects()
+	if err != nil {
+		return nil, m, err
+	}
+	js, err := a.JetStream(conn)
+	return js, m, err
+}
+
 // Subjects returns the mesh's subjects; connection has validated the prefix.
 func (a *App) Subjects() (subject.Map, error) {
 	m, err := subject.New(a.Conn.Prefix)

@@ -28,11 +28,7 @@ func NewLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 // LaneClient adds the durable lane to the node of a command, as a client.
 func (a *App) LaneClient(cmd *cobra.Command) func(*Session, *mesh.Config) error {
 	return func(s *Session, cfg *mesh.Config) error {
-		m, err := a.Subjects()
-		if err != nil {
-			return err
-		}
-		js, err := a.JetStream(s.Conn)
+		js, m, err := a.Streams(s.Conn)
 		if err != nil {
 			return err
 		}
@@ -48,11 +44,7 @@ func (a *App) LaneClient(cmd *cobra.Command) func(*Session, *mesh.Config) error 
 
 // Lane returns the durable lane for direct use by a command.
 func (s *Session) Lane() (*mesh.Durable, error) {
-	m, err := s.App.Subjects()
-	if err != nil {
-		return nil, err
-	}
-	js, err := s.App.JetStream(s.Conn)
+	js, m, err := s.App.Streams(s.Conn)
 	if err != nil {
 		return nil, err
 	}

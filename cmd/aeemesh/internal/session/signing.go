@@ -367,11 +367,7 @@ func (a *App) listOnce(ctx context.Context, records *jetstream.Records) ([]jetst
 
 // SharedKeys returns the bucket of the keys that the mesh shares.
 func (a *App) SharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
-	js, err := a.JetStream(conn)
-	if err != nil {
-		return nil, err
-	}
-	m, err := a.Subjects()
+	js, m, err := a.Streams(conn)
 	if err != nil {
 		return nil, err
 	}

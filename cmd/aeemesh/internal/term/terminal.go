@@ -253,6 +253,19 @@ func (t *Terminal) Table(header []string, rows [][]string) {
 	}
 }
 
+// List prints a list: one JSON object per line, or a table with the cells of each item.
+func List[T any](t *Terminal, header []string, list []T, cells func(T) []string) error {
+	if t.JSON {
+		return Objects(t, list)
+	}
+	rows := make([][]string, len(list))
+	for i, item := range list {
+		rows[i] = cells(item)
+	}
+	t.Table(header, rows)
+	return nil
+}
+
 // TableText formats a table of at most width columns; 0: no limit.
 func TableText(header []string, rows [][]string, width int, color bool) string {
 	w := table.NewWriter()
