@@ -101,13 +101,6 @@ const (
 	Error  Variant = "error"
 )
 
-// VariantOf returns the variant for an envelope's type, and false for event and stream
-// envelopes and unknown types, whose payloads have no schema.
-func VariantOf(envelopeType string) (Variant, bool) {
-	v := Variant(envelopeType)
-	return v, v.index() >= 0
-}
-
 func (v Variant) index() int {
 	switch v {
 	case Task:

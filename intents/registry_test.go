@@ -175,11 +175,6 @@ func TestValidateByIntentAndVariant(t *testing.T) {
 	if err := r.Validate("app.y", intents.Task, raw(`{}`)); !errors.Is(err, intents.ErrUnknownIntent) {
 		t.Errorf("unknown intent: %v", err)
 	}
-	for typ, want := range map[string]bool{"task": true, "result": true, "error": true, "event": false, "stream": false, "": false} {
-		if v, ok := intents.VariantOf(typ); ok != want || string(v) != typ {
-			t.Errorf("VariantOf(%q) = %q, %v", typ, v, ok)
-		}
-	}
 }
 
 func TestListByNamespace(t *testing.T) {

@@ -64,15 +64,6 @@ func (c *Clock) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// Until returns how long it is until t by the server's clock; negative if t has passed.
-func (c *Clock) Until(ctx context.Context, t time.Time) (time.Duration, error) {
-	now, _, err := c.now(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return t.Sub(now), nil
-}
-
 // Offset returns how far the server's clock is ahead of this machine's, and the bound of
 // the error: half the round trip.
 func (c *Clock) Offset(ctx context.Context) (offset, bound time.Duration, err error) {

@@ -93,9 +93,6 @@ func TestClockOfASkewedMachine(t *testing.T) {
 	expect("fresh", 1)
 	pass(2 * time.Second)
 	expect("asked again", 2)
-	if left, err := clock.Until(ctx, real); err != nil || left >= 0 {
-		t.Errorf("%s, %v", left, err)
-	}
 
 	mu.Lock()
 	failure = errors.New("away")

@@ -125,9 +125,8 @@
 // of time.
 //
 // [States] stores the checkpoints of runs. Each write is a compare-and-swap, so a
-// worker that has lost the run is refused. [States.Open] lists the runs that
-// have not ended, [States.Resolve] finds out what became of a write that had no answer,
-// and [States.Sweep] deletes old runs before a full bucket would stop all work.
+// worker that has lost the run is refused. [States.Open] lists the runs that have not
+// ended, and [States.Sweep] deletes old runs before a full bucket would stop all work.
 // [States.Shares] says how much of the bucket each entity uses: while the bucket is
 // fuller than [CrowdedFrom] and one entity has more than [FairShare] of it, that entity's
 // workers start no new runs. Only a user with permission to purge can sweep.

@@ -183,60 +183,6 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 	return h
 }
 
-// Resolve finds out whether a Put with the same arguments that failed with [ErrUncertain]
-// was stored, and puts the data again if not. It returns the revision of data once they
-// are stored, even if later writes followed, or [state.ErrChanged] if another write
-// replaced prev. It tries until ctx ends, and then fails with ErrUncertain again.
-//
-// It recognises data by their bytes, so all checkpoints of a run must differ; a
-// [state.Codec] gives each its own id.
-func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	ctx, cancel := api.Bounded(ctx)
-	defer cancel()
-	pause := 10 * time.Millisecond
-	for {
-		have, err := s.Get(ctx, id)
-		switch {
-		case err == nil && have.Revision > prev && string(have.Data) == string(data):
-			return have.Revision, nil
-		case err == nil && have.Revision > prev:
-			// Ours may have been stored first and then replaced.
-			history, err := s.History(ctx, id)
-			for _, r := range history {
-				if r.Revision > prev && string(r.Data) == string(data) {
-					return r.Revision, nil
-				}
-			}
-			if errors.Is(err, ErrDenied) {
-				return 0, err
-			}
-			if err == nil || errors.Is(err, state.ErrNotFound) {
-				return 0, fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
-			}
-		case errors.Is(err, state.ErrNotFound) && prev > 0:
-			return 0, fmt.Errorf("put run %s over revision %d: %w: it was deleted", id.Run, prev, state.ErrChanged)
-		case err == nil, errors.Is(err, state.ErrNotFound):
-			// The first message may still be under way. Both expect the same revision, so
-			// only one of them can be stored.
-			var rev uint64
-			if rev, err = s.Put(ctx, id, prev, data); err == nil {
-				return rev, nil
-			}
-			if !errors.Is(err, ErrUncertain) && !errors.Is(err, state.ErrChanged) {
-				return 0, err
-			}
-		case errors.Is(err, ErrDenied):
-			return 0, err
-		}
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("resolve run %s of %s: %w: %w", id.Run, id.Entity, ErrUncertain, ctx.Err())
-		case <-time.After(pause):
-			pause = min(2*pause, time.Second)
-		}
-	}
-}
-
 // Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers
 // see the deletion.
 func (s *States) Delete(ctx context.Context, id state.ID) error {

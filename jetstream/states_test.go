@@ -294,59 +294,6 @@ func TestOpenRuns(t *testing.T) {
 	}
 }
 
-// A write without an answer is resolved, and stored once.
-func TestResolve(t *testing.T) {
-	t.Parallel()
-	natstest.Long(t)
-	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	js := jetstream.Gather(connect(t, srv))
-	apply(t, js, jetstream.Options{Only: states})
-	s := jetstream.NewStates(js, subject.Map{})
-	id := state.ID{Entity: "agent.x", Run: "r"}
-	prev := uint64(0)
-	for i := range 3 {
-		srv.Close()
-		data := fmt.Appendf(nil, "%d", i)
-		// The timeout is long enough for the message to be sent.
-		_, err := s.Put(brief(t), id, prev, data)
-		if !errors.Is(err, state.ErrUncertain) || !errors.Is(err, jetstream.ErrUncertain) {
-			t.Fatalf("no server: %v", err)
-		}
-		if _, err := s.Resolve(brief(t), id, prev, data); !errors.Is(err, state.ErrUncertain) {
-			t.Errorf("still none: %v", err)
-		}
-		srv = natstest.Restart(t, srv)
-		if prev, err = s.Resolve(testContext(t), id, prev, data); err != nil {
-			t.Fatal(err)
-		}
-		if again, err := s.Resolve(testContext(t), id, prev-1, data); err != nil || again != prev {
-			t.Errorf("again: %d, %v", again, err)
-		}
-	}
-	if h, err := s.History(testContext(t), id); err != nil || len(h) != 3 || string(h[2].Data) != "2" || h[2].Revision != prev {
-		t.Errorf("history %+v, %v", h, err)
-	}
-
-	// Another writer wrote after it.
-	above := putRun(t, s, id, prev, []byte("above"), jetstream.Note{})
-	if rev, err := s.Resolve(testContext(t), id, prev-1, []byte("2")); err != nil || rev != prev {
-		t.Errorf("overwritten: %d, %v", rev, err)
-	}
-	prev = above
-
-	// Another writer was first.
-	rival := putRun(t, s, id, prev, []byte("rival"), jetstream.Note{})
-	if _, err := s.Resolve(testContext(t), id, prev, []byte("mine")); !errors.Is(err, state.ErrChanged) {
-		t.Errorf("a rival: %v", err)
-	}
-	if err := s.Delete(testContext(t), id); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Resolve(testContext(t), id, rival, []byte("mine")); !errors.Is(err, state.ErrChanged) {
-		t.Errorf("deleted: %v", err)
-	}
-}
-
 func TestStatesErrors(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)

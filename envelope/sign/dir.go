@@ -130,28 +130,6 @@ func (r Record) withSigner(s *Signer) (Key, error) {
 	return k, k.Check()
 }
 
-// LoadSigner reads one key of a directory: its key file, and its trust record if there is
-// one; otherwise trusted.From is empty.
-func LoadSigner(dir, kid string) (s *Signer, trusted Key, err error) {
-	if err := CheckKID(kid); err != nil {
-		return nil, Key{}, err
-	}
-	if s, err = readSeed(dir, kid); err != nil {
-		return nil, Key{}, err
-	}
-	r, err := readRecord(dir, kid)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, s.Key(), nil
-	}
-	if err == nil {
-		trusted, err = r.withSigner(s)
-	}
-	if err != nil {
-		return nil, Key{}, err
-	}
-	return s, trusted, nil
-}
-
 func readSeed(dir, kid string) (*Signer, error) {
 	path := filepath.Join(dir, kid+seedExt)
 	text, mode, err := readSmall(path, maxSeed)

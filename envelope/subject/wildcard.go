@@ -1,17 +1,9 @@
 package subject
 
 // AllLive is one pattern for each conventional type that has workers: agents
-// and services. For entities of another type add [Map.OfType].
+// and services.
 func (m Map) AllLive() []string {
 	return []string{m.dot + TypeAgent + ".>", m.dot + TypeService + ".>"}
-}
-
-// OfType is the pattern of the live subjects of all entities of one type.
-func (m Map) OfType(typ string) (string, error) {
-	if err := ValidateEntity(typ + ".x"); err != nil {
-		return "", err
-	}
-	return m.dot + typ + ".>", nil
 }
 
 // AllBus is the pattern of all broadcasts.
@@ -89,13 +81,6 @@ func (m Map) AllJournal() string { return m.dot + root + ".journal.>" }
 func (m Map) JournalOf(entity string) (string, error) {
 	return m.allIDs(root+".journal.", entity)
 }
-
-// AllAudit is the pattern of all audit records.
-func (m Map) AllAudit() string { return m.dot + root + ".audit.>" }
-
-// All is the pattern of everything in the mesh. Without a prefix that is every
-// subject of the account.
-func (m Map) All() string { return m.dot + ">" }
 
 func (m Map) allIDs(lane, entity string) (string, error) {
 	s, err := m.entity(lane, entity)

@@ -5,10 +5,7 @@ import (
 	"slices"
 )
 
-const (
-	maxID   = 128
-	maxName = 64
-)
+const maxID = 128
 
 // object writes an object of the members that have a value.
 func object(members ...member) json.RawMessage {

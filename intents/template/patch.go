@@ -165,18 +165,6 @@ func (r *report) patch(p *Patch) {
 // Expired reports whether the patch must not be used any more at a time.
 func (p *Patch) Expired(at time.Time) bool { return !at.Before(p.Expires) }
 
-// Active returns the patches of one template that have not expired at a time, in their
-// order.
-func Active(schemaID string, at time.Time, patches ...Patch) []Patch {
-	var active []Patch
-	for _, p := range patches {
-		if p.ParentSchemaID == schemaID && !p.Expired(at) {
-			active = append(active, p)
-		}
-	}
-	return active
-}
-
 // Hash returns "sha256:" and the hex digest of the patch in the canonical form of RFC
 // 8785, "" for a patch that is no JSON.
 func (p *Patch) Hash() string {
