@@ -128,8 +128,8 @@
 // worker that has lost the run is refused. [States.Open] lists the runs that have not
 // ended, and [States.Sweep] deletes old runs before a full bucket would stop all work.
 // [States.Shares] says how much of the bucket each entity uses: while the bucket is
-// fuller than [CrowdedFrom] and one entity has more than [FairShare] of it, that entity's
-// workers start no new runs. Only a user with permission to purge can sweep.
+// fuller than [CrowdedFrom] and one entity has more than [FairShare] of it, or more than
+// what is free, that entity's workers start no new runs. Only a user with permission to purge can sweep.
 //
 // Documents above [MaxInline] are stored as chunks in aee_state_objects, on
 // $O.aee_state_objects.C.<entity>.<run>.<token>.<n>. nats.go's layout of objects (ADR-20)

@@ -20,7 +20,10 @@ import (
 
 // An entity must not fill the store of runs at the expense of all others. Its workers
 // begin no new runs while more than CrowdedFrom of the store's MaxBytes is used and the
-// entity has more than FairShare of MaxBytes.
+// entity has more than FairShare of MaxBytes, or more than what is free. So entities that
+// each have less than FairShare do not fill the store together: n of them that have as much
+// as they may leave 1/(n+1) of it. An entity that has little may always use as much as is
+// free, so it begins runs while others wait.
 const (
 	CrowdedFrom = 0.5
 	FairShare   = 0.25
@@ -34,8 +37,11 @@ type Share struct {
 	Own      float64 // fraction of MaxBytes that the entity uses; only computed if Used is over CrowdedFrom
 }
 
+// Fair is the fraction of MaxBytes that the entity may use while the store is crowded.
+func (s Share) Fair() float64 { return max(0, min(FairShare, 1-s.Used)) }
+
 // Crowded reports whether the entity uses more than its share of a crowded store.
-func (s Share) Crowded() bool { return s.Used > CrowdedFrom && s.Own > FairShare }
+func (s Share) Crowded() bool { return s.Used > CrowdedFrom && s.Own > s.Fair() }
 
 // Shares returns how full the stores of records and of objects are, and estimates how
 // much of them an entity uses, without the revisions that a sweep would remove. soon is

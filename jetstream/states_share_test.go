@@ -88,6 +88,23 @@ func TestSharesAreWhatAnEntityHolds(t *testing.T) {
 	}
 }
 
+// An entity may use as much as is free, and a quarter at most: so several entities do not
+// fill a store together, and one that uses little goes on.
+func TestAShareIsNoLargerThanWhatIsFree(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		used, own float64
+		crowded   bool
+	}{
+		{0.50, 0.50, false}, {0.51, 0.24, false}, {0.51, 0.26, true}, {0.75, 0.24, false},
+		{0.79, 0.20, false}, {0.81, 0.20, true}, {0.96, 0.24, true}, {0.96, 0.05, true}, {0.96, 0.03, false}, {1.01, 0.01, true},
+	} {
+		if s := (jetstream.Share{Used: c.used, Own: c.own}); s.Crowded() != c.crowded {
+			t.Errorf("crowded %t, with a fair share of %.2f: %+v", s.Crowded(), s.Fair(), s)
+		}
+	}
+}
+
 func equalShare(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if got != want {

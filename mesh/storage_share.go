@@ -14,7 +14,8 @@ import (
 
 // A share tracks how much of the stores of runs this agent's runs use. While a store is
 // crowded and the agent uses more than its share, the agent's new tasks wait in the queue, so
-// that other agents have space. Runs that have begun go on. The share reads the figures of the
+// that other agents have space. The share is smaller in a store that is nearly full
+// ([jetstream.Share.Fair]). Runs that have begun go on. The share reads the figures of the
 // stores periodically. In between it adds up the bytes that this worker writes and the runs
 // that it begins.
 type share struct {
@@ -83,10 +84,10 @@ func (s *share) admit(ctx context.Context, r *Run) bool {
 func (s *share) stored(r *Run) { s.soon.Add(-r.reserved.Swap(0)) }
 
 // mightExceed reports whether the agent could exceed its share if it stored that many more bytes. It
-// returns true if the figures are not known.
+// returns true if the figures are not known, or old: other agents may have written as much.
 func (s *share) mightExceed(bytes int64) bool {
 	known := s.known.Load()
-	if known == nil {
+	if known == nil || bytes >= s.step.Load() {
 		return true
 	}
 	for _, one := range *known {
@@ -179,7 +180,7 @@ func (s *share) look(ctx context.Context, bytes int64) {
 	was := s.crowds.Swap(crowds)
 	switch {
 	case crowds != nil && was == nil:
-		log.Warn("new tasks wait: this agent's runs take more than their share", "store", crowds.Store, "used", crowds.Used, "own", crowds.Own)
+		log.Warn("new tasks wait: this agent's runs take more than their share", "store", crowds.Store, "used", crowds.Used, "own", crowds.Own, "may", crowds.Fair())
 	case crowds == nil && was != nil:
 		log.Info("new tasks begin again: this agent's runs take no more than their share")
 	}
@@ -195,7 +196,7 @@ func (s *share) trouble() *envelope.Error {
 }
 
 func crowdedBy(c *jetstream.Share) string {
-	return fmt.Sprintf("%s is full to %.0f %%, %.0f %% by runs of this agent: its new tasks wait", c.Store, 100*c.Used, 100*c.Own)
+	return fmt.Sprintf("%s is full to %.0f %%, %.1f %% by runs of this agent, which may use %.1f %%: its new tasks wait", c.Store, 100*c.Used, 100*c.Own, 100*c.Fair())
 }
 
 // delayCrowded naks the message of a task that may not begin, and publishes the delay

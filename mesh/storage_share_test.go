@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -124,4 +126,71 @@ func TestAnAgentTakesNoMoreThanItsShareOfTheStore(t *testing.T) {
 			close(goOn)
 		})
 	}
+}
+
+// Agents that each use less than a quarter do not fill the store together: what they leave is
+// for an agent that uses little.
+func TestAgentsTogetherLeaveRoomInTheStore(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	const limit, size, rounds = 4 << 20, 100 << 10, 12
+	r := newDurableRig(t)
+	store, err := r.js(r.nc).Stream(ctxFor(t), "KV_"+jetstream.BucketState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := store.CachedInfo().Config
+	cfg.MaxBytes = limit
+	if _, err := r.js(r.nc).UpdateStream(ctxFor(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t)
+	for i := range 4 {
+		r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: crowdMember(i), Concurrency: rounds, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			if err := task.Run().Claim(ctx); err != nil {
+				return nil, err
+			}
+			return g.Handle(ctx, task)
+		})})
+	}
+	events := r.listen("bus.mesh.task")
+	client := r.lane(mesh.Config{Entity: ada})
+	payload := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
+	states := jetstream.NewStates(r.js(r.nc), r.m)
+	waits, known := map[string]bool{}, func(task *envelope.Envelope) bool {
+		_, err := states.Get(ctxFor(t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+		return err == nil
+	}
+	for range rounds {
+		var tasks []*envelope.Envelope
+		for i := range 4 {
+			task := newTask(crowdMember(i), "code.review", payload)
+			r.submit(client, task)
+			tasks = append(tasks, task)
+		}
+		eventually(t, "each task is stored as a run, or waits", func() bool {
+			for id, words := range taskEvents(t, events) {
+				waits[id] = waits[id] || slices.Contains(words, "retrying E_BUSY true true")
+			}
+			return !slices.ContainsFunc(tasks, func(task *envelope.Envelope) bool { return !waits[task.ID] && !known(task) })
+		})
+	}
+	info, err := store.Info(ctxFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := info.State.Bytes; used < limit*70/100 || used > limit*88/100 {
+		t.Errorf("%d bytes of %d are in use", used, limit)
+	}
+	eventually(t, "its health says what the agent may use", func() bool {
+		health := string(r.request(newTask(crowdMember(0), intents.StatusHealth, `{}`)).Payload)
+		return strings.Contains(health, "by runs of this agent, which may use") && strings.Contains(health, "its new tasks wait")
+	})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: echo})
+	for range 3 {
+		if _, _, err := client.Perform(ctxFor(t), newTask(lead, "code.review", `{"n":1}`), mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
+			t.Errorf("a task of an agent that uses little: %v", err)
+		}
+	}
+	g.open()
 }
