@@ -45,7 +45,7 @@ func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
 		return job{}, err
 	}
 	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID, Header: map[string][]string{}}
-	if parent := t.span.traceparent(); parent != "" {
+	if parent := t.span.Traceparent(); parent != "" {
 		s.Header[h.TraceHeader] = []string{parent}
 	}
 	if t.cbor {

@@ -48,7 +48,7 @@ func (cm *controls) decodeControl(a *arrival) bool {
 	}
 	if err != nil {
 		cm.host.counts.malformed.Add(1)
-		cm.host.node.tel.refused(cm.host, "malformed")
+		cm.host.node.tel.Refused(cm.host.Entity, "malformed")
 		return false
 	}
 	a.env = env
@@ -76,7 +76,7 @@ func (cm *controls) checkControl(a arrival) {
 	}
 	if err != nil {
 		cm.host.counts.refused.Add(1)
-		cm.host.node.tel.refused(cm.host, string(fault.ForPeer(err).Code))
+		cm.host.node.tel.Refused(cm.host.Entity, string(fault.ForPeer(err).Code))
 		cm.host.events.alert(a.env, fault.ForPeer(err))
 		return
 	}
@@ -93,7 +93,7 @@ func (cm *controls) checkControl(a arrival) {
 	}
 	if _, problem := cm.host.node.quotas.Admit(a.env, identity.Signed, now); problem != nil {
 		cm.host.counts.refused.Add(1)
-		cm.host.node.tel.refused(cm.host, string(problem.Code))
+		cm.host.node.tel.Refused(cm.host.Entity, string(problem.Code))
 		cm.host.fail(t, problem)
 		return
 	}
@@ -103,7 +103,7 @@ func (cm *controls) checkControl(a arrival) {
 	}
 	found := a.env.Intent == intents.TaskCancel && cm.cancelTasks(a.env, identity.Signed)
 	answer := func(payload json.RawMessage) {
-		t.span = cm.host.node.tel.startTask(t, a.msg.Header)
+		t.span = t.startSpan(a.msg.Header)
 		cm.host.succeed(t, payload)
 	}
 	if cm.host.joined() == nil {

@@ -22,7 +22,7 @@ import (
 func (ds *deliveries) reject(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
 	h := ds.host
 	h.counts.refused.Add(1)
-	h.node.tel.refused(h, string(problem.Code))
+	h.node.tel.Refused(h.Entity, string(problem.Code))
 	if err := ds.replies.storeDead(hold, "", env, problem, problem.Message, 0); err != nil {
 		h.log.Warn("dead letter not stored", "seq", hold.Seq, "err", err)
 		ds.nak(hold, time.Second)
@@ -53,7 +53,7 @@ func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope,
 	if err != nil {
 		return err
 	}
-	rw.tel.dead(h, problem.Code)
+	rw.tel.Dead(h.Entity, problem.Code)
 	h.events.alertDead(env, problem, cause, attempts)
 	return nil
 }

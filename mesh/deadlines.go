@@ -159,7 +159,7 @@ func (t *Task) context() context.Context {
 	t.ctxMu.Lock()
 	defer t.ctxMu.Unlock()
 	if t.ctx == nil {
-		t.ctx, t.stopCtx = context.WithCancelCause(t.span.context(context.Background()))
+		t.ctx, t.stopCtx = context.WithCancelCause(t.span.Context(context.Background()))
 		if t.stopCause != nil {
 			t.stopCtx(t.stopCause)
 		}

@@ -333,7 +333,7 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	t := o.task
 	e := envelope.New(envelope.TypeTask, t.host.Entity, o.To, o.intent, o.Payload)
 	e.Corr, e.ReplyTo, e.Priority, e.Trace = t.Envelope.Corr, t.Envelope.ID, t.Envelope.Priority, t.Envelope.Trace
-	t.span.inject(e)
+	t.span.Inject(e)
 	link, err := o.link()
 	if err != nil {
 		return nil, err
@@ -399,7 +399,7 @@ func (t *Task) left() time.Duration {
 // the headers to send with it.
 func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header, err error) {
 	header = nats.Header{}
-	if parent := t.span.traceparent(); parent != "" {
+	if parent := t.span.Traceparent(); parent != "" {
 		header[t.host.TraceHeader] = []string{parent}
 	}
 	if t.cbor {

@@ -153,7 +153,7 @@ func (ds *deliveries) enqueue(r *Run) {
 			return
 		}
 	}
-	t.span = h.node.tel.startTask(t, hold.Header)
+	t.span = t.startSpan(hold.Header)
 	if command {
 		ds.workOn(r.tally, func() { ds.lane.commands.command(hold, t) })
 		return

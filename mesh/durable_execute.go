@@ -75,7 +75,7 @@ func (l *lane) begin(r *Run) bool {
 	l.guardian.Need()
 	c := r.cp.Load()
 	if r.recovered {
-		l.tel.recovered(l.host)
+		l.tel.Recovered(l.host.Entity)
 	}
 	wire.LogReceived(l.host.log, t.Envelope)
 	if c.Mesh.Epoch == 1 {

@@ -80,7 +80,7 @@ type replyWriter struct {
 // a message.
 func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	e.From = rw.host.Entity
-	t.span.inject(e)
+	t.span.Inject(e)
 	if s := rw.host.Signer; s != nil {
 		if err := s.Sign(e); err != nil {
 			return nil, fault.Output(err)

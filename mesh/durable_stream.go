@@ -52,7 +52,7 @@ func (s *streamedRun) Encode(seq int, payload json.RawMessage) (reply jetstream.
 	}
 	e := t.answer(envelope.TypeStream, numbered)
 	e.From = l.host.Entity
-	t.span.inject(e)
+	t.span.Inject(e)
 	if s := l.host.Signer; s != nil {
 		if err := s.Sign(e); err != nil {
 			return reply, err

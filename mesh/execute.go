@@ -20,7 +20,7 @@ import (
 // accept queues a task that has passed admission. It answers reserved intents without
 // the queue, and refuses tasks whose requirements cannot be met.
 func (h *host) accept(t *Task, header nats.Header) {
-	t.span = h.node.tel.startTask(t, header)
+	t.span = t.startSpan(header)
 	if err := (admission{t}).prepare(); err != nil {
 		h.fail(t, err)
 		return
@@ -329,7 +329,7 @@ func (t *Task) claim() bool {
 func (h *host) recordEnd(t *Task, problem *envelope.Error) {
 	h.running.remove(t)
 	h.stats[t.endpoint()].record(t, problem)
-	h.node.tel.endTask(h, t, problem)
+	h.node.tel.Ended(t.span, h.Entity, t.queued, time.Duration(t.waited.Load()), problem)
 	if intents.Reserved(t.Envelope.Intent) {
 		return
 	}

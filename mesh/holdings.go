@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 )
 
 // holdings are the messages of the durable lane that this worker has under a lease, and the
@@ -19,7 +20,7 @@ type holdings struct {
 	cfg     *Durable
 	records *records
 	queue   *jetstream.Lane
-	tel     *laneTelemetry
+	tel     *telemetry.Lane
 	clock   *serverClock
 	share   *share
 	onFirst func() // called for each message that is drawn: starts what an agent needs from its first task on
@@ -138,15 +139,15 @@ func (hs *holdings) unlist(r *Run) {
 	hs.mu.Unlock()
 	hs.share.stored(r)
 	hs.host.running.remove(r.task)
-	if s := r.task.span.span; s != nil && !r.wrote {
-		s.End() // the next owner has its own span
+	if !r.wrote {
+		r.task.span.End() // the next owner has its own span
 	}
 }
 
 // lost handles a run that another worker owns: it is unlisted, and its message is no
 // longer renewed.
 func (hs *holdings) lost(r *Run) {
-	hs.tel.lost(hs.host)
+	hs.tel.Lost(hs.host.Entity)
 	hs.host.log.Warn("run lost to another worker", "run", r.id.Run, "id", r.task.Envelope.ID)
 	r.task.claim()
 	hs.unlist(r)
@@ -168,7 +169,7 @@ func (hs *holdings) nakFailed(r *Run, err error) {
 	pause := time.Second
 	if unreadable(err) {
 		pause = unreadablePause
-		hs.tel.unreadable(hs.host)
+		hs.tel.Unreadable(hs.host.Entity)
 		hs.records.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
 	}
 	hs.nak(r.hold, pause)

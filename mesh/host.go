@@ -23,6 +23,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -268,9 +269,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	}
 	h.log = h.log.With("entity", a.Entity)
 	h.calls = calls.Agent{Node: n.calls, Entity: a.Entity, Signer: a.Signer, Log: h.log}
-	h.tracer = n.tel.tracer
+	h.tracer = n.tel.Tracer
 	if a.Tracer != nil {
-		h.tracer = a.Tracer.Tracer(scope)
+		h.tracer = a.Tracer.Tracer(telemetry.Scope)
 	}
 	h.queue = sched.NewQueue[*Task](max(0, a.Queue) + a.Concurrency)
 	h.running.overdue, h.running.held = h.overdue, h.nameHolder

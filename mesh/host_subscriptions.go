@@ -15,7 +15,7 @@ func (h *host) heedful(subject string, handle nats.MsgHandler) nats.MsgHandler {
 	return func(msg *nats.Msg) {
 		if !jetstream.Published(msg, subject) {
 			h.counts.dropped.Add(1)
-			h.node.tel.refused(h, "stray")
+			h.node.tel.Refused(h.Entity, "stray")
 			return
 		}
 		handle(msg)

@@ -81,7 +81,7 @@ func (in *intake) verified(a arrival) {
 // has no reply subject.
 func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 	in.host.counts.malformed.Add(1)
-	in.host.node.tel.refused(in.host, "malformed")
+	in.host.node.tel.Refused(in.host.Entity, "malformed")
 	problem := fault.ForPeer(err)
 	in.host.log.Debug("message refused", "subject", msg.Subject, "code", string(problem.Code), "err", err)
 	if msg.Reply == "" {
@@ -192,7 +192,7 @@ func (in *intake) refuse(a arrival, err *envelope.Error) {
 		a.env = wire.Salvage(&envelope.Envelope{}, in.host.Entity)
 	}
 	in.host.counts.refused.Add(1)
-	in.host.node.tel.refused(in.host, string(err.Code))
+	in.host.node.tel.Refused(in.host.Entity, string(err.Code))
 	in.host.log.Debug("envelope refused", "id", a.env.ID, "corr", a.env.Corr, "intent", a.env.Intent,
 		"from", a.env.From, "to", a.env.To, "type", string(a.env.Type), "priority", string(a.env.Priority), "code", string(err.Code))
 	if a.msg.Reply == "" {

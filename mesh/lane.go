@@ -61,7 +61,7 @@ func (h *host) newLane() (*lane, error) {
 	l := &lane{drawn: make(chan struct{})}
 	l.undrained, l.beginDrain = context.WithCancel(context.Background())
 	l.holdings = &holdings{
-		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
+		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.Lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
 	}
 	l.replies = &replyWriter{l.holdings}
@@ -111,7 +111,10 @@ func (l *lane) start() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.drawing = cancel
 	l.clock.begin(l.ctx, l.cfg.Clock)
-	l.unwatch = l.tel.watch(l)
+	var err error
+	if l.unwatch, err = l.tel.Watch(l.host.Entity, l.queue.Health, l.clock.now); err != nil {
+		l.host.log.Warn("metrics of the durable lane", "err", err)
+	}
 	go func() {
 		defer close(l.drawn)
 		if err := l.queue.Run(ctx, l.room, l.deliver); err != nil {
@@ -264,7 +267,7 @@ func (l *lane) roomForRun() bool {
 
 // deliver handles a message of the queue. It runs on the lane's goroutine.
 func (l *lane) deliver(d *jetstream.Delivery) {
-	l.tel.delivered(l.host, d)
+	l.tel.Delivered(l.host.Entity, d)
 	hold := l.hold(d)
 	defer hold.tally.add(-1)
 	l.deliveries.dispatch(hold)
@@ -291,7 +294,7 @@ func (l *lane) onDropped(subject string, why error) {
 	h := l.host
 	h.counts.refused.Add(1)
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
-	h.node.tel.refused(h, string(problem.Code))
+	h.node.tel.Refused(h.Entity, string(problem.Code))
 	h.events.alert(wire.Salvage(&envelope.Envelope{}, h.Entity), problem)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/platform"
 )
@@ -178,7 +179,7 @@ type Node struct {
 	replay   *sign.Replay
 	quotas   *quota.Table
 	alerts   alertLimiter
-	tel      *telemetry
+	tel      *telemetry.Telemetry
 	journal  *journal.Journal
 	answers  answers.Reader
 	sender   *sender.Sender
@@ -252,7 +253,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 			bad = append(bad, err)
 		}
 	}
-	tel, err := newTelemetry(cfg.TracerProvider, cfg.MeterProvider)
+	tel, err := telemetry.New(cfg.TracerProvider, cfg.MeterProvider)
 	if err != nil {
 		bad = append(bad, err)
 	}
@@ -283,12 +284,12 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		Conn: conn, Subjects: subjects, Prefix: cfg.Prefix, Signer: cfg.Signer,
 		Answers: n.answers, Replies: n.replies, Holders: n.holders, Journal: n.journal, Log: n.log,
 	}
-	sending := client.Config{Sender: n.sender, Entity: cfg.Entity, DefaultTimeout: cfg.DefaultTimeout, Skew: cfg.Skew, Tracer: tel.tracer}
+	sending := client.Config{Sender: n.sender, Entity: cfg.Entity, DefaultTimeout: cfg.DefaultTimeout, Skew: cfg.Skew, Tracer: tel.Tracer}
 	if d := cfg.Durable; d != nil {
 		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
 	}
 	n.Client = client.New(sending)
-	n.calls = &calls.Node{Client: n.Client, Sender: n.sender, Answers: n.answers, Stores: sending.Stores, MaxTimeout: cfg.MaxTimeout, Now: n.clock.now, Tracer: tel.tracer}
+	n.calls = &calls.Node{Client: n.Client, Sender: n.sender, Answers: n.answers, Stores: sending.Stores, MaxTimeout: cfg.MaxTimeout, Now: n.clock.now, Tracer: tel.Tracer}
 	exchange := platform.Config{Client: n.Client, Entity: cfg.Entity, Stores: sending.Stores, Version: cfg.Version, Answers: n.answers}
 	if cfg.Durable != nil {
 		exchange.Name = cfg.Durable.Platform

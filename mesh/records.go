@@ -85,7 +85,7 @@ func (s *records) putFor(ctx context.Context, id state.ID, prev uint64, c *state
 	rev, rec, err := s.swap(ctx, id, func() (uint64, error) { return s.store(ctx, id, prev, data, c, life) },
 		func(now state.Record) (uint64, error) { return s.landed(ctx, now, data, c) })
 	if err == nil {
-		s.host.node.tel.lane.checkpoint(s.host, len(data), time.Since(started))
+		s.host.node.tel.Lane.Checkpoint(s.host.Entity, len(data), time.Since(started))
 	}
 	return rev, rec, err
 }

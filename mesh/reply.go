@@ -32,7 +32,7 @@ func (h *host) answer(t *Task, problem *envelope.Error) {
 // encoding, and after a terminal one the empty message that ends a stream.
 func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error) error {
 	e.From = h.Entity // a salvaged task may have another to
-	t.span.inject(e)
+	t.span.Inject(e)
 	to := t.reply
 	if to == "" {
 		// The sender waits for no reply. A person gets it in the inbox.
@@ -78,7 +78,7 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 	if t.cbor {
 		set(wire.HeaderContentType, envelope.ContentCBOR)
 	}
-	if parent := t.span.traceparent(); parent != "" {
+	if parent := t.span.Traceparent(); parent != "" {
 		set(t.host.TraceHeader, parent)
 	}
 	if t.handed != nil {

@@ -34,7 +34,7 @@ func (h *host) requireInbox(handle nats.MsgHandler) nats.MsgHandler {
 			return
 		}
 		h.counts.dropped.Add(1)
-		h.node.tel.refused(h, "reply_subject")
+		h.node.tel.Refused(h.Entity, "reply_subject")
 		h.counts.noInbox.Do(func() {
 			h.log.Warn("dropped the first message whose reply subject is not a reply inbox", "subject", clip.Text(msg.Subject, 128), "reply", clip.Text(msg.Reply, 128))
 		})

@@ -59,7 +59,7 @@ func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err
 		return
 	}
 	l.unlist(r)
-	l.tel.retried(l.host)
+	l.tel.Retried(l.host.Entity)
 	l.host.events.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)
 	l.replies.stopCalls(r.cp.Load()) // the next attempt makes its own

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -67,7 +68,7 @@ func (s *sweep) done(complete bool) {
 	}
 	if s.queued > 0 {
 		s.host.log.Warn("runs without a message queued anew", "runs", s.queued)
-		s.tel.swept(s.host, s.queued)
+		s.tel.Swept(s.host.Entity, s.queued)
 	}
 }
 
@@ -111,7 +112,7 @@ type compactor interface {
 
 // deleteEnded removes ended runs before the store of runs is full. A node has one such
 // goroutine for all its lanes.
-func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *laneTelemetry) {
+func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *telemetry.Lane) {
 	store, ok := states.(compactor)
 	if !ok {
 		return
@@ -123,7 +124,7 @@ func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *laneT
 			t.node.log.Debug("store of runs not swept", "err", err)
 			continue
 		}
-		tel.filled(swept.Used)
+		tel.Filled(swept.Used)
 		if swept.Runs > 0 {
 			t.node.log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
 		}

@@ -85,7 +85,7 @@ func (l *lane) takeOver(ctx context.Context, instance string) {
 		switch err := l.requeueOrphan(ctx, rec, instance); {
 		case err == nil:
 			runs++
-			l.tel.recovered(l.host)
+			l.tel.Recovered(l.host.Entity)
 		case !errors.Is(err, state.ErrChanged): // it has ended, or another worker was faster
 			l.host.log.Warn("run of a dead worker not queued: it resumes when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
 		}

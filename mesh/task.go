@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 )
 
 // Handler does the work of an agent.
@@ -135,7 +136,7 @@ type Task struct {
 	seq    int
 	sealed bool
 	named  bool // its sender was told who has it
-	span   taskSpan
+	span   telemetry.Span
 }
 
 // SetUsage sets the usage of the task so far, a JSON object. The task's events on bus.mesh.task

@@ -6,11 +6,20 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 )
 
 // laneNames are the endpoints' names in the log.
 var laneNames = [numEndpoints]string{endpointTask: "live", endpointAsk: "ask", endpointWork: "durable"}
+
+// startSpan begins the span of the task. header is that of its message.
+func (t *Task) startSpan(header nats.Header) telemetry.Span {
+	h := t.host
+	return telemetry.Start(telemetry.Begun{Tracer: h.tracer, Entity: h.Entity, Subject: h.live, Name: h.TraceHeader, Header: header, Task: t.Envelope})
+}
 
 // logEnd logs one line per task when this worker has ended it: sender, lane, duration,
 // outcome and tokens used. It never logs a payload.

@@ -157,6 +157,7 @@ var beside = map[string][]string{
 	"mesh/internal/sender":    {"mesh/internal/answers", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/journal", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/tracing", "mesh/internal/wire"},
 	"mesh/internal/slots":     {"mesh/internal/sched"},
 	"mesh/internal/stream":    {"mesh/internal/sched", "mesh/internal/wire"},
+	"mesh/internal/telemetry": {"mesh/internal/tracing"},
 	"mesh/internal/tracing":   {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh":                    {"mesh/handoff", "mesh/migration", "mesh/natsconn", "mesh/platform"},
 	"agents":                  {"agents/orchestrate", "agents/orchestrate/topology"},

@@ -1,4 +1,4 @@
-package mesh
+package telemetry
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// laneTelemetry are the metrics of the durable lane. The zero value keeps none.
-type laneTelemetry struct {
+// Lane has the metrics of the durable lanes. The zero value keeps none.
+type Lane struct {
 	on                    bool
 	commits               metric.Float64Histogram
 	sizes                 metric.Int64Histogram
@@ -26,12 +26,12 @@ type laneTelemetry struct {
 	meter                 metric.Meter
 }
 
-func newLaneTelemetry(mp metric.MeterProvider) (*laneTelemetry, error) {
-	tel := &laneTelemetry{}
+func newLane(mp metric.MeterProvider) (*Lane, error) {
+	tel := &Lane{}
 	if mp == nil {
 		return tel, nil
 	}
-	tel.on, tel.meter = true, mp.Meter(scope)
+	tel.on, tel.meter = true, mp.Meter(Scope)
 	m := tel.meter
 	var errs []error
 	counter := func(name, unit, description string) metric.Int64Counter {
@@ -62,70 +62,81 @@ func newLaneTelemetry(mp metric.MeterProvider) (*laneTelemetry, error) {
 	return tel, errors.Join(errs...)
 }
 
-func (tel *laneTelemetry) filled(used float64) {
+// Filled records which share of the store of runs is used.
+func (tel *Lane) Filled(used float64) {
 	if tel.on {
 		tel.fill.Record(context.Background(), used)
 	}
 }
 
-// watch observes the backlog of a lane until the returned function is called.
-func (tel *laneTelemetry) watch(l *lane) (stop func()) {
+// Watch observes the backlog of an entity's lane until the returned function is called. now
+// is the server's time.
+func (tel *Lane) Watch(entity string, health func() jetstream.LaneHealth, now func() time.Time) (stop func(), err error) {
 	if !tel.on {
-		return func() {}
+		return func() {}, nil
 	}
 	reg, err := tel.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		h := l.queue.Health()
+		h := health()
 		for _, p := range h.Parts {
 			if p.Priority == "" {
 				continue
 			}
-			attrs := metric.WithAttributes(attribute.String("aee.entity", l.host.Entity), attribute.String("aee.priority", p.Priority))
+			attrs := metric.WithAttributes(attribute.String("aee.entity", entity), attribute.String("aee.priority", p.Priority))
 			o.ObserveInt64(tel.backlog, int64(p.Pending), attrs)
 			o.ObserveInt64(tel.leased, int64(p.Unacked), attrs)
 			var age float64
 			if !p.Oldest.IsZero() {
-				age = max(0, l.clock.now().Sub(p.Oldest).Seconds())
+				age = max(0, now().Sub(p.Oldest).Seconds())
 			}
 			o.ObserveFloat64(tel.oldest, age, attrs)
 		}
 		return nil
 	}, tel.backlog, tel.leased, tel.oldest)
 	if err != nil {
-		l.host.log.Warn("metrics of the durable lane", "err", err)
-		return func() {}
+		return func() {}, err
 	}
-	return func() { _ = reg.Unregister() }
+	return func() { _ = reg.Unregister() }, nil
 }
 
-func (tel *laneTelemetry) count(c metric.Int64Counter, h *host, n int64, more ...attribute.KeyValue) {
+func (tel *Lane) count(c metric.Int64Counter, entity string, n int64, more ...attribute.KeyValue) {
 	if tel.on {
-		c.Add(context.Background(), n, metric.WithAttributes(append(more, attribute.String("aee.entity", h.Entity))...))
+		c.Add(context.Background(), n, metric.WithAttributes(append(more, attribute.String("aee.entity", entity))...))
 	}
 }
 
-func (tel *laneTelemetry) lost(h *host)       { tel.count(tel.losses, h, 1) }
-func (tel *laneTelemetry) recovered(h *host)  { tel.count(tel.recoveries, h, 1) }
-func (tel *laneTelemetry) unreadable(h *host) { tel.count(tel.odd, h, 1) }
-func (tel *laneTelemetry) retried(h *host)    { tel.count(tel.retriesMade, h, 1) }
-func (tel *laneTelemetry) swept(h *host, n int) {
-	tel.count(tel.requeued, h, int64(n))
+// Lost counts a run that another worker owns now.
+func (tel *Lane) Lost(entity string) { tel.count(tel.losses, entity, 1) }
+
+// Recovered counts a run that was claimed, or requeued, from a worker that had not released it.
+func (tel *Lane) Recovered(entity string) { tel.count(tel.recoveries, entity, 1) }
+
+// Unreadable counts a record that this worker could not read.
+func (tel *Lane) Unreadable(entity string) { tel.count(tel.odd, entity, 1) }
+
+// Retried counts a failed attempt that will be retried.
+func (tel *Lane) Retried(entity string) { tel.count(tel.retriesMade, entity, 1) }
+
+// Swept counts n runs that had no message and were requeued.
+func (tel *Lane) Swept(entity string, n int) { tel.count(tel.requeued, entity, int64(n)) }
+
+// Dead counts a task that became a dead letter.
+func (tel *Lane) Dead(entity string, code envelope.Code) {
+	tel.count(tel.deaths, entity, 1, attribute.String("error.type", string(code)))
 }
 
-func (tel *laneTelemetry) dead(h *host, code envelope.Code) {
-	tel.count(tel.deaths, h, 1, attribute.String("error.type", string(code)))
-}
-
-func (tel *laneTelemetry) delivered(h *host, d *jetstream.Delivery) {
+// Delivered counts a message that was delivered before.
+func (tel *Lane) Delivered(entity string, d *jetstream.Delivery) {
 	if tel.on && d.Delivered > 1 {
-		tel.count(tel.redrawn, h, 1)
+		tel.count(tel.redrawn, entity, 1)
 	}
 }
 
-func (tel *laneTelemetry) checkpoint(h *host, size int, took time.Duration) {
+// Checkpoint records the size of a checkpoint and how long it took to write.
+func (tel *Lane) Checkpoint(entity string, size int, took time.Duration) {
 	if !tel.on {
 		return
 	}
-	attrs := metric.WithAttributes(attribute.String("aee.entity", h.Entity))
+	attrs := metric.WithAttributes(attribute.String("aee.entity", entity))
 	tel.commits.Record(context.Background(), took.Seconds(), attrs)
 	tel.sizes.Record(context.Background(), int64(size), attrs)
 }
