@@ -141,7 +141,7 @@ func (h *host) refuseDeadlock(t *Task) error {
 	case len(above) < h.Concurrency:
 		return nil
 	}
-	held := h.running.matching(func(other *Task) bool { return other.placed.Load() && above[other.Envelope.ID] })
+	held := h.running.Matching(func(other *Task) bool { return other.placed.Load() && above[other.Envelope.ID] })
 	if len(held) < h.Concurrency {
 		return nil
 	}

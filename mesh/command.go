@@ -134,7 +134,7 @@ func (o *order) result(out outcome) json.RawMessage {
 
 // applyRunning applies an order to the runs that this worker owns.
 func (cs *commands) applyRunning(o *order) (out outcome) {
-	for _, t := range cs.host.running.matching(func(t *Task) bool {
+	for _, t := range cs.host.running.Matching(func(t *Task) bool {
 		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
 		if !cs.mayCommand(o.From, o.signed, t) {

@@ -215,7 +215,7 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 		cm.host.fail(t, cause)
 		found = true
 	}
-	for _, t := range cm.host.running.matching(mine) {
+	for _, t := range cm.host.running.Matching(mine) {
 		cm.host.end(t, cause)
 		found = true
 	}

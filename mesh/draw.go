@@ -160,7 +160,7 @@ func (ds *deliveries) enqueue(r *Run) {
 	}
 	r.refusal = admission{t}.refusal()
 	ds.countWaiting(r, 1)
-	h.running.add(t)
+	h.track(t)
 	if !ds.await(t) {
 		ds.counted.add(hold.Seq)
 		ds.nakUnbegun(t, 250*time.Millisecond)

@@ -84,7 +84,8 @@ func (l *lane) begin(r *Run) bool {
 	if limit := l.host.Timeout; limit > 0 {
 		// AAIF runtime.timeout_seconds is about running, requires.timeout_ms
 		// about waiting for the answer.
-		l.host.running.due(t, earlier(t.Deadline, time.Now().Add(limit-c.Mesh.Ran)))
+		t.Deadline = earlier(t.Deadline, time.Now().Add(limit-c.Mesh.Ran))
+		l.host.running.Due(&t.entry, t.Deadline)
 	}
 	l.host.events.taskEvent(intents.TaskStarted, t, nil)
 	return true

@@ -34,9 +34,9 @@ func (h *host) accept(t *Task, header nats.Header) {
 		return
 	}
 	if _, atOnce := t.class(); atOnce {
-		h.running.add(t)
+		h.track(t)
 		if !h.lookups.Go(func() { h.runBeside(t) }) {
-			h.running.remove(t)
+			h.running.Remove(&t.entry)
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))
 		}
@@ -54,9 +54,9 @@ func (h *host) accept(t *Task, header nats.Header) {
 		h.fail(t, err)
 		return
 	}
-	h.running.add(t)
+	h.track(t)
 	if !h.put(t) {
-		h.running.remove(t)
+		h.running.Remove(&t.entry)
 		if h.stopping.Load() {
 			h.fail(t, drainingError(h.Entity))
 			return
@@ -327,7 +327,7 @@ func (t *Task) claim() bool {
 
 // recordEnd records statistics, telemetry, log and events of a task that was answered.
 func (h *host) recordEnd(t *Task, problem *envelope.Error) {
-	h.running.remove(t)
+	h.running.Remove(&t.entry)
 	h.stats[t.endpoint()].record(t, problem)
 	h.node.tel.Ended(t.span, h.Entity, t.queued, time.Duration(t.waited.Load()), problem)
 	if intents.Reserved(t.Envelope.Intent) {

@@ -153,6 +153,6 @@ func FuzzIntake(f *testing.F) {
 				t.Errorf("%s: %d terminal answers", lane.name, terminal)
 			}
 		}
-		h.running.stop()
+		h.running.Stop()
 	})
 }

@@ -138,7 +138,7 @@ func (hs *holdings) unlist(r *Run) {
 	}
 	hs.mu.Unlock()
 	hs.share.stored(r)
-	hs.host.running.remove(r.task)
+	hs.host.running.Remove(&r.task.entry)
 	if !r.wrote {
 		r.task.span.End() // the next owner has its own span
 	}

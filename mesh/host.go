@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
+	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
@@ -146,7 +147,7 @@ type host struct {
 
 	stats         [numEndpoints]endpointStats
 	counts        counts
-	running       running
+	running       deadlines.List[*Task] // accepted and not answered, so that they can be cancelled
 	calls         calls.Agent
 	passed        passed
 	durable       *lane // nil: live only; see joined
@@ -274,7 +275,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		h.tracer = a.Tracer.Tracer(telemetry.Scope)
 	}
 	h.queue = sched.NewQueue[*Task](max(0, a.Queue) + a.Concurrency)
-	h.running.overdue, h.running.held = h.overdue, h.nameHolder
+	h.running.Overdue, h.running.Held = h.overdue, h.nameHolder
 	if n.cfg.ReplayWindow > 0 {
 		h.controlReplay = sign.NewReplay(n.cfg.ReplayWindow)
 	}
@@ -429,7 +430,7 @@ func (h *host) stop() error {
 	select {
 	case <-finished:
 	case <-deadline.C:
-		left := h.running.matching(nil)
+		left := h.running.Matching(nil)
 		if len(left) > 0 { // else only handlers of already answered tasks still run
 			err = fmt.Errorf("drain %s: %d tasks did not end within %v; live ones failed, durable ones were released", h.Entity, len(left), h.node.cfg.Drain)
 		}
@@ -450,7 +451,7 @@ func (h *host) stop() error {
 	h.node.services.leave()
 	h.control.Close()
 	h.lookups.Close()
-	h.running.stop()
+	h.running.Stop()
 	h.stopTasks()
 	h.quieten() // no heartbeat may follow the event "left"
 	h.events.announce(intents.AgentLeft)

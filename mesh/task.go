@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
+	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 )
 
@@ -123,9 +124,7 @@ type Task struct {
 
 	usage atomic.Pointer[json.RawMessage] // see SetUsage
 
-	listed     bool // in the list of running tasks, which owns the four
-	unnamed    bool // its sender is to be told who has it
-	prev, next *Task
+	entry deadlines.Entry[*Task] // in host.running
 
 	ctxMu     sync.Mutex
 	ctx       context.Context // nil until it is first used

@@ -161,7 +161,7 @@ func (l *lane) resume(r *Run) {
 	fresh.claimedEarly = true
 	l.own(fresh)
 	l.deliveries.countWaiting(fresh, 1)
-	l.host.running.add(fresh.task)
+	l.host.track(fresh.task)
 	if l.deliveries.await(fresh.task) {
 		return
 	}
