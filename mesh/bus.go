@@ -146,7 +146,7 @@ func (ev *events) announce(intent string) {
 	p := presence{
 		Entity: ev.host.Entity, Instance: ev.host.id, AgentID: ev.host.AgentID, Version: ev.host.Version, Status: health.Status,
 		Running: ev.host.active.Load(), Queued: ev.host.queue.Len(), Concurrency: ev.host.Concurrency,
-		Started: ev.host.started.Format(envelope.TimeLayout), HeartbeatMS: ev.host.node.beats.every().Milliseconds(),
+		Started: ev.host.started.Format(envelope.TimeLayout), HeartbeatMS: ev.host.node.beats.Every().Milliseconds(),
 	}
 	if ev.host.durable != nil {
 		p.Details = map[string]any{"durable": health.Details["durable"]}

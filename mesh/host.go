@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
+	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
@@ -163,7 +163,6 @@ type host struct {
 
 	taskSubs, controlSubs []*nats.Subscription // subscriptions of tasks; of control and monitoring, which end later
 	stopping              atomic.Bool
-	left                  bool        // no more heartbeats; see beats
 	quieten               func()      // ends the heartbeats
 	workers               sched.Group // started by the first task
 	closing               atomic.Bool // messages that wait for a signature check are refused
@@ -195,7 +194,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	defer n.hosts.add(h)()
-	h.quieten = n.beats.add(h)
+	h.quieten = n.beats.Add(h)
 	h.events.announce(intents.AgentJoined)
 	if h.Ready != nil {
 		h.Ready()
@@ -311,9 +310,9 @@ func (h *host) start() (err error) {
 		case h.live: // the busiest subscription has a goroutine of its own
 			sub, err = h.node.conn.QueueSubscribe(subject, group, hear)
 		case h.ask:
-			sub, err = h.node.asked.subscribe(subject, group, hear)
+			sub, err = h.node.asked.Subscribe(subject, group, hear)
 		default:
-			sub, err = h.node.told.subscribe(subject, group, hear)
+			sub, err = h.node.told.Subscribe(subject, group, hear)
 		}
 		if err == nil {
 			subs = append(subs, sub)
@@ -331,17 +330,17 @@ func (h *host) start() (err error) {
 	if err == nil {
 		// After a round trip the server has processed the subscriptions: a refused one is
 		// known, and later messages reach this worker.
-		err = roundTrip(h.node.conn, 10*time.Second)
+		err = listen.RoundTrip(h.node.conn, 10*time.Second)
 	}
 	if err == nil {
-		err = refusedSubscription(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))
+		err = listen.Refused(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))
 	}
 	if err != nil {
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
-		h.node.asked.forget(subs)
-		h.node.told.forget(subs)
+		h.node.asked.Forget(subs)
+		h.node.told.Forget(subs)
 		if joined == nil {
 			h.node.services.leave()
 		}
@@ -359,34 +358,6 @@ func (h *host) start() (err error) {
 	return nil
 }
 
-// roundTrip waits until the server has processed everything that was sent. If the connection
-// is lost meanwhile, nats.go subscribes again after the reconnect, so roundTrip tries again.
-func roundTrip(conn *nats.Conn, timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
-	for {
-		err := conn.FlushTimeout(time.Until(deadline))
-		// A flush that is under way when the connection breaks also fails with
-		// ErrConnectionClosed.
-		if !errors.Is(err, nats.ErrConnectionClosed) || conn.IsClosed() || !time.Now().Before(deadline) {
-			return err
-		}
-	}
-}
-
-// refusedSubscription returns an error if the server has refused a subscription. The only sign
-// of that is a new last error of the connection that names the subscription.
-func refusedSubscription(before, after error, subs []*nats.Subscription) error {
-	if after == before || !errors.Is(after, nats.ErrPermissionViolation) {
-		return nil
-	}
-	for _, sub := range subs {
-		if strings.Contains(strings.ToLower(after.Error()), strings.ToLower(fmt.Sprintf("subscription to %q", sub.Subject))) {
-			return fmt.Errorf("the server does not permit subscribing to %s; \"aeemesh auth perms\" prints what a worker needs: %w", sub.Subject, after)
-		}
-	}
-	return nil
-}
-
 // put queues a task for the workers. It returns false if the queue is full or closed.
 func (h *host) put(t *Task) bool {
 	h.staff.Do(func() {
@@ -401,7 +372,7 @@ func (h *host) put(t *Task) bool {
 func (h *host) stop() error {
 	// Unsubscribe before tasks are refused, so that a sender that retries reaches another
 	// worker.
-	drained := drainSubscriptions(h.node, h.taskSubs)
+	drained := listen.Drain(h.node.conn, h.taskSubs, h.node.asked, h.node.told)
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.Len() > 0
 	h.unjoin()
@@ -447,7 +418,7 @@ func (h *host) stop() error {
 		h.durable.close()
 	}
 	// Health requests and cancels were answered until here.
-	drainSubscriptions(h.node, h.controlSubs)()
+	listen.Drain(h.node.conn, h.controlSubs, h.node.asked, h.node.told)()
 	h.node.services.leave()
 	h.control.Close()
 	h.lookups.Close()

@@ -15,14 +15,17 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/beats"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/journal"
+	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
@@ -193,9 +196,9 @@ type Node struct {
 	hosts    hosts
 	starting chan struct{} // bounds the agents that start at once: the requests of a start have time limits
 	services services
-	beats    beats
-	told     sharedSubs // control and monitoring messages
-	asked    sharedSubs // plain text
+	beats    *beats.Beats[*host]
+	told     *listen.Shared // control and monitoring messages
+	asked    *listen.Shared // plain text
 	clock    serverClock
 	tender   tender
 	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
@@ -268,8 +271,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.prober = probe.New(conn)
 	n.holders = holders.New(holders.Config{Conn: conn, Prober: n.prober, Fail: n.replies.Fail})
 	n.starting = make(chan struct{}, startAtOnce)
-	n.services.node, n.beats.node, n.tender.node = n, n, n
-	n.told.conn, n.asked.conn = conn, conn
+	n.services.node, n.tender.node = n, n
+	n.beats = beats.New(cfg.Heartbeat, func(h *host) { h.events.announce(intents.AgentHeartbeat) })
+	n.told, n.asked = listen.NewShared(conn), listen.NewShared(conn)
 	if d := cfg.Durable; d != nil && d.Create && !d.fenced {
 		n.notifier = d.Queue.NewNotifier()
 	}

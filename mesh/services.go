@@ -40,7 +40,7 @@ func (s *services) join() (subs []*nats.Subscription, err error) {
 		if err != nil {
 			return nil, err
 		}
-		sub, err := s.node.told.subscribe(to, "", func(msg *nats.Msg) {
+		sub, err := s.node.told.Subscribe(to, "", func(msg *nats.Msg) {
 			crew.Go(func() {
 				for _, h := range s.node.hosts.all() {
 					h.heedful(to, h.service.monitor(i))(msg)
@@ -71,7 +71,7 @@ func (s *services) end() {
 	for _, sub := range s.subs {
 		sub.Unsubscribe()
 	}
-	s.node.told.forget(slices.Clone(s.subs))
+	s.node.told.Forget(slices.Clone(s.subs))
 	s.subs = nil
 	s.crew.Close()
 }

@@ -1,4 +1,4 @@
-package mesh
+package beats
 
 import (
 	"testing"
@@ -13,18 +13,18 @@ func TestHeartbeatsOfManyAgentsAreSpread(t *testing.T) {
 		agents   int
 		interval time.Duration
 	}{{1, 10 * time.Second}, {7, 10 * time.Second}, {1000, 10 * time.Second}, {10_000, 100 * time.Second}} {
-		b := &beats{node: &Node{cfg: Config{Heartbeat: 10 * time.Second}}, agents: make([]*host, c.agents)}
-		for i := range b.agents {
-			b.agents[i] = &host{}
+		b := New(10*time.Second, func(int) {})
+		for i := range c.agents {
+			b.agents = append(b.agents, &agent[int]{of: i})
 		}
-		if got := b.every(); got != c.interval {
+		if got := b.Every(); got != c.interval {
 			t.Errorf("%d agents: every %v, want %v", c.agents, got, c.interval)
 		}
-		seen, took := map[*host]int{}, time.Duration(0)
+		seen, took := map[int]int{}, time.Duration(0)
 		for took < c.interval {
 			pause, now := b.turn()
 			for _, h := range now {
-				seen[h]++
+				seen[h.of]++
 			}
 			if pause < time.Duration(len(now))*beatGap {
 				t.Fatalf("%d agents: %d heartbeats in %v", c.agents, len(now), pause)

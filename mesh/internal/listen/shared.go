@@ -1,4 +1,4 @@
-package mesh
+package listen
 
 import (
 	"slices"
@@ -7,24 +7,29 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// sharedSubs handles the messages of many subscriptions on one goroutine, in the order of their
+// Shared handles the messages of many subscriptions on one goroutine, in the order of their
 // arrival. A subscription of nats.go with a handler would have a goroutine of its own, and
 // an agent has nine subscriptions that are seldom used. Handlers must not block. If
-// maxSharedMessages messages wait, the NATS client drops further ones and reports a slow consumer.
-type sharedSubs struct {
+// maxSharedMessages messages wait, the NATS client drops further ones and reports a slow
+// consumer. The goroutine runs while there are subscriptions. The methods may be called from
+// many goroutines.
+type Shared struct {
 	conn *nats.Conn
 
 	mu       sync.Mutex
 	handlers map[*nats.Subscription]nats.MsgHandler
-	marks    map[*nats.Msg]chan struct{} // see settle
+	marks    map[*nats.Msg]chan struct{} // see Settle
 	msgs     chan *nats.Msg
 	end      func()
 }
 
 const maxSharedMessages = 1 << 14
 
-// subscribe subscribes to a subject, in a queue group if group is not "".
-func (e *sharedSubs) subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
+// NewShared returns a Shared without subscriptions. It does no I/O.
+func NewShared(conn *nats.Conn) *Shared { return &Shared{conn: conn} }
+
+// Subscribe subscribes to a subject, in a queue group if group is not "".
+func (e *Shared) Subscribe(subject, group string, handle nats.MsgHandler) (sub *nats.Subscription, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.handlers) == 0 {
@@ -44,7 +49,7 @@ func (e *sharedSubs) subscribe(subject, group string, handle nats.MsgHandler) (s
 }
 
 // begin starts the goroutine. e.mu is held.
-func (e *sharedSubs) begin() {
+func (e *Shared) begin() {
 	e.handlers, e.marks, e.msgs = map[*nats.Subscription]nats.MsgHandler{}, map[*nats.Msg]chan struct{}{}, make(chan *nats.Msg, maxSharedMessages)
 	msgs, over := e.msgs, make(chan struct{})
 	ended := make(chan struct{})
@@ -62,7 +67,7 @@ func (e *sharedSubs) begin() {
 	}()
 }
 
-func (e *sharedSubs) handle(msg *nats.Msg) {
+func (e *Shared) handle(msg *nats.Msg) {
 	e.mu.Lock()
 	handle, mark := e.handlers[msg.Sub], e.marks[msg]
 	delete(e.marks, msg)
@@ -75,10 +80,10 @@ func (e *sharedSubs) handle(msg *nats.Msg) {
 	}
 }
 
-// settle returns when the messages that have arrived so far over subs have been handled. If
+// Settle returns when the messages that have arrived so far over subs have been handled. If
 // none of subs is shared, it returns at once: another agent may end the goroutine meanwhile,
 // which only a subscription that is not yet forgotten keeps running.
-func (e *sharedSubs) settle(subs []*nats.Subscription) {
+func (e *Shared) Settle(subs []*nats.Subscription) {
 	mark, done := &nats.Msg{}, make(chan struct{})
 	e.mu.Lock()
 	if !slices.ContainsFunc(subs, func(sub *nats.Subscription) bool { return e.handlers[sub] != nil }) {
@@ -92,9 +97,9 @@ func (e *sharedSubs) settle(subs []*nats.Subscription) {
 	<-done
 }
 
-// forget removes the handlers of subscriptions that have ended, after their messages were
+// Forget removes the handlers of subscriptions that have ended, after their messages were
 // handled. With the last handler it ends the goroutine.
-func (e *sharedSubs) forget(subs []*nats.Subscription) {
+func (e *Shared) Forget(subs []*nats.Subscription) {
 	e.mu.Lock()
 	end := func() {}
 	for _, sub := range subs {

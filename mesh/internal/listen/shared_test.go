@@ -1,4 +1,4 @@
-package mesh
+package listen
 
 import (
 	"testing"
@@ -15,20 +15,20 @@ import (
 func TestAnAgentWithoutASharedSubscriptionStops(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
-	e := &sharedSubs{conn: conn}
+	e := NewShared(conn)
 	for range 2000 {
-		sub, err := e.subscribe("a", "", func(*nats.Msg) {})
+		sub, err := e.Subscribe("a", "", func(*nats.Msg) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			e.settle(nil)
-			e.forget(nil)
+			e.Settle(nil)
+			e.Forget(nil)
 		}()
-		e.settle([]*nats.Subscription{sub})
-		e.forget([]*nats.Subscription{sub})
+		e.Settle([]*nats.Subscription{sub})
+		e.Forget([]*nats.Subscription{sub})
 		select {
 		case <-stopped:
 		case <-time.After(10 * time.Second):

@@ -1,24 +1,34 @@
-package mesh
+package beats
 
 import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/aeemesh/aeemesh/intents"
 )
 
-// beats sends the heartbeats of a node's agents, one agent after the other, evenly spread
-// over the interval.
-type beats struct {
-	node *Node
+// Beats are the heartbeats of agents. T is an agent. Its methods may be called from many
+// goroutines.
+type Beats[T any] struct {
+	configured time.Duration
+	announce   func(T)
 
 	mu     sync.Mutex
-	agents []*host
+	agents []*agent[T]
 	next   int // index of the one that is announced next
 	end    func()
 
-	sending sync.Mutex // held during an announcement; guards host.left
+	sending sync.Mutex // held during an announcement; guards agent.left
+}
+
+type agent[T any] struct {
+	of   T
+	left bool // no more heartbeats
+}
+
+// New returns Beats that call announce for each agent about once in an interval; 0 or less:
+// there are no heartbeats.
+func New[T any](interval time.Duration, announce func(T)) *Beats[T] {
+	return &Beats[T]{configured: interval, announce: announce}
 }
 
 const (
@@ -31,27 +41,28 @@ const (
 	beatPause = 50 * time.Millisecond
 )
 
-// every returns the time between two heartbeats of an agent; 0: there are no heartbeats.
-func (b *beats) every() time.Duration {
+// Every returns the time between two heartbeats of an agent; 0: there are no heartbeats.
+func (b *Beats[T]) Every() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.interval()
 }
 
-// interval is every. b.mu is held.
-func (b *beats) interval() time.Duration {
-	if b.node.cfg.Heartbeat <= 0 {
+// interval is Every. b.mu is held.
+func (b *Beats[T]) interval() time.Duration {
+	if b.configured <= 0 {
 		return 0
 	}
-	return max(b.node.cfg.Heartbeat, time.Duration(len(b.agents))*beatGap)
+	return max(b.configured, time.Duration(len(b.agents))*beatGap)
 }
 
-// add sends the heartbeats of an agent until the returned function is called. When that
+// Add sends the heartbeats of an agent until the returned function is called. When that
 // function returns, no heartbeat of the agent is being sent.
-func (b *beats) add(h *host) (remove func()) {
-	if b.node.cfg.Heartbeat <= 0 {
+func (b *Beats[T]) Add(of T) (remove func()) {
+	if b.configured <= 0 {
 		return func() {}
 	}
+	h := &agent[T]{of: of}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.agents = append(b.agents, h); len(b.agents) == 1 {
@@ -77,7 +88,7 @@ func (b *beats) add(h *host) (remove func()) {
 }
 
 // begin starts the goroutine. b.mu is held.
-func (b *beats) begin() {
+func (b *Beats[T]) begin() {
 	over, ended := make(chan struct{}), make(chan struct{})
 	b.end = func() {
 		close(over)
@@ -98,23 +109,23 @@ func (b *beats) begin() {
 			pause, now := b.turn()
 			b.mu.Unlock()
 			for _, h := range now {
-				b.announce(h)
+				b.send(h)
 			}
 			timer.Reset(pause)
 		}
 	}()
 }
 
-func (b *beats) announce(h *host) {
+func (b *Beats[T]) send(h *agent[T]) {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	if !h.left {
-		h.events.announce(intents.AgentHeartbeat)
+		b.announce(h.of)
 	}
 }
 
 // turn returns the agents that are announced next, and the pause after that. b.mu is held.
-func (b *beats) turn() (pause time.Duration, now []*host) {
+func (b *Beats[T]) turn() (pause time.Duration, now []*agent[T]) {
 	n := len(b.agents)
 	if n == 0 {
 		return b.interval(), nil
