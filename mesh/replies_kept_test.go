@@ -46,7 +46,7 @@ func TestRepliesAreNotDroppedBySize(t *testing.T) {
 	for range 2 { // as they come, and when all are stored
 		for _, task := range tasks {
 			if reply, err := r.result(client, task); err != nil || string(reply.Payload) != string(task.Payload) {
-				t.Errorf("%v, %v", reply, err)
+				t.Fatalf("%v, %v", reply, err)
 			}
 		}
 	}
