@@ -84,3 +84,9 @@ func Poll(ctx context.Context, n *Notifier) {
 		n.learn(stream, n.look(ctx, stream))
 	}
 }
+
+// NamesByHeaders is [States.Names] of all runs in a very large stream.
+func NamesByHeaders(ctx context.Context, s *States) ([]state.ID, error) {
+	keys, err := s.keysByHeaders(ctx, s.both(">"))
+	return idsOf(keys), err
+}

@@ -165,6 +165,38 @@ func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record
 	return s.fetchOrRead(ctx, entity, true)
 }
 
+// Documents yields the runs of all entities whose last document was stored at a time or
+// later. It does not read the documents of others, nor runs without one, unless this user
+// may not create a consumer.
+func (s *States) Documents(ctx context.Context, since time.Time) iter.Seq2[state.Record, error] {
+	return func(yield func(state.Record, error) bool) {
+		denied := s.fenced.Load()
+		if !denied {
+			for r, err := range s.fetchAll(ctx, "", func(m stateMessage) bool {
+				_, reply := s.keyOf(m.Subject)
+				return !reply && !m.Time.Before(since)
+			}) {
+				if denied = errors.Is(err, ErrDenied); denied {
+					break
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+		if denied {
+			for r, err := range s.readByName(ctx, "", false) {
+				if err == nil && (r.End != nil || r.Time.Before(since)) {
+					continue
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func (s *States) fetchOrRead(ctx context.Context, entity string, open bool) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
 		if !s.fenced.Load() {
@@ -375,7 +407,7 @@ func (s *States) eachLast(ctx context.Context, filter string, each func(*read)) 
 // open creates a reader of the newest message of each run that a filter matches, and of
 // all later messages.
 func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*api.Reader, *edge, error) {
-	ctx, cancel := api.Bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	e := &edge{s: s, filter: filter}
 	if err := e.look(ctx); err != nil {
@@ -387,6 +419,10 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*ap
 	})
 	return r, e, err
 }
+
+// openTimeout is longer than that of other requests: before the server answers, it looks
+// for the last message on each subject, in the files of the whole stream.
+const openTimeout = 30 * time.Second
 
 // read is a message received by a reader.
 type read struct {

@@ -23,8 +23,9 @@ import (
 
 // A model knows what is stored of each run: the status, and the sequence of the document.
 type model struct {
-	s    *jetstream.States
-	runs map[state.ID]modelRun
+	s       *jetstream.States
+	runs    map[state.ID]modelRun
+	deleted []state.ID
 }
 
 type modelRun struct {
@@ -105,7 +106,7 @@ var someStatuses = []aaif.RunStatus{aaif.RunRunning, aaif.RunPaused, aaif.RunAwa
 // the end of the stream, and a few more runs.
 func fillForList(t *testing.T, js natsjs.JetStream, s *jetstream.States) *model {
 	t.Helper()
-	m := &model{s, map[state.ID]modelRun{}}
+	m := &model{s: s, runs: map[state.ID]modelRun{}}
 	rng := rand.New(rand.NewPCG(7, uint64(len(t.Name()))))
 	run := func(i int) {
 		id := state.ID{Entity: fmt.Sprintf("agent.x%d", i%3), Run: fmt.Sprintf("r%d.a b", i)} // a key with escapes
@@ -124,6 +125,7 @@ func fillForList(t *testing.T, js natsjs.JetStream, s *jetstream.States) *model 
 				t.Fatal(err)
 			}
 			delete(m.runs, id)
+			m.deleted = append(m.deleted, id)
 		}
 	}
 	for i := range 400 {
@@ -137,6 +139,10 @@ func fillForList(t *testing.T, js natsjs.JetStream, s *jetstream.States) *model 
 		m.put(t, state.ID{Entity: "agent.x2", Run: fmt.Sprint("late", i)}, someStatuses[i%2], true)
 	}
 	return m
+}
+
+func byName(a, b state.ID) int {
+	return cmp.Or(strings.Compare(a.Entity, b.Entity), strings.Compare(a.Run, b.Run))
 }
 
 func latest(t testing.TB, s *jetstream.States, entity string, want func(aaif.RunStatus) bool) (ids []state.ID) {
@@ -187,6 +193,48 @@ func TestRunsInSomeStatuses(t *testing.T) {
 		}
 	}
 
+	// The names are those of all runs.
+	names := slices.SortedFunc(maps.Keys(m.runs), byName)
+	names = append(names, m.deleted...)
+	slices.SortFunc(names, byName)
+	fenced := jetstream.NewStates(js, subject.Map{})
+	fenced.Fence()
+	readers["fenced"] = fenced
+	for name, reader := range readers {
+		got, err := reader.Names(testContext(t), "")
+		if slices.SortFunc(got, byName); err != nil || !slices.Equal(got, names) {
+			t.Errorf("%s: %d names, want %d; %v", name, len(got), len(names), err)
+		}
+		got, err = reader.Names(testContext(t), "agent.x0")
+		of := slices.DeleteFunc(slices.Clone(names), func(id state.ID) bool { return id.Entity != "agent.x0" })
+		if slices.SortFunc(got, byName); err != nil || !slices.Equal(got, of) {
+			t.Errorf("%s: %d names of agent.x0, want %d; %v", name, len(got), len(of), err)
+		}
+	}
+	if got, err := jetstream.NamesByHeaders(testContext(t), s); err != nil || !slices.Equal(slices.SortedFunc(slices.Values(got), byName), names) {
+		t.Errorf("by headers: %d names, want %d; %v", len(got), len(names), err)
+	}
+
+	// Documents are those of a time and later.
+	middle := state.ID{Entity: "agent.x0", Run: "r201.a b"}
+	rec, err := s.Get(testContext(t), middle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recent := slices.DeleteFunc(slices.Clone(names), func(id state.ID) bool { return m.runs[id].doc < m.runs[middle].doc })
+	for name, reader := range readers {
+		var got []state.ID
+		for r, err := range reader.Documents(testContext(t), rec.Time) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			got = append(got, r.ID)
+		}
+		if slices.SortFunc(got, byName); !slices.Equal(got, recent) || len(got) < 100 {
+			t.Errorf("%s: %d documents, want %d", name, len(got), len(recent))
+		}
+	}
+
 	// A page is the beginning of the list.
 	all := m.wanted("", []aaif.RunStatus{aaif.RunPaused})
 	for _, n := range []int{1, 7, len(all) - 1} {
@@ -211,7 +259,7 @@ func TestRunsChangeWhileTheyAreListed(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	js, s := openStates(t)
-	m := &model{s, map[state.ID]modelRun{}}
+	m := &model{s: s, runs: map[state.ID]modelRun{}}
 	id := func(i int) state.ID { return state.ID{Entity: "agent.x", Run: fmt.Sprint("r", i)} }
 	for i := range 100 {
 		m.put(t, id(i), aaif.RunAwaitingApproval, true)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"time"
 
@@ -76,19 +77,33 @@ func KeyPrefix(js natsjs.JetStream) string {
 func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (map[string]int, error) {
 	all := map[string]int{}
 	for offset := 0; ; {
+		body, err := json.Marshal(map[string]any{"subjects_filter": filter, "offset": offset})
+		if err != nil {
+			return nil, err
+		}
 		var page struct {
-			Total int `json:"total"`
+			Error *natsjs.APIError `json:"error"`
+			Total int              `json:"total"`
 			State struct {
 				Subjects map[string]int `json:"subjects"`
 			} `json:"state"`
 		}
-		if err := Request(ctx, js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page); err != nil {
+		answer, err := Exchange(ctx, js.Conn(), &nats.Msg{Subject: Prefix(js) + "STREAM.INFO." + stream, Data: body})
+		if err == nil {
+			err = json.Unmarshal(answer.Data, &page) // Request would decode some MiB twice
+		}
+		if err == nil && page.Error != nil {
+			err = page.Error
+		}
+		if err != nil {
 			return nil, Explain(js.Conn(), err, "look at %s", stream)
 		}
-		for s, n := range page.State.Subjects {
-			all[s] = n
-		}
 		offset += len(page.State.Subjects)
+		if len(all) == 0 {
+			all = page.State.Subjects
+		} else {
+			maps.Copy(all, page.State.Subjects)
+		}
 		if len(page.State.Subjects) == 0 || offset >= page.Total {
 			return all, nil
 		}

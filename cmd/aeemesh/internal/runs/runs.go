@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -59,6 +61,11 @@ func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error
 		return nil, err
 	}
 	return NewStore(js, m, ring), nil
+}
+
+// Documents yields the runs with a document, stored at a time or later.
+func (r *Store) Documents(ctx context.Context, since time.Time) iter.Seq2[state.Record, error] {
+	return r.states.Documents(ctx, since)
 }
 
 // Find returns the one run that a person means by a name.

@@ -38,8 +38,8 @@ func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun stri
 	var list []Summary
 	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
 		entity, _ := cmd.Flags().GetString("entity")
-		for rec, err := range jetstream.NewStates(js, m).List(ctx, entity) {
-			if err != nil {
+		for rec, err := range jetstream.NewStates(js, m).Latest(ctx, entity, nil) {
+			if err != nil || len(list) == most {
 				return
 			}
 			if s := summarize(rec); name(s) != "" && strings.HasPrefix(name(s), begun) {

@@ -193,7 +193,14 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	for rec, err := range runs.List(ctx, "") {
+	since, corr := time.Time{}, r.wanted
+	if r.builder != nil {
+		corr = r.corr
+	}
+	if at, ok := envelope.IDTime(corr); ok {
+		since = at.Add(-clockSlack) // no run of it is older
+	}
+	for rec, err := range runs.Documents(ctx, since) {
 		if err != nil {
 			return err
 		}
