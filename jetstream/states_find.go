@@ -1,0 +1,66 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Names returns the ids of the runs of an entity, or of all for "", without reading a
+// document. Runs that were deleted in the last hour are among them.
+func (s *States) Names(ctx context.Context, entity string) ([]state.ID, error) {
+	filter, err := s.filter(entity)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.keys(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	return idsOf(keys), nil
+}
+
+// keys returns the keys that a filter matches.
+func (s *States) keys(ctx context.Context, filter string) (map[string]int, error) {
+	if !s.fenced.Load() {
+		var info natsjs.StreamInfo
+		err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
+		if err != nil {
+			return nil, api.Explain(s.js.Conn(), err, "look at %s", s.stream)
+		}
+		if info.State.NumSubjects > manySubjects {
+			keys, err := s.keysByHeaders(ctx, filter)
+			if !errors.Is(err, ErrDenied) {
+				return keys, err
+			}
+		}
+	}
+	subjects, err := api.Subjects(ctx, s.js, s.stream, filter)
+	return s.byKey(subjects), err
+}
+
+// manySubjects is how many subjects a stream has if it is cheaper to read the headers of
+// the last messages than the list of the subjects: a server goes through all of them for
+// each 100,000 that it lists.
+const manySubjects = 300_000
+
+func (s *States) keysByHeaders(ctx context.Context, filter string) (map[string]int, error) {
+	keys := map[string]int{}
+	err := s.eachLast(ctx, filter, func(m *read) { keys[m.key]++ })
+	return keys, err
+}
+
+func idsOf(keys map[string]int) []state.ID {
+	var ids []state.ID
+	for key := range keys {
+		if id, err := stateID(key); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
