@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // deliveries admits, delays or refuses the messages that the work queue delivers to a lane.
@@ -101,19 +102,42 @@ func (ds *deliveries) check(hold *hold, env *envelope.Envelope, cbor bool) {
 }
 
 // refuse rejects a message that this worker does not admit, unless its run has a record:
-// then a worker that knew more, such as the sender's key, has admitted it, and the run goes
-// on.
+// then a worker that knew more, such as the sender's key, has admitted it. So the run goes
+// on, and the message of a run that has ended, and left its reply alone, is acked.
 func (ds *deliveries) refuse(r *Run, problem *envelope.Error) {
-	id := state.RunID(ds.host.Entity, r.task.Envelope.ID)
-	if err := ds.resume(r, id, func(c *state.Checkpoint) bool { return c.Mesh.Work == r.hold.Seq }); err != nil {
+	rec, err := r.read(ds.ctx)
+	if err == nil && rec != nil {
+		err = ds.resume(r, *rec, func(c *state.Checkpoint) bool { return c.Mesh.Work == r.hold.Seq })
+	}
+	switch {
+	case err != nil:
+		ds.nakFailed(r, err)
+	case r.stored != nil:
+		ds.admitted(r)
+	case rec != nil && rec.End != nil && rec.End.Work == r.hold.Seq:
+		ds.endedBare(r, *rec, problem)
+	default:
+		ds.reject(r.hold, r.task.Envelope, r.task.cbor, problem)
+	}
+}
+
+// endedBare acks the message of a run that has ended without a document, and announces its
+// reply, as the worker that ended it may have died before it did so. A message with another
+// task is rejected with the problem.
+func (ds *deliveries) endedBare(r *Run, rec state.Record, problem *envelope.Error) {
+	c, err := ds.records.read(rec)
+	if err != nil {
 		ds.nakFailed(r, err)
 		return
 	}
-	if r.stored == nil {
+	if same, _ := r.sameTask(&rec, c); !same {
 		ds.reject(r.hold, r.task.Envelope, r.task.cbor, problem)
 		return
 	}
-	ds.admitted(r)
+	r.mu.Lock()
+	r.found(&rec, c)
+	r.mu.Unlock()
+	ds.lane.applyVerdict(r, run.Ended, nil)
 }
 
 // admitted puts off, or queues, a task that may begin or go on.
@@ -196,12 +220,6 @@ func (ds *deliveries) resumed(r *Run) error {
 	if id == "" {
 		return nil
 	}
-	return ds.resume(r, id, func(*state.Checkpoint) bool { return true })
-}
-
-// resume looks up a run, and lets the message resume it if its record says so. The task is
-// read from the record, where its signature was verified, and not from the message's body.
-func (ds *deliveries) resume(r *Run, id string, says func(*state.Checkpoint) bool) error {
 	rec, err := ds.cfg.States.Get(ds.ctx, state.ID{Entity: ds.host.Entity, Run: id})
 	if errors.Is(err, state.ErrNotFound) {
 		return nil // then it is an ordinary task
@@ -209,6 +227,12 @@ func (ds *deliveries) resume(r *Run, id string, says func(*state.Checkpoint) boo
 	if err != nil {
 		return err
 	}
+	return ds.resume(r, rec, func(*state.Checkpoint) bool { return true })
+}
+
+// resume lets the message resume the run of a record if the record says so. The task is
+// read from the record, where its signature was verified, and not from the message's body.
+func (ds *deliveries) resume(r *Run, rec state.Record, says func(*state.Checkpoint) bool) error {
 	c, err := ds.records.read(rec)
 	if err != nil || c.Mesh.Task == nil {
 		return err
@@ -221,7 +245,7 @@ func (ds *deliveries) resume(r *Run, id string, says func(*state.Checkpoint) boo
 	if env.ID != t.Envelope.ID || !says(c) {
 		return nil // the header is unsigned: this is another, ordinary task
 	}
-	r.id.Run, r.stored = id, c
+	r.id.Run, r.stored = rec.ID.Run, c
 	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
 	return nil
 }

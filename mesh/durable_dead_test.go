@@ -57,6 +57,60 @@ func TestARunGoesOnWhereItsTaskCannotBeVerified(t *testing.T) {
 	g.open()
 }
 
+// The run has ended, and left its reply alone. Its message, whose ack was lost, is delivered
+// again to a worker that cannot verify it: it is acked.
+func TestAReplyStandsWhereItsTaskCannotBeVerified(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	k := newKeys(t)
+	r := newDurableRig(t)
+	line := newCable(t)
+	noSweep := func(d *mesh.Durable) { d.Sweep = -1 }
+	known := k.verifier()
+	known.Mode = sign.Required
+	cut := func(d *mesh.Durable) {
+		d.Observe = func(at mesh.Point, _ state.ID) {
+			if at == mesh.PointAfterTerminal {
+				line.block(true)
+			}
+		}
+	}
+	first := r.laneOn(natstest.Conn(t, r.srv, nats.SetCustomDialer(line)), mesh.Config{Verifier: known}, noSweep, cut)
+	r.serve(first, mesh.Agent{Handler: echo})
+	r.aged()
+	task := signed(t, k.signer("ada", sign.Ed25519, ada), durably(t, newTask(reviewer, "code.review", `{"n":1}`)))
+	r.submit(r.client(), task)
+	if reply, err := r.result(r.client(), task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	rec := r.runRecord(task)
+	if rec.End == nil {
+		t.Fatalf("the run has a document: %s", rec.Data)
+	}
+	if r.queued() != 1 {
+		t.Fatal("the message is acked")
+	}
+	core := r.listen("aee.reply." + reviewer + ".*")
+	unknown := newKeys(t).verifier()
+	unknown.Mode = sign.Required
+	r.serve(r.lane(mesh.Config{Verifier: unknown}, noSweep), mesh.Agent{Handler: echo})
+	r.drainedQueue()
+	equal(t, "dead letters", len(r.letters()), 0)
+	equal(t, "the record's revision", r.runRecord(task).Revision, rec.Revision)
+	if heard := within(t, "the reply again", core); string(heard.Data) != string(rec.Data) {
+		t.Errorf("heard %s", heard.Data)
+	}
+
+	// Another message is refused: of the same bytes, because the run does not name it, and a forged one.
+	forged := *task
+	forged.Payload = json.RawMessage(`{"n":2}`)
+	for i, other := range []*envelope.Envelope{task, &forged} {
+		r.again(other, nil)
+		eventually(t, "the other message is a dead letter", func() bool { return len(r.letters()) == i+1 })
+	}
+	equal(t, "the record's revision after that", r.runRecord(task).Revision, rec.Revision)
+}
+
 func (r *durableRig) letters() (out []jetstream.DeadLetter) {
 	r.t.Helper()
 	for l, err := range r.dead().List(ctxFor(r.t), reviewer) {
