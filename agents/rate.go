@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Counters are shared counters: [jetstream.Counters] count for a whole mesh.
@@ -109,11 +110,7 @@ func (r *toolRate) Take(ctx context.Context, tokens int) error {
 		if end, ok := ctx.Deadline(); ok && r.now().Add(wait).After(end) {
 			return &tool.Error{Kind: tool.ErrBusy, Tool: r.tool, Message: fmt.Sprintf("its rate limit of %s a minute is used up; there is room again in %v", limit, wait.Round(time.Second))}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return ctx.Err()
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -37,12 +38,5 @@ func (l *loop) again(ctx context.Context, task *mesh.Task, r *run, tries *int, e
 	*tries++
 	e := task.Envelope
 	l.log.Warn("model turn failed, tried again", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "try", *tries, "wait", wait, "err", err)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(ctx, wait)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -123,7 +124,7 @@ func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) e
 		if _, looked := js.Stream(ctx, cfg.Name); looked == nil {
 			return natsjs.ErrStreamNameAlreadyInUse
 		}
-		if tries == roomTries || !api.Pause(ctx, 100*time.Millisecond) {
+		if tries == roomTries || !pause.For(ctx, 100*time.Millisecond) {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -176,7 +177,7 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		}
 		// A reply before it is missing, or it has no id to recognise it by later. The
 		// stream has it, or will have it soon.
-		if try > 0 && !api.Pause(ctx, gapWait<<try) {
+		if try > 0 && !pause.For(ctx, gapWait<<try) {
 			return false
 		}
 		f.nameless = nil

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -50,7 +51,7 @@ func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Cha
 	for {
 		n := needOf(plan)
 		err := roomFor(ctx, js, opts, n, false)
-		if err == nil || !api.Pause(ctx, roomPause) {
+		if err == nil || !pause.For(ctx, roomPause) {
 			return plan, err
 		}
 		again, planErr := Plan(ctx, js, opts)
@@ -135,7 +136,7 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 	fits, known := p.fits(ctx, bytes)
 	// The probe of another process may hold the room. It has its answer once the stream
 	// exists, so the stream may be deleted; a try that met one does not count.
-	for tries, all := 0, 0; !fits && known && tries < roomTries && all < 10*roomTries && api.Pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
+	for tries, all := 0, 0; !fits && known && tries < roomTries && all < 10*roomTries && pause.For(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
 		if !p.remove(ctx) {
 			tries++
 		}

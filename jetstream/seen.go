@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -66,7 +67,7 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 		if !errors.Is(err, natsjs.ErrMsgNotFound) { // otherwise the claim has just expired, or a replica is behind
 			return "", api.Explain(s.js.Conn(), err, "look who has id %q", id)
 		}
-		if !api.Pause(ctx, 5*time.Millisecond) {
+		if !pause.For(ctx, 5*time.Millisecond) {
 			return "", ctx.Err()
 		}
 	}

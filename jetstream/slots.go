@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -94,7 +95,7 @@ func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder st
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
 		case err != nil && !api.Temporary(err):
 			return nil, err
-		case err != nil && !api.Pause(ctx, s.lease/8):
+		case err != nil && !pause.For(ctx, s.lease/8):
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
 		}
 		next = s.wait
@@ -214,7 +215,7 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 				<-changed
 			}
 			// The message came straight from its publisher, and may not be stored yet.
-			if !api.Pause(ctx, time.Millisecond) {
+			if !pause.For(ctx, time.Millisecond) {
 				return nil, ctx.Err()
 			}
 		}

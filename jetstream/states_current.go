@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -46,7 +47,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.last >= least {
 			return m, err
 		}
-		if !api.Pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return stateMessage{}, ctx.Err()
 		}
 		if least, err = s.lastSequence(ctx, key, ask); err != nil { // it may have been deleted
@@ -75,7 +76,7 @@ func (s *States) lastSequence(ctx context.Context, key string, ask func(*nats.Ms
 		}
 		_, err = api.ReadAck(answer.Data)
 		if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
-			if !api.Pause(ctx, time.Millisecond) {
+			if !pause.For(ctx, time.Millisecond) {
 				return 0, ctx.Err()
 			}
 			continue

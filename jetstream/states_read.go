@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
@@ -132,10 +133,8 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 		if _, err := s.Get(ctx, id); err != nil {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, 20*time.Millisecond) {
 			return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -132,7 +133,7 @@ func (s *States) read(ctx context.Context, key string) (stateMessage, error) {
 		}
 		// A reply follows a document that does not say that the run has ended: the run has
 		// ended between the two reads.
-		if tries > 0 && !api.Pause(ctx, time.Duration(tries)*time.Millisecond) {
+		if tries > 0 && !pause.For(ctx, time.Duration(tries)*time.Millisecond) {
 			return stateMessage{}, ctx.Err()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -81,8 +82,8 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			return out, err
 		}
 		problem := envelope.AsError(err)
-		again, pause := w.again(&at.who, at.member, &out, problem)
-		if !again || pause >= w.left() {
+		again, wait := w.again(&at.who, at.member, &out, problem)
+		if !again || wait >= w.left() {
 			// A member that has used up all of the swarm's time leaves no time
 			// for an escalation.
 			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.asked) >= a.timeout*9/10
@@ -106,8 +107,8 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		failed.Err = problem
 		w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
 		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", out.Entity, "try", out.Tries, "code", string(problem.Code))
-		if err := sleep(ctx, pause); err != nil {
-			return out, err
+		if !pause.For(ctx, wait) {
+			return out, context.Cause(ctx)
 		}
 		at.member = w.another(ctx, at.key, &at.who, at.member, &out, problem)
 	}
@@ -298,7 +299,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			until = earlier(until, time.Now().Add(own))
 		}
 	}
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		m, err := w.dir.Find(ctx, p.Ref)
 		switch {
 		case err == nil:
@@ -306,7 +307,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			return m, nil
 		case ctx.Err() != nil:
 			return m, context.Cause(ctx)
-		case !errors.Is(err, ErrUnanswered) || time.Now().Add(pause).After(until):
+		case !errors.Is(err, ErrUnanswered) || time.Now().Add(wait).After(until):
 			return m, err
 		}
 		if time.Now().After(long) {
@@ -318,8 +319,8 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 				return m, err
 			}
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return m, err
+		if !pause.For(ctx, wait) {
+			return m, context.Cause(ctx)
 		}
 	}
 }
@@ -483,15 +484,3 @@ func later(a, b time.Time) time.Time {
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

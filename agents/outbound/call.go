@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // maxRetryAfter is the longest delay that a call waits for a retry, if an
@@ -80,11 +82,7 @@ func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answ
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 		return nil, err
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if !pause.For(ctx, wait) {
 		return nil, ctx.Err()
 	}
 	answer, _, err = a.once(ctx, client, r)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -128,14 +129,10 @@ func (n *noPlace) refusal() *envelope.Error {
 
 // wait waits until a place may be free.
 func (n *noPlace) wait(ctx context.Context) error {
-	timer := time.NewTimer(max(time.Until(n.until), time.Millisecond))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, max(time.Until(n.until), time.Millisecond)) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // firstFree returns when the first lingering task gives up its place; zero if

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -125,14 +126,9 @@ func (p *Program) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		pause := p.ended(proc, err)
-		p.cfg.Logger.Warn("program ended", "reason", err.Error(), "restart_in", pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		wait := p.ended(proc, err)
+		p.cfg.Logger.Warn("program ended", "reason", err.Error(), "restart_in", wait)
+		pause.For(ctx, wait)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -123,10 +124,8 @@ func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.
 		}
 		wait.Go(func() {
 			for err != nil && running.Err() == nil {
-				select {
-				case <-running.Done():
+				if !pause.For(running, publishInterval) {
 					return
-				case <-time.After(publishInterval):
 				}
 				h.desk.Use(store)
 				if err = w.publishTemplates(running, node, h); err != nil && h.templates == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
@@ -45,12 +46,8 @@ too: its work does not delay the answer. One worker of the agent answers; with
 			}
 			defer s.Close()
 			for n := range count {
-				if n > 0 {
-					select {
-					case <-time.After(interval):
-					case <-ctx.Done():
-						return outcome.SendFailed(ctx, ctx.Err())
-					}
+				if n > 0 && !pause.For(ctx, interval) {
+					return outcome.SendFailed(ctx, ctx.Err())
 				}
 				turn, cancel := context.WithTimeout(ctx, a.Conn.Wait())
 				p, err := pingAgent(s, turn, args[0], instance)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -158,11 +159,7 @@ func mindTakers(s *session.Session, ctx context.Context, entity string) (stop fu
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		if !neverServed(s, ctx, entity) {
-			timer := time.NewTimer(askAfter)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
+			if !pause.For(ctx, askAfter) {
 				return
 			}
 		}

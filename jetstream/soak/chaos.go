@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // chaos carries out the faults of the plan.
@@ -51,7 +53,7 @@ func (c *chaos) run(ctx context.Context, faults []Fault) error {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for _, f := range faults {
-		if !pause(ctx, f.After) {
+		if !pause.For(ctx, f.After) {
 			break
 		}
 		strike, ok := c.ready(ctx, f)
@@ -139,7 +141,7 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 		next := ws.all[(f.Target+i)%len(ws.all)]
 		if next.busy.TryLock() {
 			w = next
-		} else if i > len(ws.all) && !pause(ctx, 10*time.Millisecond) {
+		} else if i > len(ws.all) && !pause.For(ctx, 10*time.Millisecond) {
 			return nil
 		}
 	}
@@ -158,14 +160,14 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	case WorkerKill:
 		c.strike(&s)
 		p.kill()
-		pause(ctx, f.For)
+		pause.For(ctx, f.For)
 		err := ws.start(ctx, w)
 		c.mended(s)
 		return err
 	case WorkerRestart:
 		c.strike(&s)
 		p.stop(10 * c.lease)
-		pause(ctx, f.For)
+		pause.For(ctx, f.For)
 		err := ws.start(ctx, w)
 		c.mended(s)
 		return err
@@ -175,7 +177,7 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 		if at != nil {
 			at.pass()
 		}
-		pause(ctx, f.For)
+		pause.For(ctx, f.For)
 		p.resume()
 		c.mended(s)
 		return nil
@@ -197,7 +199,7 @@ func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit)
 	if at != nil {
 		at.pass()
 	}
-	pause(ctx, f.For)
+	pause.For(ctx, f.For)
 	undo()
 	c.mended(s)
 	return nil
@@ -249,7 +251,7 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 			n.stop()
 		}
 		pass()
-		pause(ctx, f.For)
+		pause.For(ctx, f.For)
 		return n.start(ctx, servers.l)
 	}
 	if f.Kind == ServerFull {
@@ -266,7 +268,7 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 		undo = func() { routes(); doors() }
 	}
 	pass()
-	pause(ctx, f.For)
+	pause.For(ctx, f.For)
 	undo()
 	return nil
 }
@@ -279,7 +281,7 @@ func (c *chaos) fillDisk(ctx context.Context, f Fault, n *server, l *launcher, p
 	if err != nil {
 		return err
 	}
-	pause(ctx, f.For)
+	pause.For(ctx, f.For)
 	if err := free(); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -162,7 +163,7 @@ const (
 // get lost: then it must have no effect.
 func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, again func(), rng *rand.Rand) {
 	order := func(cmd intents.Command) {
-		pause(ctx, time.Duration(rng.Int64N(int64(c.lease/4))))
+		pause.For(ctx, time.Duration(rng.Int64N(int64(c.lease/4))))
 		if ctx.Err() != nil {
 			return
 		}
@@ -203,7 +204,7 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 
 // settle reports calls with an unknown outcome as failed, until the task has its reply.
 func (c *clients) settle(ctx context.Context, id string) {
-	for pause(ctx, c.lease/4) {
+	for pause.For(ctx, c.lease/4) {
 		if !c.seen.awaiting(id) {
 			continue
 		}

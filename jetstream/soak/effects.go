@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // A call is one external effect: one line of the effect log. A service in the soak's own
@@ -70,7 +72,7 @@ func (e *effects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c = e.note(c)
-	pause(r.Context(), e.delay())
+	pause.For(r.Context(), e.delay())
 	json.NewEncoder(w).Encode(c)
 }
 

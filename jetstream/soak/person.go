@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // answers answers the person's tasks until ctx ends.
 func (c *clients) answers(ctx context.Context) {
-	for pause(ctx, c.lease/2) {
+	for pause.For(ctx, c.lease/2) {
 		looking, done := context.WithTimeout(ctx, 5*time.Second)
 		asks, err := c.node.PersonTasks(looking, person)
 		done()

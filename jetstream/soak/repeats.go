@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // repeats simulates a network that delivers requests twice: every second request to the
@@ -35,7 +37,7 @@ func (r *repeats) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	again.Body = io.NopCloser(bytes.NewReader(body))
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	r.wait.Go(func() {
-		if pause(r.ctx, rand.N(2*r.lease)) {
+		if pause.For(r.ctx, rand.N(2*r.lease)) {
 			r.next.ServeHTTP(&unread{header: http.Header{}}, again)
 		}
 	})

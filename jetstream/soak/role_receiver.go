@@ -17,6 +17,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -103,7 +104,7 @@ func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer
 	}
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		for pause(ctx, 2*cfg.Lease) {
+		for pause.For(ctx, 2*cfg.Lease) {
 			if _, _, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
 				log.Warn("handoffs left behind", "err", err)
 			}

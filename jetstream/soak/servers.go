@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
@@ -224,20 +225,8 @@ func poll(ctx context.Context, every time.Duration, f func() error) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, every) {
+		if !pause.For(ctx, every) {
 			return err
 		}
-	}
-}
-
-// pause waits for d, and returns false if ctx ended before that.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

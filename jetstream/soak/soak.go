@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -297,7 +298,7 @@ func (s *soak) soak(ctx context.Context) error {
 	load.Wait()
 	late.Stop()
 	// A zombie can act only within its lease: wait for that.
-	pause(ctx, s.seen.settle)
+	pause.For(ctx, s.seen.settle)
 	left := append(s.leftOver(ctx, s.js), s.deafAgents(ctx, s.conn, s.workers)...)
 	if s.second != nil {
 		left = append(left, s.leftOver(ctx, s.second.js)...)
@@ -353,7 +354,7 @@ func (s *soak) mended(f Strike) {
 // tell judges the tasks that have ended, and reports progress.
 func (s *soak) tell(ctx context.Context) {
 	told := 0
-	for pause(ctx, time.Second) {
+	for pause.For(ctx, time.Second) {
 		s.seen.judge(false)
 		if s.Progress == nil {
 			continue

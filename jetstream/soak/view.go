@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -71,7 +72,7 @@ func (o *observer) stored(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 func (v *view) follow(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) {
 	for ctx.Err() == nil {
 		if err := v.read(ctx, stream, last, f); err != nil {
-			pause(ctx, 100*time.Millisecond)
+			pause.For(ctx, 100*time.Millisecond)
 		}
 	}
 }

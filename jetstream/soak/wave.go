@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -71,7 +72,7 @@ func (c *clients) transfer(ctx context.Context, id, to string, answered <-chan s
 			return
 		default:
 		}
-		if !pause(ctx, c.lease/4) {
+		if !pause.For(ctx, c.lease/4) {
 			return
 		}
 	}

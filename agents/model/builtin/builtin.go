@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // ProviderID is the model.provider_id of AAIF documents that use this package.
@@ -123,17 +124,10 @@ func (a *answer) give(ctx context.Context, req *model.Request, rest string, onDe
 }
 
 func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
+	if d > 0 {
+		pause.For(ctx, d)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctx.Err()
 }
 
 // words yields a text in pieces that end after a space; together they are the

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Client posts JSON to an endpoint. Its fields must not change once it is used.
@@ -73,12 +74,8 @@ func (c *Client) Post(ctx context.Context, target string, header http.Header, bo
 		if res != nil {
 			_ = res.Body.Close() // the answer is not read
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, delay) {
 			return nil, ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // lookup calls f with the current registrations, which are watched or were just
@@ -71,12 +72,9 @@ func (d *Directory) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for pause := watchPause; ctx.Err() == nil && r != nil; pause = min(2*pause, watchLongest) {
+		for wait := watchPause; ctx.Err() == nil && r != nil; wait = min(2*wait, watchLongest) {
 			d.watch(ctx, r)
-			select {
-			case <-time.After(pause): // retry: the bucket or the permission may exist by then
-			case <-ctx.Done():
-			}
+			pause.For(ctx, wait) // retry: the bucket or the permission may exist by then
 		}
 	}()
 	for ctx.Err() == nil {

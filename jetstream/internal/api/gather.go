@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Gather returns js with a PublishMsg that is cheaper when many goroutines call it at once:
@@ -69,10 +71,8 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 		if !errors.Is(err, natsjs.ErrNoStreamResponse) || try == publishRetries {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, publishRetryWait) {
 			return nil, natsjs.ErrNoStreamResponse
-		case <-time.After(publishRetryWait):
 		}
 	}
 }

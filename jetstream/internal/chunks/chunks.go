@@ -10,6 +10,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
@@ -73,10 +74,8 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 		case try == 6:
 			return nil, fmt.Errorf("fetch document %s: %w: there are %d bytes of %d", o.Name, ErrGone, len(data), o.Size)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, 10*time.Millisecond<<try) {
 			return nil, fmt.Errorf("fetch document %s: %w", o.Name, ctx.Err())
-		case <-time.After(10 * time.Millisecond << try):
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -138,13 +139,13 @@ func (o crowdOptions) measure(ctx context.Context, n int) (row crowdRow, err err
 		return row, fmt.Errorf("the worker said %q: %w", first, err)
 	}
 	row.UpSeconds, row.GoroutinesOne = up.Seconds, up.Goroutines/float64(n)
-	if err := pause(ctx, crowdSettle); err != nil {
-		return row, err
+	if !pause.For(ctx, crowdSettle) {
+		return row, context.Cause(ctx)
 	}
 	cpu := [2]time.Duration{cpuOf(worker.pid()), cpuOf(server.pid())}
 	began := time.Now()
-	if err := pause(ctx, o.idle); err != nil {
-		return row, err
+	if !pause.For(ctx, o.idle) {
+		return row, context.Cause(ctx)
 	}
 	took := time.Since(began)
 	row.WorkerIdle = 100 * float64(cpuOf(worker.pid())-cpu[0]) / float64(took)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -94,8 +95,8 @@ func serveCrowd(ctx context.Context, node *mesh.Node, n int) (wait func() error,
 
 // profileIdle writes profiles of this process, which is idle from now on.
 func profileIdle(ctx context.Context, dir string) error {
-	if err := pause(ctx, crowdSettle); err != nil {
-		return err
+	if !pause.For(ctx, crowdSettle) {
+		return context.Cause(ctx)
 	}
 	write := func(name string, to func(io.Writer) error) error {
 		f, err := os.Create(filepath.Join(dir, name))
@@ -110,7 +111,8 @@ func profileIdle(ctx context.Context, dir string) error {
 				return err
 			}
 			defer pprof.StopCPUProfile()
-			return pause(ctx, crowdSettle)
+			pause.For(ctx, crowdSettle)
+			return context.Cause(ctx)
 		}),
 		write("heap.pprof", func(w io.Writer) error {
 			runtime.GC()

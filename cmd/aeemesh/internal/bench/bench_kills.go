@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
@@ -241,8 +242,8 @@ func (b *killBench) kill(ctx context.Context) error {
 		if err := b.recruit(ctx, 1, "--entity", b.seen.entity); err != nil {
 			return err
 		}
-		if err := pauseFor(ctx, 500*time.Millisecond+rand.N(time.Second)); err != nil {
-			return err
+		if !pause.For(ctx, 500*time.Millisecond+rand.N(time.Second)) {
+			return context.Cause(ctx)
 		}
 	}
 	told, _ := b.live.told()
@@ -296,8 +297,8 @@ func (b *killBench) calmDown(ctx context.Context) error {
 		neighbours = append(neighbours, burner)
 	}
 	before := b.seen.moved()
-	if err := pauseFor(ctx, b.calm); err != nil {
-		return err
+	if !pause.For(ctx, b.calm) {
+		return context.Cause(ctx)
 	}
 	moved := b.seen.moved() - before
 	_, wrong := b.live.told()
@@ -324,14 +325,14 @@ func (b *killBench) watch(ctx context.Context) error {
 		if err := b.seen.until(ctx, "each has a run", func(s *sightings) bool { return len(s.runs) == b.watched }); err != nil {
 			return err
 		}
-		if err := pauseFor(ctx, 5*time.Second); err != nil { // until each has its guardians
-			return err
+		if !pause.For(ctx, 5*time.Second) { // until each has its guardians
+			return context.Cause(ctx)
 		}
 		const during = 20 * time.Second
 		pids := append(slices.Collect(maps.Keys(b.crew)), b.server.pid())
 		before := cpuOf(pids...)
-		if err := pauseFor(ctx, during); err != nil {
-			return err
+		if !pause.For(ctx, during) {
+			return context.Cause(ctx)
 		}
 		used := float64((cpuOf(pids...) - before).Milliseconds()) / during.Seconds()
 		if alone {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
@@ -111,7 +112,7 @@ func killWorker(ctx context.Context, url, entity string, concurrency int, reconn
 	defer shaking.Wait()
 	if reconnect > 0 {
 		shaking.Go(func() {
-			for pauseFor(ctx, reconnect) == nil {
+			for pause.For(ctx, reconnect) {
 				if conn.ForceReconnect() == nil {
 					tell(report{})
 				}
@@ -138,8 +139,8 @@ func killWorker(ctx context.Context, url, entity string, concurrency int, reconn
 				return nil, err
 			}
 			tell(report{Run: run.ID()}) // by its owner, for the swap has succeeded
-			if err := pauseFor(ctx, time.Duration(in.Step)*time.Millisecond); err != nil {
-				return nil, err
+			if !pause.For(ctx, time.Duration(in.Step)*time.Millisecond) {
+				return nil, context.Cause(ctx)
 			}
 		}
 	})
@@ -304,7 +305,7 @@ func (l *liveTasks) keep(ctx context.Context, node *mesh.Node, entity string) {
 			now := time.Now()
 			var problem *envelope.Error
 			if ctx.Err() != nil || !errors.As(err, &problem) || problem.Code != envelope.CodeUnavailable || problem.FromPeer() {
-				_ = pauseFor(ctx, 10*time.Millisecond) // a worker that drains
+				pause.For(ctx, 10*time.Millisecond) // a worker that drains
 				continue
 			}
 			l.mu.Lock()
@@ -346,16 +347,4 @@ func distribution(what string, took []time.Duration) killRow {
 	}
 	row.P50, row.P90, row.P99, row.Max = at(0.50), at(0.90), at(0.99), at(1)
 	return row
-}
-
-// pauseFor waits, or returns why ctx has ended.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -178,23 +179,12 @@ func (b *benchTree) start(ctx context.Context, longest int) error {
 			if there {
 				break
 			}
-			if err := pause(ctx, 10*time.Millisecond); err != nil {
-				return err
+			if !pause.For(ctx, 10*time.Millisecond) {
+				return context.Cause(ctx)
 			}
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func benchNode(js natsjs.JetStream, entity string) mesh.Config {

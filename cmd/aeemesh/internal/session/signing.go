@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -350,12 +351,7 @@ func (a *App) listShared(ctx context.Context, records *jetstream.Records) ([]jet
 		if !said {
 			a.Log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" shows what JetStream lacks")
 		}
-		timer := time.NewTimer(keyReload)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		pause.For(ctx, keyReload)
 	}
 }
 

@@ -1,0 +1,2 @@
+// Package pause waits. It stands on nothing, so that every package can use it.
+package pause

@@ -1,0 +1,21 @@
+package pause
+
+import (
+	"context"
+	"time"
+)
+
+// For waits for d. It returns false if ctx ends before that, or has ended already.
+func For(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
