@@ -54,6 +54,7 @@ type voyage struct {
 	targetVersion string
 	agentID       string // of both; "": the one that stands for the entity
 	parisMode     sign.Mode
+	cbor          bool // the task is sent as CBOR
 }
 
 // httpGate lets a test cut the way to the receiver.
@@ -119,7 +120,7 @@ func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
 	v.heard = &hearing{done: make(chan struct{})}
 	go func() {
 		defer close(v.heard.done)
-		_, v.heard.reply, v.heard.err = v.client.Perform(ctxFor(t), v.task, mesh.SubmitOptions{}, mesh.ResultOptions{OnStream: v.heard.hear})
+		_, v.heard.reply, v.heard.err = v.client.Perform(ctxFor(t), v.task, mesh.SubmitOptions{CBOR: v.cbor}, mesh.ResultOptions{OnStream: v.heard.hear})
 	}()
 	within(t, "the run to begin", v.source.begun)
 	return v

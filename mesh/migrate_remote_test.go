@@ -266,6 +266,27 @@ func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
 	v.finish("target")
 }
 
+// What is relayed has the encoding of the task, as every reply has.
+func TestRelayedRepliesHaveTheEncodingOfTheTask(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t, func(v *voyage) { v.cbor = true })
+	v.move()
+	within(t, "the target", v.target.begun)
+	v.target.speak(3)
+	n := 0
+	for msg, err := range jetstream.NewReplies(v.berlin.js(v.berlin.nc), v.berlin.m).Follow(ctxFor(t), reviewer, v.task.ID, jetstream.FollowOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := msg.Header.Get("Content-Type"); got != envelope.ContentCBOR {
+			t.Errorf("reply %d has the type %q", n, got)
+		}
+		if n++; n == 3 {
+			break
+		}
+	}
+}
+
 // From when the source has let go until the target has said whether it runs the
 // run, no worker runs it; however long that takes.
 func TestARunInDoubt(t *testing.T) {

@@ -171,15 +171,3 @@ func (m *Mover) abort(r *Run, why error) {
 	}
 	r.Park()
 }
-
-// pause waits for d, or until ctx ends: then it returns false.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -58,7 +59,7 @@ func (m *Mover) relay(ctx context.Context, r *Run) {
 		if time.Since(began) > time.Minute {
 			wait = 50 * time.Millisecond
 		}
-		if !pause(ctx, wait) && !errors.Is(context.Cause(ctx), errOverdue) {
+		if sched.Sleep(ctx, wait) != nil && !errors.Is(context.Cause(ctx), errOverdue) {
 			r.Requeue(nil)
 			return
 		}

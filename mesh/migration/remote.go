@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -165,7 +166,7 @@ func (m *Mover) decide(ctx context.Context, r *Run) {
 		if ctx.Err() == nil {
 			m.cfg.Log.Warn("unknown whether the target has accepted the run: it does not answer", "run", r.id(), "to", about.To, "err", err)
 		}
-		if !pause(ctx, wait) {
+		if sched.Sleep(ctx, wait) != nil {
 			r.Requeue(nil)
 			return
 		}
