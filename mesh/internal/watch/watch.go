@@ -39,6 +39,7 @@ type worker struct {
 	every time.Duration // between two probes
 	again time.Duration // between the answer to the first probe, and the second
 	sent  time.Time     // when the last first probe was sent
+	back  time.Time     // when it was last there again after a probe that found no responder
 	next  time.Time     // of what the phase waits for
 	phase phase
 }
@@ -61,9 +62,20 @@ const (
 	maxSlow    = time.Second
 )
 
-// slowness is what the pause before the second probe of a worker grows by. w.mu is held.
-func (w *Watch) slowness(roundTrip time.Duration) time.Duration {
-	return min(slowFactor*max(w.late, roundTrip), maxSlow)
+// A worker that was away and came back may be away again, for longer: its machine is busy,
+// or its network is bad. For backMemory it gets backPause more.
+const (
+	backPause  = 700 * time.Millisecond
+	backMemory = 10 * time.Minute
+)
+
+// patience is what the pause before the second probe of a worker grows by. w.mu is held.
+func (w *Watch) patience(one *worker, now time.Time) time.Duration {
+	more := min(slowFactor*max(w.late, now.Sub(one.sent)), maxSlow)
+	if now.Sub(one.back) < backMemory {
+		more = max(more, backPause)
+	}
+	return more
 }
 
 // wokeUp takes how late Run woke for probes. The longest counts, and less each time:
@@ -152,7 +164,7 @@ func (w *Watch) Missing(id string, again bool) {
 		one.phase, one.next = there, w.following(one.every)
 	case one.phase == there:
 		now := time.Now()
-		one.phase, one.next = missing, now.Add(one.again+w.slowness(now.Sub(one.sent)))
+		one.phase, one.next = missing, now.Add(one.again+w.patience(one, now))
 	case one.phase == asked && again:
 		one.phase, one.next = dead, time.Time{}
 	}
@@ -212,6 +224,9 @@ func (w *Watch) due(all []probe, bury func(worker string)) ([]probe, time.Durati
 			all = append(all, probe{id, true})
 			one.phase, one.next = asked, now.Add(w.cfg.Wait)
 		default:
+			if one.phase == asked {
+				one.back = now
+			}
 			all = append(all, probe{id, false})
 			late = max(late, -left)
 			one.phase, one.sent, one.next = there, now, w.following(one.every)

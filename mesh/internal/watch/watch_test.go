@@ -293,3 +293,29 @@ func TestThatAMachineWasBusyIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A worker that was away and came back may be away for longer the next time. Later it is
+// found as soon as any.
+func TestAWorkerThatCameBackMayBeAwayForLonger(t *testing.T) {
+	watching(t, func(w *Watch, s *workers) {
+		away := func(d time.Duration) {
+			s.set("a", true)
+			time.Sleep(d)
+			s.set("a", false)
+			time.Sleep(2 * time.Second)
+		}
+		w.Add("a", every, again)
+		away(250 * time.Millisecond)
+		for range 10 {
+			away(every + again + 400*time.Millisecond)
+		}
+		if len(s.dead) > 0 {
+			t.Fatalf("dead %v", s.dead)
+		}
+		time.Sleep(11 * time.Minute)
+		away(every + again + 20*time.Millisecond)
+		if len(s.dead) != 1 {
+			t.Errorf("dead %v", s.dead)
+		}
+	})
+}
