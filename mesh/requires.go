@@ -41,7 +41,8 @@ func (t *Task) notBefore() time.Time {
 
 // forHere refuses a task that is for another mesh or for the other lane. The durable lane
 // of an asynchronous agent also accepts signed tasks that name no lane, because its worker
-// moves live tasks to the queue. Delegated tasks are never moved, so they must name it.
+// moves live tasks to the queue; see deliveries.notMoved. Delegated tasks are never moved, so
+// they must name it.
 func (t *Task) forHere(prefix string, durable, signed bool) *envelope.Error {
 	if err := t.forMesh(prefix, signed); err != nil {
 		return err

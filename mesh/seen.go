@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -91,7 +92,9 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 	case err != nil:
 		ds.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
 		return nil
-	case holder == by, strings.HasPrefix(holder, seenLater) && !r.task.claimsDelegated():
+	case holder == by:
+		return ds.notMoved(ctx, r, by)
+	case strings.HasPrefix(holder, seenLater) && !r.task.claimsDelegated():
 		return nil
 	case strings.HasPrefix(holder, seenWork):
 		switch _, err := ds.cfg.States.Get(ctx, r.id); {
@@ -110,6 +113,33 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 		}
 	}
 	return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
+}
+
+// notMoved refuses a signed task that names no lane, and whose message is the first holder of
+// its id: only an asynchronous agent takes such tasks from the queue, and its worker claims the
+// id before it moves a live task there. So another user has put the task into the queue.
+//
+// The claim of the worker that moved the task proves this only while the window keeps it, so a
+// message that is older than half the window is accepted. Where the operator does not insist on
+// the window, its worker may have moved a task without a claim.
+func (ds *deliveries) notMoved(ctx context.Context, r *Run, by string) error {
+	n := ds.host.node
+	refusal := requires.ForLane(r.task.required(requires.Lane), true, true, false)
+	if refusal == nil || !n.insistsOnSeen() || ds.clock.now().Sub(r.hold.Stored) >= n.cfg.ReplayWindow/2 {
+		return nil
+	}
+	if retried, err := r.retried(ctx); retried || err != nil {
+		return err
+	}
+	// A window that keeps nothing, because the mesh has none, proves nothing either.
+	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(r.task.Envelope), seenWork+"0")
+	switch {
+	case err != nil:
+		return errors.Join(errLater, err)
+	case holder != by:
+		return nil
+	}
+	return refusal
 }
 
 // A message whose id another message holds is nakked seenTries times while there is no

@@ -110,7 +110,7 @@ func namedMesh(raw json.RawMessage) (string, *envelope.Error) {
 
 // ForLane refuses a task whose requires.lane names the other lane, and on the durable lane
 // a signed task that names none. With moved, the durable lane accepts such tasks, because
-// live tasks may have been moved to it.
+// live tasks may have been moved to it: the replay window tells whether they were.
 func ForLane(raw json.RawMessage, durable, signed, moved bool) *envelope.Error {
 	named, err := namedLane(raw)
 	switch {
