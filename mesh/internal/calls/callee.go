@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -40,7 +41,7 @@ func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc,
 					return
 				}
 			}
-			if pauseFor(ctx, pause) != nil {
+			if sched.Sleep(ctx, pause) != nil {
 				return
 			}
 		}

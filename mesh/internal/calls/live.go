@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -83,7 +84,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 				return err // says more than "the context has ended"
 			}
 		default:
-			if pause = min(pause, callPause); time.Since(o.a.Began)+pause > callPatience || pauseFor(ctx, pause) != nil {
+			if pause = min(pause, callPause); time.Since(o.a.Began)+pause > callPatience || sched.Sleep(ctx, pause) != nil {
 				return err
 			}
 		}
@@ -103,25 +104,13 @@ func (o *outgoing) awaitWorker(ctx context.Context, pause time.Duration) error {
 		defer end(context.Canceled)
 		defer o.interrupt(end)()
 	}
-	if err := pauseFor(ctx, pause); err != nil {
+	if err := sched.Sleep(ctx, pause); err != nil {
 		return err
 	}
 	if o.hasLane(ctx) {
 		return errLane
 	}
 	return nil
-}
-
-// pauseFor waits for d, or until ctx ends: then it returns the cause of ctx.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // stopEarlier cancels tasks that an earlier owner of the run sent over the live lane under
