@@ -25,11 +25,6 @@ import (
 // its own, so that people and other workers see it.
 const claimSoon = 250 * time.Millisecond
 
-// An absenceChecker can rule out a stored record for a new run with one cheap request.
-type absenceChecker interface {
-	Absent(ctx context.Context, id state.ID) bool
-}
-
 // mayDelayClaim reports whether the run's claim may be written with its first
 // checkpoint. The task must be new according to its message and the store, and its
 // Nats-Msg-Id must have kept a second message with its id out of the queue: otherwise

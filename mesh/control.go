@@ -222,10 +222,6 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 	return found
 }
 
-// defaultOperators are those of [Durable.Operators], and of agents that have no
-// durable lane.
-var defaultOperators = []string{"human.>"}
-
 // operator reports whether an entity may command the tasks of other senders.
 func (h *host) operator(from string) bool {
 	patterns := defaultOperators

@@ -112,6 +112,10 @@ func (d *Durable) OwnEntitiesOnly() {
 	d.Replies.Fence()
 }
 
+// Remotes returns a client for the receiver of another platform, by its URL. It fails if
+// transfers to that URL are not allowed.
+type Remotes = migration.Remotes
+
 // Point is a place in the commit order of a durable task.
 type Point string
 
@@ -245,4 +249,15 @@ func (p RetryPolicy) check() error {
 		return errors.New("retry: Max, Base and Cap cannot be negative")
 	}
 	return nil
+}
+
+// defaultOperators are those of [Durable.Operators], and of agents that have no
+// durable lane.
+var defaultOperators = []string{"human.>"}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
 }

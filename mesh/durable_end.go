@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 
@@ -17,12 +16,6 @@ import (
 // has one reply, and no write to the run follows it. A run that has a document ends with a
 // document that holds the reply, and the reply is stored after that. A run without a
 // document, because its task took one short step, ends when its reply is stored.
-
-// A replier is a store that keeps the replies of runs beside their records.
-type replier interface {
-	Replies(ctx context.Context) bool
-	Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error)
-}
 
 // repliesBeside reports whether the reply of an ended run is stored next to its record.
 // The reply to a task that was delegated to this agent is not: it is stored on the reply

@@ -91,13 +91,6 @@ func (l *lane) begin(r *Run) bool {
 	return true
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // end ends a task with a payload or an error, after its handler has returned or from
 // outside of it (cancel, deadline). Only the caller for which t.claim returned true may
 // call it.

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -61,7 +59,7 @@ func (h *host) newLane() (*lane, error) {
 	l := &lane{drawn: make(chan struct{})}
 	l.undrained, l.beginDrain = context.WithCancel(context.Background())
 	l.holdings = &holdings{
-		host: h, cfg: cfg, records: newRecords(h), tel: h.node.tel.Lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
+		host: h, cfg: cfg, records: newRecords(cfg, h.Entity, h.Seal, h.log, h.node.conn, h.node.tel.Lane), tel: h.node.tel.Lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
 	}
 	l.replies = &replyWriter{l.holdings}
@@ -85,7 +83,7 @@ func (h *host) newLane() (*lane, error) {
 	l.streams = l.newStreams()
 	l.waits = newWaits(l)
 	l.share = newShare(l)
-	l.records.share = l.share
+	l.records.wrote = l.share.wrote
 	l.guardian = newGuardian(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
@@ -296,13 +294,4 @@ func (l *lane) onDropped(subject string, why error) {
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
 	h.node.tel.Refused(h.Entity, string(problem.Code))
 	h.events.alert(wire.Salvage(&envelope.Envelope{}, h.Entity), problem)
-}
-
-func connectionError(err error) bool {
-	for _, e := range []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrTimeout, nats.ErrNoResponders} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

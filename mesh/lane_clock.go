@@ -79,3 +79,11 @@ func (c *serverClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub
 // past converts the server's time of a past event to this machine's. Its result is never
 // later than now, also if the estimate of the server's clock is wrong.
 func (c *serverClock) past(t time.Time) time.Time { return earlier(c.local(t), time.Now()) }
+
+// earlier returns the earlier of two times; a zero a is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -319,13 +319,6 @@ func ReplayWindow(window, skew time.Duration) time.Duration {
 	return max(DefaultReplayWindow, 2*orDefault(skew, DefaultSkew))
 }
 
-func orDefault(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
-}
-
 // Conn returns the node's NATS connection.
 func (n *Node) Conn() *nats.Conn { return n.conn }
 

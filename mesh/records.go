@@ -5,39 +5,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // records reads and writes the records of a lane's runs, and requeues the messages of runs
 // that go on. A write is retried until it is known whether it happened.
 type records struct {
-	host    *host
+	entity  string
+	log     *slog.Logger
+	conn    *nats.Conn
+	tel     *telemetry.Lane
 	cfg     *Durable
 	queue   *jetstream.Lane
 	states  state.Store
 	codec   state.Codec
-	noted   headerWriter   // states if it is one; else nil
-	absence absenceChecker // states if it is one; else nil
-	replier replier        // states if it is one; else nil
-	share   *share
+	noted   headerWriter    // states if it is one; else nil
+	absence absenceChecker  // states if it is one; else nil
+	replier replier         // states if it is one; else nil
+	wrote   func(bytes int) // called for each write
 
 	failing       atomic.Pointer[failure] // the last failure of the store
 	unreadableRun atomic.Pointer[failure] // the last run that this worker could not read
 	loggedAt      atomic.Int64            // when failing was logged
 }
 
-// newRecords returns the records of a host's lane; its lane sets queue and share.
-func newRecords(h *host) *records {
-	cfg := h.node.cfg.Durable
-	s := &records{host: h, cfg: cfg, states: cfg.States, codec: cfg.Codec}
-	if h.Seal != nil {
-		s.codec.Seal = h.Seal
+// newRecords returns the records of an agent's lane; its lane sets queue and wrote.
+func newRecords(cfg *Durable, entity string, seal *state.Keyring, log *slog.Logger, conn *nats.Conn, tel *telemetry.Lane) *records {
+	s := &records{entity: entity, log: log, conn: conn, tel: tel, cfg: cfg, states: cfg.States, codec: cfg.Codec}
+	if seal != nil {
+		s.codec.Seal = seal
 	}
 	s.noted, _ = cfg.States.(headerWriter)
 	s.absence, _ = cfg.States.(absenceChecker)
@@ -50,7 +56,7 @@ func (s *records) failed(err error) {
 	now := time.Now()
 	s.failing.Store(&failure{now, err})
 	if last := s.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && s.loggedAt.CompareAndSwap(last, now.UnixNano()) {
-		s.host.log.Warn("runs cannot be stored for now", "err", err)
+		s.log.Warn("runs cannot be stored for now", "err", err)
 	}
 }
 
@@ -85,7 +91,7 @@ func (s *records) putFor(ctx context.Context, id state.ID, prev uint64, c *state
 	rev, rec, err := s.swap(ctx, id, func() (uint64, error) { return s.store(ctx, id, prev, data, c, life) },
 		func(now state.Record) (uint64, error) { return s.landed(ctx, now, data, c) })
 	if err == nil {
-		s.host.node.tel.Lane.Checkpoint(s.host.Entity, len(data), time.Since(started))
+		s.tel.Checkpoint(s.entity, len(data), time.Since(started))
 	}
 	return rev, rec, err
 }
@@ -165,10 +171,21 @@ func (s *records) landed(ctx context.Context, newest state.Record, data []byte, 
 	return 0, err
 }
 
+// An absenceChecker can rule out a stored record for a new run with one cheap request.
+type absenceChecker interface {
+	Absent(ctx context.Context, id state.ID) bool
+}
+
+// A replier is a store that keeps the replies of runs beside their records.
+type replier interface {
+	Replies(ctx context.Context) bool
+	Reply(ctx context.Context, id state.ID, prev uint64, reply jetstream.Reply, note jetstream.Note, end *state.End) (uint64, error)
+}
+
 // store makes one attempt to write. A headerWriter gets the status and the message's sequence
 // in addition to the record, so that it need not decode the record.
 func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
-	s.share.wrote(len(data))
+	s.wrote(len(data))
 	if s.noted != nil {
 		return s.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, TTL: life})
 	}
@@ -183,19 +200,19 @@ type headerWriter interface {
 
 // temporary reports whether an error of a store is temporary: a retry may succeed.
 func (s *records) temporary(err error) bool {
-	if s.host.node.conn.IsClosed() {
+	if s.conn.IsClosed() {
 		return false
 	}
 	return jetstream.Away(err) || errors.Is(err, context.DeadlineExceeded) || connectionError(err)
 }
 
-// persist is records.persist for a durable task. For a live task, whose sender waits and
-// may retry, it calls f once.
-func (t *Task) persist(ctx context.Context, f func() error) error {
-	if t.run == nil {
-		return f()
+func connectionError(err error) bool {
+	for _, e := range []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrTimeout, nats.ErrNoResponders} {
+		if errors.Is(err, e) {
+			return true
+		}
 	}
-	return t.run.lane.records.persist(ctx, f)
+	return false
 }
 
 // persist calls f until it succeeds, fails with an error that a retry would meet

@@ -33,7 +33,7 @@ func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) 
 	next.Mesh.Work = stored.Seq
 	// If a worker has claimed the run meanwhile, the sequence is no longer needed.
 	if _, _, err := s.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
-		s.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
+		s.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
 	}
 	return !stored.Duplicate, nil
 }
@@ -41,10 +41,10 @@ func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) 
 // open yields the entity's runs that have not ended.
 func (s *records) open(ctx context.Context) iter.Seq2[state.Record, error] {
 	if o, ok := s.states.(opener); ok {
-		return o.Open(ctx, s.host.Entity)
+		return o.Open(ctx, s.entity)
 	}
 	return func(yield func(state.Record, error) bool) {
-		for rec, err := range s.states.List(ctx, s.host.Entity) {
+		for rec, err := range s.states.List(ctx, s.entity) {
 			if err == nil {
 				if h, err := rec.Header(); err != nil || state.Terminal(h.Status) {
 					continue

@@ -436,3 +436,12 @@ func (r *Run) verify(ctx context.Context) {
 		_ = r.resolveConflict(ctx, &rec)
 	}
 }
+
+// persist is records.persist for a durable task. For a live task, whose sender waits and
+// may retry, it calls f once.
+func (t *Task) persist(ctx context.Context, f func() error) error {
+	if t.run == nil {
+		return f()
+	}
+	return t.run.lane.records.persist(ctx, f)
+}

@@ -12,10 +12,6 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// Remotes returns a client for the receiver of another platform, by its URL. It fails if
-// transfers to that URL are not allowed.
-type Remotes = migration.Remotes
-
 // transfers hands stopped runs to package migration, which moves them to other workers and
 // platforms, and is the [migration.Host] of a lane.
 type transfers struct {

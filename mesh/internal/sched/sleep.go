@@ -3,16 +3,14 @@ package sched
 import (
 	"context"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // Sleep waits for d, or until ctx ends: then it returns the cause of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
