@@ -58,35 +58,45 @@ func TestAPausedRunDoesNotRunWhenItsMessageComesAgain(t *testing.T) {
 // again: the server forgets Nats-Msg-Ids after two minutes.
 func TestAReplyIsLookedForBeforeItIsPublishedAgain(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
-	const window = 100 * time.Millisecond
-	js := r.js(r.nc)
-	stream, err := js.Stream(ctxFor(t), jetstream.StreamReply)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := stream.CachedInfo().Config
-	cfg.Duplicates = window
-	if _, err := js.UpdateStream(ctxFor(t), cfg); err != nil {
-		t.Fatal(err)
-	}
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
-	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
-	r.submit(client, task)
-	if _, err := r.result(client, task); err != nil {
-		t.Fatal(err)
-	}
-	r.drainedQueue()
-	// The id of something else that was published after the reply is forgotten, so
-	// the reply's is.
-	probe := &nats.Msg{Subject: "aee.reply.agent.probe.x", Header: nats.Header{natsjs.MsgIDHeader: {"probe"}}}
-	eventually(t, "the window is over", func() bool {
-		ack, err := js.PublishMsg(ctxFor(t), probe)
-		return err == nil && !ack.Duplicate && ack.Sequence > 2
-	})
+	for name, steps := range map[string]bool{"the reply alone": false, "beside a document": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			js := r.js(r.nc)
+			stream, err := js.Stream(ctxFor(t), "KV_"+jetstream.BucketState)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := stream.CachedInfo().Config
+			cfg.Duplicates = 100 * time.Millisecond
+			if _, err := js.UpdateStream(ctxFor(t), cfg); err != nil {
+				t.Fatal(err)
+			}
+			r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.KeepTasks = steps }), mesh.Agent{Handler: echo})
+			client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+			r.submit(client, task)
+			if _, err := r.result(client, task); err != nil {
+				t.Fatal(err)
+			}
+			r.drainedQueue()
+			// The id of something else that was published after the reply is forgotten, so
+			// the reply's is.
+			probe := &nats.Msg{Subject: strings.TrimSuffix(jetstream.ReplySubjects(r.m, "agent.probe"), "*") + "x", Header: nats.Header{natsjs.MsgIDHeader: {"probe"}}}
+			first := uint64(0)
+			eventually(t, "the window is over", func() bool {
+				ack, err := js.PublishMsg(ctxFor(t), probe)
+				if err != nil || ack.Duplicate {
+					return false
+				}
+				again := first > 0
+				first = ack.Sequence
+				return again
+			})
 
-	r.again(task, nil)
-	equal(t, "replies", len(r.replies(task)), 1)
+			r.again(task, nil)
+			equal(t, "replies", len(r.replies(task)), 1)
+		})
+	}
 }
 
 // A worker that gets a message late, because it was cut off, does not take the run
