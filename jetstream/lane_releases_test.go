@@ -2,9 +2,13 @@ package jetstream_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -75,5 +79,107 @@ func TestAWorkerOfThisReleaseIsRefusedByAFutureOne(t *testing.T) {
 		if errors.Is(err, jetstream.ErrNewer) != refused || !refused && err != nil || refused && !strings.Contains(err.Error(), "topology 99") {
 			t.Errorf("with workers %s: %v", needs, err)
 		}
+	}
+}
+
+// groupless makes the consumer of an entity's normal tasks as a release of topology 5 does.
+func groupless(t *testing.T, js natsjs.JetStream, entity string) natsjs.Consumer {
+	t.Helper()
+	spec, err := jetstream.WorkConsumer(subject.Map{}, "normal", entity, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := spec.Config
+	cfg.PriorityGroups, cfg.PriorityPolicy, cfg.Metadata = nil, natsjs.PriorityPolicyNone, map[string]string{jetstream.MetaTopology: "5"}
+	cons, err := js.CreateOrUpdateConsumer(testContext(t), jetstream.StreamWork, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cons
+}
+
+// oldRequest asks for a task as a worker of an older release does.
+func oldRequest(t *testing.T, js natsjs.JetStream) *nats.Msg {
+	t.Helper()
+	msg, err := js.Conn().Request("$JS.API.CONSUMER.MSG.NEXT.AEE_WORK.normal-agent=2Ex", []byte(`{"batch":1,"no_wait":true}`), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+func refusesOldRequests(t *testing.T, js natsjs.JetStream) {
+	t.Helper()
+	waitFor(t, "the consumer to refuse workers of older releases", func() bool {
+		return oldRequest(t, js).Header.Get("Description") == "Bad Request - Priority Group missing"
+	})
+}
+
+// A worker of an older release has made the consumer of an entity that had none, and draws.
+// The first worker of this release that attaches gives it the priority group: nothing is lost
+// of what waits, or of what the older worker has drawn, and that one draws no more.
+func TestAConsumerOfAnOlderReleaseGetsTheGroup(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	old := groupless(t, js, "agent.x")
+	q := jetstream.NewQueue(js, subject.Map{})
+	for _, data := range []string{"first", "second"} {
+		submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte(data)})
+	}
+	first := oldRequest(t, js)
+	if string(first.Data) != "first" {
+		t.Fatalf("the older worker drew %q %v", first.Data, first.Header)
+	}
+	w := startLaneOf(t, js, q, "agent.x", 4, jetstream.LaneOptions{Create: true})
+	if d := w.next(t); string(d.Data) != "second" || d.Delivered != 1 {
+		t.Errorf("this release drew %q, delivery %d", d.Data, d.Delivered)
+	} else if err := d.DoubleAck(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	refusesOldRequests(t, js)
+	if err := first.AckSync(nats.Context(testContext(t))); err != nil {
+		t.Error(err)
+	}
+	info, err := old.Info(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.NumAckPending != 0 || info.NumPending != 0 || !slices.Equal(info.Config.PriorityGroups, []string{"topology-6"}) {
+		t.Errorf("the consumer: %+v", info)
+	}
+}
+
+// A consumer that loses the group while a worker of this release draws from it gets it again.
+func TestAConsumerThatLosesTheGroupGetsItAgain(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	w := startLaneOf(t, js, jetstream.NewQueue(js, subject.Map{}), "agent.x", 4, jetstream.LaneOptions{Create: true, Check: 20 * time.Millisecond})
+	w.said(t, jetstream.LaneWorking)
+	groupless(t, js, "agent.x")
+	refusesOldRequests(t, js)
+	w.saidThat(t, "working again", func(h jetstream.LaneHealth) bool { return h.State == jetstream.LaneWorking })
+}
+
+// A worker that may not change consumers takes no tasks from one without the group, and says
+// what an operator has to do.
+func TestAConsumerWithoutTheGroupIsRefused(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	groupless(t, js, "agent.x")
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLaneOf(t, js, q, "agent.x", 4, jetstream.LaneOptions{Check: 20 * time.Millisecond})
+	h := w.saidThat(t, "that the consumer is of an older release", func(h jetstream.LaneHealth) bool {
+		return h.State == jetstream.LaneDegraded && strings.Contains(h.Reason, "AEE_WORK/normal-agent=2Ex")
+	})
+	if !strings.Contains(h.Reason, `gives tasks to workers of older releases, too: an operator has to run "aeemesh apply --entity agent.x"`) {
+		t.Errorf("it says %q", h.Reason)
+	}
+	submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte("task")})
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	if d := w.next(t); string(d.Data) != "task" || d.Delivered != 1 {
+		t.Errorf("drew %q, delivery %d", d.Data, d.Delivered)
 	}
 }

@@ -87,8 +87,8 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		if cfg.FilterSubject != s.spec.Config.FilterSubject || cfg.AckPolicy != natsjs.AckExplicitPolicy {
 			err = fmt.Errorf("consumer %s draws from %q with acks %q, not from %q with acks \"explicit\"",
 				s.consumer, cfg.FilterSubject, cfg.AckPolicy, s.spec.Config.FilterSubject)
-		} else if len(cfg.PriorityGroups) > 0 && !slices.Contains(cfg.PriorityGroups, drawGroup) {
-			err = fmt.Errorf("%w: consumer %s gives tasks to workers that know %s, and this one knows %s: update it", ErrNewer, s.consumer, strings.Join(cfg.PriorityGroups, " "), drawGroup)
+		} else {
+			err = s.lacksGroup(cfg)
 		}
 	}
 	if operated {
@@ -113,6 +113,19 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		s.become(LaneDeaf, err)
 	}
 	return err
+}
+
+// lacksGroup returns an error if the consumer does not have this release's priority group. With
+// none, it gives tasks to workers of older releases, too. Such a worker has made it: [Lane.ensure]
+// repairs it, if the user may, and else refuses it.
+func (s *source) lacksGroup(cfg natsjs.ConsumerConfig) error {
+	switch {
+	case slices.Contains(cfg.PriorityGroups, drawGroup):
+		return nil
+	case len(cfg.PriorityGroups) > 0:
+		return fmt.Errorf("%w: consumer %s gives tasks to workers that know %s, and this one knows %s: update it", ErrNewer, s.consumer, strings.Join(cfg.PriorityGroups, " "), drawGroup)
+	}
+	return fmt.Errorf("consumer %s/%s gives tasks to workers of older releases, too: an operator has to run \"aeemesh apply --entity %s\"", s.stream, s.consumer, s.spec.Entity)
 }
 
 // consumer returns the consumer of a source, which a lane that sleeps creates when the
@@ -141,6 +154,9 @@ func (l *Lane) look(ctx context.Context, s *source) {
 		s.trouble(api.Explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
 		signal(l.mend)
 	case err != nil: // the requests under way will find out
+	case s.lacksGroup(info.Config) != nil:
+		s.trouble(s.lacksGroup(info.Config), false)
+		signal(l.mend)
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
 		s.floor = info.AckFloor.Stream
