@@ -3,7 +3,9 @@ package aaif
 import (
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -63,7 +65,7 @@ func (p PlatformConfig) Manifest() *Manifest {
 	}
 
 	c := m.Platform.Capabilities
-	c.allocate()
+	allocate(reflect.ValueOf(c).Elem())
 	left := maps.Clone(p.Offer.Capabilities) // capabilities that no field of the manifest covers yet
 	for name, flag := range c.flags() {
 		if !p.Offer.Offers(name) || name == CapStateCheckpoint && !p.Offer.Offers(CapStateRestore) {
@@ -90,7 +92,7 @@ func (p PlatformConfig) Manifest() *Manifest {
 		delete(left, CapDataResidency)
 	}
 	c.Auth.Vault.Providers = manifestVaults(p.Vaults)
-	c.prune()
+	prune(reflect.ValueOf(c).Elem())
 	if len(left) > 0 {
 		list, err := json.Marshal(map[string][]string{capabilitiesExtension: left.Sorted()})
 		if err != nil {
@@ -114,86 +116,53 @@ func (m *Manifest) extendedCapabilities() []string {
 	return names
 }
 
-// flags yields every boolean of the capabilities by its name. Nil blocks are
-// skipped.
+// flags yields every boolean of the capabilities by its name, such as tool.mcp. Nil blocks
+// are skipped.
 func (c *ManifestCapabilities) flags() iter.Seq2[string, **bool] {
-	return func(yield func(string, **bool) bool) {
-		type flag struct {
-			name string
-			p    **bool
-		}
-		var all []flag
-		add := func(category string, fields ...flag) {
-			for _, f := range fields {
-				all = append(all, flag{category + "." + f.name, f.p})
+	return func(yield func(string, **bool) bool) { yieldFlags(reflect.ValueOf(c).Elem(), "", yield) }
+}
+
+// yieldFlags yields the booleans of a block: the name of each is its path of json tags,
+// except that auth.vault.supported is auth.vault.
+func yieldFlags(block reflect.Value, path string, yield func(string, **bool) bool) bool {
+	for i := range block.NumField() {
+		tag, _, _ := strings.Cut(block.Type().Field(i).Tag.Get("json"), ",")
+		name := strings.TrimSuffix(path+tag, ".supported")
+		field := block.Field(i)
+		if flag, is := field.Addr().Interface().(**bool); is {
+			if !yield(name, flag) {
+				return false
 			}
+		} else if field.Kind() == reflect.Pointer && !field.IsNil() && !yieldFlags(field.Elem(), name+".", yield) {
+			return false
 		}
-		if t := c.Tool; t != nil {
-			add("tool", flag{"function", &t.Function}, flag{"mcp", &t.MCP}, flag{"http", &t.HTTP},
-				flag{"openapi", &t.OpenAPI}, flag{"parallel_calls", &t.ParallelCalls})
+	}
+	return true
+}
+
+// allocate makes every block below one; prune removes those that stayed empty.
+func allocate(block reflect.Value) {
+	for i := range block.NumField() {
+		if f := block.Field(i); isBlock(f) {
+			f.Set(reflect.New(f.Type().Elem()))
+			allocate(f.Elem())
 		}
-		if m := c.Memory; m != nil {
-			add("memory", flag{"in_memory", &m.InMemory}, flag{"redis", &m.Redis}, flag{"postgres", &m.Postgres},
-				flag{"mongodb", &m.MongoDB}, flag{"elasticsearch", &m.Elasticsearch}, flag{"qdrant", &m.Qdrant},
-				flag{"pinecone", &m.Pinecone}, flag{"chroma", &m.Chroma}, flag{"vector", &m.Vector})
-		}
-		if m := c.Model; m != nil {
-			add("model", flag{"fallback", &m.Fallback}, flag{"streaming", &m.Streaming},
-				flag{"function_calling", &m.FunctionCalling}, flag{"structured_output", &m.StructuredOutput}, flag{"vision", &m.Vision})
-		}
-		if o := c.Orchestration; o != nil {
-			add("orchestration", flag{"pipeline", &o.Pipeline}, flag{"parallel", &o.Parallel},
-				flag{"dynamic_routing", &o.DynamicRouting}, flag{"handoff", &o.Handoff}, flag{"consensus", &o.Consensus})
-		}
-		if a := c.Auth; a != nil {
-			add("auth", flag{"bearer", &a.Bearer}, flag{"api_key", &a.APIKey}, flag{"oauth2", &a.OAuth2}, flag{"aws_sigv4", &a.AWSSigV4})
-			if a.Vault != nil {
-				add("auth", flag{"vault", &a.Vault.Supported})
-			}
-		}
-		if s := c.State; s != nil {
-			add("state", flag{"checkpoint", &s.Checkpoint}, flag{"live_migration", &s.LiveMigration}, flag{"streaming_handoff", &s.StreamingHandoff})
-		}
-		if x := c.Compliance; x != nil {
-			add("compliance", flag{"human_in_the_loop", &x.HumanInTheLoop}, flag{"audit_log", &x.AuditLog}, flag{"pii_scrubbing", &x.PIIScrubbing})
-		}
-		if t := c.Telemetry; t != nil {
-			add("telemetry", flag{"otel_traces", &t.OTelTraces}, flag{"otel_metrics", &t.OTelMetrics}, flag{"otlp_export", &t.OTLPExport})
-		}
-		for _, f := range all {
-			if !yield(f.name, f.p) {
-				return
+	}
+}
+
+func prune(block reflect.Value) {
+	for i := range block.NumField() {
+		if f := block.Field(i); isBlock(f) {
+			prune(f.Elem())
+			if f.Elem().IsZero() {
+				f.SetZero()
 			}
 		}
 	}
 }
 
-// allocate makes every block; prune removes those that stayed empty.
-func (c *ManifestCapabilities) allocate() {
-	*c = ManifestCapabilities{
-		Tool: new(ToolCapabilities), Memory: new(MemoryCapabilities), Model: new(ModelCapabilities),
-		Orchestration: new(OrchestrationCapabilities), Auth: &AuthCapabilities{Vault: new(VaultCapabilities)},
-		State: new(StateCapabilities), Compliance: new(ComplianceCapabilities), Telemetry: new(TelemetryCapabilities),
-	}
-}
-
-func (c *ManifestCapabilities) prune() {
-	dropEmpty(&c.Auth.Vault)
-	dropEmpty(&c.Tool)
-	dropEmpty(&c.Memory)
-	dropEmpty(&c.Model)
-	dropEmpty(&c.Orchestration)
-	dropEmpty(&c.Auth)
-	dropEmpty(&c.State)
-	dropEmpty(&c.Compliance)
-	dropEmpty(&c.Telemetry)
-}
-
-// dropEmpty sets a pointer to an empty block to nil.
-func dropEmpty[T any](p **T) {
-	if text, err := json.Marshal(*p); err == nil && string(text) == "{}" {
-		*p = nil
-	}
+func isBlock(f reflect.Value) bool {
+	return f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct
 }
 
 // manifestVaults converts vaults to the manifest's names; "custom" has none.
