@@ -67,7 +67,7 @@
 // # Trees
 //
 // A handler sends tasks of its own with [Task.Call] (internal/calls): in its agent's name,
-// over the durable lane where both have one, else live, within bounds that every
+// over the durable lane if the task came over it and the receiver has one, else live, within bounds that every
 // worker enforces ([TreeLimits], internal/bounds). Turns of models are counted for the
 // whole tree, as agents report them ([Task.Turn]), and a live task that would wait
 // for itself is refused (bounds.go). A durable run's checkpoint names its open
@@ -81,7 +81,7 @@
 //   - Claim a run: become its owner by compare-and-swap. Renew: keep its lease. Release:
 //     give it up on purpose. Lose: find out that another worker owns it.
 //   - Lease: how long a worker keeps a message without renewing it. Epoch: a number in the
-//     run's record that grows with each claim, and whenever an ownership ends. Fence: what
+//     run's record that grows with each claim, and when a run is taken from its owner. Fence: what
 //     refuses the writes of a former owner.
 //   - Park a run: record that it waits, and release it. Wake: go on with it.
 //   - Complete, fail, cancel, dead-letter: the ends of a run.

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// streams is what the streams (internal/stream) of the lane's runs have in common.
+// newStreams returns what the streams (internal/stream) of the lane's runs have in common.
 func (l *lane) newStreams() *stream.Lane {
 	return &stream.Lane{
 		Entity: l.host.Entity, Context: l.ctx, Replies: l.cfg.Replies, Limits: l.host.node.limits,

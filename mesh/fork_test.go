@@ -14,6 +14,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -124,6 +126,16 @@ func TestARunIsNotTakenInInTheClear(t *testing.T) {
 	})
 	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) || !errors.Is(err, transfer.ErrUnknownAgent) {
 		t.Errorf("handed over: %v", err)
+	}
+	configured, err := p.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: p.parisKeys}}).Receiver(mesh.ReceiverOptions{
+		Platform: "paris", Issuers: []string{"service.>", "agent.>"}, Handoffs: jetstream.NewHandoffs(p.paris.js(p.paris.nc), p.paris.m),
+		Agents: map[string]string{state.AgentID(reviewer): reviewer},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := configured.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) {
+		t.Errorf("handed over to an agent that the operator names: %v", err)
 	}
 	copied := &state.Checkpoint{Doc: aaif.State{
 		Standard: "SC-006", StateID: uuid.NewString(), AgentID: state.AgentID(reviewer), RunID: uuid.NewString(), CheckpointAt: state.Time(time.Now()),

@@ -16,8 +16,8 @@ import (
 // json tags name them. The tags also serve the decoder, so a field cannot be written
 // under one name and read under another.
 //
-// A zero value is left out if its tag says so (omitempty or omitzero), and an empty list
-// always.
+// A zero value is left out if its tag says so (omitempty or omitzero). Empty lists, zero
+// times, durations below a millisecond and quoted raw values that are nil are always left out.
 type fields []field
 
 type field struct {

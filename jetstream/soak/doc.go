@@ -23,8 +23,8 @@
 // # What breaks
 //
 // The seed determines the faults (faults.go): kill -9 and SIGSTOP of workers and servers,
-// restarts, partitions, connections reset, slow networks. Two of three faults strike at a
-// point in the commit order: the worker that reaches the point first waits there until
+// restarts, partitions, connections reset, slow networks. Of the kills, the stops beyond the lease and
+// the broken connections, two of three strike at a point in the commit order: the worker that reaches the point first waits there until
 // the fault has struck. So every gap between two steps is hit many times, and so is every
 // phase of a transfer to the second system, at the source's worker and at the receiver.
 // The same seed gives the same faults in the same order; which tasks they hit depends on

@@ -87,7 +87,7 @@ func (c *Client) TryCommand(ctx context.Context, e *envelope.Envelope) (*envelop
 }
 
 // IsUnanswered reports whether err, of [Client.TryCommand], means that no worker answered: no
-// worker is online, or none of the workers has the run.
+// worker is online, or the run's owner does not answer.
 func IsUnanswered(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -4,12 +4,14 @@
 // A transfer begins like a pause: the handler stops at its next step, or in the middle of a
 // generation, and the run's record names the target. Package mesh does that part. Then the
 // worker that holds the run's message calls [Mover.Move], which offers the run to the target.
-// If the target accepts, the worker drops the message without an ack; if not, it goes on with
-// the run. The owner is decided by the run's record alone, each time by compare-and-swap.
+// If another worker accepts, this one drops the message without an ack. If another platform
+// accepts, it keeps the message, and relays the replies until the last. If the target refuses,
+// it goes on with the run. Within the mesh the run's record decides who owns the run, by
+// compare-and-swap; with another platform the receiver's record does.
 //
 // What crosses the wall to package mesh: mesh makes a [Mover] of a [Config] and calls its
 // four methods Move, Offered, Allow and Forward. The package reads and writes a run through
 // the 10 methods of [Owned], and uses the worker through the 6 methods of [Host]. It takes
-// no lock and starts no goroutine of its own, and it never imports mesh. It stands on
+// no lock and starts no goroutine of its own, and it never imports mesh. It stands mainly on
 // mesh/handoff, jetstream, state/run and state/transfer.
 package migration

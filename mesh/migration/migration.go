@@ -85,7 +85,8 @@ type Run struct {
 	Deadline time.Time // of the task, by the server's clock; zero: none
 }
 
-// Owned is the record of a [Run] and its place in the worker. The last call for a run is one
+// Owned is the record of a [Run] and its place in the worker. The last call that changes a
+// run is one
 // of End, Fail, Moved, Park, Resume and Requeue.
 type Owned interface {
 	// Checkpoint returns the last checkpoint, which must not be changed, and its revision.

@@ -46,13 +46,13 @@ const (
 // used only if neither the configuration nor the registry names the agent, and choose
 // decides if several entities state the same agent_id.
 func (s *served) entity(ctx context.Context, agentID, issuer string) (string, error) {
-	if entity := s.known[agentID]; entity != "" {
-		return entity, nil
-	}
-	for _, entity := range s.known {
-		if state.AgentID(entity) == agentID {
-			return entity, nil
+	if entity := s.configured(agentID); entity != "" {
+		if s.codec(entity).Seal == nil && s.looked().Before(time.Now().Add(-servedFor)) {
+			if _, err := s.claimed(ctx, agentID); err != nil { // which finds out who encrypts
+				return "", fmt.Errorf("look for the agent: %w", err)
+			}
 		}
+		return entity, s.checkSealKey(entity)
 	}
 	claimed, err := s.claimed(ctx, agentID)
 	if err != nil {
@@ -63,6 +63,20 @@ func (s *served) entity(ctx context.Context, agentID, issuer string) (string, er
 		return "", err
 	}
 	return entity, s.checkSealKey(entity)
+}
+
+// configured returns the entity that the operator names for an agent_id, "" if there is
+// none. The agent need not have a worker now.
+func (s *served) configured(agentID string) string {
+	if entity := s.known[agentID]; entity != "" {
+		return entity
+	}
+	for _, entity := range s.known {
+		if state.AgentID(entity) == agentID {
+			return entity
+		}
+	}
+	return ""
 }
 
 // choose returns the entity of an agent_id, from those whose workers state it: the

@@ -25,9 +25,9 @@
 //	   migrating ─ Back ─▶ running or parked;  Accept ─▶ running, the target's
 //
 // Ownership is the record: the worker in Mesh.Owner whose epoch is Mesh.Epoch owns the
-// run. Each claim and each change that ends an ownership (a wake, a return from a move,
-// [Abandon]) increments the epoch, so that what an earlier owner still writes is
-// recognised as old. A run that is to go on and has
-// no owner needs a message in the work queue: the changes that make such a run say so
-// with Requeue.
+// run. Each claim increments the epoch, and so does each change that takes a run from an owner
+// that has not released it ([Abandon]), or makes a parked or moving run claimable (a wake, a
+// return from a move). So what an earlier owner still writes is recognised as old. A run that
+// is to go on and has no owner needs a message in the work queue: the comment of each change
+// that makes such a run says who queues it.
 package run

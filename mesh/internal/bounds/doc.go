@@ -8,6 +8,6 @@
 // the worker that has the task: it refuses what exceeds a bound, and writes requires.tree of the
 // task's hops.
 //
-// The package knows no agents and no lanes. It stands on envelope, state and
+// The package knows no agents and no lanes. It stands mainly on envelope, state and
 // mesh/internal/requires; package mesh has its exported names.
 package bounds

@@ -102,7 +102,8 @@ type Counter struct{ Owner, ID string }
 
 // Counters returns the two counters at which the task's work is counted. Each of them must
 // stay within the bounds. The first counts the tree over all agents. The second counts the
-// corr over all tasks of this agent; it also limits senders that state a false tree.
+// corr over all tasks of this agent; it also limits senders that state a false tree. The work
+// of a root task is counted at the first alone.
 func (p *Position) Counters() []Counter {
 	if p.keeper == nil {
 		return nil

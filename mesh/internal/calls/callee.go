@@ -23,7 +23,7 @@ const (
 )
 
 // watchCallee ends the wait for a call with errCalleeWaits when the called run is found parked
-// waiting for an answer. Then the caller's run can be parked, too. It looks until ctx ends or the
+// as awaiting_approval: it waits for an answer, a person or a time. Then the caller's run can be parked, too. It looks until ctx ends or the
 // returned function is called.
 func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc, task *envelope.Envelope) (release func()) {
 	lease := o.Run.Lease

@@ -27,7 +27,7 @@ func (e *PendingError) Error() string {
 // Unwrap returns [ErrAnswerPending].
 func (e *PendingError) Unwrap() error { return ErrAnswerPending }
 
-// sentTasks are the tasks that a run has sent since it was claimed.
+// sentTasks are the tasks that a run has sent to people since it was claimed.
 type sentTasks struct {
 	mu     sync.Mutex
 	made   []state.Wait

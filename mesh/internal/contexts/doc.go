@@ -6,6 +6,6 @@
 // the envelope's from or to, or must name its hash, which it can only know from a reference
 // by one of these two.
 //
-// It stands on the journal, the verifier and the payload types of the two intents. How a
+// It stands mainly on the journal, the verifier and the payload types of the two intents. How a
 // fetch is signed and sent is for its caller ([Config].Ask).
 package contexts

@@ -12,6 +12,6 @@
 // worker that starts checks the owners of all runs once ([Guardian.LookAfter]): the owner
 // may have been the agent's only worker, or its guardians may have died at the same time.
 //
-// The package decides who watches whom. It stands on packages watch (when is a worker dead)
+// The package decides who watches whom. It stands mainly on packages watch (when is a worker dead)
 // and probe (is it connected). It knows nothing of envelopes, stores and runs.
 package guardian

@@ -207,8 +207,8 @@ func (g *Guardian) watch(id string, every, back time.Duration) bool {
 	return true
 }
 
-// LookAfter watches a worker that owns runs, if it does not answer: it may have died while
-// no worker was there to miss it.
+// LookAfter watches a worker that owns runs, if the server says that its ping subject has no
+// subscriber: it may have died while no worker was there to miss it.
 func (g *Guardian) LookAfter(ctx context.Context, owner string) {
 	if !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
 		return

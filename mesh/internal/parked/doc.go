@@ -5,5 +5,6 @@
 // is for its caller to find out, in [Config].Check: every worker of an entity may watch a run.
 // A missed answer is found by the next check of all runs, which is the caller's too.
 //
-// It stands on the NATS client and package sched. It knows a run by its id only.
+// It stands on the NATS client and package sched. It knows a run by its id and
+// the revision of its record.
 package parked

@@ -73,7 +73,8 @@ func Subject(entity, instance string) (string, error) {
 }
 
 // Ping pings an instance of an entity. It fails with nats.ErrNoResponders if the
-// instance's process is not connected, and if there is no answer within a second.
+// instance's process is not connected, and with context.DeadlineExceeded if nothing answers
+// within a second.
 func (p *Prober) Ping(ctx context.Context, entity, instance string) error {
 	to, err := Subject(entity, instance)
 	if err != nil {

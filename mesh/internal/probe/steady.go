@@ -16,9 +16,8 @@ type steadiness struct {
 	since      time.Time // when a reconnect was noticed
 }
 
-// Steady reports whether this process has been connected for more than three seconds, as
-// far as earlier calls have noticed a reconnect. A caller that begins to watch calls it,
-// so that a later reconnect is noticed.
+// Steady reports whether this process has not reconnected in the last three seconds. It
+// learns of a reconnect when it is called, so a caller that begins to watch calls it once.
 func (p *Prober) Steady() bool {
 	s := &p.steadiness
 	s.mu.Lock()

@@ -1,6 +1,6 @@
 // Package slots enforces an agent's concurrency limit across the mesh (AAIF
 // runtime.concurrency): each of its tasks, live or durable, runs in a slot. The slots of a
-// dead worker expire with their lease. A worker that cannot renew a slot ends the slot's task.
+// dead worker expire with their lease; who takes over its runs frees one for each at once. A worker that cannot renew a slot ends the slot's task.
 //
 // A worker keeps spare slots, as many as are in use and at least one, so that the next task
 // need not wait. It releases slots that are unused for a while, because each renewal is a
@@ -8,5 +8,5 @@
 // Then these release their spare slots, and for a short time also the slot of each task that
 // ends, so that any worker can acquire it.
 //
-// It stands on the slots in JetStream ([jetstream.Slots]). It knows a task only as a key.
+// It stands mainly on the slots in JetStream ([jetstream.Slots]). It knows a task only as a key.
 package slots

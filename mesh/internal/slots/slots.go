@@ -108,7 +108,7 @@ func (s *Slots[T]) Enter(ctx context.Context, t T, patience time.Duration) error
 	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
 		s.used[t], s.free = s.free[last], s.free[:last]
 		s.mu.Unlock()
-		s.Signal() // tend acquires the next spare slot
+		s.Signal() // Run acquires the next spare slot
 		return nil
 	}
 	w := &waiter[T]{t, make(chan struct{})}

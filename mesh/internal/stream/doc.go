@@ -8,6 +8,6 @@
 // sent again, and if the new text differs, an envelope with "restart": true says that the
 // text of the turn begins anew.
 //
-// It stands on the replies in JetStream and on the stream's fields of a checkpoint. How an
+// It stands mainly on the replies in JetStream and on the stream's fields of a checkpoint. How an
 // envelope is made and signed is for its caller ([Task]).
 package stream

@@ -97,7 +97,7 @@ func (d *Stream) Emit(payload json.RawMessage) error {
 }
 
 // append sends more text, unless it replays text that was sent before. If there is no
-// text to compare, append sends payload unchanged, or makes a payload if it is nil.
+// text to compare, append sends payload unchanged.
 func (d *Stream) append(text string, payload json.RawMessage) error {
 	if d.foreign || d.gap {
 		d.foreign, d.gap = false, false
@@ -106,9 +106,6 @@ func (d *Stream) append(text string, payload json.RawMessage) error {
 	}
 	if d.expected == "" {
 		d.text += text
-		if payload == nil {
-			payload = textPayload(text)
-		}
 		return d.send(payload)
 	}
 	d.repeated += text

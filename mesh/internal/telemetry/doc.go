@@ -1,6 +1,7 @@
-// Package telemetry makes the OpenTelemetry spans and metrics of the mesh: of tasks
-// ([Telemetry], [Span]) and of the durable lanes ([Lane]). docs/telemetry.md lists them.
+// Package telemetry makes the OpenTelemetry spans of received tasks ([Span]) and the metrics
+// of tasks ([Telemetry]) and of the durable lanes ([Lane]). Package tracing makes the spans
+// of sent tasks. docs/telemetry.md lists them.
 //
-// It stands on the OpenTelemetry API and package tracing. It knows an agent by its entity,
+// It stands mainly on the OpenTelemetry API and package tracing. It knows an agent by its entity,
 // and a task by its envelope.
 package telemetry
