@@ -7,39 +7,11 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 )
 
 // The bounds of trees of tasks. Package internal/bounds keeps them; this file has its exported
 // names, and what depends on the agent and its lanes: deadlines and places.
-
-// TreeLimits bound a tree of tasks: a root task and all tasks that agents sent for it. A
-// sender may set lower bounds for its own tree (requires.tree), never higher ones.
-type TreeLimits = bounds.Limits
-
-// Defaults of [TreeLimits].
-const (
-	DefaultMaxDepth      = bounds.DefaultMaxDepth
-	DefaultMaxTasks      = bounds.DefaultMaxTasks
-	DefaultMaxIterations = bounds.DefaultMaxIterations // 10 turns for each of 1,000 agents
-)
-
-// Counters are shared counters. All workers of a mesh share [jetstream.Counters].
-type Counters = bounds.Counters
-
-// A Counter names a counter: by its owner and an id. A kind completes the name.
-type Counter = bounds.Counter
-
-// Kinds of counters: the tasks that agents have sent one another, the turns that they
-// have taken for them, and the usage of their models, in tokens and in billionths of a
-// dollar. Each kind is counted at each of [Task.Counters].
-const (
-	CountTasks  = bounds.CountTasks
-	CountTurns  = bounds.CountTurns // with the id of a team's task: the turns of that team only
-	CountTokens = bounds.CountTokens
-	CountUSD    = bounds.CountUSD
-)
 
 // Counters returns the two counters at which the task's work is counted. Each of them must
 // stay within the bounds. The first counts the tree over all agents. The second counts the

@@ -37,7 +37,7 @@ type order struct {
 func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error) {
 	o := &order{Order: run.Order{Envelope: env.ID, Intent: env.Intent, From: env.From}, keyID: keyID, signed: signed}
 	if err := json.Unmarshal(env.Payload, &o.Order); err != nil {
-		return nil, misfit(err)
+		return nil, fault.Misfit(err)
 	}
 	if len(o.Text) > maxSteerText {
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), maxSteerText)

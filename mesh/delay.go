@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -25,7 +24,7 @@ const pastDeadline = 50 * time.Millisecond
 // redelivered. Commands have a quota of their own: one of them may cancel the excess.
 func (ds *deliveries) delayOverQuota(r *Run) bool {
 	t := r.task
-	priority, problem := ds.host.node.quotas.Pace(t.Envelope, t.KeyID != "", ds.counted.has(r.hold.Seq), time.Now())
+	priority, problem := ds.host.node.quotas.Pace(t.Envelope, t.KeyID != "", ds.counted.Has(r.hold.Seq), time.Now())
 	if problem == nil {
 		t.Envelope = capped(t.Envelope, priority)
 		return false
@@ -63,11 +62,11 @@ func (ds *deliveries) delayOverQuota(r *Run) bool {
 // its sender's quota. The command is counted once: when this worker draws it later, it
 // does not count it again. A command over the quota waits until it is drawn.
 func (ds *deliveries) admitOverheard(r *Run) bool {
-	if !ds.counted.has(r.hold.Seq) {
+	if !ds.counted.Has(r.hold.Seq) {
 		if _, problem := ds.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
 			return false
 		}
-		ds.counted.add(r.hold.Seq)
+		ds.counted.Add(r.hold.Seq)
 	}
 	return true
 }
@@ -77,7 +76,7 @@ func (ds *deliveries) nakDelayed(r *Run, problem *envelope.Error) {
 	e := r.task.Envelope
 	ds.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
 		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())
-	ds.counted.add(r.hold.Seq)
+	ds.counted.Add(r.hold.Seq)
 	if !intents.IsCommand(e.Intent) {
 		ds.host.events.taskEvent(intents.TaskRetrying, r.task, problem)
 	}
@@ -98,31 +97,4 @@ func (ds *deliveries) timeout(requires envelope.Requirements) time.Duration {
 		timeout = ds.cfg.DefaultTimeout
 	}
 	return min(timeout, ds.cfg.MaxTimeout)
-}
-
-// counted remembers at least the last maxCounted messages of the work queue that were
-// counted in their sender's quota. A message that was dropped from it is counted
-// again, and delayed once more.
-type counted struct {
-	mu       sync.Mutex
-	new, old map[uint64]struct{}
-}
-
-const maxCounted = 32768
-
-func (c *counted) add(seq uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.new == nil || len(c.new) >= maxCounted {
-		c.new, c.old = map[uint64]struct{}{}, c.new
-	}
-	c.new[seq] = struct{}{}
-}
-
-func (c *counted) has(seq uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, recent := c.new[seq]
-	_, older := c.old[seq]
-	return recent || older
 }

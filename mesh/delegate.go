@@ -21,9 +21,6 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// DefaultMaxHandoffs is how often a task may be delegated.
-const DefaultMaxHandoffs = 8
-
 // Delegation names the receiver of a delegated task and the input that the receiver gets
 // (AAIF, Orchestration Topology, "Mid-run handoff").
 type Delegation struct {

@@ -59,7 +59,7 @@
 // A task for human.<name> goes into an inbox (internal/calls), and the
 // answer is stored like any durable reply; [Node.PersonTasks] and [Node.AnswerPersonTask] are
 // the person's side (client/inbox.go). A durable run that only waits is parked, and its
-// checkpoint names the replies and times that it waits for ([Run.ParkUntil], wake.go).
+// checkpoint names the replies and times that it waits for ([Run.ParkUntil], park.go).
 // The workers of the entity subscribe to the reply subjects and set timers (waits.go);
 // the compare-and-swap lets one of them wake the run. A run that waits for a parked run
 // is parked, too.

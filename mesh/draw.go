@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -21,7 +22,7 @@ type deliveries struct {
 	*holdings
 	lane    *lane
 	replies *replyWriter
-	counted counted
+	counted quota.Counted
 	waiting atomic.Int64 // drawn and not begun
 }
 
@@ -186,7 +187,7 @@ func (ds *deliveries) enqueue(r *Run) {
 	ds.countWaiting(r, 1)
 	h.track(t)
 	if !ds.await(t) {
-		ds.counted.add(hold.Seq)
+		ds.counted.Add(hold.Seq)
 		ds.nakUnbegun(t, 250*time.Millisecond)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -46,7 +47,7 @@ func (s *streamedRun) RunID() string { return s.id.Run }
 // Encode makes and signs the stream envelope with the number seq.
 func (s *streamedRun) Encode(seq int, payload json.RawMessage) (reply jetstream.Reply, err error) {
 	t, l := s.task, s.lane
-	numbered, err := withSeq(payload, seq)
+	numbered, err := wire.WithSeq(payload, seq)
 	if err != nil {
 		return reply, err
 	}

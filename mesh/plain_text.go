@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -95,34 +94,5 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 		return fault.Output(err)
 	}
 	h.node.journal.RememberSent(h.Entity, e, raw, false)
-	return h.node.sender.Publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
-}
-
-// reservedMember reports whether a member of a payload is reserved for the mesh
-// (docs/nats-binding.md, "Payloads").
-func reservedMember(name string) bool {
-	switch name {
-	case "usage", "cost", "decision_evidence", "references", "job_id", "run_id", "replies", "swarm":
-		return true
-	}
-	return false
-}
-
-// plainText returns the text of {"text": …}, and ignores members that are reserved for
-// the mesh. Any other payload it returns as JSON.
-func plainText(payload json.RawMessage) []byte {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(payload, &members) != nil {
-		return payload
-	}
-	for name := range members {
-		if name != "text" && !reservedMember(name) {
-			return payload
-		}
-	}
-	var text *string
-	if json.Unmarshal(members["text"], &text) == nil && text != nil {
-		return []byte(*text)
-	}
-	return payload
+	return h.node.sender.Publish(t.reply, wire.PlainText(e.Payload), t.replyHeader(e, nil))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // The values of requires.format that this mesh knows. A payload is always a JSON object,
@@ -100,7 +101,7 @@ func satisfies(r *envelope.Requirements, payload json.RawMessage) error {
 		return envelope.Errorf(envelope.CodeOutputSchema, "the result has no text, and the task requires the format %s", clip.Text(r.Format, 128))
 	}
 	for name := range members {
-		alone = alone && (name == "text" || name == intents.EvidenceRefsMember || reservedMember(name))
+		alone = alone && (name == "text" || name == intents.EvidenceRefsMember || wire.ReservedMember(name))
 	}
 	if r.Format == FormatJSON && alone {
 		return envelope.Errorf(envelope.CodeOutputSchema, "the result is a text, and the task requires the format json")

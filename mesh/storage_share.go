@@ -208,7 +208,7 @@ func (ds *deliveries) delayCrowded(r *Run) {
 		return
 	}
 	wait := max(0, min(problem.Backoff(), ds.deadlineOf(r).Sub(ds.clock.now())))
-	if ds.counted.has(r.hold.Seq) && r.hold.Delivered > 1 {
+	if ds.counted.Has(r.hold.Seq) && r.hold.Delivered > 1 {
 		ds.nak(r.hold, wait)
 		return
 	}

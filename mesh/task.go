@@ -3,17 +3,17 @@ package mesh
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Handler does the work of an agent.
@@ -50,7 +50,7 @@ func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 	return HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		var in I
 		if err := json.Unmarshal(task.Input(), &in); err != nil {
-			return nil, misfit(err)
+			return nil, fault.Misfit(err)
 		}
 		out, err := f(ctx, in)
 		if err != nil {
@@ -62,26 +62,6 @@ func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 		}
 		return raw, nil
 	})
-}
-
-// misfit returns E_INPUT_SCHEMA with what is wrong in a payload, without the names of Go
-// types.
-func misfit(err error) *envelope.Error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
-		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input").WithCause(err)
-	}
-	field, value := wrong.Field, wrong.Value
-	if field == "" {
-		field = "it"
-	}
-	switch value {
-	case "array", "object":
-		value = "an " + value
-	case "string", "number", "bool":
-		value = "a " + value
-	}
-	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input: %s cannot be %s", clip.Text(field, 128), clip.Text(value, 128)).WithCause(err)
 }
 
 // Task is one task that an agent works on.
@@ -162,7 +142,7 @@ func (t *Task) emit(payload json.RawMessage) error {
 	if t.sealed {
 		return envelope.Errorf(envelope.CodeCancelled, "the task has ended")
 	}
-	numbered, err := withSeq(payload, t.seq+1)
+	numbered, err := wire.WithSeq(payload, t.seq+1)
 	if err != nil {
 		return err
 	}
@@ -195,33 +175,4 @@ func (t *Task) MaxMessage() int {
 		return 0
 	}
 	return int(t.host.node.conn.MaxPayload())
-}
-
-// withSeq puts "seq" into a JSON object, in front.
-func withSeq(payload json.RawMessage, seq int) (json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &members); err != nil || members == nil {
-		return nil, fmt.Errorf("a stream payload must be a JSON object: %w", err)
-	}
-	b := fmt.Appendf(make([]byte, 0, len(payload)+16), `{"seq":%d`, seq)
-	if _, taken := members["seq"]; taken {
-		// The name belongs to the mesh (docs/nats-binding.md).
-		delete(members, "seq")
-		rest, err := json.Marshal(members)
-		if err != nil {
-			return nil, err
-		}
-		payload = rest
-		if len(members) == 0 {
-			return append(b, '}'), nil
-		}
-	} else if len(members) == 0 {
-		return append(b, '}'), nil
-	}
-	open := 0
-	for payload[open] != '{' {
-		open++
-	}
-	b = append(b, ',')
-	return append(b, payload[open+1:]...), nil
 }

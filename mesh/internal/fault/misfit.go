@@ -1,0 +1,29 @@
+package fault
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
+)
+
+// Misfit returns E_INPUT_SCHEMA with what is wrong in a payload, without the names of Go
+// types.
+func Misfit(err error) *envelope.Error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input").WithCause(err)
+	}
+	field, value := wrong.Field, wrong.Value
+	if field == "" {
+		field = "it"
+	}
+	switch value {
+	case "array", "object":
+		value = "an " + value
+	case "string", "number", "bool":
+		value = "a " + value
+	}
+	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input: %s cannot be %s", clip.Text(field, 128), clip.Text(value, 128)).WithCause(err)
+}
