@@ -234,7 +234,7 @@ func runAttributes(def *aaif.Definition) []attribute.KeyValue {
 
 // modelProvider is the name of the provider of the document's model, or of
 // Options.Model if the document has none.
-func modelProvider(def *aaif.Definition, opts Options) string {
+func modelProvider(def *aaif.Definition) string {
 	if m := def.Agent.Model; m != nil {
 		if name := providerID(m.Provider, m.ProviderID); name != "" {
 			return name

@@ -110,7 +110,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 	})
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
 	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
-	addRetryFlag(a.App, c.Flags(), &retries)
+	addRetryFlag(c.Flags(), &retries)
 	filling.Add(c.Flags())
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	unsigned := c.Flags().Lookup("sign")

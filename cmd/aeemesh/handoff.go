@@ -74,7 +74,7 @@ one issuer that were not accepted are kept, and --per-issuer MiB in all.`,
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
 	flags.IntVar(&a.PerIssuer, "per-issuer", handoff.DefaultShare>>20, "bound of one issuer's stored handoffs, in `MiB`; beyond it the next is refused")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
-	f.vitals.add(a.App, flags)
+	f.vitals.add(flags)
 	runs.AddReceiverFlags(a.App, c)
 	return c
 }

@@ -37,9 +37,9 @@ func printHelp(a *session.App, cmd *cobra.Command, all bool) {
 		heading("Examples:")
 		b.WriteString(strings.Trim(cmd.Example, "\n") + "\n")
 	}
-	helpCommands(a, &b, cmd, heading)
+	helpCommands(&b, cmd, heading)
 	if all || !helpBriefly(&b, cmd, heading) {
-		helpFlags(a, &b, cmd, heading)
+		helpFlags(&b, cmd, heading)
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" says more about a command.\n", cmd.CommandPath())
@@ -47,7 +47,7 @@ func printHelp(a *session.App, cmd *cobra.Command, all bool) {
 	fmt.Fprint(a.Term.Data, b.String())
 }
 
-func helpCommands(a *session.App, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	if !cmd.HasAvailableSubCommands() {
 		return
 	}
@@ -72,7 +72,7 @@ func helpCommands(a *session.App, b *strings.Builder, cmd *cobra.Command, headin
 
 // helpFlags prints the flags by section, those for connections only if the
 // command connects.
-func helpFlags(a *session.App, b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+func helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	sections := map[string]*pflag.FlagSet{}
 	order := []string{""} // of the command's own sections
 	add := func(section string, f *pflag.Flag) {

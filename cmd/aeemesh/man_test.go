@@ -107,8 +107,8 @@ func (a *app) manPage(c *cobra.Command) string {
 	const section = "\x00"
 	var rest strings.Builder
 	heading := func(s string) { rest.WriteString(section + s + "\n") }
-	helpCommands(a.App, &rest, c, heading)
-	helpFlags(a.App, &rest, c, heading)
+	helpCommands(&rest, c, heading)
+	helpFlags(&rest, c, heading)
 	for line := range strings.Lines(rest.String()) {
 		if title, ok := strings.CutPrefix(line, section); ok {
 			fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(strings.TrimRight(title, ":\n"))))

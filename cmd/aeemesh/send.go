@@ -72,7 +72,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.StringVar(&f.kind, "type", "", "task or event (default task; event to a bus or a human)")
 	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
 	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
-	addRetryFlag(a, flags, &f.retries)
+	addRetryFlag(flags, &f.retries)
 	flags.BoolVarP(&f.durable, "durable", "d", false, "store the task before it is worked on, in JetStream")
 	flags.StringVar(&f.at, "at", "", "durable, and not to begin before this `time` (RFC 3339)")
 	flags.DurationVar(&f.after, "after", 0, "durable, and not to begin before this time has passed")
@@ -87,7 +87,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 // is being started.
 const defaultRetries = 2
 
-func addRetryFlag(a *session.App, flags *pflag.FlagSet, retries *int) {
+func addRetryFlag(flags *pflag.FlagSet, retries *int) {
 	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
 }
 

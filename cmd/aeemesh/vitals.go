@@ -34,7 +34,7 @@ type vitals struct {
 // processStarted is when this process started.
 var processStarted = time.Now().UTC()
 
-func (p *vitals) add(a *session.App, flags *pflag.FlagSet) {
+func (p *vitals) add(flags *pflag.FlagSet) {
 	flags.StringVar(&p.listen, "health-listen", "", "serve /healthz, /readyz and /metrics (Prometheus) over HTTP on this `address`, such as 127.0.0.1:8223; port 0 takes a free one (default none)")
 	session.BindEnv(flags, "health-listen", "AEEMESH_HEALTH_LISTEN")
 }

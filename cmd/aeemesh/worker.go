@@ -108,7 +108,7 @@ refuses or releases the rest; a second one ends at once.`,
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a.App, flags)
-	f.vitals.add(a.App, flags)
+	f.vitals.add(flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in listings of agents; none hides it and the process id (default its host name)")
 	a.AddSignFlags(flags, session.SignAll|session.SignReplay)
 	groupWorkerFlags(flags)

@@ -64,7 +64,7 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 		}
 		res, err := guarded(ctx, done, begun, func() (*model.Response, error) { return ask(w, asked, heard) })
 		if err == nil {
-			w.finish(res, req, dropped, f.tries)
+			w.finish(res, dropped, f.tries)
 			return res, nil
 		}
 		var callback errCallback
@@ -134,7 +134,7 @@ func (w *way) request(req *model.Request) (*model.Request, []string) {
 }
 
 // finish adds the route and the cost to an answer.
-func (w *way) finish(res *model.Response, req *model.Request, dropped []string, tries []model.Try) {
+func (w *way) finish(res *model.Response, dropped []string, tries []model.Try) {
 	res.Provider = w.Provider
 	if len(dropped) > 0 {
 		res.Dropped = append(slices.Clone(res.Dropped), dropped...)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
@@ -34,7 +32,7 @@ type permsDocument struct {
 }
 
 // permsFor reads the arguments of "auth perms": entities, and files of documents.
-func permsFor(a *session.App, cmd *cobra.Command, args []string) (permsNamed, error) {
+func permsFor(a *session.App, args []string) (permsNamed, error) {
 	var out permsNamed
 	var docs []permsDocument
 	for _, arg := range args {

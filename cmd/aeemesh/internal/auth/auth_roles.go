@@ -57,7 +57,7 @@ func namedRole(a *session.App, cmd *cobra.Command, f *permsFlags, args []string)
 	case len(args) == 0:
 		return r, outcome.Usagef(cmd, "ENTITY is missing")
 	}
-	if r.named, err = permsFor(a, cmd, args); err != nil {
+	if r.named, err = permsFor(a, args); err != nil {
 		return r, err
 	}
 	if r.name == "" {
@@ -157,7 +157,7 @@ func permissionsOf(a *session.App, cmd *cobra.Command, m subject.Map, f *permsFl
 					Hint: "--sender prints what its senders need.",
 				}
 			}
-			workerPermissions(a, m, f, r, entity, add)
+			workerPermissions(m, f, r, entity, add)
 		}
 		calls, takesOver := append(f.calls, r.named.calls...), append(f.takesOver, r.named.takesOver...)
 		add(perms.Call(m, f.durable, calls...))
@@ -182,7 +182,7 @@ func permissionsOf(a *session.App, cmd *cobra.Command, m subject.Map, f *permsFl
 }
 
 // workerPermissions adds the permissions for serving an entity.
-func workerPermissions(a *session.App, m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
+func workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
 	add(perms.Worker(m, entity, f.maxTimeout))
 	if f.durable {
 		add(perms.DurableWorker(m, entity, r.inbox))

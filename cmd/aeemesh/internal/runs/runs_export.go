@@ -119,7 +119,7 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 		if file, err = codec.Marshal(c); err != nil {
 			return err
 		}
-	} else if file, err = handOver(a, ctx, cmd, s, f, codec, h); err != nil {
+	} else if file, err = handOver(a, ctx, s, f, codec, h); err != nil {
 		return err
 	}
 	if err := out.write(ctx, file); err != nil {
@@ -140,7 +140,7 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 }
 
 // handOver exports a run for transfer to another platform.
-func handOver(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
+func handOver(a *session.App, ctx context.Context, s *session.Session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
 	issuer := f.issuer
 	if issuer == "" {
 		issuer = h.Entity
