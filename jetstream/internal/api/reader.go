@@ -34,11 +34,19 @@ func OpenReader(ctx context.Context, js natsjs.JetStream, stream string, cfg nat
 	// In a cluster the first pull of a new consumer can be lost, because the server that
 	// receives the pull may not know the consumer's server yet. It is noticed only by
 	// missing heartbeats, after twice their interval.
-	if r.iter, err = cons.Messages(natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
+	batch := natsjs.DefaultMaxMessages
+	if cfg.HeadersOnly {
+		batch = headersBatch
+	}
+	if r.iter, err = cons.Messages(natsjs.PullMaxMessages(batch), natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
 		return nil, Explain(js.Conn(), err, "read %s", stream)
 	}
 	return r, nil
 }
+
+// headersBatch is how many messages without a body a reader requests at once, some MiB. On
+// a busy machine each request costs a wait.
+const headersBatch = 8192
 
 // readHeartbeat is the heartbeat interval of a reader's idle pull. The wait for a message
 // must be longer than twice that.
