@@ -446,3 +446,14 @@ func TestEncodeInUsesTheMemoryThatItIsGiven(t *testing.T) {
 		}
 	}
 }
+
+// A duration is stored in whole milliseconds: less than one is left out, as zero is.
+func TestADurationBelowAMillisecondIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for ran, want := range map[time.Duration]bool{0: false, time.Millisecond - 1: false, time.Millisecond: true} {
+		text, err := json.Marshal(state.Mesh{Entity: "agent.x", Ran: ran})
+		if err != nil || bytes.Contains(text, []byte(`"ran_ms":`)) != want {
+			t.Errorf("%v: %v, %s", ran, err, text)
+		}
+	}
+}
