@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -16,10 +17,10 @@ import (
 
 // Call is a task that an agent sends while it works on one of its own: a hop of
 // a tree of tasks.
-type Call = calls.Call
+type Call = client.Call
 
 // Answer is the outcome of a [Call].
-type Answer = calls.Answer
+type Answer = client.Answer
 
 // A PendingError says that a task of the run has not been answered. A durable run does
 // not occupy a worker while it waits: its handler does its other work, then parks with

@@ -64,7 +64,14 @@ type Refutations interface {
 	List(ctx context.Context, entity, id string) ([][]byte, error)
 }
 
-// Quotas limit the tasks that one sender may send to one process, per lane.
+// Quotas limit the tasks that one sender may send to one process, per lane. A sender is known
+// if its signature was verified, or Known names it. Its fields:
+//
+//	Rate, UnknownRate   float64           // tasks a second; 0: no limit, and 1,000 for unknown senders; below 0: no limit
+//	Burst, UnknownBurst int               // tasks at once; of unknown senders 2,000 by default
+//	UrgentRate          float64           // tasks a second with priority high or urgent, then they are normal; default 100
+//	Cap, UnknownCap     envelope.Priority // the highest priority; default urgent, and high for unknown senders
+//	Known               []string          // senders that count as known though they do not sign
 type Quotas = quota.Limits
 
 // Config configures a [Node], for all of its agents and clients. The zero value works: the
@@ -160,7 +167,13 @@ func ReplayWindow(window, skew time.Duration) time.Duration {
 }
 
 // TreeLimits bound a tree of tasks: a root task and all tasks that agents sent for it. A
-// sender may set lower bounds for its own tree (requires.tree), never higher ones.
+// sender may set lower bounds for its own tree (requires.tree), never higher ones. Its fields:
+//
+//	MaxDepth      int       // hops between the root task and any task; default 16
+//	MaxTasks      int64     // tasks that agents send one another in one tree; default 10,000
+//	MaxIterations int64     // turns of all agents for one tree; default 10,000
+//	Tokens        int64     // of models, for one tree; default: no bound
+//	USD           model.USD // price of models, for one tree; default: no bound
 type TreeLimits = bounds.Limits
 
 // Defaults of [TreeLimits].

@@ -27,7 +27,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		if ended || notReady != nil { // the receiver may have answered while the run was parked
 			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
 				o.remove(task.ID)
-				return o.a.take(answer)
+				return takeReply(o.a, answer)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		err = o.durable(ctx, task)
 	}
 	a.Ended = time.Now()
-	a.read()
+	readReply(a)
 	return a, err
 }
 

@@ -51,7 +51,7 @@ func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
 		err = o.askDurable(ctx, task)
 	}
 	a.Ended = time.Now()
-	a.read()
+	readReply(a)
 	return a, err
 }
 
@@ -76,7 +76,7 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 	case err != nil:
 		return err
 	case answer != nil:
-		return o.a.take(answer)
+		return takeReply(o.a, answer)
 	case !asked:
 		if w, err = o.sendToPerson(ctx, task, o.Now()); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 		if !o.Answers.Fits(w.Schema, reply) {
 			continue
 		}
-		return o.a.take(reply)
+		return takeReply(o.a, reply)
 	}
 	why := outOfTime(o.c)
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
