@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -54,6 +55,14 @@ func (s *workers) set(id string, gone bool) {
 	s.gone[id] = gone
 }
 
+// buried returns the workers that were found dead, when all that goes on has been done.
+func (s *workers) buried() []string {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.dead)
+}
+
 // count is how often a worker was probed.
 func (s *workers) count(id string) int {
 	s.mu.Lock()
@@ -83,12 +92,12 @@ func TestADeadWorkerIsFoundOnce(t *testing.T) {
 		s.set("a", true)
 		time.Sleep(200*time.Millisecond + 300*time.Millisecond + time.Millisecond)
 		synctest.Wait()
-		if len(s.dead) != 1 || s.dead[0] != "a" || w.Len() != 1 {
-			t.Errorf("dead %v, still watched %d", s.dead, w.Len())
+		if len(s.buried()) != 1 || s.buried()[0] != "a" || w.Len() != 1 {
+			t.Errorf("dead %v, still watched %d", s.buried(), w.Len())
 		}
 		time.Sleep(time.Minute)
-		if len(s.dead) != 1 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) != 1 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
@@ -102,8 +111,8 @@ func TestAWorkerThatConnectsAgainIsNotDead(t *testing.T) {
 			s.set("a", false)
 			time.Sleep(time.Second)
 		}
-		if len(s.dead) > 0 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) > 0 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
@@ -117,16 +126,16 @@ func TestNobodyIsDeadWhileThisProcessIsNotSteady(t *testing.T) {
 		s.mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(s.dead) > 0 {
-			t.Fatalf("dead %v", s.dead)
+		if len(s.buried()) > 0 {
+			t.Fatalf("dead %v", s.buried())
 		}
 		s.mu.Lock()
 		s.steady = true
 		s.mu.Unlock()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(s.dead) != 1 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) != 1 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
@@ -140,8 +149,8 @@ func TestWatchIsBoundedAndCanBeEnded(t *testing.T) {
 		s.set("a", true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(s.dead) > 0 || s.count("a") > 0 {
-			t.Errorf("dead %v, %d probes", s.dead, s.count("a"))
+		if len(s.buried()) > 0 || s.count("a") > 0 {
+			t.Errorf("dead %v, %d probes", s.buried(), s.count("a"))
 		}
 		if n := s.count("b"); n < 290 || n > 310 {
 			t.Errorf("%d probes in a minute", n)
@@ -186,8 +195,8 @@ func TestLateAnswersToOneOutageAreNotTwo(t *testing.T) {
 		s.set("a", false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(s.dead) > 0 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) > 0 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
@@ -201,8 +210,8 @@ func TestADeadWorkerIsFoundThroughASlowServer(t *testing.T) {
 		s.set("a", true)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if len(s.dead) != 1 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) != 1 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
@@ -261,13 +270,13 @@ func TestAWorkerOfABusyMachineMayTakeLongerToConnectAgain(t *testing.T) {
 			time.Sleep(every + again + 400*time.Millisecond)
 			s.set("a", false)
 			time.Sleep(5 * time.Second)
-			if len(s.dead) > 0 {
-				t.Errorf("%s: dead %v", name, s.dead)
+			if len(s.buried()) > 0 {
+				t.Errorf("%s: dead %v", name, s.buried())
 			}
 			s.set("a", true)
 			time.Sleep(3 * time.Second)
-			if len(s.dead) != 1 {
-				t.Errorf("%s: dead %v, though it does not come back", name, s.dead)
+			if len(s.buried()) != 1 {
+				t.Errorf("%s: dead %v, though it does not come back", name, s.buried())
 			}
 		})
 	}
@@ -287,9 +296,8 @@ func TestThatAMachineWasBusyIsForgotten(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.set("a", true)
 		time.Sleep(every + again + 20*time.Millisecond)
-		synctest.Wait()
-		if len(s.dead) != 1 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) != 1 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
@@ -309,13 +317,13 @@ func TestAWorkerThatCameBackMayBeAwayForLonger(t *testing.T) {
 		for range 10 {
 			away(every + again + 400*time.Millisecond)
 		}
-		if len(s.dead) > 0 {
-			t.Fatalf("dead %v", s.dead)
+		if len(s.buried()) > 0 {
+			t.Fatalf("dead %v", s.buried())
 		}
 		time.Sleep(11 * time.Minute)
 		away(every + again + 20*time.Millisecond)
-		if len(s.dead) != 1 {
-			t.Errorf("dead %v", s.dead)
+		if len(s.buried()) != 1 {
+			t.Errorf("dead %v", s.buried())
 		}
 	})
 }
