@@ -12,11 +12,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Callers see these names in package mesh.
-type (
-	Call   = client.Call
-	Answer = client.Answer
-)
+// Call is a task that an agent sends while it works on one of its own.
+type Call = client.Call
+
+// Answer is the outcome of a [Call].
+type Answer = client.Answer
 
 // ErrInterrupted: a call stopped waiting, because the caller's run was asked to pause
 // or to move, or because its worker drains. The called task goes on. The handler should
