@@ -1,0 +1,110 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// leftOver finds messages that are still queued after all tasks have replies.
+func (s *soak) leftOver(ctx context.Context, js natsjs.JetStream) []Violation {
+	var left []Violation
+	for _, name := range []string{jetstream.StreamWork, jetstream.StreamSchedule} {
+		ctx, cancel := context.WithTimeout(ctx, s.Patience)
+		if err := poll(ctx, 100*time.Millisecond, func() error {
+			stream, err := js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			n := stream.CachedInfo().State.Msgs
+			if n > 0 && s.hasStruck(ServerFull) {
+				passed, err := passedOver(ctx, stream)
+				if err != nil {
+					return err
+				}
+				n -= passed
+			}
+			if n > 0 {
+				return fmt.Errorf("%d messages are left in %s", n, name)
+			}
+			return nil
+		}); err != nil {
+			left = append(left, Violation{Rule: RuleLeftOver, Detail: err.Error()})
+		}
+		cancel()
+	}
+	return left
+}
+
+// passedOver counts the messages of a work queue that its consumers never deliver again: they
+// come before what was acknowledged last, and are not being delivered. A server whose disk was
+// full leaves such messages: it could not write that they are removed, or it wrote one that it
+// never acknowledged.
+func passedOver(ctx context.Context, stream natsjs.Stream) (n uint64, err error) {
+	floors := map[string]uint64{}
+	all := stream.ListConsumers(ctx)
+	for info := range all.Info() {
+		floors[info.Config.FilterSubject] = info.AckFloor.Stream
+	}
+	if err := all.Err(); err != nil {
+		return 0, err
+	}
+	for seq := uint64(1); ; {
+		msg, err := stream.GetMsg(ctx, seq, natsjs.WithGetMsgSubject(">"))
+		if errors.Is(err, natsjs.ErrMsgNotFound) {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if msg.Sequence <= floors[msg.Subject] {
+			n++
+		}
+		seq = msg.Sequence + 1
+	}
+}
+
+// hasStruck reports whether a fault of a kind has struck.
+func (s *soak) hasStruck(kind Kind) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.strikes, func(f Strike) bool { return f.Kind == kind })
+}
+
+// deafAgents finds agents of workers that do not accept durable tasks after all faults have
+// ended.
+func (s *soak) deafAgents(ctx context.Context, conn *nats.Conn, ws *workers) []Violation {
+	ctx, cancel := context.WithTimeout(ctx, s.Patience)
+	defer cancel()
+	node, err := mesh.New(conn, mesh.Config{Entity: sender, Heartbeat: -1})
+	if err == nil {
+		err = poll(ctx, 100*time.Millisecond, func() error {
+			all, err := node.Discover(ctx, "", time.Second)
+			if err != nil {
+				return err
+			}
+			taking, want := 0, len(entities)*ws.living()
+			for _, i := range all {
+				if i.Info.Metadata[mesh.MetaDurable] == mesh.DurableOn {
+					taking++
+				}
+			}
+			if taking < want {
+				return fmt.Errorf("%d of %d agents of workers take durable tasks", taking, want)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return []Violation{{Rule: RuleLane, Detail: err.Error()}}
+	}
+	return nil
+}
