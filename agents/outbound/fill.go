@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -31,6 +32,28 @@ func PathSegment(value string) (string, error) {
 		decoded = next
 	}
 	return url.PathEscape(value), nil
+}
+
+// FilledURL parses a URL into whose path PathSegment's escapes were filled. It keeps them.
+// url.Parse alone drops every escape of a path that contains a byte which has to be escaped and is not,
+// such as those of "é": then a "/" in an argument starts another segment.
+func FilledURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.RawPath == "" {
+		return u, err
+	}
+	var path strings.Builder
+	for _, c := range []byte(u.RawPath) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~!$&'()*+,;=:@[]%/", c) >= 0 {
+			path.WriteByte(c)
+		} else {
+			fmt.Fprintf(&path, "%%%02X", c)
+		}
+	}
+	if u.RawPath = path.String(); u.EscapedPath() != u.RawPath {
+		return nil, errors.New("the path cannot be escaped")
+	}
+	return u, nil
 }
 
 // Scalar returns a JSON string, number or boolean as text. ok is false for

@@ -283,6 +283,23 @@ func TestOperationsBecomeTools(t *testing.T) {
 	}
 }
 
+// A path of the description that has to be escaped keeps the escapes of arguments.
+func TestAnArgumentStaysInItsSegment(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/cafés|bars/{id}":{"get":{"operationId":"op",
+		"parameters":[{"name":"id","in":"path","required":true,"schema":{"type":"string"}}],"responses":{"200":{"description":"ok"}}}}}}`)
+	tools, err := a.tools(t, aaif.Tool{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tools["api"].Call(t.Context(), json.RawMessage(`{"id":"a/b?c"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := a.seen().URI, "/caf%C3%A9s%7Cbars/a%2Fb%3Fc"; got != want {
+		t.Errorf("the server was asked for %s, want %s", got, want)
+	}
+}
+
 func TestOperationsAreSelected(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, petstore)

@@ -126,7 +126,7 @@ func (o *Operation) url(filled map[string]string, query []string) (*url.URL, err
 	if len(query) > 0 {
 		text += "?" + strings.Join(query, "&")
 	}
-	return url.Parse(text)
+	return outbound.FilledURL(text)
 }
 
 // writeBody writes the body.

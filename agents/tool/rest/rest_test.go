@@ -293,6 +293,8 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("GET https://api.example.com/{id}?q={q}", "..", "x")
 	f.Add("https://api.example.com/a/{id}.{q}", "%2e%2e", "/")
 	f.Add("PUT https://api.example.com/?{q}={id}", "a&b", "#")
+	f.Add("https://api.example.com/café/{id}", "a/b", "")
+	f.Add("https://api.example.com/a b|\x96/{id}.{q}", "((", "/")
 	f.Fuzz(func(t *testing.T, endpoint, id, q string) {
 		tl, err := rest.New(&aaif.Tool{Name: "t", Description: "d", ParametersSchema: schema, Endpoint: endpoint}, outbound.Access{Policy: p})
 		if err != nil {

@@ -127,7 +127,7 @@ func (t *template) fill(args map[string]json.RawMessage) (*url.URL, error) {
 	for name := range used {
 		delete(args, name)
 	}
-	return url.Parse(t.text(path, query))
+	return outbound.FilledURL(t.text(path, query))
 }
 
 // fillSegment fills one segment of a path.
