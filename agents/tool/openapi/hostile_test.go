@@ -75,6 +75,8 @@ func TestHostileDescriptions(t *testing.T) {
 		"too large":                   {strings.Repeat(" ", 9<<20), "larger than allowed"},
 		"too many operations":         {`{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"/p":{"get":{"responses":{}}}` + paths.String() + `}}`, "has 1001 operations"},
 		"a YAML bomb":                 {yamlBomb(), "!"},
+		"variables of a server":       {`{"openapi":"3.1.0","info":{"title":"t","version":"1"},"servers":[{"url":"http://{a}/","variables":{"a":{"default":"` + strings.Repeat("{b}", 1000) + `"},"b":{"default":"` + strings.Repeat("{c}", 1000) + `"},"c":{"default":"xxxxxxxxxx"}}}],"paths":{"/x":{"get":{"responses":{}}}}}`, "has a variable"},
+		"a long variable":             {`{"openapi":"3.1.0","info":{"title":"t","version":"1"},"servers":[{"url":"` + strings.Repeat("{a}", 1000) + `","variables":{"a":{"default":"` + strings.Repeat("x", 1000) + `"}}}],"paths":{"/x":{"get":{"responses":{}}}}}`, "is too long"},
 		"Swagger":                     {`{"swagger":"2.0"}`, "Swagger 2.0"},
 		"no object":                   {`[]`, "not an object"},
 		"no description":              {`{}`, "not OpenAPI 3.0 or 3.1"},

@@ -3,16 +3,18 @@ package openapi
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// maxServers is how many servers of an operation are considered.
-const maxServers = 16
+// maxServers is how many servers of an operation are considered, and maxServer
+// bounds the URL of one with its variables, in bytes.
+const (
+	maxServers = 16
+	maxServer  = 8 << 10
+)
 
 // server returns the base URL of an operation: the operator's own, or the first
 // permitted one of the description (of the operation, its path, or the whole).
@@ -49,16 +51,22 @@ func (b *builder) server(f found) (*url.URL, error) {
 	return nil, refused
 }
 
-// resolve replaces the variables in a server's URL by their defaults, and makes
-// it absolute.
+// resolve replaces the variables in a server's URL by their defaults, once, and
+// makes it absolute.
 func (b *builder) resolve(s *openapi3.Server) (*url.URL, error) {
-	raw := s.URL
-	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
-		v := s.Variables[name]
+	left := maxServer - len(s.URL)
+	raw := place.ReplaceAllStringFunc(s.URL[:min(len(s.URL), maxServer)], func(p string) string {
+		v := s.Variables[p[1:len(p)-1]]
 		if v == nil {
-			continue
+			return p
 		}
-		raw = strings.ReplaceAll(raw, "{"+name+"}", v.Default)
+		if left -= len(v.Default); left < 0 {
+			return ""
+		}
+		return v.Default
+	})
+	if left < 0 {
+		return nil, fmt.Errorf("server %.200q is too long", s.URL)
 	}
 	if strings.ContainsAny(raw, "{}") {
 		return nil, fmt.Errorf("server %.200q has a variable without a default", s.URL)
