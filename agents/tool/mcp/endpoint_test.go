@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -236,5 +237,27 @@ func TestOnlyListedServersAreBelieved(t *testing.T) {
 		if got := tool.IsRepeatSafe(byName["read"]); got != tt.want || tool.IsRepeatSafe(byName["subject"]) {
 			t.Errorf("%s: safe to repeat %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// A server whose list has no end is not asked for more pages than its list may be long.
+func TestAListIsReadWithinItsBound(t *testing.T) {
+	t.Parallel()
+	var pages atomic.Int32
+	s := newServer("", nil)
+	s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if method != "tools/list" {
+				return next(ctx, method, req)
+			}
+			n := fmt.Sprint(pages.Add(1))
+			schema := map[string]any{"type": "object", "title": strings.Repeat("x", 1<<20)}
+			return &sdk.ListToolsResult{NextCursor: n, Tools: []*sdk.Tool{{Name: "t" + n, InputSchema: schema}}}, nil
+		}
+	})
+	srv := serveHTTP(t, s, nil)
+	servers := newServers(t, mcp.Server{URL: srv.URL + "/mcp"})
+	if got, asked := len(tools(t, open(t, servers, "mcp://it"))), pages.Load(); got != 3 || asked != 4 {
+		t.Errorf("%d tools of 1 MiB from %d pages, within a bound of 4 MiB", got, asked)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"unicode/utf8"
 
@@ -92,7 +93,7 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 	if caps := s.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return &catalogue{}, nil
 	}
-	var listed []*sdk.Tool
+	reading := newListing(l.log)
 	params := &sdk.ListToolsParams{}
 	for range maxPages {
 		var seen note
@@ -100,35 +101,41 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 		if err != nil {
 			return nil, l.classify(ctx, err, &seen, "it does not list its tools")
 		}
-		listed = append(listed, page.Tools...)
-		if len(listed) > maxListed {
-			l.log.Warn("mcp server lists too many tools, the rest is left out", "most", maxListed)
-			listed = listed[:maxListed]
-			break
-		}
-		if page.NextCursor == "" || page.NextCursor == params.Cursor {
+		if !reading.add(page.Tools) || page.NextCursor == "" || page.NextCursor == params.Cursor {
 			break
 		}
 		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
 	}
-	return l.read(listed), nil
+	return reading.catalogue(), nil
 }
 
-// read makes a catalogue from a server's list.
-func (l *link) read(listed []*sdk.Tool) *catalogue {
-	c := &catalogue{}
-	seen := make(map[string]bool)
-	var names []string
-	left := maxCatalogue
-	for _, t := range listed {
+// listing makes a catalogue from a server's list, page by page, so that a page
+// is not in memory any more when the next one comes.
+type listing struct {
+	log   *slog.Logger
+	tools []remote
+	seen  map[string]bool
+	count int // of all tools that were listed
+	left  int // bytes
+}
+
+func newListing(log *slog.Logger) *listing {
+	return &listing{log: log, seen: make(map[string]bool), left: maxCatalogue}
+}
+
+// add adds a page, and reports whether another one may follow.
+func (c *listing) add(page []*sdk.Tool) bool {
+	for _, t := range page {
+		if c.count++; c.count > maxListed {
+			c.log.Warn("mcp server lists too many tools, the rest is left out", "most", maxListed)
+			return false
+		}
 		switch {
-		case left < 0:
-			continue
 		case t == nil || t.Name == "" || len(t.Name) > 256 || !utf8.ValidString(t.Name):
-			l.log.Warn("a tool of an mcp server is left out: its name cannot be used")
+			c.log.Warn("a tool of an mcp server is left out: its name cannot be used")
 			continue
-		case seen[t.Name]:
-			l.log.Warn("a tool of an mcp server is left out: it is listed twice", "tool", t.Name)
+		case c.seen[t.Name]:
+			c.log.Warn("a tool of an mcp server is left out: it is listed twice", "tool", t.Name)
 			continue
 		}
 		r := remote{name: t.Name, description: shortened(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
@@ -137,25 +144,33 @@ func (l *link) read(listed []*sdk.Tool) *catalogue {
 			r.output, err = schemaOf(t.OutputSchema)
 		}
 		if err != nil {
-			l.log.Warn("a tool of an mcp server is left out", "tool", t.Name, "err", err)
+			c.log.Warn("a tool of an mcp server is left out", "tool", t.Name, "err", err)
 			continue
 		}
-		if left -= len(r.name) + len(r.description) + len(r.input) + len(r.output); left < 0 {
-			l.log.Warn("mcp server describes its tools at too great a length, the rest is left out", "most", maxCatalogue, "from", t.Name)
-			continue
+		if c.left -= len(r.name) + len(r.description) + len(r.input) + len(r.output); c.left < 0 {
+			c.log.Warn("mcp server describes its tools at too great a length, the rest is left out", "most", maxCatalogue, "from", t.Name)
+			return false
 		}
 		if a := t.Annotations; a != nil {
 			r.repeatable = a.ReadOnlyHint || a.IdempotentHint
 		}
-		seen[t.Name] = true
-		names = append(names, t.Name)
+		c.seen[t.Name] = true
 		c.tools = append(c.tools, r)
+	}
+	return true
+}
+
+// catalogue returns the tools that were added.
+func (c *listing) catalogue() *catalogue {
+	names := make([]string, len(c.tools))
+	for i, r := range c.tools {
+		names[i] = r.name
 	}
 	legal := legalNames(names)
 	for i := range c.tools {
 		c.tools[i].legal = legal[c.tools[i].name]
 	}
-	return c
+	return &catalogue{c.tools}
 }
 
 // schemaOf returns a schema as text; nil for none. The guard around the tool

@@ -145,11 +145,15 @@ func TestLegalNames(t *testing.T) {
 // others with it.
 func TestListsOfStrangers(t *testing.T) {
 	t.Parallel()
-	l := &link{log: slog.New(slog.DiscardHandler)}
+	read := func(page ...*sdk.Tool) *catalogue {
+		l := newListing(slog.New(slog.DiscardHandler))
+		l.add(page)
+		return l.catalogue()
+	}
 	object := map[string]any{"type": "object"}
-	got := l.read([]*sdk.Tool{nil, {Name: ""}, {Name: "a\xff"}, {Name: strings.Repeat("x", 300)}, {Name: "array", InputSchema: []any{}},
+	got := read([]*sdk.Tool{nil, {Name: ""}, {Name: "a\xff"}, {Name: strings.Repeat("x", 300)}, {Name: "array", InputSchema: []any{}},
 		{Name: "out", InputSchema: object, OutputSchema: true}, {Name: "good", Title: "Good", InputSchema: object}, {Name: "good", InputSchema: object},
-		{Name: "long", Description: strings.Repeat("ä", maxDescription), InputSchema: object}, {Name: "none"}})
+		{Name: "long", Description: strings.Repeat("ä", maxDescription), InputSchema: object}, {Name: "none"}}...)
 	var names []string
 	for _, r := range got.tools {
 		names = append(names, r.name)
@@ -164,7 +168,7 @@ func TestListsOfStrangers(t *testing.T) {
 	for i := range maxListed {
 		large = append(large, &sdk.Tool{Name: fmt.Sprint("t", i), InputSchema: map[string]any{"type": "object", "title": strings.Repeat("x", 64<<10)}})
 	}
-	if got := len(l.read(large).tools); got == 0 || got*64<<10 > maxCatalogue {
+	if got := len(read(large...).tools); got == 0 || got*64<<10 > maxCatalogue {
 		t.Errorf("%d tools of 64 KiB are kept, within a bound of %d bytes", got, maxCatalogue)
 	}
 }
