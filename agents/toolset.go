@@ -317,22 +317,48 @@ func (s *toolset) ask(ctx context.Context) (lists [][]listedTool, failed []error
 // why it offers none.
 func (s *toolset) compose(lists [][]listedTool, failed []error) *offered {
 	o := &offered{tools: make(map[string]*tool.Guarded), entries: make(map[string]*toolEntry), policy: s.policy}
+	owners := s.owners(lists)
 	for i, e := range s.entries {
-		e.lacking(s.add(o, e, lists[i]), lists[i], failed[i])
+		e.lacking(s.add(o, e, lists[i], owners), lists[i], failed[i])
 	}
 	return o
 }
 
+// owners returns the entries that the names of the document, and of the members
+// of a team, belong to: a server that lists many tools must not be called
+// instead of the tool that the document declares by that name, not even while
+// that tool is not available. An entry whose tools have other names owns none.
+func (s *toolset) owners(lists [][]listedTool) map[string]*toolEntry {
+	owners := make(map[string]*toolEntry)
+	for _, a := range s.absent {
+		owners[a.tool] = nil
+	}
+	for i, e := range s.entries {
+		if len(lists[i]) == 0 || slices.ContainsFunc(lists[i], func(t listedTool) bool { return t.tool.Definition().Name == e.Name }) {
+			owners[e.Name] = e
+		}
+	}
+	for i, e := range s.entries {
+		for _, t := range lists[i] {
+			if name := t.tool.Definition().Name; e.team && owners[name] == nil {
+				owners[name] = e
+			}
+		}
+	}
+	return owners
+}
+
 // add offers an entry's tools and returns their number. If two tools have the
-// same name, the first is offered.
-func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) (added int) {
+// same name, that of the name's owner is offered, or else the first.
+func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[string]*toolEntry) (added int) {
 	for _, t := range listed {
 		if t.guarded == nil {
 			continue
 		}
 		d := t.guarded.Definition()
+		owner, owned := owners[d.Name]
 		switch {
-		case o.tools[d.Name] != nil:
+		case o.tools[d.Name] != nil, owned && owner != e:
 			s.log.Warn("a tool is left out: another one has its name", "entry", e.Name, "tool", d.Name)
 			continue
 		case len(o.defs) >= maxTools:

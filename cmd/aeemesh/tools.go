@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,11 +107,19 @@ Exit 1 if a tool of a document is not offered.`,
 func toolsOf(ctx context.Context, name string, def *aaif.Definition, set *adapters.Set, registry *tool.Registry, offline bool) toolEntries {
 	out := toolEntries{File: name, Agent: def.Agent.Name, Tools: []toolEntry{}}
 	taken := make(map[string]bool)
+	owner := make(map[string]int) // of the names in the document, as in a run: the entry, from 1
+	entries := make([][]toolEntry, len(def.Agent.Tools))
 	for i := range def.Agent.Tools {
-		for _, t := range toolsOfEntry(ctx, &def.Agent.Tools[i], set, registry, offline) {
+		entries[i] = toolsOfEntry(ctx, &def.Agent.Tools[i], set, registry, offline)
+		if name := def.Agent.Tools[i].Name; slices.ContainsFunc(entries[i], func(t toolEntry) bool { return t.Name == name }) {
+			owner[name] = i + 1
+		}
+	}
+	for i := range entries {
+		for _, t := range entries[i] {
 			switch {
 			case !t.Offered:
-			case taken[t.Name]:
+			case taken[t.Name], owner[t.Name] > 0 && owner[t.Name] != i+1:
 				t.Offered, t.Why = false, "another tool has its name"
 			default:
 				taken[t.Name] = true
