@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -13,25 +15,60 @@ import (
 // are or contain a dot segment, even when decoded again.
 func PathSegment(value string) (string, error) {
 	if value == "" {
-		return "", fmt.Errorf("it is empty")
+		return "", errors.New("it is empty")
 	}
-	decoded := value
-	for range 3 {
-		for part := range strings.FieldsFuncSeq(decoded, func(r rune) bool { return r == '/' || r == '\\' || r == ';' }) {
-			if part == "." || part == ".." {
-				return "", fmt.Errorf("it leads out of the path")
-			}
-		}
-		if strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return "", fmt.Errorf("it has control characters")
-		}
-		next, err := url.PathUnescape(decoded)
-		if err != nil || next == decoded {
-			break
-		}
-		decoded = next
+	if err := staysInside(value); err != nil {
+		return "", err
 	}
 	return url.PathEscape(value), nil
+}
+
+// CheckSegment checks a segment after PathSegment's results were filled in: they
+// may form a dot segment together with their neighbours.
+func CheckSegment(escaped string) error {
+	if escaped == "" {
+		return errors.New("a segment is empty")
+	}
+	return staysInside(escaped)
+}
+
+// maxEscapes is how many times a value may be escaped.
+const maxEscapes = 5
+
+// staysInside refuses a value that has control characters, or is or contains a
+// dot segment, however often it is decoded.
+func staysInside(value string) error {
+	for range maxEscapes {
+		for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == '/' || r == '\\' || r == ';' }) {
+			if part == "." || part == ".." {
+				return errors.New("it leads out of the path")
+			}
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return errors.New("it has control characters")
+		}
+		next := unescape(value)
+		if next == value {
+			return nil
+		}
+		value = next
+	}
+	return errors.New("it is escaped too many times")
+}
+
+// escape matches a byte that is percent-encoded.
+var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// unescape decodes as lenient servers do: an incomplete escape stays as it is,
+// and does not keep the others from being decoded.
+func unescape(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	return escape.ReplaceAllStringFunc(text, func(e string) string {
+		n, _ := strconv.ParseUint(e[1:], 16, 8)
+		return string([]byte{byte(n)})
+	})
 }
 
 // FilledURL parses a URL into whose path PathSegment's escapes were filled. It keeps them.

@@ -27,3 +27,15 @@ func TestAFilledURLKeepsItsEscapes(t *testing.T) {
 		}
 	}
 }
+
+func TestAPathSegmentStaysInItsPath(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"a b": "a%20b", "../x": "", "%": "%25", "50%": "50%25", "a.b": "a.b", "...": "...", "é/ü": "%C3%A9%2F%C3%BC", "%C3%A9": "%25C3%25A9",
+		"": "", ".": "", "%2e%2e": "", "%252E%252e": "", "a/%2e%2e/b": "", "a\x01": "", "a%00": "", "a%0a": "",
+		"%2e%2e%2f%zz": "", "%2e%2e%2fadmin%": "", "%%2e%2e": "%25%252e%252e", "%2525252525252e": "", "%2e%2e;x": ""} {
+		got, err := outbound.PathSegment(value)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", value, got, err, want)
+		}
+	}
+}

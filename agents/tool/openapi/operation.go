@@ -118,8 +118,8 @@ func (o *Operation) url(filled map[string]string, query []string) (*url.URL, err
 			continue
 		}
 		segments[i] = place.ReplaceAllStringFunc(segment, func(p string) string { return filled[p[1:len(p)-1]] })
-		if plain, err := url.PathUnescape(segments[i]); err != nil || plain == "." || plain == ".." || plain == "" {
-			return nil, errors.New("the arguments lead out of the path")
+		if err := outbound.CheckSegment(segments[i]); err != nil {
+			return nil, fmt.Errorf("the arguments together: %w", err)
 		}
 	}
 	text := o.server.Scheme + "://" + o.server.Host + strings.Join(segments, "/")

@@ -122,7 +122,7 @@ func TestArgumentsDoNotLeadElsewhere(t *testing.T) {
 			`{"id":[1]}`, `{"id":{"a":1}}`, `[]`, `1`, `nonsense`},
 		"GET {U}/a/.{id}":  {`{"id":"."}`},
 		"GET {U}/a?q={q}":  {`{"q":{"a":1}}`, `{"q":[[1]]}`},
-		"POST {U}/{id}{q}": {`{"id":".","q":"."}`},
+		"POST {U}/{id}{q}": {`{"id":".","q":"."}`, `{"id":"%2","q":"e%2e"}`, `{"id":"%2e.%2","q":"fx"}`},
 	} {
 		tl, err := rest.New(&aaif.Tool{Name: "t", Description: "d", ParametersSchema: schema, Endpoint: strings.Replace(endpoint, "{U}", url, 1)}, access(t, url))
 		if err != nil {

@@ -159,8 +159,8 @@ func fillSegment(segment string, args map[string]json.RawMessage, used map[strin
 		return "", bad
 	}
 	// Dots of the template and of arguments may together form a dot segment.
-	if plain, err := url.PathUnescape(filled); err != nil || plain == "." || plain == ".." {
-		return "", errors.New("the arguments lead out of the path")
+	if err := outbound.CheckSegment(filled); err != nil {
+		return "", fmt.Errorf("the arguments together: %w", err)
 	}
 	return filled, nil
 }
