@@ -20,10 +20,10 @@
 //
 // The program's environment is Config.Env, and AEEMESH_IDEMPOTENCY_KEY with the
 // idempotency key of the call. The key is the same when a call is repeated
-// after a crash of the worker; see [tool.KeyFrom]. When the call's context is
-// done, or the program's output is too large, its whole process group is
-// killed, including children that hold standard output open. On systems without
-// process groups only the program itself is killed.
+// after a crash of the worker; see [tool.KeyFrom]. When the program has ended,
+// the call's context is done, or the program's output is too large, its whole
+// process group is killed, including children that hold standard output open.
+// On systems without process groups only the program itself is killed.
 //
 // # Concurrency and limits
 //

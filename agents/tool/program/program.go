@@ -158,8 +158,8 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 }
 
 // run runs a program until it has ended and its output is read. left reports
-// that children held its input or output open for longer than the grace; they
-// were killed. When ctx ends, the whole group is killed.
+// that children held its input or output open for longer than the grace. When
+// the program or ctx ends, its whole group is killed.
 func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Writer) (left bool, err error) {
 	var pipes []*os.File // read and write ends in turn
 	defer func() {
@@ -202,8 +202,8 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Wri
 	case <-copied:
 	case <-timer.C:
 		left = true
-		group.Kill()
 	}
+	group.Kill() // children that hold neither
 	err = group.Wait()
 	for _, f := range []*os.File{in, out, errs} {
 		_ = f.Close() // a child that has left the group may hold the other end

@@ -65,10 +65,12 @@ func behave(how string) {
 	case "chatter":
 		fmt.Fprint(os.Stderr, strings.Repeat("x", 100_000)+"the end")
 		fmt.Print("1")
-	case "family", "orphan":
-		// A child that holds our standard output and would wait for ever.
+	case "family", "orphan", "daemon":
+		// A child that would wait for ever, and holds our standard output, but for the daemon.
 		child := exec.Command(os.Args[0], "behave", "child")
-		child.Stdout = os.Stdout
+		if how != "daemon" {
+			child.Stdout = os.Stdout
+		}
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
@@ -210,7 +212,7 @@ func TestStandardErrorGoesToTheLogAndIsBounded(t *testing.T) {
 // A call that ends, whichever way, leaves no process of its group behind.
 func TestTheWholeGroupIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"family", "orphan"} {
+	for _, how := range []string{"family", "orphan", "daemon"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "pid")
@@ -237,6 +239,9 @@ func TestTheWholeGroupIsKilled(t *testing.T) {
 			err := <-done
 			if how == "family" && !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v, want %v", err, context.Canceled)
+			}
+			if how == "daemon" && err != nil {
+				t.Errorf("error %v", err)
 			}
 			if how == "orphan" && (!errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "left a child behind")) {
 				t.Errorf("error %v", err)
