@@ -84,12 +84,12 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	for _, a := range v.cfg.Command[1:] {
 		args = append(args, fill.Replace(a))
 	}
-	cmd := exec.CommandContext(ctx, v.cfg.Command[0], args...)
+	cmd := exec.Command(v.cfg.Command[0], args...)
 	cmd.Env = append(subprocess.Env(v.cfg.Env, v.cfg.Getenv), "SECRET_PATH="+ref.Path, "SECRET_KEY="+ref.Key, "SECRET_VERSION="+ref.Version)
 	out := &bounded{}
 	cmd.Stdout = out
-	cmd.WaitDelay = time.Second // for processes that the program has left behind
-	err := cmd.Run()
+	cmd.WaitDelay = time.Second // for children that have left the program's group
+	err := run(ctx, cmd)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -105,6 +105,18 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 		ref.Key = ""
 	}
 	return secret.Member(ref, strings.TrimSuffix(strings.TrimSuffix(out.buf.String(), "\n"), "\r"))
+}
+
+// run runs a program. When it or ctx ends, its whole group is killed.
+func run(ctx context.Context, cmd *exec.Cmd) error {
+	group, err := subprocess.Start(cmd)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, group.Kill)()
+	group.Exited()
+	group.Kill()
+	return group.Wait()
 }
 
 func exited(ref aaif.VaultRef, status int) error {
