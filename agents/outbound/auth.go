@@ -192,7 +192,14 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 			q.Set(name, value)
 			req.URL.RawQuery = q.Encode()
 		case "cookie":
+			own := req.Header.Get("Cookie") // the arguments of a call
+			req.Header.Del("Cookie")
 			req.AddCookie(&http.Cookie{Name: name, Value: value})
+			for c := range strings.SplitSeq(own, ";") {
+				if c = strings.TrimSpace(c); c != "" && c != name && !strings.HasPrefix(c, name+"=") {
+					req.Header.Set("Cookie", req.Header.Get("Cookie")+"; "+c)
+				}
+			}
 		default:
 			if !httpguts.ValidHeaderFieldValue(value) {
 				return fmt.Errorf("%w: it cannot stand in a header", ErrCredential)

@@ -100,6 +100,27 @@ func TestCredentialsAreSent(t *testing.T) {
 	}
 }
 
+// An argument of a call, which may be a cookie of any name, does not stand in for the credential.
+func TestACredentialInACookieIsTheOnlyOneOfItsName(t *testing.T) {
+	t.Parallel()
+	u := serve(t, echoHeaders)
+	p := newPolicy(t, Config{Allow: []string{u.String()}})
+	c := newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "T"}, Secrets: newSecrets("T", "tok").set, KeyIn: "cookie", KeyName: "sid"})
+	req, err := http.NewRequest(http.MethodGet, u.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Cookie", "a=1; sid=mine; sid2=2;sid=again")
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "|||sid=tok; a=1; sid2=2" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // A credential goes to its endpoint's origin, and to no other that this origin names.
 func TestCredentialsStayWithTheirOrigin(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,11 @@
 package secret
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"html"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,7 +21,7 @@ const MinScrubbed = 4
 const MaxKnown = 4096
 
 // Redactor removes known secrets from texts: as they are, in base64 and hex,
-// and escaped for URLs and JSON. The zero Redactor knows none. It is safe for
+// and escaped for URLs, HTML and JSON. The zero Redactor knows none. It is safe for
 // concurrent use; a nil Redactor does nothing.
 type Redactor struct {
 	mu    sync.Mutex
@@ -104,8 +106,8 @@ func (r *Redactor) replacer() *strings.Replacer {
 }
 
 // Forms returns the forms of a secret's value that may occur in texts: as it
-// is, escaped for JSON and for URLs, in hex, and in base64, also as a part of a
-// longer encoded text such as user:password. The forms are secrets as well.
+// is, escaped for JSON, HTML and URLs, in hex, and in base64, also as a part of
+// a longer encoded text such as user:password. The forms are secrets as well.
 func Forms(s Secret) []string {
 	v := s.Reveal()
 	if v == "" {
@@ -113,9 +115,10 @@ func Forms(s Secret) []string {
 	}
 	quoted, _ := json.Marshal(v)
 	inner := string(quoted[1 : len(quoted)-1])
+	plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(inner)
 	forms := []string{
-		v, inner, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(inner),
-		url.QueryEscape(v), url.PathEscape(v),
+		v, inner, plain, strings.ReplaceAll(plain, "/", `\/`), html.EscapeString(v),
+		url.QueryEscape(v), url.PathEscape(v), lowerEscapes(url.QueryEscape(v)), lowerEscapes(url.PathEscape(v)), component.Replace(url.QueryEscape(v)),
 		hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v))),
 	}
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -126,6 +129,22 @@ func Forms(s Secret) []string {
 	}
 	slices.Sort(forms)
 	return slices.DeleteFunc(slices.Compact(forms), func(f string) bool { return len(f) < MinScrubbed })
+}
+
+// component turns QueryEscape's result into that of JavaScript's
+// encodeURIComponent.
+var component = strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
+
+// lowerEscapes writes percent-escapes with small letters, as some servers do.
+func lowerEscapes(escaped string) string {
+	b := []byte(escaped)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i:], bytes.ToLower(b[i:i+3]))
+			i += 2
+		}
+	}
+	return string(b)
 }
 
 // inner64 returns the base64 of v at each of the three offsets at which it may

@@ -106,6 +106,18 @@ func TestRedactorTakesOutEveryForm(t *testing.T) {
 	}
 }
 
+// Escapes of other languages: PHP's JSON, JavaScript's encodeURIComponent, small letters, HTML.
+func TestRedactorKnowsTheEscapesOfOthers(t *testing.T) {
+	t.Parallel()
+	var r secret.Redactor
+	r.Add(secret.New(`aB/c+d &(e)!'f"`))
+	for _, text := range []string{`aB\/c+d &(e)!'f\"`, `aB%2Fc%2Bd%20%26(e)!'f%22`, `aB%2fc+d%20&%28e%29%21%27f%22`, `aB%2fc%2bd+%26%28e%29%21%27f%22`, `aB/c+d &amp;(e)!&#39;f&#34;`} {
+		if got := r.Scrub("x " + text + " y"); got != "x [redacted] y" {
+			t.Errorf("Scrub(%q) = %q", text, got)
+		}
+	}
+}
+
 // The longer of two secrets is taken out whole, where one begins like the other.
 func TestRedactorPrefersTheLonger(t *testing.T) {
 	t.Parallel()
