@@ -3,15 +3,20 @@ package natsconn
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
@@ -190,7 +195,7 @@ func (c Config) options() ([]nats.Option, error) {
 			c.tell(Status{State: "error", Err: err})
 		}),
 	}
-	var bad []error
+	bad := checkURLs(c.URL)
 	if (c.Cert == "") != (c.Key == "") {
 		bad = append(bad, errors.New("a client certificate and its key go together: give both"))
 	}
@@ -204,7 +209,7 @@ func (c Config) options() ([]nats.Option, error) {
 		opts = append(opts, nats.Token(c.Token))
 	}
 	if c.Creds != "" {
-		if _, err := os.Stat(c.Creds); err != nil {
+		if err := checkCreds(c.Creds); err != nil {
 			bad = append(bad, fmt.Errorf("creds: %w", err))
 		}
 		opts = append(opts, nats.UserCredentials(c.Creds))
@@ -218,8 +223,10 @@ func (c Config) options() ([]nats.Option, error) {
 		}
 	}
 	if c.CA != "" {
-		if _, err := os.Stat(c.CA); err != nil {
+		if pem, err := os.ReadFile(c.CA); err != nil {
 			bad = append(bad, fmt.Errorf("CA: %w", err))
+		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			bad = append(bad, fmt.Errorf("CA: %s has no certificate in PEM", c.CA))
 		} else {
 			opts = append(opts, nats.RootCAs(c.CA))
 		}
@@ -238,6 +245,42 @@ func (c Config) options() ([]nats.Option, error) {
 		opts = append(opts, nats.CustomInboxPrefix(strings.TrimSuffix(c.InboxPrefix, ".")))
 	}
 	return append(opts, c.Options...), errors.Join(bad...)
+}
+
+// checkURLs reports the servers that no connection can be made to. nats.go takes
+// any scheme, and this machine for a host that is missing. The texts do not
+// quote the URLs, which may contain passwords.
+func checkURLs(urls string) (bad []error) {
+	for i, text := range strings.Split(urls, ",") {
+		if text = strings.TrimSpace(text); !strings.Contains(text, "://") {
+			text = "nats://" + text
+		}
+		u, err := url.Parse(text)
+		port := 0
+		if err == nil && u.Port() != "" {
+			port, err = strconv.Atoi(u.Port())
+		}
+		switch {
+		case err != nil, port > 65535, u.Hostname() == "", u.Port() != "" && port == 0:
+			bad = append(bad, fmt.Errorf("server %d: it is not nats://HOST:PORT", i+1))
+		case !slices.Contains([]string{"nats", "tcp", "tls", "ws", "wss"}, strings.ToLower(u.Scheme)):
+			bad = append(bad, fmt.Errorf("server %d: %.20q is none of nats, tls, ws and wss", i+1, u.Scheme))
+		}
+	}
+	return bad
+}
+
+// checkCreds reports why a credentials file cannot be used. nats.go reads it for
+// each connection.
+func checkCreds(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if _, err := nkeys.ParseDecoratedNKey(text); err != nil {
+		return fmt.Errorf("%s has no user's JWT and seed", file)
+	}
+	return nil
 }
 
 func count(conditions ...bool) (n int) {

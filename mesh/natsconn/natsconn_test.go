@@ -113,6 +113,37 @@ func TestConnectSaysAllThatIsWrong(t *testing.T) {
 	}
 }
 
+// What cannot become right is said at once, not tried again for as long as Wait; and no text of a
+// URL is quoted, which may be a part of a password.
+func TestConnectTriesNothingThatCannotWork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "garbage")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]natsconn.Config{
+		"server 1: it is not nats://HOST:PORT":               {URL: "nats://"},
+		"server 2: it is not nats://HOST:PORT":               {URL: "nats://127.0.0.1,127.0.0.1:99999"},
+		"server 3: it is not nats://HOST:PORT":               {URL: "127.0.0.1:4222, [::1]:4222, exa%20mple"},
+		"server 1: it is not nats://HOST:PORT\nserver 2":     {URL: "nats://ada:secret:x,se@:1"},
+		`server 1: "https" is none of nats, tls, ws and wss`: {URL: "https://secret.example.com"},
+		"has no user's JWT":                                  {Creds: file},
+		"is a directory":                                     {Creds: dir},
+		"has no certificate in PEM":                          {CA: file},
+	} {
+		c.Wait = -1 // for ever
+		c.OnStatus = func(s natsconn.Status) { t.Errorf("%+v: %+v", c, s) }
+		conn, err := natsconn.Connect(t.Context(), c)
+		if err == nil {
+			conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+}
+
 func TestConnectWaitsForAServerThatComesLate(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{})
