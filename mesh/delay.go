@@ -24,7 +24,7 @@ const pastDeadline = 50 * time.Millisecond
 // redelivered. Commands have a quota of their own: one of them may cancel the excess.
 func (ds *deliveries) delayOverQuota(r *Run) bool {
 	t := r.task
-	priority, problem := ds.host.node.quotas.Pace(t.Envelope, t.KeyID != "", ds.counted.Has(r.hold.Seq), time.Now())
+	priority, problem := ds.counted.Pace(ds.host.node.quotas, r.hold.Seq, t.Envelope, t.KeyID != "", time.Now())
 	if problem == nil {
 		t.Envelope = capped(t.Envelope, priority)
 		return false
@@ -59,16 +59,9 @@ func (ds *deliveries) delayOverQuota(r *Run) bool {
 }
 
 // admitOverheard reports whether a command that was overheard in the queue is within
-// its sender's quota. The command is counted once: when this worker draws it later, it
-// does not count it again. A command over the quota waits until it is drawn.
+// its sender's quota. One that is over it waits until it is drawn, or comes again.
 func (ds *deliveries) admitOverheard(r *Run) bool {
-	if !ds.counted.Has(r.hold.Seq) {
-		if _, problem := ds.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
-			return false
-		}
-		ds.counted.Add(r.hold.Seq)
-	}
-	return true
+	return ds.counted.Overheard(ds.host.node.quotas, r.hold.Seq, r.task.Envelope, r.task.KeyID != "", time.Now())
 }
 
 // nakDelayed naks a task with the delay of problem, and publishes mesh.task.retrying.

@@ -329,3 +329,56 @@ func TestCommandsHaveAQuota(t *testing.T) {
 	equal(t, "commands that were answered", answered(), 1)
 	g.open()
 }
+
+// The sender's quota of the queue counts its commands in whichever way the worker reads them:
+// one allowance counts those that it overhears while all places are taken, and those that it draws.
+func TestACommandCountsOverheardOrDrawn(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T) (r *durableRig, g *gate, steer func(from string) (answered func() bool), task func(from string), stop func()) {
+		r, g = newDurableRig(t), newGate(t)
+		stop = r.serving(r.lane(mesh.Config{Quotas: mesh.Quotas{UnknownRate: 0.001, UnknownBurst: 1}}), mesh.Agent{Handler: g})
+		steer = func(from string) func() bool {
+			e := newTask(reviewer, intents.TaskSteer, `{"id":"01J0000000000000000000TASK","text":"be kind","durable":true}`)
+			e.From, e.Priority = from, envelope.PriorityUrgent
+			r.queue("urgent", e)
+			return func() bool { return len(r.replies(e)) > 0 }
+		}
+		task = func(from string) {
+			e := newTask(reviewer, "code.review", `{}`)
+			e.From = from
+			r.queue("urgent", e)
+		}
+		return r, g, steer, task, stop
+	}
+	t.Run("overheard, then drawn", func(t *testing.T) {
+		t.Parallel()
+		_, g, steer, task, stop := begin(t)
+		task("agent.first")
+		within(t, "the task that takes the place", g.entered)
+		first, second, later := steer("agent.eve"), steer("agent.eve"), steer("agent.bob")
+		eventually(t, "the last one is overheard", later)
+		equal(t, "the first and the second are answered", [2]bool{first(), second()}, [2]bool{true, false})
+		task("agent.last") // comes after both
+		g.release <- struct{}{}
+		within(t, "the last task", g.entered)
+		g.open()
+		stop()
+		if second() {
+			t.Error("a command over the quota was answered when it was drawn")
+		}
+	})
+	t.Run("drawn, then overheard", func(t *testing.T) {
+		t.Parallel()
+		_, g, steer, task, stop := begin(t)
+		first, second := steer("agent.eve"), steer("agent.eve")
+		task("agent.last")
+		within(t, "the task that takes the place", g.entered)
+		eventually(t, "the first one is answered", first)
+		eventually(t, "a later one is overheard", steer("agent.bob"))
+		g.open()
+		stop()
+		if second() {
+			t.Error("a command that is delayed was answered when it was overheard")
+		}
+	})
+}

@@ -135,11 +135,11 @@ func (q *Table) Admit(e *envelope.Envelope, verified bool, now time.Time) (envel
 	return priority, nil
 }
 
-// Pace applies the quotas to what came over the durable lane, and whose priority is
+// pace applies the quotas to what came over the durable lane, and whose priority is
 // capped already. A sender over its rate is not refused: it was told that its task is
 // stored. The task is put off, with an E_RATE_LIMITED whose backoff is how long, and its
 // place is kept: one that comes again, having waited, is not counted.
-func (q *Table) Pace(e *envelope.Envelope, verified, again bool, now time.Time) (envelope.Priority, *envelope.Error) {
+func (q *Table) pace(e *envelope.Envelope, verified, again bool, now time.Time) (envelope.Priority, *envelope.Error) {
 	known, perSecond := q.rate(e, verified)
 	urgent := q.urgent(e, e.Priority)
 	if perSecond <= 0 && !urgent {
@@ -160,6 +160,13 @@ func (q *Table) Pace(e *envelope.Envelope, verified, again bool, now time.Time) 
 		return envelope.PriorityNormal, nil
 	}
 	return e.Priority, nil
+}
+
+// atOnce counts what came over the durable lane, if its sender is within its rate now, and
+// reports whether it is.
+func (q *Table) atOnce(e *envelope.Envelope, verified bool, now time.Time) bool {
+	known, perSecond := q.rate(e, verified)
+	return perSecond <= 0 || q.sender(e, known, now).of(e).paced.AllowN(now, 1) && (known || q.unknown.of(e).paced.AllowN(now, 1))
 }
 
 func (q *Table) known(e *envelope.Envelope, verified bool) bool { return verified || q.named[e.From] }

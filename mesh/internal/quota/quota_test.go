@@ -20,7 +20,7 @@ func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 		return e
 	}
 	wait := func(e *envelope.Envelope, verified, again bool) time.Duration {
-		_, err := q.Pace(e, verified, again, now)
+		_, err := q.pace(e, verified, again, now)
 		if err == nil {
 			return 0
 		}
@@ -59,7 +59,7 @@ func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 	// Of the urgent ones, only so many stay urgent.
 	var kept int
 	for range 5 {
-		if p, _ := q.Pace(task("agent.p", envelope.PriorityUrgent), true, false, now); p == envelope.PriorityUrgent {
+		if p, _ := q.pace(task("agent.p", envelope.PriorityUrgent), true, false, now); p == envelope.PriorityUrgent {
 			kept++
 		} else if p != envelope.PriorityNormal {
 			t.Errorf("served as %s", p)
