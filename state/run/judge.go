@@ -64,7 +64,13 @@ const ClockSlack = 50 * time.Millisecond
 // written. Facts cost a request; Judge asks for one (AskQueue, AskRetry) only where the
 // verdict depends on it, and is then called again.
 func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
-	k := &c.Mesh
+	k, own := &c.Mesh, Mine // own is what the run's own message means
+	switch {
+	case c.Doc.Status == aaif.RunMigrating:
+		own = judgeMoving(k.Migration)
+	case state.Parked(c.Doc.Status):
+		own = Parked
+	}
 	switch {
 	case k.Task == nil && !c.Terminal():
 		return Mine // no worker has begun the task; commands may be noted
@@ -81,9 +87,7 @@ func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 			return Mine
 		}
 		return Ended
-	case c.Doc.Status == aaif.RunMigrating:
-		return judgeMoving(k.Migration)
-	case state.Parked(c.Doc.Status):
+	case own == Parked:
 		return Parked
 	case k.Work != 0 && k.Work != m.Seq:
 		switch m.OtherMessage {
@@ -99,7 +103,7 @@ func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 		// message again, to the owner.
 		return Older
 	}
-	return Mine
+	return own
 }
 
 func judgeMoving(m *state.Migration) Verdict {
