@@ -1,7 +1,9 @@
 package run_test
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -10,12 +12,15 @@ import (
 // broken says what is wrong with a change from one world to the next.
 func broken(from, to *world) string {
 	for i, x := range to.w {
-		if x.phase != running {
+		if x.phase != running && x.phase != halted {
 			continue
 		}
 		// A worker whose claim is not written has no revision to compare with yet.
 		if x.rev > 0 && x.rev == to.rev && (to.rec.Mesh.Owner != name(i) || to.rec.Mesh.Epoch != x.cp.Mesh.Epoch) {
 			return "two owners: " + name(i) + " can write, and does not own the run"
+		}
+		if x.phase == halted {
+			continue
 		}
 		was := from.w[i]
 		if begins := was.phase != running || was.cp.Doc.Iteration != x.cp.Doc.Iteration; begins && from.rec != nil && x.cp.Doc.Iteration.Int64() < from.rec.Doc.Iteration.Int64() {
@@ -33,6 +38,9 @@ func broken(from, to *world) string {
 	}
 	if to.replied && !to.rec.Terminal() || from.replied && from.rev != to.rev {
 		return "something follows the reply"
+	}
+	if why := cmp.Or(brokenCall(from, to), brokenMove(from, to)); why != "" {
+		return why
 	}
 	if from.rec == nil || from.rev == to.rev {
 		return ""
@@ -64,6 +72,18 @@ func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 		"one step":                 {short: true, crashes: 2, redeliveries: 2},
 		"one step and a guardian":  {short: true, crashes: 1, redeliveries: 1, falseDeaths: 1},
 		"one step and commands":    {short: true, crashes: 1, redeliveries: 1, cancels: 1, pauses: 1, resumes: 1},
+		"a call":                   {crashes: 2, redeliveries: 1, calls: calls{tool: true, settles: 1}},
+		"an approval":              {crashes: 1, redeliveries: 1, resumes: 1, calls: calls{asks: true}},
+		"a move":                   {crashes: 1, redeliveries: 1, transfers: transfers{moves: 1}},
+		"a move and an abort":      {crashes: 1, transfers: transfers{moves: 1, aborts: 1}},
+		"a move and a pause":       {crashes: 1, pauses: 1, resumes: 1, transfers: transfers{moves: 1}},
+		"a platform and a pause":   {pauses: 1, resumes: 1, transfers: transfers{leaves: 1}},
+		"a platform and approval":  {crashes: 1, resumes: 1, calls: calls{asks: true}, transfers: transfers{leaves: 1}},
+		"a move to a platform":     {crashes: 1, redeliveries: 1, transfers: transfers{leaves: 1}},
+		"a platform and a steer":   {crashes: 1, transfers: transfers{leaves: 1, steers: 1}},
+		"a platform and an abort":  {crashes: 1, transfers: transfers{leaves: 1, aborts: 1}},
+		"a platform and a cancel":  {crashes: 1, cancels: 1, transfers: transfers{leaves: 1}},
+		"a platform and a call":    {crashes: 1, calls: calls{tool: true}, transfers: transfers{leaves: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +94,7 @@ func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 			if problem != "" {
 				t.Fatal(problem)
 			}
-			t.Logf("%d worlds, %d ends", worlds, ends)
+			t.Logf("%d worlds, %d ends", worlds, len(ends))
 		})
 	}
 }
@@ -83,10 +103,16 @@ func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 type fault string
 
 const (
-	ownsAnything fault = "two owners"                 // a worker takes any record for its own
-	cancelsEnded fault = "two replies"                // a cancel ends a run that has ended
-	forgetsSteps fault = "a finished step runs again" // a claim forgets the steps
-	noSweep      fault = "the run is stuck"           // a run whose message is lost is not looked for
+	ownsAnything fault = "two owners"                         // a worker takes any record for its own
+	cancelsEnded fault = "two replies"                        // a cancel ends a run that has ended
+	forgetsSteps fault = "a finished step runs again"         // a claim forgets the steps
+	noSweep      fault = "the run is stuck"                   // a run whose message is lost is not looked for
+	callsAgain   fault = "a call is made again"               // a worker makes the call of a lost worker again
+	settlesAgain fault = "an outcome is stated twice"         // a person may settle a call that has an outcome
+	wakesUnasked fault = "a run goes on without its approval" // the sweep wakes a run that waits for a person
+	takesBack    fault = "active in two systems"              // the source takes a run back whose target does not answer
+	sendsOld     fault = "an old version is moved"            // the source releases a run that has changed since it was sent
+	acceptsLate  fault = "something follows the end"          // a worker takes a run that is not as it was offered
 )
 
 // Each rule finds the fault that breaks it.
@@ -97,6 +123,12 @@ func TestEveryRuleFindsItsFault(t *testing.T) {
 		cancelsEnded: {cancels: 1},
 		forgetsSteps: {redeliveries: 1},
 		noSweep:      {crashes: 1, pauses: 1, resumes: 1},
+		callsAgain:   {crashes: 1, calls: calls{tool: true}},
+		settlesAgain: {crashes: 1, calls: calls{tool: true}},
+		wakesUnasked: {resumes: 1, calls: calls{asks: true}},
+		takesBack:    {transfers: transfers{leaves: 1}},
+		sendsOld:     {transfers: transfers{leaves: 1, steers: 1}},
+		acceptsLate:  {transfers: transfers{moves: 1}},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
@@ -111,8 +143,44 @@ func TestEveryRuleFindsItsFault(t *testing.T) {
 	}
 }
 
+// The exploration reaches each way in which a transfer can go out, and a call and an approval.
+func TestEveryOutcomeIsReached(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		start world
+		want  []string
+	}{
+		{world{crashes: 1, calls: calls{tool: true, settles: 1}}, []string{"done by human.ann", "done by the worker"}},
+		{world{resumes: 1, calls: calls{asks: true}}, []string{"approved"}},
+		{world{transfers: transfers{moves: 1}}, []string{"aborted", "asked", "moved"}},
+		{world{transfers: transfers{leaves: 1}}, []string{"aborted", "asked", "relaying"}},
+	} {
+		problem, _, ends := explore(c.start)
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		got := map[string]bool{}
+		for _, w := range ends {
+			switch status, by := effect(w.rec); {
+			case status != "":
+				got[string(status)+" by "+cmp.Or(by, "the worker")] = true
+			case w.rec.Mesh.Migration != nil:
+				got[string(w.rec.Mesh.Migration.Phase)] = true
+			case w.calls.approved > 0:
+				got["approved"] = true
+			}
+		}
+		if all := slices.Sorted(maps.Keys(got)); !slices.Equal(all, c.want) {
+			t.Errorf("the ends are %q, want %q", all, c.want)
+		}
+	}
+}
+
+// tooMany worlds are a run that goes round and round.
+const tooMany = 600_000
+
 // explore visits every reachable world, and then those from which the end can be reached.
-func explore(first world) (problem string, worlds, ends int) {
+func explore(first world) (problem string, worlds int, ends []*world) {
 	start := &first
 	start.next, start.msgs = 1, []message{{seq: 1, holder: -1}}
 	type node struct {
@@ -133,13 +201,13 @@ func explore(first world) (problem string, worlds, ends int) {
 		return strings.Join(steps, "\n  ")
 	}
 	for i := 0; i < len(nodes); i++ {
-		if i > 3_000_000 {
-			return "too many worlds", len(nodes), 0
+		if i > tooMany {
+			return "too many worlds", len(nodes), nil
 		}
 		next, names := nodes[i].w.moves()
 		for n, to := range next {
 			if why := broken(nodes[i].w, to); why != "" {
-				return fmt.Sprintf("%s after\n  %s\n  %s", why, path(i), names[n]), len(nodes), 0
+				return fmt.Sprintf("%s after\n  %s\n  %s", why, path(i), names[n]), len(nodes), nil
 			}
 			key := to.key()
 			j, known := index[key]
@@ -155,10 +223,9 @@ func explore(first world) (problem string, worlds, ends int) {
 	var todo []int
 	for i := range nodes {
 		if nodes[i].w.done() {
-			good[i], todo = true, append(todo, i)
+			good[i], todo, ends = true, append(todo, i), append(ends, nodes[i].w)
 		}
 	}
-	ends = len(todo)
 	for len(todo) > 0 {
 		i := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]

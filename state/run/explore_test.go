@@ -3,7 +3,7 @@ package run_test
 import (
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -13,17 +13,22 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// This test explores what two workers, a guardian, a sweep and a sender's commands can make
-// of one run, in every order, with crashes between any two writes, messages that are
-// delivered again, and a guardian that takes a living worker for dead. The workers do with
-// the functions of this package what mesh does; the store is a compare-and-swap over the
+// This test explores what two workers, a guardian, a sweep, a sender's commands and another
+// platform can make of one run, in every order, with crashes between any two writes, messages
+// that are delivered again, and a guardian that takes a living worker for dead. The workers do
+// with the functions of this package what mesh does; the store is a compare-and-swap over the
 // record and the reply of the run. A worker may begin a new task before its claim is
 // written; then its first write is a step, or, for a task of one step, the reply alone.
+// explore_call_test.go has the run's tool call and its approval, explore_move_test.go its
+// transfers.
 //
 // In no reachable world
 //   - can two workers write, or one that is not the owner,
 //   - are there two different replies, or does anything follow the end of the run,
 //   - is a finished step begun again, committed twice, or lost,
+//   - is a tool call made again whose outcome is stated, or an outcome stated twice,
+//   - does a run go on without the approval that it waits for,
+//   - is the run active here and on another platform, or there in an old version,
 //   - is the run stuck: the end, its reply and an empty queue can be reached from everywhere.
 
 const stepsOfRun = 2
@@ -41,6 +46,8 @@ type world struct {
 
 	crashes, redeliveries, falseDeaths int // left
 	pauses, resumes, cancels           int // left
+	calls                              calls
+	transfers                          transfers
 	kick                               int // a guardian or a command has written this revision, and the message is to follow; 0: none
 
 	fault fault // what the workers do wrong
@@ -61,6 +68,9 @@ type workerAt struct {
 	cp    *state.Checkpoint
 	rev   int // of cp; of the record that a claim replaces
 	v     run.Verdict
+
+	calling bool   // its handler makes the tool call
+	sent    string // the checkpoint that it has offered, or sent to the other platform
 }
 
 const (
@@ -70,6 +80,7 @@ const (
 	running
 	ended
 	parked
+	halted
 	dead_
 )
 
@@ -80,24 +91,68 @@ func (w world) clone() *world {
 	return &w
 }
 
+// key is the same for worlds that go on in the same way. Of a revision it matters whether it is
+// the record's, as one that is not never will be.
 func (w *world) key() string {
-	var b strings.Builder
+	b := make([]byte, 0, 512)
+	num := func(all ...int) {
+		for _, n := range all {
+			b = append(strconv.AppendInt(b, int64(n), 10), ' ')
+		}
+	}
+	text := func(all ...string) {
+		for _, s := range all {
+			b = append(append(b, s...), ' ')
+		}
+	}
+	bits := func(all ...bool) {
+		n := 0
+		for _, bit := range all {
+			if n *= 2; bit {
+				n++
+			}
+		}
+		num(n)
+	}
 	cp := func(c *state.Checkpoint) {
 		if c == nil {
-			b.WriteString("-;")
+			b = append(b, '-')
 			return
 		}
 		m := &c.Mesh
-		fmt.Fprintf(&b, "%s %d %s %d %s %d %d %s %v;", c.Doc.Status, m.Epoch, m.Owner, m.Work, m.Pending, c.Doc.Iteration.Int64(), m.Claims, m.Reply, m.Commands)
+		text(string(c.Doc.Status), m.Owner, m.Pending, string(m.Reply), string(m.Loop))
+		num(int(m.Epoch), int(m.Work), int(c.Doc.Iteration.Int64()), m.Claims)
+		text(m.Commands...)
+		for _, e := range m.Effects {
+			text(string(e.Status), e.SettledBy)
+		}
+		if g := m.Migration; g != nil {
+			text(string(g.Phase), string(g.Status), g.To, g.Source, g.Target)
+		}
+		b = append(b, ';')
 	}
 	cp(w.rec)
-	fmt.Fprintf(&b, "%d %v %s %v|", w.rev, w.replied, w.reply, w.msgs)
+	for _, m := range w.msgs {
+		num(m.seq, m.holder)
+		bits(m.run, m.again)
+	}
+	text("", w.reply)
 	for _, x := range w.w {
-		fmt.Fprintf(&b, "%d %d %t %d %d %d ", x.phase, x.seq, x.first, x.taken, x.rev, x.v)
+		num(int(x.phase), x.seq, int(x.v))
+		bits(x.taken == w.rev, x.rev == 0, x.rev == w.rev, x.first, x.calling, x.sent == "", x.cp != nil && x.sent == x.cp.Doc.StateID)
 		cp(x.cp)
 	}
-	fmt.Fprintf(&b, "|%d %d %d %d %d %d %d", w.crashes, w.redeliveries, w.falseDeaths, w.pauses, w.resumes, w.cancels, w.kick)
-	return b.String()
+	num(w.crashes, w.redeliveries, w.falseDeaths, w.pauses, w.resumes, w.cancels)
+	c, t := &w.calls, &w.transfers
+	num(c.made, c.repeats, c.approved, t.moves, t.leaves, t.steers, t.aborts)
+	if o := t.offer; o != nil {
+		num(o.seq, o.from, int(o.answer))
+		bits(o.rev == w.rev)
+	}
+	bits(w.replied, w.rev == 0, w.kick == 0, w.kick == w.rev, t.there.ended, t.there.unstage)
+	text(string(t.there.phase))
+	cp(t.there.cp)
+	return string(b)
 }
 
 // at is a time in the order of the revisions.
@@ -109,6 +164,7 @@ func (w *world) swap(c *state.Checkpoint, over int) bool {
 		return false
 	}
 	w.rec, w.rev = c, w.rev+1
+	c.Doc.StateID = strconv.Itoa(w.rev) // each checkpoint has its own
 	return true
 }
 
@@ -210,6 +266,8 @@ func (w *world) moves() (out []*world, names []string) {
 			add("its writer dies before the message", func(n *world) bool { n.crashes--; n.kick = 0; return true })
 		}
 	}
+	w.callMoves(add)
+	w.transferMoves(add)
 	add("the sweep", func(n *world) bool { return n.sweep() })
 	if w.pauses > 0 {
 		add("pause", func(n *world) bool { n.pauses--; return n.command(intents.TaskPause, false) })
@@ -242,7 +300,7 @@ func (w *world) work(i int) bool {
 			return true
 		}
 		x.rev = w.rev
-		x.phase = map[run.Verdict]byte{run.Mine: running, run.Ended: ended, run.Parked: parked}[x.v]
+		x.phase = map[run.Verdict]byte{run.Mine: running, run.Ended: ended, run.Parked: parked, run.Moving: halted}[x.v]
 	case running:
 		c := x.cp.Clone()
 		if w.short && x.rev == 0 { // without a record: the reply alone ends the run
@@ -254,19 +312,26 @@ func (w *world) work(i int) bool {
 			x.cp, x.rev, x.phase, w.replied = c, w.rev, ended, true
 			return true
 		}
-		if w.short || c.Doc.Iteration.Int64() == stepsOfRun {
+		if w.handles(x, c) {
+			w.captures(i, c)
+		} else if w.short || c.Doc.Iteration.Int64() == stepsOfRun {
 			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch)})
 		} else {
 			c.Doc.Iteration = aaif.Int(c.Doc.Iteration.Int64() + 1)
-			if _, err := run.Step(c, state.Step{Kind: state.StepModel}, "", false); err != nil {
-				panic(err)
-			}
+			step(c, state.StepModel, "")
+			w.captures(i, c)
 		}
 		switch {
 		case w.swap(c, x.rev):
 			x.cp, x.rev = c, w.rev
+			if c.Mesh.Step.Kind == state.StepIntent {
+				x.calling = true
+				w.calls.made++
+			}
 			if c.Terminal() {
 				x.phase = ended
+			} else if c.Doc.Status == aaif.RunMigrating {
+				x.phase, x.calling = halted, false
 			} else if state.Parked(c.Doc.Status) {
 				x.phase = parked
 			}
@@ -291,10 +356,19 @@ func (w *world) work(i int) bool {
 		}
 	case parked:
 		w.ack(i)
+	case halted:
+		return w.move(i)
 	default:
 		return false
 	}
 	return true
+}
+
+// step ends a step of the handler, which asks to wait with a status; "": it goes on.
+func step(c *state.Checkpoint, kind state.StepKind, park aaif.RunStatus) {
+	if _, err := run.Step(c, state.Step{Kind: kind}, park, false); err != nil {
+		panic(err)
+	}
 }
 
 // overtaken is a worker that began without a claim, and finds a record.
@@ -338,10 +412,13 @@ func (w *world) claim(i int) bool {
 		v = run.Judge(c, at(w.rev), m)
 	}
 	switch v {
-	case run.Mine:
+	case run.Mine, run.Moving:
 		out := run.Claim(c, v, m, terms(func(t *run.Terms) { t.MaxClaims, t.Version = 1000, "" }))
 		if out.Verdict == run.Ended {
 			run.End(c, run.Ending{Reply: fmt.Appendf(nil, "%s.%d", name(i), c.Mesh.Epoch), Error: &aaif.RunError{Code: string(out.End.Code)}})
+		}
+		if out.Capture {
+			run.Capture(c, name(i), "m", noon)
 		}
 		x.phase, x.cp, x.rev, x.v = claiming, c, w.rev, out.Verdict
 	case run.Ended:
@@ -361,6 +438,11 @@ func (w *world) sweep() bool {
 	if w.rec == nil || w.kick > 0 || w.fault == noSweep {
 		return false
 	}
+	if w.fault == wakesUnasked && w.rec.Doc.Status == aaif.RunAwaitingApproval {
+		c := w.rec.Clone()
+		run.Wake(c, "")
+		return w.swap(c, w.rev)
+	}
 	need, _ := run.Needs(w.rec, noon)
 	owner := slices.Index([]string{"a", "b"}, w.rec.Mesh.Owner)
 	if need != run.NeedsQueue || w.find(int(w.rec.Mesh.Work)) >= 0 || owner >= 0 && w.w[owner].phase != dead_ {
@@ -379,6 +461,12 @@ func (w *world) sweep() bool {
 // command applies a command where the run is. If its writer dies, a cancel queues the run
 // and does not end it.
 func (w *world) command(intent string, dies bool) bool {
+	return w.order(run.Order{Envelope: intent + "." + strconv.Itoa(w.resumes), Intent: intent}, dies)
+}
+
+// order is command for any order.
+func (w *world) order(o run.Order, dies bool) bool {
+	intent := o.Intent
 	if w.rec == nil || w.kick > 0 {
 		return false
 	}
@@ -403,9 +491,12 @@ func (w *world) command(intent string, dies bool) bool {
 	if w.fault == cancelsEnded && c.Terminal() {
 		c.Doc.Status = aaif.RunRunning
 	}
-	out, err := run.Command(c, &run.Order{Envelope: fmt.Sprintf("%s.%d", intent, w.resumes), Intent: intent, From: "human.ann"}, where, noon)
+	if o.From = "human.ann"; w.fault == settlesAgain && len(c.Mesh.Effects) > 0 {
+		c.Mesh.Effects[0].Status = state.EffectUnknown
+	}
+	out, err := run.Command(c, &o, where, noon)
 	if err != nil {
-		panic(err)
+		return false // refused
 	}
 	switch out.Do {
 	case run.EndRun:
@@ -419,6 +510,9 @@ func (w *world) command(intent string, dies bool) bool {
 		}
 		w.swap(c, w.rev)
 	case run.Applied:
+		if out.Requeue && w.rec.Doc.Status == aaif.RunAwaitingApproval {
+			w.calls.approved++
+		}
 		w.swap(c, w.rev)
 		if out.Requeue {
 			w.kick = w.rev
