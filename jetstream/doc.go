@@ -150,7 +150,8 @@
 // When a write returns nil, the data is as safe as the server's fsync setting and the
 // number of replicas make it (see package natsd). A method that fails with [ErrUncertain]
 // may or may not have had its effect. A request without an answer times out after 5 s, or
-// when its ctx ends.
+// when its ctx ends. One takes longer: to begin to read the newest message of each run may
+// take 30 s, because the server looks for them in the files of the whole stream.
 //
 // # Errors
 //

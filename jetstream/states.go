@@ -110,7 +110,7 @@ func (s *States) Put(ctx context.Context, id state.ID, prev uint64, data []byte)
 // PutNoted is like Put for callers that know the note. Its errors are those of
 // [state.Store], and [ErrFull] if the bucket has no room.
 func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note Note) (uint64, error) {
-	if err := s.check(ctx, id); err != nil {
+	if err := checkID(ctx, id); err != nil {
 		return 0, fmt.Errorf("put run: %w", err)
 	}
 	if len(data) == 0 {
@@ -119,7 +119,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	key := stateKey(id)
 	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note, 0)}
 	object := ""
-	if len(data) > s.inline() {
+	if len(data) > inlineMax(s.js.Conn()) {
 		var err error
 		if object, err = s.putObject(ctx, id, msg); err != nil {
 			return 0, err
@@ -186,7 +186,7 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 // Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers
 // see the deletion.
 func (s *States) Delete(ctx context.Context, id state.ID) error {
-	if err := s.check(ctx, id); err != nil {
+	if err := checkID(ctx, id); err != nil {
 		return fmt.Errorf("delete run: %w", err)
 	}
 	key := stateKey(id)
@@ -215,7 +215,8 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 	return nil
 }
 
-func (s *States) check(ctx context.Context, id state.ID) error {
+// checkID refuses an invalid id, and anything after ctx has ended.
+func checkID(ctx context.Context, id state.ID) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}

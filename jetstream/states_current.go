@@ -144,7 +144,7 @@ func (s *States) knownReplicas() (single, known bool) {
 // new task, and cheap: one request. It returns false if no answer comes in time, and if
 // the bucket has several replicas.
 func (s *States) Absent(ctx context.Context, id state.ID) bool {
-	if s.check(ctx, id) != nil {
+	if checkID(ctx, id) != nil {
 		return false
 	}
 	single, known := s.knownReplicas()

@@ -16,10 +16,10 @@ import (
 // itself.
 const MaxInline = 256 << 10
 
-// inline is MaxInline, or less if the server's max_payload is smaller.
-func (s *States) inline() int {
+// inlineMax is MaxInline, or less if the server's max_payload is smaller.
+func inlineMax(conn *nats.Conn) int {
 	const headers = 4 << 10
-	if most := s.js.Conn().MaxPayload(); most > headers {
+	if most := conn.MaxPayload(); most > headers {
 		return min(MaxInline, int(most)-headers)
 	}
 	return MaxInline

@@ -28,7 +28,7 @@ func (s *States) Get(ctx context.Context, id state.ID) (state.Record, error) {
 // At returns the checkpoint at a revision, see [state.Store].
 func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Record, error) {
 	if revision == 0 {
-		if err := s.check(ctx, id); err != nil {
+		if err := checkID(ctx, id); err != nil {
 			return state.Record{}, fmt.Errorf("get run: %w", err)
 		}
 		return state.Record{}, fmt.Errorf("get revision 0 of run %s: %w", id.Run, state.ErrNotFound)
@@ -48,7 +48,7 @@ func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Re
 }
 
 func (s *States) get(ctx context.Context, id state.ID, read func(context.Context) (stateMessage, error)) (state.Record, error) {
-	if err := s.check(ctx, id); err != nil {
+	if err := checkID(ctx, id); err != nil {
 		return state.Record{}, fmt.Errorf("get run: %w", err)
 	}
 	m, err := read(ctx)
@@ -89,7 +89,7 @@ func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state
 
 // History returns the checkpoints of a run, see [state.Store].
 func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, error) {
-	if err := s.check(ctx, id); err != nil {
+	if err := checkID(ctx, id); err != nil {
 		return nil, fmt.Errorf("get history of run: %w", err)
 	}
 	ctx, cancel := api.Bounded(ctx)

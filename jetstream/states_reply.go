@@ -52,7 +52,7 @@ func (s *States) Replies(ctx context.Context) bool {
 //
 // Reply does not send the reply to those who wait for it: see [Replies.Announce].
 func (s *States) Reply(ctx context.Context, id state.ID, prev uint64, reply Reply, note Note, end *state.End) (uint64, error) {
-	if err := s.check(ctx, id); err != nil {
+	if err := checkID(ctx, id); err != nil {
 		return 0, fmt.Errorf("reply of run: %w", err)
 	}
 	key := stateKey(id)

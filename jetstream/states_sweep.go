@@ -287,7 +287,7 @@ func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, erro
 // Compact deletes all revisions of a run but the newest: for a run that will not change
 // any more. A sweep collects their objects later.
 func (s *States) Compact(ctx context.Context, id state.ID) error {
-	if err := s.check(ctx, id); err != nil {
+	if err := checkID(ctx, id); err != nil {
 		return fmt.Errorf("compact run: %w", err)
 	}
 	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
