@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -28,7 +29,7 @@ func (h *host) later(t *Task) bool {
 // the task is stored. It blocks on the store, so it must not run on the subscription's
 // goroutine.
 func (h *host) background(t *Task) {
-	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
+	ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
 	defer cancel()
 	result, err := h.submitJob(ctx, t)
 	if err != nil {

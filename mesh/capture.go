@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -31,7 +32,7 @@ func (r *Run) captured(c *state.Checkpoint) error {
 func (r *Run) captureAfter(wait time.Duration) {
 	l := r.lane
 	l.work.Go(func() { // beside the handler
-		if sleep(l.ctx, wait) != nil {
+		if !pause.For(l.ctx, wait) {
 			return
 		}
 		r.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -229,7 +230,7 @@ func (cs *commands) command(hold *hold, t *Task) {
 // applyQueued applies an order from the work queue, and stores its answer on the
 // order's reply subject. After an error the order may be tried again.
 func (cs *commands) applyQueued(t *Task) error {
-	ctx, cancel := context.WithTimeout(cs.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout)
 	defer cancel()
 	last, err := cs.cfg.Replies.Last(ctx, cs.host.Entity, t.Envelope.ID)
 	if err == nil && last.Seq > 0 || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
@@ -316,7 +317,7 @@ func (cs *commands) urgent() bool {
 // them, and returns the last sequence that it read. A worker that draws such an order
 // later finds its stored answer and applies it no second time.
 func (cs *commands) applyFromUrgent(after uint64) uint64 {
-	ctx, cancel := context.WithTimeout(cs.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout)
 	defer cancel()
 	for msg, err := range cs.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), cs.host.Entity, after) {
 		if err != nil {

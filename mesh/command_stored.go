@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -236,7 +237,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *order) 
 	// A worker with permissions for its own entity only may not delete the scheduled
 	// message. The message is then delivered when it is due, and acked, because its run
 	// has ended. The reply to the task is stored by now, so this goes on after ctx ends.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sched.StoreTimeout)
 	defer cancel()
 	if err := cs.cfg.Queue.Unschedule(ctx, cs.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrDenied) {
 		cs.host.log.Warn("cancelled task still scheduled", "run", id.Run, "err", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -234,7 +235,7 @@ func (hs handedState) handedBytes(ctx context.Context, ref *StateRef) ([]byte, e
 	if err := id.Validate(); err != nil {
 		return nil, badHanded("state: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	rec, err := d.States.Get(ctx, id)
 	switch {

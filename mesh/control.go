@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -157,7 +158,7 @@ func (cm *controls) commandRuns(t *Task, signed, found bool, answer func(json.Ra
 		return
 	}
 	o.unbound = t.forMesh(cm.host.node.cfg.Prefix, signed) != nil
-	ctx, cancel := context.WithTimeout(cm.host.taskScope, lookTimeout)
+	ctx, cancel := context.WithTimeout(cm.host.taskScope, sched.LookTimeout)
 	defer cancel()
 	out := cm.host.durable.commands.applyRunning(o)
 	if !out.found && !found && out.refused == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -40,7 +41,7 @@ func (ds *deliveries) reject(hold *hold, env *envelope.Envelope, cbor bool, prob
 // "" where it has none.
 func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
 	h := rw.host
-	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(rw.ctx, sched.StoreTimeout)
 	defer cancel()
 	id := env.ID
 	if id == wire.UnknownID {
@@ -80,7 +81,7 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 	if env.ID == wire.UnknownID {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(rw.ctx, sched.StoreTimeout)
 	defer cancel()
 	if _, err := rw.cfg.States.Get(ctx, state.ID{Entity: h.Entity, Run: state.RunID(h.Entity, env.ID)}); !errors.Is(err, state.ErrNotFound) {
 		return err // nil: a run has the id, and its own reply

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // A task that is delayed beyond its deadline is redelivered pastDeadline after it. The
@@ -43,7 +44,7 @@ func (ds *deliveries) delayOverQuota(r *Run) bool {
 	ds.countWaiting(nil, 1)
 	ds.workOn(r.tally, func() {
 		defer ds.countWaiting(nil, -1)
-		ctx, cancel := context.WithTimeout(ds.ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(ds.ctx, sched.StoreTimeout)
 		defer cancel()
 		switch rec, err := r.read(ctx); {
 		case err != nil:

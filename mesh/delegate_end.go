@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -101,7 +102,7 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 	if !t.cbor {
 		body = c.Mesh.Handed.Task
 	}
-	ctx, cancel := context.WithTimeout(rw.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(rw.ctx, sched.StoreTimeout)
 	defer cancel()
 	if _, err := rw.cfg.Queue.Submit(ctx, jetstream.Submission{Entity: e.To, Priority: string(e.Priority), ID: e.ID, Data: body, Header: header}); err != nil {
 		return err

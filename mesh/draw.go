@@ -315,6 +315,3 @@ func (ds *deliveries) salvage(err error) *envelope.Envelope {
 	}
 	return wire.Salvage(partial, ds.host.Entity)
 }
-
-// storeTimeout bounds a request to a store that has no other limit.
-const storeTimeout = 10 * time.Second

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -167,7 +168,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 // cancelParked cancels a run that parked here while it was being cancelled. The sender
 // of the cancel was already told that it succeeded.
 func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(l.ctx, sched.StoreTimeout)
 	defer cancel()
 	o := &order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, signed: true, problem: problem}
 	if out := l.commands.applyStored(ctx, o, false); out.refused != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -32,7 +33,7 @@ func (r *Run) SentText() string { return r.stream.SentText() }
 // readStream reads from the reply subject what earlier owners have sent since the
 // checkpoint c.
 func (r *Run) readStream(ctx context.Context, c *state.Checkpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	entity, taskID := r.task.originalTask()
 	return r.stream.Read(ctx, entity, taskID, c)

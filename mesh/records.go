@@ -12,8 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -127,8 +127,8 @@ func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, e
 			return 0, nil, err
 		}
 		s.failed(err)
-		if err := sleep(ctx, wait); err != nil {
-			return 0, nil, err
+		if !pause.For(ctx, wait) {
+			return 0, nil, context.Cause(ctx)
 		}
 	}
 }
@@ -229,11 +229,8 @@ func (s *records) persist(ctx context.Context, f func() error) error {
 			return err
 		}
 		s.failed(err)
-		if err := sleep(ctx, wait); err != nil {
-			return err
+		if !pause.For(ctx, wait) {
+			return context.Cause(ctx)
 		}
 	}
 }
-
-// sleep is [sched.Sleep].
-func sleep(ctx context.Context, d time.Duration) error { return sched.Sleep(ctx, d) }

@@ -3,15 +3,11 @@ package mesh
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
-
-// lookTimeout bounds what a reserved intent may spend on stores of the mesh.
-const lookTimeout = 5 * time.Second
 
 // lookers is how many reserved intents may wait for stores at once.
 const lookers = 4
@@ -32,7 +28,7 @@ type reservedIntents struct{ host *host }
 // Namespace"), whose payload has been validated.
 func (ri *reservedIntents) answerReserved(t *Task) {
 	t.begins()
-	ctx, cancel := context.WithTimeout(ri.host.taskScope, min(t.Requires.Timeout, lookTimeout))
+	ctx, cancel := context.WithTimeout(ri.host.taskScope, min(t.Requires.Timeout, sched.LookTimeout))
 	defer cancel()
 	result, err := ri.reserved(ctx, t)
 	if err == nil {

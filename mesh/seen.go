@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -50,7 +51,7 @@ const (
 // reached, the task is refused where the operator requires signatures or the window for
 // unsigned tasks: a replay must not be accepted because a store is down.
 func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), sched.LookTimeout)
 	defer cancel()
 	by := seenLive + nuid.Next()
 	if h.Async && h.joined() != nil {
@@ -82,7 +83,7 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 	if r.task.KeyID == "" || !n.asksSeen(env, true) || intents.IsCommand(env.Intent) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	by := seenWork + strconv.FormatUint(r.hold.Seq, 10)
 	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(env), by)

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // A share tracks how much of the stores of runs this agent's runs use. While a store is
@@ -126,14 +128,14 @@ func (s *share) tend(awake context.Context) {
 		s.mu.Lock()
 		s.look(awake, 0)
 		s.mu.Unlock()
-		pause, took := shareLook, time.Since(began)
+		every, took := shareLook, time.Since(began)
 		if s.crowds.Load() != nil {
-			pause = crowdedLook
+			every = crowdedLook
 		}
-		if sleep(awake, 20*took) != nil {
+		if !pause.For(awake, 20*took) {
 			return
 		}
-		timer := time.NewTimer(max(0, pause-20*took))
+		timer := time.NewTimer(max(0, every-20*took))
 		select {
 		case <-timer.C:
 		case <-s.wake:
@@ -156,7 +158,7 @@ func (s *share) forget() {
 // look reads the figures from the store. bytes is the size of a run that is about to begin.
 // s.mu is held.
 func (s *share) look(ctx context.Context, bytes int64) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	log := s.lane.host.log
 	s.written.Store(0)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/state"
@@ -117,8 +118,8 @@ func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *telem
 	if !ok {
 		return
 	}
-	const pause = 5 * time.Second
-	for sleep(ctx, pause/2+rand.N(pause)) == nil {
+	const every = 5 * time.Second
+	for pause.For(ctx, every/2+rand.N(every)) {
 		swept, err := store.Sweep(ctx, jetstream.SweepOptions{})
 		if err != nil {
 			t.node.log.Debug("store of runs not swept", "err", err)

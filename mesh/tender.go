@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -118,12 +119,12 @@ func (t *tender) survey(ctx context.Context) {
 	defer tick.Stop()
 	conn := t.node.conn
 	reconnects := conn.Stats().Reconnects
-	for pause := first; ; {
+	for wait := first; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.soon:
-			if sleep(ctx, surveySoon) != nil { // further lanes may begin at the same time
+			if !pause.For(ctx, surveySoon) { // further lanes may begin at the same time
 				return
 			}
 		case <-tick.C:
@@ -153,17 +154,17 @@ func (t *tender) survey(ctx context.Context) {
 		forLanes(owners, func(l *lane, owner string) { l.guardian.LookAfter(l.ctx, owner) })
 		forLanes(waiting, func(l *lane, id string) { l.waits.check(id) })
 		if err == nil {
-			pause = first
+			wait = first
 			continue
 		}
 		t.node.log.Debug("waiting runs not listed yet", "err", err)
 		for _, l := range lanes {
 			t.checkAll(l)
 		}
-		if sleep(ctx, pause) != nil {
+		if !pause.For(ctx, wait) {
 			return
 		}
-		pause = min(2*pause, last)
+		wait = min(2*wait, last)
 	}
 }
 
@@ -233,11 +234,11 @@ func (t *tender) sweeps(ctx context.Context, every time.Duration) {
 	// The pause is random, so that workers that started together do not sweep together.
 	// It grows with the duration of a sweep, so that sweeping takes a small part of the
 	// time.
-	pause := every
-	for sleep(ctx, pause/2+rand.N(pause)) == nil {
+	wait := every
+	for pause.For(ctx, wait/2+rand.N(wait)) {
 		began := time.Now()
 		t.sweep(ctx)
-		pause = max(every, 20*time.Since(began))
+		wait = max(every, 20*time.Since(began))
 	}
 }
 

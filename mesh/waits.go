@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/parked"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -31,7 +32,7 @@ func newWaits(l *lane) *waits {
 
 // check wakes a run that has a reason to wake, and watches it otherwise.
 func (w *waits) check(run string) {
-	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(w.l.ctx, sched.StoreTimeout)
 	defer cancel()
 	err := w.wakeIfDue(ctx, state.ID{Entity: w.l.host.Entity, Run: run})
 	if err == nil || w.l.ctx.Err() != nil {

@@ -25,9 +25,6 @@ type Remotes func(url string) (*handoff.Client, error)
 // moveTimeout bounds one attempt to transfer a run. Meanwhile the run is stopped.
 const moveTimeout = 2 * time.Minute
 
-// storeTimeout bounds a request to a store or to another platform that has no other limit.
-const storeTimeout = 10 * time.Second
-
 // The points of a transfer that [Owned.Observe] gets.
 const (
 	PointOffer  = "move-offer"  // the offer is about to be sent to the target

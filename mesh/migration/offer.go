@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -188,7 +189,7 @@ func (m *Mover) acceptOffer(ctx context.Context, p offerPayload, claimed func(ep
 	if err := m.host.Room(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	rec, err := m.cfg.States.Get(ctx, state.ID{Entity: m.cfg.Entity, Run: p.Run})
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -59,7 +59,7 @@ func (m *Mover) relay(ctx context.Context, r *Run) {
 		if time.Since(began) > time.Minute {
 			wait = 50 * time.Millisecond
 		}
-		if sched.Sleep(ctx, wait) != nil && !errors.Is(context.Cause(ctx), errOverdue) {
+		if !pause.For(ctx, wait) && !errors.Is(context.Cause(ctx), errOverdue) {
 			r.Requeue(nil)
 			return
 		}

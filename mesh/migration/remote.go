@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
@@ -135,7 +136,7 @@ func (m *Mover) unstage(r *Run) {
 			return
 		}
 		defer p.Close()
-		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 		defer cancel()
 		if request, err := p.request(about, handoff.ActionRefuse); err == nil {
 			_, _ = p.Refuse(ctx, about.ID, request)
@@ -166,7 +167,7 @@ func (m *Mover) decide(ctx context.Context, r *Run) {
 		if ctx.Err() == nil {
 			m.cfg.Log.Warn("unknown whether the target has accepted the run: it does not answer", "run", r.id(), "to", about.To, "err", err)
 		}
-		if sched.Sleep(ctx, wait) != nil {
+		if !pause.For(ctx, wait) {
 			r.Requeue(nil)
 			return
 		}

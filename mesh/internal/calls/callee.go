@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -31,8 +32,8 @@ func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc,
 	first := time.AfterFunc(calleeFirstLook*lease, func() { // most calls have ended before
 		defer close(done)
 		id := state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
-		for pause := 2 * calleeFirstLook * lease; ctx.Err() == nil; pause = min(2*pause, calleeLastLook*lease) {
-			looking, stop := context.WithTimeout(ctx, storeTimeout)
+		for wait := 2 * calleeFirstLook * lease; ctx.Err() == nil; wait = min(2*wait, calleeLastLook*lease) {
+			looking, stop := context.WithTimeout(ctx, sched.StoreTimeout)
 			rec, err := o.Stores.States.Get(looking, id)
 			stop()
 			if err == nil {
@@ -41,7 +42,7 @@ func (o *outgoing) watchCallee(ctx context.Context, end context.CancelCauseFunc,
 					return
 				}
 			}
-			if sched.Sleep(ctx, pause) != nil {
+			if !pause.For(ctx, wait) {
 				return
 			}
 		}

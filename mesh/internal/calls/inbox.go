@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -30,7 +31,7 @@ func (a *Agent) post(ctx context.Context, e *envelope.Envelope) (time.Time, erro
 	if err != nil {
 		return time.Time{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	err = d.Inbox.Put(ctx, e.To, e.ID, raw)
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
@@ -49,7 +50,7 @@ func (a *Agent) Withdraw(ctx context.Context, task *envelope.Envelope, w state.W
 	if w.Void || !subject.IsPerson(w.Entity) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	if answer, err := a.Answers.First(ctx, a.Stores.Replies, w, task.Corr); err != nil || answer != nil {
 		return

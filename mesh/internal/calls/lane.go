@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // laneKnown is how long this node remembers that an entity has a durable lane, or that the
@@ -70,7 +71,7 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	if ok && now.Before(news.until) {
 		return news.durable, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sched.LookTimeout)
 	defer cancel()
 	durable, err := d.Queue.Served(ctx, entity)
 	now = time.Now()

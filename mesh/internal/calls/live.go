@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -69,7 +69,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			return err
 		}
 		o.remove(one.ID)
-		problem, pause := sender.WorthRetrying(err, try)
+		problem, delay := sender.WorthRetrying(err, try)
 		switch {
 		case problem == nil:
 			return err
@@ -77,14 +77,14 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			if try == warnWaiting {
 				o.Log.Warn("a durable task waits because the agent that it calls has no worker", "id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", o.c.To)
 			}
-			switch stop := o.awaitWorker(ctx, pause); {
+			switch stop := o.awaitWorker(ctx, delay); {
 			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):
 				return stop
 			case stop != nil:
 				return err // says more than "the context has ended"
 			}
 		default:
-			if pause = min(pause, callPause); time.Since(o.a.Began)+pause > callPatience || sched.Sleep(ctx, pause) != nil {
+			if delay = min(delay, callPause); time.Since(o.a.Began)+delay > callPatience || !pause.For(ctx, delay) {
 				return err
 			}
 		}
@@ -97,15 +97,15 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 
 // awaitWorker sleeps between two tries of a durable task's call to an entity without
 // workers. An error ends the tries; errLane: the entity has a durable lane now.
-func (o *outgoing) awaitWorker(ctx context.Context, pause time.Duration) error {
+func (o *outgoing) awaitWorker(ctx context.Context, wait time.Duration) error {
 	if !o.c.Uninterrupted {
 		var end context.CancelCauseFunc
 		ctx, end = context.WithCancelCause(ctx)
 		defer end(context.Canceled)
 		defer o.interrupt(end)()
 	}
-	if err := sched.Sleep(ctx, pause); err != nil {
-		return err
+	if !pause.For(ctx, wait) {
+		return context.Cause(ctx)
 	}
 	if o.hasLane(ctx) {
 		return errLane

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -174,7 +175,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		why = "the task that needed it has ended"
 	}
-	over, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	over, stop := context.WithTimeout(context.WithoutCancel(ctx), sched.StoreTimeout)
 	defer stop()
 	o.Agent.Withdraw(over, o.Envelope, w, why)
 	if ctx.Err() != nil {

@@ -19,12 +19,6 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Time limits of requests to stores.
-const (
-	storeTimeout = 10 * time.Second
-	lookTimeout  = 5 * time.Second
-)
-
 // Node has what the calls of all agents of a node need. It must not be copied.
 type Node struct {
 	Client     *client.Client

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -67,7 +68,7 @@ func (a *Agent) stopDurable(call state.Call) bool {
 // answers. Then it sends it again: a worker that has claimed the run meanwhile
 // receives the second message sooner than it reads a queue while all its places are taken.
 func (a *Agent) sendStop(call state.Call) error {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), sched.StoreTimeout)
 	defer cancel()
 	stored := false
 	for range 3 {

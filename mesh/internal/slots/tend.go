@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -86,7 +86,7 @@ func (s *Slots[T]) acquire(ctx context.Context) *jetstream.Slot {
 	slot, err := s.cfg.Store.Acquire(ctx, s.cfg.Entity, s.cfg.Most, s.cfg.Instance)
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("slot not acquired", "err", err)
-		_ = sched.Sleep(ctx, time.Second)
+		pause.For(ctx, time.Second)
 	}
 	return slot
 }

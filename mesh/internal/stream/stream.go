@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -191,8 +191,8 @@ func (d *Stream) confirm(ctx context.Context, n int) error {
 		case !d.lane.Temporary(err):
 			return fmt.Errorf("stream of run %s: %w", d.task.RunID(), err)
 		}
-		if err := sched.Sleep(ctx, wait); err != nil {
-			return err
+		if !pause.For(ctx, wait) {
+			return context.Cause(ctx)
 		}
 		wait = min(2*wait, 2*time.Second)
 	}
