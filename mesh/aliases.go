@@ -1,6 +1,9 @@
 package mesh
 
-import "github.com/aeemesh/aeemesh/mesh/client"
+import (
+	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/platform"
+)
 
 // The names of package client that callers of a [Node] need.
 type (
@@ -44,3 +47,21 @@ func IsUnanswered(err error) bool { return client.IsUnanswered(err) }
 // PublishesTo reports whether an entity has no worker that answers: people
 // and channels.
 func PublishesTo(entity string) bool { return client.PublishesTo(entity) }
+
+// The options of the methods that [Node] has from package platform.
+type (
+	// ExportOptions configure Node.Export, which writes a run to a file for another platform.
+	ExportOptions = platform.ExportOptions
+	// ConfirmOptions say whose verdicts Node.Confirm accepts.
+	ConfirmOptions = platform.ConfirmOptions
+	// ReceiverOptions configure Node.Receiver, which accepts runs from other platforms.
+	ReceiverOptions = platform.ReceiverOptions
+)
+
+// Errors of Node.Export, Node.Confirm and Node.Recall.
+var (
+	ErrEnded     = platform.ErrEnded
+	ErrNotMoving = platform.ErrNotMoving
+	ErrMoving    = platform.ErrMoving
+	ErrStopping  = platform.ErrStopping
+)
