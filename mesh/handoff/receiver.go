@@ -67,13 +67,13 @@ type ReceiverConfig struct {
 	Now func(context.Context) time.Time
 
 	Limits transfer.Limits
-	// Idle is how long a sender may be silent in the middle of a stream. Default
-	// 30 seconds.
+	// Idle is how long a sender may be silent in the middle of a stream, and how long
+	// its first line may take. Default 30 seconds.
 	Idle time.Duration
 	// Stay is for how long a handoff waits for the source's word, before it is
 	// refused. Default 20 minutes.
 	Stay time.Duration
-	// Open is how many streams are read at once. Default 16.
+	// Open is how many streams with a valid token are read at once. Default 16.
 	Open int
 	// Pending is how many handoffs of one issuer are kept that were not accepted:
 	// that are on their way, wait, or were refused. Share is how many bytes are kept
@@ -183,12 +183,12 @@ type Status struct {
 // and waits for [Receiver.Commit]. On error nothing is left but, where the
 // token was good, that it has been used.
 func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error) {
-	select {
-	case r.open <- struct{}{}:
-		defer func() { <-r.open }()
-	default:
-		return Status{}, fmt.Errorf("%w: %d streams are open", ErrBusy, r.cfg.Open)
-	}
+	open := false
+	defer func() {
+		if open {
+			<-r.open
+		}
+	}()
 	var h *record
 	doc, _, err := transfer.Read(stream, r.cfg.Limits, func(in transfer.Init) (transfer.Grant, error) {
 		source := ""
@@ -196,9 +196,16 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 			source = in.State.Provenance.SourcePlatform
 		}
 		grant, err := r.verify(ctx, in.Token, source, in.State)
-		if err == nil {
-			h, err = r.admit(ctx, grant, false)
+		if err != nil {
+			return grant, err
 		}
+		select { // only now: a stranger, who has no token, takes no place
+		case r.open <- struct{}{}:
+			open = true
+		default:
+			return grant, fmt.Errorf("%w: %d streams are open", ErrBusy, r.cfg.Open)
+		}
+		h, err = r.admit(ctx, grant, false)
 		return grant, err
 	})
 	var c *state.Checkpoint

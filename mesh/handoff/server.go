@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -104,15 +105,16 @@ func (s *server) about(w http.ResponseWriter, _ *http.Request) {
 	s.answer(w, http.StatusOK, About{Platform: s.cfg.Platform, Version: s.opts.Version})
 }
 
-// receive reads a streaming handoff. The sender may be slow as long as it is not
-// silent; what it sends is read line by line, so it goes no faster than we do.
+// receive reads a streaming handoff. Once its first line has come, with the token,
+// the sender may be slow as long as it is not silent; what it sends is read line by
+// line, so it goes no faster than we do.
 func (s *server) receive(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != transfer.MediaType {
 		s.answer(w, http.StatusUnsupportedMediaType, problem{Code: string(transfer.CodeInvalid), Message: "Content-Type must be " + transfer.MediaType})
 		return
 	}
 	control := http.NewResponseController(w)
-	body := &patient{r.Body, func() { _ = control.SetReadDeadline(time.Now().Add(s.cfg.Idle)) }}
+	body := &wary{Reader: r.Body, extend: func() { _ = control.SetReadDeadline(time.Now().Add(s.cfg.Idle)) }}
 	_ = control.EnableFullDuplex() // a refusal is said at once
 	status, err := s.Receive(r.Context(), body)
 	if err != nil {
@@ -139,6 +141,24 @@ type patient struct {
 func (p *patient) Read(b []byte) (int, error) {
 	p.extend()
 	return p.Reader.Read(b)
+}
+
+// wary is patient after the first line only. The first line has one deadline.
+type wary struct {
+	io.Reader
+	extend func()
+	begun  bool
+	line   bool // the first one is over
+}
+
+func (w *wary) Read(b []byte) (int, error) {
+	if !w.begun || w.line {
+		w.extend()
+	}
+	w.begun = true
+	n, err := w.Reader.Read(b)
+	w.line = w.line || bytes.IndexByte(b[:n], '\n') >= 0
+	return n, err
 }
 
 // asked lets a request through that the one has signed who brought the handoff.

@@ -3,6 +3,7 @@ package handoff_test
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -165,6 +166,28 @@ func TestStreamsAtOnceAreBounded(t *testing.T) {
 	all.Wait()
 	if n := strings.Count(p.records(), "large"); n > 3 {
 		t.Errorf("%d documents are kept", n)
+	}
+}
+
+// Strangers who open streams and send no token keep nobody out.
+func TestStreamsWithoutATokenTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t, func(c *handoff.ReceiverConfig, _ *handoff.HandlerOptions) { c.Open = 1 })
+	stream, stranger := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.receiver.Receive(t.Context(), stream)
+		done <- err
+	}()
+	if _, err := stranger.Write([]byte("{")); err != nil { // it is read: the stream is open
+		t.Fatal(err)
+	}
+	if _, err := p.send(p.pack()); err != nil {
+		t.Error(err)
+	}
+	_ = stranger.CloseWithError(errors.New("gone"))
+	if err := <-done; err == nil {
+		t.Error("a stream without a token is accepted")
 	}
 }
 

@@ -1,0 +1,24 @@
+package handoff
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// The first line of a stream has one deadline, however slowly it comes: until then nobody has shown a token.
+func TestTheFirstLineHasOneDeadline(t *testing.T) {
+	t.Parallel()
+	var at []int
+	read := 0
+	w := &wary{Reader: iotest.OneByteReader(strings.NewReader("ab\nc\n")), extend: func() { at = append(at, read) }}
+	for b := make([]byte, 8); ; read++ {
+		if _, err := w.Read(b); err == io.EOF {
+			break
+		}
+	}
+	if len(at) != 4 || at[0] != 0 || at[1] != 3 {
+		t.Errorf("the deadline moves at the reads %v, want 0, 3, 4, 5", at)
+	}
+}
