@@ -10,17 +10,25 @@ import (
 
 // A disk is a small file system in memory that holds one server's store. So a soak can
 // fill it, and no other process notices.
-type disk struct{ dir string }
+type disk struct {
+	dir   string
+	owner *os.File // whose lock says that this process lives
+}
 
-// newDisk makes the directory dir a disk of so many bytes.
+// newDisk makes the directory dir a disk of so many bytes. Before that it removes the disks of
+// soaks that were killed, which would keep their memory for ever.
 func newDisk(dir string, bytes int64) (*disk, error) {
+	if _, err := unmountLost(); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := mount(dir, bytes); err != nil {
+	owner, err := mount(dir, bytes)
+	if err != nil {
 		return nil, fmt.Errorf("a disk of its own for %s: %w", dir, err)
 	}
-	return &disk{dir}, nil
+	return &disk{dir, owner}, nil
 }
 
 // fill writes until the disk is full. The returned function makes room again.
@@ -54,5 +62,5 @@ func (d *disk) close() error {
 	if d == nil {
 		return nil
 	}
-	return unmount(d.dir)
+	return errors.Join(unmount(d.dir), d.owner.Close())
 }

@@ -2,8 +2,12 @@
 
 package soak
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
-func mount(string, int64) error { return errors.ErrUnsupported }
-func unmount(string) error      { return errors.ErrUnsupported }
-func isFull(error) bool         { return false }
+func mount(string, int64) (*os.File, error) { return nil, errors.ErrUnsupported }
+func unmount(string) error                  { return errors.ErrUnsupported }
+func unmountLost() ([]string, error)        { return nil, nil }
+func isFull(error) bool                     { return false }
