@@ -1,0 +1,55 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/transfer"
+)
+
+// The answers to a discovery may be lies: whom an agent_id means where several entities state it.
+func TestChoosingAmongThoseWhoStateAnAgentID(t *testing.T) {
+	t.Parallel()
+	const id = "0b6d7f0e-8a5c-4ed0-9c55-3f6f5c1f6a11"
+	broken := errors.New("the registry is away")
+	for name, tt := range map[string]struct {
+		id         string // "": id
+		registered string // "-": there is no registry
+		issuer     string
+		claimed    []string
+		want       string
+		err        error
+	}{
+		"no worker states it":           {registered: "-", err: transfer.ErrUnknownAgent},
+		"one states it":                 {registered: "-", claimed: []string{"agent.b"}, want: "agent.b"},
+		"two state it":                  {registered: "-", claimed: []string{"agent.a", "agent.b"}, err: transfer.ErrUnknownAgent},
+		"one of two is the issuer":      {registered: "-", issuer: "agent.b", claimed: []string{"agent.a", "agent.b"}, want: "agent.b"},
+		"the issuer does not state it":  {registered: "-", issuer: "agent.c", claimed: []string{"agent.a", "agent.b"}, err: transfer.ErrUnknownAgent},
+		"it is one's default":           {id: state.AgentID("agent.b"), registered: "-", issuer: "agent.a", claimed: []string{"agent.a", "agent.b"}, want: "agent.b"},
+		"nothing is registered":         {claimed: []string{"agent.a", "agent.b"}, err: transfer.ErrUnknownAgent},
+		"nothing is registered, one":    {claimed: []string{"agent.a"}, want: "agent.a"},
+		"it is registered":              {registered: "agent.b", issuer: "agent.a", claimed: []string{"agent.a", "agent.b"}, want: "agent.b"},
+		"it is registered, unserved":    {registered: "agent.b", issuer: "agent.a", claimed: []string{"agent.a"}, err: transfer.ErrUnknownAgent},
+		"the registry does not answer":  {registered: "!", claimed: []string{"agent.a"}, err: broken},
+		"another's default, registered": {id: state.AgentID("agent.a"), registered: "agent.b", claimed: []string{"agent.a", "agent.b"}, want: "agent.b"},
+	} {
+		s := &served{}
+		if tt.registered != "-" {
+			s.registered = func(context.Context, string) (string, error) {
+				if tt.registered == "!" {
+					return "", broken
+				}
+				return tt.registered, nil
+			}
+		}
+		agentID := tt.id
+		if agentID == "" {
+			agentID = id
+		}
+		if got, err := s.choose(t.Context(), agentID, tt.issuer, tt.claimed); got != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
