@@ -74,7 +74,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		return o.waitsForCallee(task, until)
 	}
 	err = sender.Failure(task, err)
-	if fault.IsCode(err, envelope.CodeTimeout) && !o.taskBegun(task) {
+	if fault.IsCode(err, envelope.CodeTimeout) && !o.taskBegun(task, sender.Grace/2) {
 		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task by its deadline: the agent has no worker, or all its places are taken, perhaps by tasks that wait for this one", task.To).WithCause(err)
 	}
 	o.cancel(state.Call{ID: task.ID, To: task.To})
@@ -95,7 +95,7 @@ func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
 		return func() {}
 	}
 	timer := time.AfterFunc(circleLook*o.Run.Lease, func() {
-		if !o.taskBegun(call) {
+		if !o.taskBegun(call, lookTimeout) {
 			o.Log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
 				"id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", call.To, "task", call.ID)
 		}
@@ -103,10 +103,10 @@ func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
 	return func() { timer.Stop() }
 }
 
-// taskBegun reports whether a worker has begun a task. It returns true if the store cannot
-// say.
-func (o *outgoing) taskBegun(task *envelope.Envelope) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), sender.Grace/2)
+// taskBegun reports whether a worker has begun a task. It returns true if the store does not
+// say within a time.
+func (o *outgoing) taskBegun(task *envelope.Envelope, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	_, err := o.Stores.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
 	return !errors.Is(err, state.ErrNotFound)
