@@ -57,7 +57,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if err != nil {
 			return 0, err
 		}
-		if v = change.Verdict; v == run.Mine && change.Began && r.cp.Load() == nil && !r.lane.share.admit(ctx, r) {
+		if v = change.Verdict; v == run.Mine && change.Began && r.cp.Load() == nil && !r.lane.share.Admit(ctx, &r.reserved, int64(len(r.hold.Data))) {
 			return 0, errCrowded
 		}
 		if v == run.Mine && rec == nil && fresh && r.mayDelayClaim(ctx) {

@@ -92,3 +92,19 @@ func (ds *deliveries) timeout(requires envelope.Requirements) time.Duration {
 	}
 	return min(timeout, ds.cfg.MaxTimeout)
 }
+
+// delayCrowded naks the message of a task that may not begin, and publishes the delay
+// once.
+func (ds *deliveries) delayCrowded(r *Run) {
+	problem := ds.share.Trouble()
+	if problem == nil {
+		ds.nak(r.hold, 0) // the task may begin by now
+		return
+	}
+	wait := max(0, min(problem.Backoff(), ds.deadlineOf(r).Sub(ds.clock.now())))
+	if ds.counted.Has(r.hold.Seq) && r.hold.Delivered > 1 {
+		ds.nak(r.hold, wait)
+		return
+	}
+	ds.nakDelayed(r, problem.WithBackoff(wait))
+}

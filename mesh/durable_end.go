@@ -78,7 +78,7 @@ func (r *Run) endBare(payload json.RawMessage) (bool, error) {
 	}
 	note := jetstream.Note{Status: c.Doc.Status, Work: m.Work}
 	rev, rec, err := l.records.swap(ctx, r.id, func() (uint64, error) {
-		l.share.wrote(len(msg.Data))
+		l.share.Wrote(len(msg.Data))
 		return l.records.replier.Reply(ctx, r.id, 0, msg, note, end)
 	}, func(now state.Record) (uint64, error) {
 		if now.End != nil && bytes.Equal(now.Data, msg.Data) {

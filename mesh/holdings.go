@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/share"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 )
 
@@ -22,7 +23,7 @@ type holdings struct {
 	queue   *jetstream.Lane
 	tel     *telemetry.Lane
 	clock   *serverClock
-	share   *share
+	share   *share.Share
 	onFirst func() // called for each message that is drawn: starts what an agent needs from its first task on
 
 	// ctx ends when nothing more may be written: after the drain.
@@ -137,7 +138,7 @@ func (hs *holdings) unlist(r *Run) {
 		delete(hs.enlisted, r.id.Run)
 	}
 	hs.mu.Unlock()
-	hs.share.stored(r)
+	hs.share.Stored(&r.reserved)
 	hs.host.running.Remove(&r.task.entry)
 	if !r.wrote {
 		r.task.span.End() // the next owner has its own span

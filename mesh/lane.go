@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
+	"github.com/aeemesh/aeemesh/mesh/internal/share"
 	"github.com/aeemesh/aeemesh/mesh/internal/slots"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -82,8 +83,8 @@ func (h *host) newLane() (*lane, error) {
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.streams = l.newStreams()
 	l.waits = newWaits(l)
-	l.share = newShare(l)
-	l.records.wrote = l.share.wrote
+	l.share = share.New(share.Config{Entity: h.Entity, States: cfg.States, Draining: l.draining.Load, Log: h.log})
+	l.records.wrote = l.share.Wrote
 	l.guardian = newGuardian(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
@@ -130,8 +131,8 @@ func (l *lane) start() {
 // again, or the worker stops.
 func (l *lane) woken(ctx context.Context) {
 	l.upkeep.Go(func() { l.commands.listen(ctx) })
-	if l.share.store != nil {
-		l.upkeep.Go(func() { l.share.tend(ctx) })
+	if l.share.Limited() {
+		l.upkeep.Go(func() { l.share.Tend(ctx) })
 	}
 }
 

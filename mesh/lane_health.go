@@ -41,7 +41,7 @@ const storeTrouble = 15 * time.Second
 // receives no durable tasks, cannot store runs, cannot read a run or uses more than its
 // share of the store, or if tasks wait too long. It is unhealthy if the lane has ended.
 func (l *lane) judge(s laneStatus) (status, reason string) {
-	failing, odd := l.records.failing.Load(), l.records.unreadableRun.Load()
+	failing, odd, crowded := l.records.failing.Load(), l.records.unreadableRun.Load(), l.share.Trouble()
 	switch {
 	case l.down.Load() != nil:
 		return "unhealthy", "the durable lane has ended: " + s.Reason
@@ -49,8 +49,8 @@ func (l *lane) judge(s laneStatus) (status, reason string) {
 		return "degraded", "the durable lane is " + s.State + ": " + s.Reason
 	case failing != nil && time.Since(failing.at) < storeTrouble:
 		return "degraded", "runs cannot be stored: " + failing.err.Error()
-	case l.share.crowds.Load() != nil:
-		return "degraded", crowdedBy(l.share.crowds.Load())
+	case crowded != nil:
+		return "degraded", crowded.Message
 	case odd != nil && time.Since(odd.at) < unreadablePause+storeTrouble:
 		return "degraded", "this worker cannot read the run of a waiting task: " + odd.err.Error()
 	case l.cfg.MaxLag > 0 && s.LagMS > l.cfg.MaxLag.Milliseconds():

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
+	"github.com/aeemesh/aeemesh/mesh/internal/share"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -70,7 +71,7 @@ type Run struct {
 	checking   atomic.Bool
 	// unwritten: begun without a claim, which is still to be written.
 	unwritten atomic.Bool
-	reserved  atomic.Int64 // bytes that [share] expects it to take
+	reserved  share.Reservation
 	seen      atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
 }
 
@@ -381,7 +382,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 // keep sets the checkpoint that is stored, at revision rev. r.mu is held.
 func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	if r.rev = rev; rev > 0 {
-		r.lane.share.stored(r)
+		r.lane.share.Stored(&r.reserved)
 	}
 	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)

@@ -1,8 +1,9 @@
-package mesh
+package share
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -12,16 +13,21 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/state"
 )
 
-// A share tracks how much of the stores of runs this agent's runs use. While a store is
-// crowded and the agent uses more than its share, the agent's new tasks wait in the queue, so
-// that other agents have space. The share is smaller in a store that is nearly full
-// ([jetstream.Share.Fair]). Runs that have begun go on. The share reads the figures of the
-// stores periodically. In between it adds up the bytes that this worker writes and the runs
-// that it begins.
-type share struct {
-	lane  *lane
+// Config configures a [Share].
+type Config struct {
+	Entity   string      // the agent
+	States   state.Store // the store of runs; it may have no shares
+	Draining func() bool // the worker begins no more runs
+	Log      *slog.Logger
+}
+
+// A Share is what one worker knows of its agent's share. Its methods may be called from many
+// goroutines.
+type Share struct {
+	cfg   Config
 	store sharer // nil: the store has no shares
 
 	wake    chan struct{}
@@ -33,6 +39,10 @@ type share struct {
 
 	mu sync.Mutex // the figures are read by one goroutine at a time
 }
+
+// A Reservation is the bytes that a run which has begun will take in the store. It is a field of
+// the run.
+type Reservation struct{ bytes atomic.Int64 }
 
 // A sharer is a store that can tell how much of its space an entity uses.
 type sharer interface {
@@ -50,19 +60,22 @@ const (
 	crowdedPause = 10 * time.Second
 )
 
-func newShare(l *lane) *share {
-	s := &share{lane: l, wake: make(chan struct{}, 1)}
-	s.store, _ = l.cfg.States.(sharer)
+// New returns a share. It does no I/O.
+func New(cfg Config) *Share {
+	s := &Share{cfg: cfg, wake: make(chan struct{}, 1)}
+	s.store, _ = cfg.States.(sharer)
 	s.step.Store(math.MaxInt64)
 	return s
 }
 
-// admit reports whether a new run may begin. If the last figures leave doubt, it reads new ones
-// from the store, for one run at a time.
-func (s *share) admit(ctx context.Context, r *Run) bool {
-	size := int64(len(r.hold.Data))
+// Limited reports whether the store has shares.
+func (s *Share) Limited() bool { return s.store != nil }
+
+// Admit reports whether a new run of some bytes may begin, and reserves the bytes if it may. If
+// the last figures leave doubt, it reads new ones from the store, for one run at a time.
+func (s *Share) Admit(ctx context.Context, r *Reservation, size int64) bool {
 	switch {
-	case s.store == nil, r.reserved.Load() > 0:
+	case s.store == nil, r.bytes.Load() > 0:
 		return true
 	case s.crowds.Load() != nil:
 		return false
@@ -76,18 +89,17 @@ func (s *share) admit(ctx context.Context, r *Run) bool {
 			return false
 		}
 	}
-	r.reserved.Store(size)
+	r.bytes.Store(size)
 	s.soon.Add(size)
 	return true
 }
 
-// stored ends the reservation of bytes for a run that is now stored, or that this worker no
-// longer has.
-func (s *share) stored(r *Run) { s.soon.Add(-r.reserved.Swap(0)) }
+// Stored ends the reservation of a run that is now stored, or that this worker no longer has.
+func (s *Share) Stored(r *Reservation) { s.soon.Add(-r.bytes.Swap(0)) }
 
 // mightExceed reports whether the agent could exceed its share if it stored that many more bytes. It
 // returns true if the figures are not known, or old: other agents may have written as much.
-func (s *share) mightExceed(bytes int64) bool {
+func (s *Share) mightExceed(bytes int64) bool {
 	known := s.known.Load()
 	if known == nil || bytes >= s.step.Load() {
 		return true
@@ -108,8 +120,8 @@ func (s *share) mightExceed(bytes int64) bool {
 	return false
 }
 
-// wrote counts written bytes.
-func (s *share) wrote(bytes int) {
+// Wrote counts written bytes.
+func (s *Share) Wrote(bytes int) {
 	if s.written.Add(int64(bytes)) < s.step.Load() {
 		return
 	}
@@ -119,9 +131,9 @@ func (s *share) wrote(bytes int) {
 	}
 }
 
-// tend reads the figures from the store periodically while the lane is awake. It makes slow
+// Tend reads the figures from the store periodically until awake ends. It makes slow
 // requests less often, so that they take a small part of the time.
-func (s *share) tend(awake context.Context) {
+func (s *Share) Tend(awake context.Context) {
 	defer s.forget()
 	for {
 		began := time.Now()
@@ -147,9 +159,9 @@ func (s *share) tend(awake context.Context) {
 	}
 }
 
-// forget drops the figures when the lane falls asleep: they are old when it wakes.
-func (s *share) forget() {
-	if !s.lane.draining.Load() {
+// forget drops the figures when Tend ends: they are old when it begins again.
+func (s *Share) forget() {
+	if !s.cfg.Draining() {
 		s.known.Store(nil)
 		s.crowds.Store(nil)
 	}
@@ -157,12 +169,12 @@ func (s *share) forget() {
 
 // look reads the figures from the store. bytes is the size of a run that is about to begin.
 // s.mu is held.
-func (s *share) look(ctx context.Context, bytes int64) {
+func (s *Share) look(ctx context.Context, bytes int64) {
 	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
-	log := s.lane.host.log
+	log := s.cfg.Log
 	s.written.Store(0)
-	all, err := s.store.Shares(ctx, s.lane.host.Entity, s.soon.Load()+bytes)
+	all, err := s.store.Shares(ctx, s.cfg.Entity, s.soon.Load()+bytes)
 	if err != nil {
 		log.Debug("share of the store of runs not known", "err", err)
 		return
@@ -188,8 +200,9 @@ func (s *share) look(ctx context.Context, bytes int64) {
 	}
 }
 
-// trouble returns why no new run may begin, nil if new runs may begin.
-func (s *share) trouble() *envelope.Error {
+// Trouble returns why no new run may begin, with the time after which one may be tried again; nil
+// if new runs may begin.
+func (s *Share) Trouble() *envelope.Error {
 	c := s.crowds.Load()
 	if c == nil {
 		return nil
@@ -199,20 +212,4 @@ func (s *share) trouble() *envelope.Error {
 
 func crowdedBy(c *jetstream.Share) string {
 	return fmt.Sprintf("%s is full to %.0f %%, %.1f %% by runs of this agent, which may use %.1f %%: its new tasks wait", c.Store, 100*c.Used, 100*c.Own, 100*c.Fair())
-}
-
-// delayCrowded naks the message of a task that may not begin, and publishes the delay
-// once.
-func (ds *deliveries) delayCrowded(r *Run) {
-	problem := ds.share.trouble()
-	if problem == nil {
-		ds.nak(r.hold, 0) // the task may begin by now
-		return
-	}
-	wait := max(0, min(problem.Backoff(), ds.deadlineOf(r).Sub(ds.clock.now())))
-	if ds.counted.Has(r.hold.Seq) && r.hold.Delivered > 1 {
-		ds.nak(r.hold, wait)
-		return
-	}
-	ds.nakDelayed(r, problem.WithBackoff(wait))
 }

@@ -1,0 +1,128 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A worker reads the figures again once it has written a step since the last reading: workers of
+// other agents may have written as much, and the store may be nearly full by now.
+func TestOldFiguresOfAStoreAreReadAgain(t *testing.T) {
+	t.Parallel()
+	var s Share
+	s.known.Store(&[]jetstream.Share{{MaxBytes: 3200, Used: 0.6, Own: 0.1}})
+	s.step.Store(100)
+	if s.mightExceed(99) {
+		t.Error("the figures are doubted after less than a step")
+	}
+	if !s.mightExceed(100) {
+		t.Error("the figures are trusted after a step")
+	}
+}
+
+// figures is a store that is as full as its test says.
+type figures struct {
+	state.Store
+	now   jetstream.Share
+	soon  []int64 // of each reading
+	fails bool
+}
+
+func (f *figures) Shares(_ context.Context, _ string, soon int64) ([]jetstream.Share, error) {
+	f.soon = append(f.soon, soon)
+	if f.fails {
+		return nil, errors.New("no answer")
+	}
+	return []jetstream.Share{f.now}, nil
+}
+
+func newShare(states state.Store, draining bool) *Share {
+	return New(Config{Entity: "agent.a", States: states, Draining: func() bool { return draining }, Log: slog.New(slog.DiscardHandler)})
+}
+
+// Runs that begin at the same time reserve what they will take, until they are stored. A run
+// reserves once, however often it is claimed.
+func TestRunsThatBeginAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	store := &figures{now: jetstream.Share{MaxBytes: 1000, Used: 0.6, Own: 0.1}}
+	s := newShare(store, false)
+	var a, b, c Reservation
+	if !s.Admit(t.Context(), &a, 10) || !s.Admit(t.Context(), &a, 10) || !s.Admit(t.Context(), &b, 10) {
+		t.Fatal("runs within the share do not begin")
+	}
+	if got := s.soon.Load(); got != 20 {
+		t.Errorf("%d bytes reserved by two runs of 10", got)
+	}
+	if len(store.soon) != 1 || store.soon[0] != 10 {
+		t.Errorf("read for %v, want once, for the first run", store.soon)
+	}
+	s.Stored(&a)
+	s.Stored(&a)
+	if got := s.soon.Load(); got != 10 {
+		t.Errorf("%d bytes reserved by the run that is not stored", got)
+	}
+	store.now.Own = 0.9
+	if s.Admit(t.Context(), &c, 500) || c.bytes.Load() != 0 || s.soon.Load() != 10 {
+		t.Error("a run beyond the share began, or has reserved its bytes")
+	}
+	if p := s.Trouble(); p == nil || p.Backoff() != crowdedPause {
+		t.Errorf("trouble: %v", p)
+	}
+}
+
+// A store without shares admits every run, and one that does not answer does, too.
+func TestRunsBeginWithoutFigures(t *testing.T) {
+	t.Parallel()
+	var r Reservation
+	if s := newShare(nil, false); s.Limited() || !s.Admit(t.Context(), &r, 1) || s.Trouble() != nil {
+		t.Error("a store without shares")
+	}
+	if s := newShare(&figures{fails: true}, false); !s.Limited() || !s.Admit(t.Context(), &r, 1) || s.Trouble() != nil {
+		t.Error("a store that does not answer")
+	}
+}
+
+// While new tasks wait, the figures are read more often, and at once after many written bytes. A
+// worker that draws again knows no figures; one that drains keeps them.
+func TestFiguresAreReadWhileTheWorkerIsAwake(t *testing.T) {
+	for _, draining := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &figures{now: jetstream.Share{MaxBytes: 3200, Used: 0.9, Own: 0.9}}
+			s := newShare(store, draining)
+			awake, end := context.WithCancel(t.Context())
+			go s.Tend(awake)
+			synctest.Wait()
+			if len(store.soon) != 1 || s.Trouble() == nil {
+				t.Fatalf("read %d times, trouble %v", len(store.soon), s.Trouble())
+			}
+			time.Sleep(crowdedLook + time.Millisecond)
+			synctest.Wait()
+			if len(store.soon) != 2 {
+				t.Errorf("read %d times after crowdedLook", len(store.soon))
+			}
+			store.now.Own = 0.05
+			s.Wrote(100)
+			synctest.Wait()
+			if len(store.soon) != 3 || s.Trouble() != nil {
+				t.Errorf("read %d times after a step, trouble %v", len(store.soon), s.Trouble())
+			}
+			time.Sleep(shareLook / 2)
+			synctest.Wait()
+			if len(store.soon) != 3 {
+				t.Errorf("read %d times within shareLook", len(store.soon))
+			}
+			end()
+			synctest.Wait()
+			if known := s.known.Load() != nil; known != draining {
+				t.Errorf("figures known after the end: %v, draining: %v", known, draining)
+			}
+		})
+	}
+}
