@@ -112,7 +112,7 @@ func (t callTask) Persist(ctx context.Context, f func() error) error { return t.
 func (t callTask) Inherit(members map[string]json.RawMessage) error { return t.inherit(members, true) }
 
 func (t callTask) StoreState(ctx context.Context, key string, c *state.Checkpoint) (json.RawMessage, error) {
-	ref, err := t.host.storeCalled(ctx, t.Task, key, c)
+	ref, err := t.storeCalled(ctx, key, c)
 	return wire.MustJSON(ref), err
 }
 

@@ -88,14 +88,14 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	t.handed, _, _ = h.node.checkHanded(t)
-	problem = t.errorForCaller(problem)
+	problem = t.handed.ErrorForCaller(problem)
 	reply := t.answer(envelope.TypeError, problem.Payload())
 	raw, err := rw.encodeReply(t, reply)
 	if err != nil {
 		return nil // no valid envelope can answer it
 	}
 	entity, taskID := t.originalTask()
-	chain, digest := t.handed.proof()
+	chain, digest := t.handed.Proof()
 	msg, err := answers.Stored{
 		Env: reply, Raw: raw, CBOR: cbor, Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10),
 		Task: env, Chain: chain, ChainDigest: digest, // see replyReader.another

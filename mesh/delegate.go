@@ -14,11 +14,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
-	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // Delegation names the receiver of a delegated task and the input that the receiver gets
@@ -89,7 +89,7 @@ func (t *Task) Delegate(ctx context.Context, h Delegation) (json.RawMessage, err
 	}
 	if knows && h.State != nil {
 		err := t.persist(ctx, func() (err error) {
-			o.state, err = t.host.storeHanded(ctx, t, h.State)
+			o.state, err = t.storeHanded(ctx, h.State)
 			return err
 		})
 		if err != nil {
@@ -137,14 +137,7 @@ func (o *delegation) prepare() error {
 			o.intent = intents.RunIntent(o.To)
 		}
 	}
-	chain := append(t.Chain(), t.host.Entity)
-	if slices.Contains(chain, o.To) {
-		return envelope.Errorf(envelope.CodeTreeLimit, "the task would come back to %s, which has delegated it already (%s)", o.To, chainText(chain))
-	}
-	if limit := t.host.node.cfg.MaxHandoffs; len(chain) > limit {
-		return envelope.Errorf(envelope.CodeTreeLimit, "the task was delegated %s, which is the limit (%s)", run.Times(limit), chainText(chain))
-	}
-	return nil
+	return delegated.MayGoTo(o.To, append(t.Chain(), t.host.Entity), t.host.node.cfg.MaxHandoffs)
 }
 
 // Chain returns the entities that delegated the task, the oldest first. The list includes an
@@ -153,7 +146,7 @@ func (o *delegation) prepare() error {
 func (t *Task) Chain() []string {
 	chain, _ := t.handedBy() // checkProvenance has refused an unreadable list
 	if t.handed != nil {
-		chain = append(chain, t.handed.links.Entities()...)
+		chain = append(chain, t.handed.Links.Entities()...)
 	}
 	return chain
 }
@@ -236,9 +229,9 @@ func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer
 func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
 	t := o.task
 	if subject.EntityType(o.To) == subject.TypeHuman {
-		o.intent, o.Payload = o.Intent, o.forPerson()
+		o.intent, o.Payload = o.Intent, delegated.ForPerson(o.Payload, t.host.Entity, o.Reason, o.State)
 	}
-	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
+	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: delegated.Relayed(t.Envelope.Requires)}
 	call.Requires[requires.HandedBy] = wire.MustJSON(append(t.Chain(), t.host.Entity))
 	if o.state != nil {
 		call.Requires[requires.Context] = wire.MustJSON(o.state)
@@ -271,59 +264,6 @@ func (t *Task) relayedAnswer(ctx context.Context, answer *Answer, err error) (js
 	return answer.Envelope.Payload, nil
 }
 
-// Limits of the conversation that forPerson adds to a person's task.
-const (
-	personMessages = 20
-	personText     = 2 << 10 // bytes of each message
-)
-
-// forPerson returns the payload with one more member, handed_over: the delegating agent,
-// the reason, and the last messages of the conversation. A person cannot load the Agent
-// State document.
-func (o *delegation) forPerson() json.RawMessage {
-	type said struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	}
-	over := struct {
-		By           string `json:"by"`
-		Reason       string `json:"reason,omitempty"`
-		Conversation []said `json:"conversation,omitempty"`
-	}{By: o.task.host.Entity, Reason: clip.Text(o.Reason, 128)}
-	if o.State != nil {
-		talk := o.State.Doc.Conversation
-		for _, m := range talk[max(0, len(talk)-personMessages):] {
-			over.Conversation = append(over.Conversation, said{string(m.Role), clip.Text(m.Content, personText)})
-		}
-	}
-	members := map[string]json.RawMessage{}
-	if json.Unmarshal(o.Payload, &members) != nil {
-		return o.Payload
-	}
-	members["handed_over"] = wire.MustJSON(over)
-	return wire.MustJSON(members)
-}
-
-// claimsDelegated reports whether requires.handoff is an object, so that the task claims to be
-// delegated. It does not verify the claim.
-func (t *Task) claimsDelegated() bool {
-	raw := t.required(requires.Handoff)
-	return len(raw) > 0 && raw[0] == '{'
-}
-
-// relayed returns the members of requires that relay passes to the receiver: all except
-// those that the mesh writes for each hop.
-func relayed(raw json.RawMessage) map[string]json.RawMessage {
-	members := map[string]json.RawMessage{}
-	if raw == nil || json.Unmarshal(raw, &members) != nil {
-		return map[string]json.RawMessage{}
-	}
-	for _, name := range []string{requires.Handoff, requires.Context, requires.NotBefore, requires.Tree, requires.Mesh, requires.Lane, "timeout_ms", "stream"} {
-		delete(members, name)
-	}
-	return members
-}
-
 // envelope makes the receiver's task. stream is the number of stream envelopes that this
 // agent has sent; epoch is the epoch of the run, 0 on the live lane.
 func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, error) {
@@ -331,15 +271,10 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	e := envelope.New(envelope.TypeTask, t.host.Entity, o.To, o.intent, o.Payload)
 	e.Corr, e.ReplyTo, e.Priority, e.Trace = t.Envelope.Corr, t.Envelope.ID, t.Envelope.Priority, t.Envelope.Trace
 	t.span.Inject(e)
-	link, err := o.link()
+	h, err := t.handed.Next(t.Envelope, t.host.Entity, o.To, t.host.sign)
 	if err != nil {
 		return nil, err
 	}
-	h := handed{Task: t.Envelope.ID, Caller: t.Envelope.From, Intent: t.Envelope.Intent}
-	if t.handed != nil {
-		h = *t.handed
-	}
-	h.Chain = append(slices.Clone(h.Chain), link)
 	h.Stream, h.Epoch, h.State = stream, h.Epoch+epoch, o.state
 
 	members := map[string]json.RawMessage{}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
@@ -37,7 +36,7 @@ func (h *host) delegate(t *Task, o *delegation) {
 		h.recordEnd(t, fault.ForPeer(err))
 		return
 	}
-	h.passed.add(o)
+	h.passed.Add(t.Envelope, t.KeyID, delegated.At{To: o.To, ID: o.id}, t.left())
 	h.recordDelegated(t, o)
 }
 
@@ -122,67 +121,11 @@ func (o *delegation) appendEvent(b []byte) []byte {
 	return envelope.AppendString(b, o.id)
 }
 
-// passed holds the live tasks that this worker has delegated and whose deadline has not
-// passed. So a cancel of such a task can be forwarded.
-type passed struct {
-	mu    sync.Mutex
-	tasks map[string]*passedTask // by the id of the task that this worker received
-}
-
-type passedTask struct {
-	from, corr, keyID string
-	to, id            string // the receiver, and its task
-	deadline          time.Time
-}
-
-// maxPassed bounds the tasks in passed. Beyond it any one of them is forgotten: a cancel no
-// longer reaches its receiver, and the deadline ends it.
-const maxPassed = 4096
-
-func (p *passed) add(o *delegation) {
-	t := o.task
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.tasks == nil {
-		p.tasks = map[string]*passedTask{}
-	}
-	if len(p.tasks) >= maxPassed {
-		now := time.Now()
-		for id, one := range p.tasks {
-			if one.deadline.Before(now) || len(p.tasks) >= maxPassed {
-				delete(p.tasks, id)
-			}
-		}
-	}
-	e := t.Envelope
-	p.tasks[e.ID] = &passedTask{from: e.From, corr: e.Corr, keyID: t.KeyID, to: o.To, id: o.id, deadline: time.Now().Add(t.left())}
-}
-
-// matching returns the tasks for which match is true. It forgets tasks whose deadline has
-// passed.
-func (p *passed) matching(match func(id string, t *passedTask) bool) (out []*passedTask) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for id, t := range p.tasks {
-		switch {
-		case t.deadline.Before(now):
-			delete(p.tasks, id)
-		case match(id, t):
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // forwardCancel forwards a cancel to the receivers of the delegated tasks that it names.
 func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
-	for _, one := range h.passed.matching(func(id string, t *passedTask) bool {
-		return (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) &&
-			(t.from == env.From || env.From == h.Entity) && (signed || t.keyID == "")
-	}) {
-		if err := h.publishCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
-			h.log.Warn("cancel not forwarded", "to", one.to, "id", one.id, "err", err)
+	for _, one := range h.passed.Named(what, env.From, h.Entity, signed) {
+		if err := h.publishCancel(one.To, intents.CancelTask{ID: one.ID, Reason: what.Reason}); err != nil {
+			h.log.Warn("cancel not forwarded", "to", one.To, "id", one.ID, "err", err)
 			continue
 		}
 		found = true

@@ -49,14 +49,14 @@ func FuzzHanded(f *testing.F) {
 			return
 		}
 		seen := map[string]bool{}
-		for i, l := range h.links.Links {
-			if seen[l.From] || i > 0 && h.links.Links[i-1].To != l.From {
-				t.Errorf("a chain that does not hold: %v", h.links.Entities())
+		for i, l := range h.Links.Links {
+			if seen[l.From] || i > 0 && h.Links.Links[i-1].To != l.From {
+				t.Errorf("a chain that does not hold: %v", h.Links.Entities())
 			}
 			seen[l.From] = true
 		}
-		if last := h.links.Last(); last.From != task.From || last.To != task.To || seen[task.To] {
-			t.Errorf("the task is not at the end of its chain: %v", h.links.Entities())
+		if last := h.Links.Last(); last.From != task.From || last.To != task.To || seen[task.To] {
+			t.Errorf("the task is not at the end of its chain: %v", h.Links.Entities())
 		}
 	})
 }

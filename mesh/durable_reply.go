@@ -30,13 +30,13 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 	if problem == nil {
 		reply = t.answer(envelope.TypeResult, payload)
 	} else {
-		reply = t.answer(envelope.TypeError, t.errorForCaller(problem).Payload())
+		reply = t.answer(envelope.TypeError, t.handed.ErrorForCaller(problem).Payload())
 	}
 	raw, err := r.lane.replies.encodeReply(t, reply)
 	if err != nil && problem != nil {
 		// The error does not fit a message.
 		problem = fault.Bare(problem)
-		reply = t.answer(envelope.TypeError, t.errorForCaller(problem).Payload())
+		reply = t.answer(envelope.TypeError, t.handed.ErrorForCaller(problem).Payload())
 		raw, err = r.lane.replies.encodeReply(t, reply)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error
 	}
 	room := 0
 	if t.handed != nil {
-		room = len(t.handed.header())
+		room = len(t.handed.Header())
 	}
 	if err := rw.host.node.sendable(raw, room); err != nil {
 		return nil, err
@@ -149,8 +149,8 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	}
 	entity, taskID := r.task.originalTask()
 	stored.Entity, stored.TaskID = entity, taskID
-	stored.Epoch = r.task.handed.epoch(m.Epoch)
-	stored.Chain, stored.ChainDigest = r.task.handed.proof()
+	stored.Epoch = r.task.handed.RunEpoch(m.Epoch)
+	stored.Chain, stored.ChainDigest = r.task.handed.Proof()
 	msg, err := stored.Message()
 	if err != nil {
 		return err

@@ -61,10 +61,10 @@ func (s *streamedRun) Encode(seq int, payload json.RawMessage) (reply jetstream.
 		}
 	}
 	entity, taskID := t.originalTask()
-	chain, digest := t.handed.proof()
+	chain, digest := t.handed.Proof()
 	reply, err = answers.Stored{
 		Env: e, CBOR: t.cbor, Entity: entity, TaskID: taskID, MsgID: s.msgID(seq), Chain: chain, ChainDigest: digest,
-		Seq: seq, Epoch: t.handed.epoch((*Run)(s).Epoch()),
+		Seq: seq, Epoch: t.handed.RunEpoch((*Run)(s).Epoch()),
 	}.Message()
 	if err != nil {
 		return reply, fmt.Errorf("encode stream envelope: %w", err)

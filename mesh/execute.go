@@ -257,7 +257,7 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 		return
 	}
 	reply := t.Envelope.Reply(envelope.TypeResult, payload)
-	t.addressCaller(reply)
+	t.handed.Address(reply)
 	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent; the sender gets the error instead.
 		h.recordEnd(t, fault.ForPeer(err))

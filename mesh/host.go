@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
@@ -149,7 +150,8 @@ type host struct {
 	counts        counts
 	running       deadlines.List[*Task] // accepted and not answered, so that they can be cancelled
 	calls         calls.Agent
-	passed        passed
+	passed        delegated.Passed
+	documents     delegated.Documents
 	durable       *lane // nil: live only; see joined
 	intake        intake
 	controls      controls
@@ -281,7 +283,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.verify = sched.NewCrew(verifiers(n.cfg.Seen != nil), max(64, a.Queue))
 	h.control = sched.NewCrew(1, 256)
 	h.lookups = sched.NewCrew(lookers, 256)
-	h.contexts = h.newContexts()
+	h.contexts, h.documents = h.newContexts(), h.newDocuments()
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	if n.cfg.Durable != nil && !a.LiveOnly {
 		if h.durable, err = h.newLane(); err != nil {

@@ -16,7 +16,7 @@ import (
 // answer sends an error as the terminal envelope, without its details if they cannot be
 // sent.
 func (h *host) answer(t *Task, problem *envelope.Error) {
-	problem = t.errorForCaller(problem)
+	problem = t.handed.ErrorForCaller(problem)
 	err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
 	if fault.Unsendable(err) {
 		problem = fault.Bare(problem)
@@ -82,7 +82,7 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 		set(t.host.TraceHeader, parent)
 	}
 	if t.handed != nil {
-		set(wire.HeaderHandoff, t.handed.header())
+		set(wire.HeaderHandoff, t.handed.Header())
 	}
 	if problem != nil {
 		set(micro.ErrorHeader, wire.HeaderText(problem.Message))

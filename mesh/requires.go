@@ -7,6 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 )
 
@@ -50,7 +51,7 @@ func (t *Task) forHere(prefix string, durable, signed bool) *envelope.Error {
 	if intents.IsCommand(t.Envelope.Intent) {
 		return nil
 	}
-	return requires.ForLane(t.required(requires.Lane), durable, signed, t.host.Async && !t.claimsDelegated())
+	return requires.ForLane(t.required(requires.Lane), durable, signed, t.host.Async && !delegated.Claimed(t.required(requires.Handoff)))
 }
 
 // forMesh refuses a task that is for another mesh.

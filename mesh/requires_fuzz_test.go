@@ -75,12 +75,12 @@ func constraintsSeen(n *Node, task *envelope.Envelope) map[string]any {
 	note("tree", tree, err)
 	h, forbidden, err := n.checkHanded(t)
 	if h != nil {
-		h.links = chain.Chain{} // made of h.Chain, each time anew
+		h.Links = chain.Chain{} // made of h.Chain, each time anew
 	}
 	note("handoff", [2]any{h, forbidden}, err)
 	by, err := t.handedBy()
 	note("handed_by", by, err)
-	ref, from, err := handedState{t}.stateRef()
+	ref, from, err := t.stateRef()
 	note("context", [2]any{ref, from}, err)
 	until, to, due := requires.AnswerOf(task, time.Unix(1_800_000_000, 0))
 	seen["until"], seen["escalate_to"], seen["schema"] = until, to, string(requires.Canonical(due))

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
@@ -95,7 +96,7 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 		return nil
 	case holder == by:
 		return ds.notMoved(ctx, r, by)
-	case strings.HasPrefix(holder, seenLater) && !r.task.claimsDelegated():
+	case strings.HasPrefix(holder, seenLater) && !delegated.Claimed(r.task.required(requires.Handoff)):
 		return nil
 	case strings.HasPrefix(holder, seenWork):
 		switch _, err := ds.cfg.States.Get(ctx, r.id); {

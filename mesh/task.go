@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
 	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -98,9 +99,9 @@ type Task struct {
 	classified bool     // class has been called
 	served     servedAs // what Agent.Classify and ServeAs say
 
-	handed           *handed     // the chain of agents that delegated the task; nil: none did
-	mustAnswerItself bool        // requires.handoff is false: the sender accepts an answer of this agent only
-	delegatedTo      *delegation // to which agent this one delegated the task; nil: it did not
+	handed           *delegated.Handed // the chain of agents that delegated the task; nil: none did
+	mustAnswerItself bool              // requires.handoff is false: the sender accepts an answer of this agent only
+	delegatedTo      *delegation       // to which agent this one delegated the task; nil: it did not
 
 	usage atomic.Pointer[json.RawMessage] // see SetUsage
 
