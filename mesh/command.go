@@ -11,40 +11,16 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
-
-// order is a command (of an operator, a sender or the agent) that was received and
-// verified.
-type order struct {
-	run.Order
-	keyID  string // "" if it is unsigned
-	signed bool
-	// unbound: it does not name its mesh, and applies only to a run that came from
-	// another platform.
-	unbound bool
-
-	problem *envelope.Error // the error that a cancel ends the run with; nil: run.Cancelled
-}
-
-func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error) {
-	o := &order{Order: run.Order{Envelope: env.ID, Intent: env.Intent, From: env.From}, keyID: keyID, signed: signed}
-	if err := json.Unmarshal(env.Payload, &o.Order); err != nil {
-		return nil, fault.Misfit(err)
-	}
-	if len(o.Text) > maxSteerText {
-		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), maxSteerText)
-	}
-	return o, nil
-}
 
 // commands applies orders to the runs of a lane's entity: to those that this worker owns, to
 // stored ones, and to tasks that have not begun.
@@ -52,34 +28,18 @@ type commands struct {
 	*holdings
 	lane    *lane
 	replies *replyWriter
-	notes   notes
+	notes   orders.Notes
 }
 
 // orderFor returns the order in the form in which package run applies it to the run of
 // t.
-func (cs *commands) orderFor(o *order, t *Task) *run.Order {
+func (cs *commands) orderFor(o *orders.Order, t *Task) *run.Order {
 	one := o.Order
 	if o.Intent == intents.TaskMigrate {
 		handed, _, _ := t.readHanded()
 		one.MoveID, one.Denied = uuid.NewString(), cs.lane.transfers.mover.Allow(&o.Order, handed != nil)
 	}
 	return &one
-}
-
-// names reports whether the order names a task, by its id, correlation or run.
-func (o *order) names(id, corr, run string) bool {
-	return o.ID != "" && id == o.ID || o.Corr != "" && corr == o.Corr || o.Run != "" && run == o.Run
-}
-
-// runID returns the id of the run that the order names, "" if it names a correlation.
-func (o *order) runID(entity string) string {
-	switch {
-	case o.Run != "":
-		return o.Run
-	case o.ID != "":
-		return state.RunID(entity, o.ID)
-	}
-	return ""
 }
 
 // mayCommand reports whether an entity may command a task: the task's sender, the
@@ -92,58 +52,17 @@ func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
 	return from == t.Envelope.From || from == cs.host.Entity || cs.host.operator(from)
 }
 
-// mayReach reports whether an order is meant for the mesh that has this run; c may be
-// nil.
-func (o *order) mayReach(c *state.Checkpoint) bool {
-	return !o.unbound || c != nil && c.Mesh.Parent != nil && c.Mesh.Parent.Kind == "migration"
-}
-
-// outcome is the result of an order; its zero value means that no worker has applied
-// it.
-type outcome struct {
-	found   bool // the task exists, and the sender may command it
-	silent  bool // another worker answers
-	done    bool
-	status  string
-	runs    []string
-	refused *envelope.Error
-}
-
-func (o *outcome) did(run, status string) {
-	o.found, o.done, o.status = true, true, status
-	if run != "" {
-		o.runs = append(o.runs, run)
-	}
-}
-
-// result returns the payload that answers an order. Of the members cancelled, paused and
-// so on it sets the one that belongs to the order's intent.
-func (o *order) result(out outcome) json.RawMessage {
-	word := map[string]string{
-		intents.TaskCancel: "cancelled", intents.TaskPause: "paused", intents.TaskResume: "resumed",
-		intents.TaskSteer: "steered", intents.TaskSettle: "settled", intents.TaskMigrate: "migrating",
-	}[o.Intent]
-	members := map[string]any{word: out.done}
-	if len(out.runs) > 0 {
-		members["runs"] = out.runs
-	}
-	if out.status != "" {
-		members["status"] = out.status
-	}
-	return wire.MustJSON(members)
-}
-
 // applyRunning applies an order to the runs that this worker owns.
-func (cs *commands) applyRunning(o *order) (out outcome) {
+func (cs *commands) applyRunning(o *orders.Order) (out orders.Outcome) {
 	for _, t := range cs.host.running.Matching(func(t *Task) bool {
-		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
+		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
-		if !cs.mayCommand(o.From, o.signed, t) {
-			out.refused = denied(o)
+		if !cs.mayCommand(o.From, o.Signed, t) {
+			out.Refused = o.MayNot()
 			continue
 		}
-		if !o.mayReach(t.run.cp.Load()) && !o.mayReach(t.run.stored) {
-			out.refused = unboundOrder()
+		if !o.MayReach(t.run.cp.Load()) && !o.MayReach(t.run.stored) {
+			out.Refused = orders.Unbound()
 			continue
 		}
 		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
@@ -153,12 +72,12 @@ func (cs *commands) applyRunning(o *order) (out outcome) {
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
-			out.did(t.run.id.Run, done.Status)
+			out.Did(t.run.id.Run, done.Status)
 		case err == nil:
-			out.found, out.status = true, done.Status
+			out.Found, out.Status = true, done.Status
 		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
 		case errors.As(err, &problem):
-			out.found, out.refused = true, problem
+			out.Found, out.Refused = true, problem
 		default:
 			cs.host.log.Warn("command not applied", "command", o.Intent, "run", t.run.id.Run, "err", err)
 		}
@@ -166,23 +85,11 @@ func (cs *commands) applyRunning(o *order) (out outcome) {
 	return out
 }
 
-func noSuchRun() *envelope.Error {
-	return envelope.Errorf(envelope.CodeNotFound, "there is no such run")
-}
-
-func unboundOrder() *envelope.Error {
-	return envelope.Errorf(envelope.CodeRequires, "a signed command must name its mesh here (requires.mesh)")
-}
-
-func denied(o *order) *envelope.Error {
-	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.From, 128))
-}
-
 // errUnchanged ends a write that would change nothing.
 var errUnchanged = errors.New("nothing has changed")
 
 // applyCommand applies an order to a run of this worker.
-func (r *Run) applyCommand(ctx context.Context, o *order) (out run.Commanded, err error) {
+func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Commanded, err error) {
 	if o.Intent == intents.TaskCancel {
 		if !r.task.claim() {
 			return out, ErrLost // the run is ending or parking; its record will show the result
@@ -212,9 +119,6 @@ func (r *Run) applyCommand(ctx context.Context, o *order) (out run.Commanded, er
 	}
 	return out, err
 }
-
-// maxSteerText bounds a message for a run's next turn.
-const maxSteerText = 32 << 10
 
 // command applies an order from the work queue, and acks it once its answer is stored.
 func (cs *commands) command(hold *hold, t *Task) {
@@ -255,21 +159,21 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	if err := cs.lane.deliveries.stale(t.run, false); err != nil {
 		return nil, err
 	}
-	o, err := newOrder(t.Envelope, t.KeyID, t.KeyID != "")
+	o, err := orders.New(t.Envelope, t.KeyID, t.KeyID != "")
 	if err != nil {
 		return nil, err
 	}
 	out := cs.applyRunning(o)
-	if !out.found && out.refused == nil {
+	if !out.Found && out.Refused == nil {
 		out = cs.applyStored(ctx, o, true)
 	}
 	switch {
-	case out.refused != nil:
-		return nil, out.refused
-	case !out.found:
-		return nil, noSuchRun()
+	case out.Refused != nil:
+		return nil, out.Refused
+	case !out.Found:
+		return nil, orders.NoSuchRun()
 	}
-	return o.result(out), nil
+	return o.Result(out), nil
 }
 
 // listen reads the commands that wait in the urgent queue while all places are taken: a

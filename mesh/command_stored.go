@@ -9,10 +9,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -23,14 +23,14 @@ import (
 // owner does not answer; the compare-and-swap decides between workers. alone is set
 // for an order from the work queue: no reachable worker owns the run, so the order
 // also applies to runs of silent owners.
-func (cs *commands) applyStored(ctx context.Context, o *order, alone bool) (out outcome) {
-	if id := o.runID(cs.host.Entity); id != "" {
+func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool) (out orders.Outcome) {
+	if id := o.RunID(cs.host.Entity); id != "" {
 		out = cs.applyTo(ctx, state.ID{Entity: cs.host.Entity, Run: id}, o, alone)
 		return out
 	}
 	for rec, err := range cs.records.open(ctx) {
 		if err != nil {
-			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
+			out.Refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
 			return out
 		}
 		c, err := cs.records.read(rec)
@@ -42,27 +42,27 @@ func (cs *commands) applyStored(ctx context.Context, o *order, alone bool) (out 
 			continue
 		}
 		one := cs.applyTo(ctx, rec.ID, o, alone)
-		out.found, out.done = out.found || one.found, out.done || one.done
-		out.runs = append(out.runs, one.runs...)
-		out.status = one.status
+		out.Found, out.Done = out.Found || one.Found, out.Done || one.Done
+		out.Runs = append(out.Runs, one.Runs...)
+		out.Status = one.Status
 	}
 	return out
 }
 
 // applyTo applies an order to one record.
-func (cs *commands) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (out outcome) {
+func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, alone bool) (out orders.Outcome) {
 	for range 20 {
 		rec, err := cs.cfg.States.Get(ctx, id)
 		if errors.Is(err, state.ErrNotFound) {
-			if !o.mayReach(nil) {
-				out.refused = unboundOrder()
+			if !o.MayReach(nil) {
+				out.Refused = orders.Unbound()
 				return out
 			}
-			if !o.precedes(nil) || o.ID == "" && o.Run == "" {
+			if !o.Precedes(nil) || o.ID == "" && o.Run == "" {
 				return out
 			}
 			if status, ended := cs.refusedStatus(ctx, o); ended {
-				out.found, out.status = true, status
+				out.Found, out.Status = true, status
 				return out
 			}
 			ended, done, again := cs.cancelScheduled(ctx, id, o)
@@ -72,7 +72,7 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *order, alone bo
 				continue
 			}
 			if err = cs.note(ctx, id, 0, nil, o); err == nil {
-				out.did(id.Run, "noted")
+				out.Did(id.Run, "noted")
 				return out
 			}
 		} else if err == nil {
@@ -83,20 +83,20 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *order, alone bo
 		}
 		var problem *envelope.Error
 		if errors.As(err, &problem) {
-			out.refused = problem
+			out.Refused = problem
 			return out
 		}
 		if err != nil && !errors.Is(err, state.ErrChanged) {
-			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record cannot be read or written for now: %w", err)
+			out.Refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record cannot be read or written for now: %w", err)
 			return out
 		}
 	}
-	out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record changes too fast").WithBackoff(time.Second)
+	out.Refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record changes too fast").WithBackoff(time.Second)
 	return out
 }
 
 // refusedStatus returns the status of a task that was refused and therefore has no run.
-func (cs *commands) refusedStatus(ctx context.Context, o *order) (status string, ended bool) {
+func (cs *commands) refusedStatus(ctx context.Context, o *orders.Order) (status string, ended bool) {
 	if o.ID == "" {
 		return "", false
 	}
@@ -120,24 +120,24 @@ func (cs *commands) refusedStatus(ctx context.Context, o *order) (status string,
 
 // applyToRecord applies an order to a record that was read. It returns again if the
 // record has changed meanwhile.
-func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
+func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orders.Order, alone bool) (out orders.Outcome, again bool, err error) {
 	c, err := cs.records.read(rec)
 	if err != nil {
 		return out, false, err
 	}
 	m := &c.Mesh
-	if !o.mayReach(c) {
-		out.refused = unboundOrder()
+	if !o.MayReach(c) {
+		out.Refused = orders.Unbound()
 		return out, false, nil
 	}
 	if m.Task == nil && !c.Terminal() { // noted commands, and no task yet
-		if !o.precedes(m.Noted) {
+		if !o.Precedes(m.Noted) {
 			return out, false, nil
 		}
 		if err := cs.note(ctx, rec.ID, rec.Revision, c, o); err != nil {
 			return out, errors.Is(err, state.ErrChanged), err
 		}
-		out.did(rec.ID.Run, "noted")
+		out.Did(rec.ID.Run, "noted")
 		return out, false, nil
 	}
 	env, err := c.ReadTask()
@@ -145,8 +145,8 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		return out, false, err
 	}
 	t := &Task{Envelope: env, KeyID: m.KeyID, host: cs.host, cbor: m.CBOR}
-	if !cs.mayCommand(o.From, o.signed, t) {
-		out.refused = denied(o)
+	if !cs.mayCommand(o.From, o.Signed, t) {
+		out.Refused = o.MayNot()
 		return out, false, nil
 	}
 	at := run.Stored
@@ -154,16 +154,16 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		at = run.Silent
 	}
 	done, err := run.Command(c, cs.orderFor(o, t), at, cs.clock.now())
-	out.found, out.status = true, done.Status
+	out.Found, out.Status = true, done.Status
 	switch {
 	case err != nil:
-		out.refused = fault.ForPeer(err)
+		out.Refused = fault.ForPeer(err)
 		return out, false, nil
 	case done.Do == run.Already:
-		out.did(rec.ID.Run, done.Status)
+		out.Did(rec.ID.Run, done.Status)
 		return out, false, nil
 	case done.Do == run.AskOwner:
-		out.silent = m.Owner != cs.host.id
+		out.Silent = m.Owner != cs.host.id
 		return out, false, nil
 	case done.Do == run.Forward:
 		return cs.forwardOrder(ctx, c, o), false, nil
@@ -178,7 +178,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
-	out.did(rec.ID.Run, done.Status)
+	out.Did(rec.ID.Run, done.Status)
 	if done.Requeue {
 		if _, err := cs.records.requeue(ctx, c, rev); err != nil {
 			cs.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
@@ -188,22 +188,22 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 }
 
 // forwardToPlatform forwards an order to the platform that runs the run.
-func (cs *commands) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *order) outcome {
-	out := outcome{found: true, status: string(c.Doc.Status)}
+func (cs *commands) forwardToPlatform(ctx context.Context, c *state.Checkpoint, o *orders.Order) orders.Outcome {
+	out := orders.Outcome{Found: true, Status: string(c.Doc.Status)}
 	result, refused := cs.lane.transfers.mover.Forward(ctx, c, &o.Order)
 	if refused != nil {
-		out.refused = refused
+		out.Refused = refused
 		return out
 	}
-	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered || result.Settled
-	out.status, out.runs = result.Status, []string{c.Doc.RunID}
+	out.Answered(result)
+	out.Status, out.Runs = result.Status, []string{c.Doc.RunID}
 	return out
 }
 
 // cancelScheduled cancels a task that waits for its time, by a record of its end: its
 // sender gets the reply at once. It does nothing for other orders, for tasks that are
 // not scheduled, and for tasks that will be refused when they are due.
-func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *order) (out outcome, done, again bool) {
+func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *orders.Order) (out orders.Outcome, done, again bool) {
 	if o.Intent != intents.TaskCancel || o.ID == "" {
 		return out, false, false
 	}
@@ -220,8 +220,8 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *order) 
 	if problem, _ := (admission{t}).admit(); problem != nil {
 		return out, false, false
 	}
-	if !cs.mayCommand(o.From, o.signed, t) {
-		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.From, 128))
+	if !cs.mayCommand(o.From, o.Signed, t) {
+		out.Refused = o.MayNot()
 		return out, true, false
 	}
 	task, err := r.described()
@@ -247,7 +247,7 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *order) 
 
 // cancelStored cancels a run that no worker owns: it stores the run's last checkpoint
 // and its reply. The run's message, if there is one, is acked when it is drawn.
-func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order, requeue bool) (out outcome, again bool, err error) {
+func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *orders.Order, requeue bool) (out orders.Outcome, again bool, err error) {
 	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
 	r := newRun(cs.lane, t, hold)
 	r.id.Run = rec.ID.Run
@@ -267,7 +267,7 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 	defer r.mu.Unlock()
 	c.Mesh.Epoch++
 	c.Mesh.Owner = cs.host.id
-	problem := o.problem
+	problem := o.Problem
 	if problem == nil {
 		problem = run.Cancelled(o.From, o.Reason)
 	}
@@ -299,13 +299,6 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 		cs.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
 	}
 	cs.work.Go(func() { cs.replies.stopCalls(c) })
-	out.did(rec.ID.Run, string(aaif.RunFailed))
+	out.Did(rec.ID.Run, string(aaif.RunFailed))
 	return out, false, nil
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

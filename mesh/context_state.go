@@ -42,7 +42,7 @@ func (h *host) newDocuments() delegated.Documents {
 
 // storeHanded stores the state document of a delegation.
 func (t *Task) storeHanded(ctx context.Context, c *state.Checkpoint) (*StateRef, error) {
-	ref, err := t.storeDocument(ctx, c, "handoff "+envelope.NewID())
+	ref, err := storeDocument(ctx, t, c, "handoff "+envelope.NewID())
 	if ref != nil && t.User() != t.Caller() {
 		ref.User = t.User()
 	}
@@ -52,14 +52,14 @@ func (t *Task) storeHanded(ctx context.Context, c *state.Checkpoint) (*StateRef,
 // storeCalled stores the state document of a call, once for each key. A worker that repeats
 // the call after a crash sends the stored document.
 func (t *Task) storeCalled(ctx context.Context, key string, c *state.Checkpoint) (*StateRef, error) {
-	ref, err := t.storeDocument(ctx, c, "call "+t.CallID(key))
+	ref, err := storeDocument(ctx, t, c, "call "+t.CallID(key))
 	if ref != nil {
 		ref.User = t.User()
 	}
 	return ref, err
 }
 
-func (t *Task) storeDocument(ctx context.Context, c *state.Checkpoint, name string) (*StateRef, error) {
+func storeDocument(ctx context.Context, t *Task, c *state.Checkpoint, name string) (*StateRef, error) {
 	from := state.Parent{TaskID: t.Envelope.ID}
 	if t.run != nil {
 		from.Run = t.run.id.Run
@@ -95,21 +95,21 @@ func (t *Task) User() string {
 	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
 		return ref.User + " of " + t.Envelope.From
 	}
-	if platform := t.vouchedBy(); platform != "" {
+	if platform := t.run.vouchedBy(); platform != "" {
 		return t.Caller() + " of " + platform
 	}
 	return t.Caller()
 }
 
-// vouchedBy returns the platform that states who sent the task, "" if this mesh has verified
-// the sender itself; see [state.Mesh.Vouched].
-func (t *Task) vouchedBy() string {
-	if t.run == nil {
+// vouchedBy returns the platform that states who sent the run's task, "" if this mesh has verified
+// the sender itself; see [state.Mesh.Vouched]. A live task has no run.
+func (r *Run) vouchedBy() string {
+	if r == nil {
 		return ""
 	}
-	c := t.run.cp.Load()
+	c := r.cp.Load()
 	if c == nil {
-		c = t.run.stored
+		c = r.stored
 	}
 	if c == nil {
 		return ""

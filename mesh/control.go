@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -139,40 +140,40 @@ func (cm *controls) betweenWorkers(env *envelope.Envelope) func(*Task) {
 // ofOneRun reports whether a command has the agent itself as from, names no mesh, and
 // names exactly one run, by its run id. The platform that transferred a run here sends
 // such commands, because it knows this mesh by URL only. They apply only to runs that
-// came from a platform (see [order.mayReach]).
+// came from a platform (see [orders.Order.MayReach]).
 func (cm *controls) ofOneRun(t *Task) bool {
 	if cm.host.durable == nil || t.Envelope.From != cm.host.Entity || !intents.IsCommand(t.Envelope.Intent) || t.required(requires.Mesh) != nil {
 		return false
 	}
-	o, err := newOrder(t.Envelope, "", false)
-	return err == nil && o.Run != "" && o.ID == "" && o.Corr == ""
+	o, err := orders.New(t.Envelope, "", false)
+	return err == nil && o.NamesRunAlone()
 }
 
 // commandRuns applies a command to the runs that this worker owns, else to stored runs
 // that no worker owns. A worker answers if it found a run; a worker that found none
 // answers only a command that names a durable task, with E_NOT_FOUND.
 func (cm *controls) commandRuns(t *Task, signed, found bool, answer func(json.RawMessage)) {
-	o, err := newOrder(t.Envelope, t.KeyID, signed)
+	o, err := orders.New(t.Envelope, t.KeyID, signed)
 	if err != nil {
 		cm.host.fail(t, err)
 		return
 	}
-	o.unbound = t.forMesh(cm.host.node.cfg.Prefix, signed) != nil
+	o.Unbound = t.forMesh(cm.host.node.cfg.Prefix, signed) != nil
 	ctx, cancel := context.WithTimeout(cm.host.taskScope, sched.LookTimeout)
 	defer cancel()
 	out := cm.host.durable.commands.applyRunning(o)
-	if !out.found && !found && out.refused == nil {
+	if !out.Found && !found && out.Refused == nil {
 		out = cm.host.durable.commands.applyStored(ctx, o, false)
 	}
 	switch {
-	case out.silent, !o.Durable && !out.found && !found:
-	case out.refused != nil:
-		cm.host.fail(t, out.refused)
-	case !out.found && !found:
-		cm.host.fail(t, noSuchRun())
+	case out.Silent, !o.Durable && !out.Found && !found:
+	case out.Refused != nil:
+		cm.host.fail(t, out.Refused)
+	case !out.Found && !found:
+		cm.host.fail(t, orders.NoSuchRun())
 	default:
-		out.done = out.done || found
-		answer(o.result(out))
+		out.Done = out.Done || found
+		answer(o.Result(out))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
@@ -136,41 +137,31 @@ func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, si
 // forwardOrder forwards a command to the receiver of a delegated run. All workers of the entity
 // get the command. The worker that ended the run forwards it, or any worker if that one is
 // dead.
-func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
-	out.found, out.status = true, string(c.Doc.Status)
+func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *orders.Order) (out orders.Outcome) {
+	out.Found, out.Status = true, string(c.Doc.Status)
 	m := &c.Mesh
 	if m.Owner != cs.host.id && cs.lane.alive(ctx, m.Owner) {
-		out.silent = true
+		out.Silent = true
 		return out
 	}
-	var cmd intents.Command
-	target := intents.Target{ID: m.Handed.TaskID, Durable: true}
-	switch o.Intent {
-	case intents.TaskCancel:
-		cmd = intents.CancelTask{ID: target.ID, Reason: o.Reason, Durable: true}
-	case intents.TaskPause:
-		cmd = intents.PauseTask{Target: target, Reason: o.Reason}
-	case intents.TaskResume:
-		cmd = intents.ResumeTask{Target: target, Reason: o.Reason}
-	case intents.TaskSteer:
-		cmd = intents.SteerTask{Target: target, Text: o.Text}
-	default:
+	cmd := o.Forwarded(m.Handed.TaskID)
+	if cmd == nil {
 		return out
 	}
 	e, err := cs.host.newCommand(m.Handed.To, cmd)
 	if err != nil {
-		out.refused = fault.ForPeer(err)
+		out.Refused = fault.ForPeer(err)
 		return out
 	}
 	reply, err := client.SendCommand(ctx, cs.host.node.Client, m.Handed.To, e)
 	if err != nil {
 		var problem *envelope.Error
 		if errors.As(err, &problem) && problem.FromPeer() {
-			out.refused = problem
+			out.Refused = problem
 		} else if ctx.Err() == nil {
-			out.refused = fault.ForPeer(err)
+			out.Refused = fault.ForPeer(err)
 		} else { // the command is queued; the receiver's next worker applies it
-			out.did("", "noted")
+			out.Did("", "noted")
 		}
 		return out
 	}
@@ -178,7 +169,6 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 	if json.Unmarshal(reply.Payload, &result) != nil {
 		return out
 	}
-	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered
-	out.status, out.runs = firstOf(result.Status, out.status), result.Runs
+	out.Answered(result)
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -170,9 +171,9 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	ctx, cancel := context.WithTimeout(l.ctx, sched.StoreTimeout)
 	defer cancel()
-	o := &order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, signed: true, problem: problem}
-	if out := l.commands.applyStored(ctx, o, false); out.refused != nil {
-		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.refused)
+	o := &orders.Order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, Signed: true, Problem: problem}
+	if out := l.commands.applyStored(ctx, o, false); out.Refused != nil {
+		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.Refused)
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 // done ends a sweep; complete says that the sweep has read all runs.
 func (s *sweep) done(complete bool) {
 	if complete {
-		s.commands.notes.forgetExpired(s.noted, s.began.Add(-s.settled))
+		s.commands.notes.Forget(s.noted, s.began.Add(-s.settled))
 	}
 	if s.queued > 0 {
 		s.host.log.Warn("runs without a message queued anew", "runs", s.queued)

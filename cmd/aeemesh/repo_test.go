@@ -153,6 +153,7 @@ var beside = map[string][]string{
 	"mesh/internal/fault":     {"mesh/internal/wire"},
 	"mesh/internal/guardian":  {"mesh/internal/probe", "mesh/internal/sched", "mesh/internal/watch"},
 	"mesh/internal/holders":   {"mesh/internal/probe", "mesh/internal/rpc", "mesh/internal/watch", "mesh/internal/wire"},
+	"mesh/internal/orders":    {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh/internal/parked":    {"mesh/internal/sched"},
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
