@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/share"
 	"github.com/aeemesh/aeemesh/mesh/internal/slots"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
+	"github.com/aeemesh/aeemesh/mesh/internal/tender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -46,6 +47,7 @@ type lane struct {
 	slots      *slots.Slots[*Task] // nil: no limit across the mesh
 	waits      *waits              // runs that wait for others
 	guardian   *guardian.Guardian
+	tended     *tender.Lane
 	down       atomic.Pointer[error]
 	unhealthy  bool // logged as not working; used by onHealth alone
 }
@@ -86,6 +88,7 @@ func (h *host) newLane() (*lane, error) {
 	l.share = share.New(share.Config{Entity: h.Entity, States: cfg.States, Draining: l.draining.Load, Log: h.log})
 	l.records.wrote = l.share.Wrote
 	l.guardian = newGuardian(l)
+	l.tended = newTended(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
 	}
@@ -121,7 +124,7 @@ func (l *lane) start() {
 			l.down.Store(&err)
 		}
 	}()
-	l.host.node.tender.add(l)
+	l.host.node.tender.Add(l.tended)
 	if l.slots != nil {
 		l.tenders.Go(func() { l.slots.Run(l.ctx) })
 	}
@@ -220,7 +223,7 @@ func (l *lane) close() {
 	}
 	l.stop(errStopped)
 	<-done
-	l.host.node.tender.remove(l)
+	l.host.node.tender.Remove(l.tended)
 	l.waits.Close()
 	l.tenders.Wait()
 	l.upkeep.Wait()

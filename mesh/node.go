@@ -27,6 +27,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
+	"github.com/aeemesh/aeemesh/mesh/internal/tender"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/platform"
 )
@@ -63,9 +64,8 @@ type Node struct {
 	told     *listen.Shared // control and monitoring messages
 	asked    *listen.Shared // plain text
 	clock    serverClock
-	tender   tender
+	tender   *tender.Tender      // nil: live only
 	notifier *jetstream.Notifier // wakes lanes; nil: they do not sleep
-
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -134,7 +134,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.prober = probe.New(conn)
 	n.holders = holders.New(holders.Config{Conn: conn, Prober: n.prober, Fail: n.replies.Fail})
 	n.starting = make(chan struct{}, startAtOnce)
-	n.services.node, n.tender.node = n, n
+	n.services.node = n
 	n.beats = beats.New(cfg.Heartbeat, func(h *host) { h.events.announce(intents.AgentHeartbeat) })
 	n.told, n.asked = listen.NewShared(conn), listen.NewShared(conn)
 	if d := cfg.Durable; d != nil && d.Create && !d.fenced {
@@ -142,6 +142,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
+	}
+	if cfg.Durable != nil {
+		n.tender = n.newTender()
 	}
 	n.answers = answers.Reader{Limits: n.limits, Verifier: cfg.Verifier, Log: n.log}
 	if cfg.Durable != nil {

@@ -2,13 +2,11 @@ package mesh
 
 import (
 	"context"
-	"math/rand/v2"
+	"iter"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/envelope/pause"
-	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
+	"github.com/aeemesh/aeemesh/mesh/internal/tender"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -20,6 +18,31 @@ type sweep struct {
 	settled time.Duration // the message of a younger record may not be stored yet
 	noted   map[string]bool
 	queued  int
+}
+
+// newTender returns the tender of the node's lanes.
+func (n *Node) newTender() *tender.Tender {
+	d := n.cfg.Durable
+	cfg := tender.Config{
+		Log: n.log, Reconnects: func() uint64 { return n.conn.Stats().Reconnects }, States: d.States, Sweep: d.Sweep, Filled: n.tel.Lane.Filled,
+		Beside: func(ctx context.Context) { n.clock.tend(ctx, d.Clock) },
+	}
+	if o, ok := d.States.(opener); ok && !d.fenced {
+		cfg.OpenAll = func(ctx context.Context) iter.Seq2[state.Record, error] { return o.Open(ctx, "") }
+	}
+	return tender.New(cfg)
+}
+
+// newTended returns the lane as its node's tender knows it.
+func newTended(l *lane) *tender.Lane {
+	return &tender.Lane{
+		Entity: l.host.Entity, Instance: l.host.id, Open: l.records.open, Owns: func(id string) bool { return l.run(id) != nil }, Wake: l.waits.check,
+		LookAfter: func(owner string) { l.guardian.LookAfter(l.ctx, owner) },
+		Sweep: func() (func(context.Context, state.Record) error, func(bool)) {
+			s := l.sweep()
+			return s.run, s.done
+		},
+	}
 }
 
 func (l *lane) sweep() *sweep {
@@ -103,31 +126,4 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		rec.Revision = rev
 	}
 	return l.records.requeue(ctx, c, rec.Revision)
-}
-
-// A compactor is a store that removes the oldest ended runs before it is full: a full
-// store would stop every lane.
-type compactor interface {
-	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
-}
-
-// deleteEnded removes ended runs before the store of runs is full. A node has one such
-// goroutine for all its lanes.
-func (t *tender) deleteEnded(ctx context.Context, states state.Store, tel *telemetry.Lane) {
-	store, ok := states.(compactor)
-	if !ok {
-		return
-	}
-	const every = 5 * time.Second
-	for pause.For(ctx, every/2+rand.N(every)) {
-		swept, err := store.Sweep(ctx, jetstream.SweepOptions{})
-		if err != nil {
-			t.node.log.Debug("store of runs not swept", "err", err)
-			continue
-		}
-		tel.Filled(swept.Used)
-		if swept.Runs > 0 {
-			t.node.log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
-		}
-	}
 }

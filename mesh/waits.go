@@ -25,10 +25,13 @@ func newWaits(l *lane) *waits {
 	w := &waits{l: l}
 	w.Runs = parked.New(parked.Config{
 		Conn: l.host.node.conn, Log: l.host.log,
-		Check: w.check, CheckAll: func() { l.host.node.tender.checkAll(l) },
+		Check: w.check, CheckAll: w.checkAll,
 	})
 	return w
 }
+
+// checkAll requests a check of all waiting runs.
+func (w *waits) checkAll() { w.l.host.node.tender.CheckAll(w.l.tended) }
 
 // check wakes a run that has a reason to wake, and watches it otherwise.
 func (w *waits) check(run string) {
@@ -40,7 +43,7 @@ func (w *waits) check(run string) {
 	}
 	w.l.host.log.Warn("waiting run not checked", "run", run, "err", err)
 	if w.l.records.temporary(err) {
-		w.l.host.node.tender.checkAll(w.l)
+		w.checkAll()
 	}
 }
 

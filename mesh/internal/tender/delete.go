@@ -1,0 +1,36 @@
+package tender
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// A compactor is a store that removes the oldest ended runs before it is full: a full
+// store would stop every lane.
+type compactor interface {
+	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
+}
+
+// deleteEnded removes ended runs before the store of runs is full.
+func (t *Tender) deleteEnded(ctx context.Context) {
+	store, ok := t.cfg.States.(compactor)
+	if !ok {
+		return
+	}
+	const every = 5 * time.Second
+	for pause.For(ctx, every/2+rand.N(every)) {
+		swept, err := store.Sweep(ctx, jetstream.SweepOptions{})
+		if err != nil {
+			t.cfg.Log.Debug("store of runs not swept", "err", err)
+			continue
+		}
+		t.cfg.Filled(swept.Used)
+		if swept.Runs > 0 {
+			t.cfg.Log.Info("ended runs deleted", "runs", swept.Runs, "objects", swept.Objects)
+		}
+	}
+}

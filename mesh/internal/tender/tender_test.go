@@ -1,0 +1,270 @@
+package tender
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// rig is a tender whose lanes write down what it asks of them.
+type rig struct {
+	*Tender
+	t    *testing.T
+	mu   sync.Mutex
+	did  []string
+	runs map[string][]state.Record // by entity
+	err  error                     // of listing
+
+	reconnects atomic.Uint64
+}
+
+func newRig(t *testing.T, cfg Config) *rig {
+	r := &rig{t: t, runs: map[string][]state.Record{}}
+	cfg.Log, cfg.Reconnects = slog.New(slog.DiscardHandler), r.reconnects.Load
+	if cfg.Beside == nil {
+		cfg.Beside = func(context.Context) {}
+	}
+	r.Tender = New(cfg)
+	return r
+}
+
+func (r *rig) note(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.did = append(r.did, what)
+}
+
+// took returns what was done since the last call, sorted: lanes are asked at once.
+func (r *rig) took() []string {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.did
+	r.did = nil
+	slices.Sort(out)
+	return out
+}
+
+func (r *rig) want(when string, want ...string) {
+	r.t.Helper()
+	if got := r.took(); !slices.Equal(got, want) {
+		r.t.Errorf("%s: %q, want %q", when, got, want)
+	}
+}
+
+// run stores a run of an entity.
+func (r *rig) run(entity, task string, status aaif.RunStatus, owner string) string {
+	r.t.Helper()
+	c := state.New(entity, task, "agent-a")
+	c.Doc.Status, c.Mesh.Owner = status, owner
+	data, err := state.Codec{}.Encode(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.runs[entity] = append(r.runs[entity], state.Record{ID: c.ID(), Data: data, Revision: 1})
+	return c.Doc.RunID
+}
+
+func (r *rig) open(entity string) iter.Seq2[state.Record, error] {
+	r.note("open " + entity)
+	return func(yield func(state.Record, error) bool) {
+		for of, runs := range r.runs {
+			for _, rec := range runs {
+				if (entity == "" || of == entity) && !yield(rec, nil) {
+					return
+				}
+			}
+		}
+		if r.err != nil {
+			yield(state.Record{}, r.err)
+		}
+	}
+}
+
+func (r *rig) lane(entity string) *Lane {
+	return &Lane{
+		Entity: entity, Instance: "me", Open: func(context.Context) iter.Seq2[state.Record, error] { return r.open(entity) },
+		Owns: func(string) bool { return false },
+		Wake: func(id string) { r.note("wake " + id) }, LookAfter: func(owner string) { r.note("look after " + owner) },
+		Sweep: func() (func(context.Context, state.Record) error, func(bool)) {
+			return func(_ context.Context, rec state.Record) error { r.note("sweep " + rec.ID.Run); return nil }, func(complete bool) {
+				if complete {
+					r.note("swept " + entity)
+				} else {
+					r.note("not swept " + entity)
+				}
+			}
+		},
+	}
+}
+
+// A lane that begins, that asks for it, or whose connection was lost has its waiting runs woken and
+// the owners of others looked after, each once.
+func TestSurvey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{Sweep: time.Hour})
+		l := r.lane("agent.a")
+		waits := r.run("agent.a", "task-0001", aaif.RunAwaitingApproval, "")
+		own := r.run("agent.a", "task-0002", aaif.RunAwaitingApproval, "")
+		l.Owns = func(id string) bool { return id == own }
+		r.run("agent.a", "task-0003", aaif.RunRunning, "me")
+		r.run("agent.a", "task-0004", aaif.RunRunning, "dead")
+		r.run("agent.a", "task-0005", aaif.RunRunning, "dead")
+		r.run("agent.a", "task-0006", aaif.RunRunning, "")
+		r.run("agent.b", "task-0007", aaif.RunAwaitingApproval, "")
+		r.CheckAll(l) // not added yet
+		r.Add(l)
+		time.Sleep(surveySoon)
+		all := []string{"look after dead", "open agent.a", "wake " + waits}
+		r.want("begin", all...)
+		time.Sleep(time.Minute)
+		r.want("later")
+		r.CheckAll(l)
+		time.Sleep(surveySoon)
+		r.want("asked", all...)
+		r.reconnects.Add(1)
+		time.Sleep(time.Second)
+		r.want("reconnected", all...)
+
+		r.err = errors.New("no answer")
+		r.CheckAll(l)
+		time.Sleep(surveySoon)
+		r.want("not listed", all...)
+		r.err = nil
+		time.Sleep(99 * time.Millisecond)
+		r.want("before it is tried again")
+		time.Sleep(surveySoon + time.Millisecond)
+		r.want("tried again", all...)
+		r.Remove(l)
+		r.CheckAll(l)
+		r.Remove(l)
+	})
+}
+
+// Without sweeps nobody looks after the owners of runs.
+func TestSurveyWithoutSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Config{Sweep: -1})
+		r.run("agent.a", "task-0001", aaif.RunRunning, "dead")
+		l := r.lane("agent.a")
+		r.Add(l)
+		time.Sleep(time.Hour)
+		r.want("an hour", "open agent.a")
+		r.Remove(l)
+	})
+}
+
+// Few entities are read one by one, more of them all together. Lanes of one entity read it once.
+func TestHowRunsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		r = newRig(t, Config{OpenAll: func(context.Context) iter.Seq2[state.Record, error] { return r.open("") }})
+		lanes := []*Lane{r.lane("agent.a"), r.lane("agent.a"), r.lane("agent.b"), r.lane("agent.c"), r.lane("agent.d")}
+		for _, l := range lanes {
+			r.Add(l)
+		}
+		time.Sleep(surveySoon)
+		r.want("four entities", "open agent.a", "open agent.b", "open agent.c", "open agent.d")
+		id := r.run("agent.e", "task-0001", aaif.RunAwaitingApproval, "")
+		lanes = append(lanes, r.lane("agent.e"))
+		r.Add(lanes[5])
+		for _, l := range lanes {
+			r.CheckAll(l)
+		}
+		time.Sleep(surveySoon)
+		r.want("five entities", "open ", "wake "+id)
+		for _, l := range lanes {
+			r.Remove(l)
+		}
+	})
+}
+
+func TestSweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const every = time.Minute
+		r := newRig(t, Config{Sweep: every})
+		id := r.run("agent.a", "task-0001", aaif.RunPaused, "")
+		l := r.lane("agent.a")
+		r.Add(l)
+		time.Sleep(surveySoon)
+		r.want("begin", "open agent.a")
+		time.Sleep(every/2 - surveySoon - time.Millisecond)
+		r.want("before the first sweep")
+		time.Sleep(every + time.Millisecond)
+		got := r.took() // one or two sweeps: their pause is every/2 to 3*every/2
+		if n := len(got); n != 3 && n != 6 || !slices.Contains(got, "sweep "+id) || !slices.Contains(got, "swept agent.a") {
+			t.Errorf("%q", got)
+		}
+		r.err = errors.New("no answer")
+		time.Sleep(2 * every)
+		if got := r.took(); !slices.Contains(got, "not swept agent.a") || slices.Contains(got, "swept agent.a") {
+			t.Errorf("not all runs were read: %q", got)
+		}
+		r.Remove(l)
+		r.took()
+		time.Sleep(time.Hour)
+		r.want("after the last lane")
+	})
+}
+
+// compacting is a store that says how full it is.
+type compacting struct {
+	state.Store
+	sweeps int
+}
+
+func (c *compacting) Sweep(context.Context, jetstream.SweepOptions) (jetstream.Swept, error) {
+	if c.sweeps++; c.sweeps == 1 {
+		return jetstream.Swept{}, errors.New("no answer")
+	}
+	return jetstream.Swept{Used: 0.5}, nil
+}
+
+// Ended runs are removed while there is a lane, also after an error, and the goroutines end with
+// the last lane.
+func TestEndedRunsAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &compacting{}
+		var used []float64
+		begun, ended := 0, 0
+		r := newRig(t, Config{Sweep: time.Hour, States: store, Filled: func(u float64) { used = append(used, u) }, Beside: func(ctx context.Context) {
+			begun++
+			<-ctx.Done()
+			ended++
+		}})
+		a, b := r.lane("agent.a"), r.lane("agent.b")
+		r.Add(a)
+		r.Add(b)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if store.sweeps < 8 || len(used) != store.sweeps-1 || used[0] != 0.5 || begun != 1 {
+			t.Errorf("%d sweeps, used %v, %d goroutines beside", store.sweeps, used, begun)
+		}
+		r.Remove(a)
+		synctest.Wait()
+		if ended != 0 {
+			t.Error("the goroutines ended before the last lane")
+		}
+		r.Remove(b)
+		was := store.sweeps
+		if ended != 1 {
+			t.Error("Remove does not wait for the goroutines")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if store.sweeps != was {
+			t.Error("swept after the last lane")
+		}
+	})
+}
