@@ -17,10 +17,12 @@ import (
 )
 
 // Limits of one batch of a direct get. A batch has at least one message, whatever its
-// size.
+// size. The first one is small, for readers that soon have enough. The server counts the
+// messages behind each batch, block by block, so the others grow.
 const (
-	scanBatch = 256
-	scanBytes = 4 << 20
+	firstBatch = 256
+	scanBatch  = 2048
+	scanBytes  = 4 << 20
 )
 
 // Scan yields the messages of a stream that match a filter, from a sequence on. It also
@@ -38,8 +40,8 @@ func Scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from 
 func ScanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)
-		for {
-			query := map[string]any{"seq": from, "next_by_subj": filter, "batch": scanBatch, "max_bytes": scanBytes}
+		for size := firstBatch; ; size = min(2*size, scanBatch) {
+			query := map[string]any{"seq": from, "next_by_subj": filter, "batch": size, "max_bytes": scanBytes}
 			if from == 1 && !since.IsZero() {
 				delete(query, "seq")
 				query["start_time"] = since.UTC()
