@@ -131,6 +131,16 @@
 // fuller than [CrowdedFrom] and one entity has more than [FairShare] of it, or more than
 // what is free, that entity's workers start no new runs. Only a user with permission to purge can sweep.
 //
+// There is no index of runs, by status or by corr: what is shown now and then must not be
+// paid for by every task. An index by corr is one more stored message for each tree, and
+// most trees are one short task, which stores two. Instead each document has its status and
+// the digest of its corr in headers ([HeaderStatus], [HeaderCorr]: 28 bytes, no message). A
+// list begins at the end of the stream ([States.Latest], [States.Recent]), where people look
+// most often. What is not found there is chosen by the headers of the last documents, or of
+// those stored since a time ([States.Documents]), and only the chosen ones are read. Runs
+// without a document are completed, and are left out by their subject. docs/performance.md
+// has the costs.
+//
 // Documents above [MaxInline] are stored as chunks in aee_state_objects, on
 // $O.aee_state_objects.C.<entity>.<run>.<token>.<n>. nats.go's layout of objects (ADR-20)
 // is not used because its subjects do not contain the entity.

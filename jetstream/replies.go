@@ -285,6 +285,16 @@ const FindDepth = 8
 // replies, and those of runs are listed. It does not find tasks without a reply, nor
 // replies in [StreamReply] of entities of more than [FindDepth] tokens.
 func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
+	return r.find(ctx, taskID, r.ofRuns)
+}
+
+// FindOthers is Find without the replies of runs, for those who know that there is no run
+// of the task: it does not list the names of all of them.
+func (r *Replies) FindOthers(ctx context.Context, taskID string) ([]string, error) {
+	return r.find(ctx, taskID, func(context.Context, string) ([]string, error) { return nil, nil })
+}
+
+func (r *Replies) find(ctx context.Context, taskID string, ofRuns func(context.Context, string) ([]string, error)) ([]string, error) {
 	var filters []string
 	id := subject.Escape(taskID)
 	if taskID == "" || len(id) > subject.MaxID {
@@ -298,7 +308,7 @@ func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	entities, err := r.ofRuns(ctx, taskID)
+	entities, err := ofRuns(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}

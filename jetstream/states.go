@@ -83,6 +83,7 @@ const (
 	HeaderStatus = "Aee-Status" // the run's status
 	HeaderWork   = "Aee-Work"   // the sequence in StreamWork of the run's task
 	HeaderObject = "Aee-Object" // the document is in ObjectsState: "<digest> <size> <name>"
+	HeaderCorr   = "Aee-Corr"   // the task's corr, in the form of CorrDigest
 )
 
 // A Note is what [States.PutNoted] stores in the headers of a checkpoint, to be read
@@ -95,6 +96,10 @@ type Note struct {
 	// Work is the sequence in [StreamWork] of the run's task, 0 if there is none. Sweep
 	// does not remove an ended run while that message can still be redelivered.
 	Work uint64
+
+	// Corr is the corr of the run's task, "" if the writer does not know it.
+	// [States.Documents] leaves out the runs of other corrs by it.
+	Corr string
 
 	// TTL is how long the checkpoint is kept unless another one replaces it, in whole
 	// seconds; 0: as long as the bucket keeps records.
@@ -160,7 +165,7 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 		kind = "application/json"
 	}
 	// One allocation for all values.
-	v := [7]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
+	v := [8]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
 	h := make(nats.Header, len(v)+more)
 	h["Content-Type"] = v[0:1:1]
 	h[natsjs.ExpectedLastSubjSeqHeader] = v[1:2:2]
@@ -179,6 +184,10 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 	if s.replySub != "" {
 		v[6] = s.both(key)
 		h[natsjs.ExpectedLastSubjSeqSubjHeader] = v[6:7:7]
+	}
+	if note.Corr != "" {
+		v[7] = CorrDigest(note.Corr)
+		h[HeaderCorr] = v[7:8:8]
 	}
 	return h
 }

@@ -25,6 +25,36 @@ func (s *States) Names(ctx context.Context, entity string) ([]state.ID, error) {
 	return idsOf(keys), nil
 }
 
+// Recent returns the runs of an entity, or of all for "", that a function matches, if they
+// are among those that were written last: it looks at the last few thousand messages, the
+// last ones first, until some runs match. It needs the permissions of [States.Latest].
+func (s *States) Recent(ctx context.Context, entity string, match func(state.ID) bool) ([]state.ID, error) {
+	filter, err := s.filter(entity)
+	if err != nil {
+		return nil, err
+	}
+	var info natsjs.StreamInfo
+	if err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err != nil {
+		return nil, api.Explain(s.js.Conn(), err, "look at %s", s.stream)
+	}
+	for w, err := range s.windows(ctx, filter, info.State) {
+		if err != nil {
+			return nil, fmt.Errorf("list runs: %w", err)
+		}
+		found := map[string]int{}
+		for _, m := range w.found {
+			key, _ := s.keyOf(m.Subject)
+			if id, err := stateID(key); err == nil && match(id) {
+				found[key]++
+			}
+		}
+		if len(found) > 0 {
+			return idsOf(found), nil
+		}
+	}
+	return nil, nil
+}
+
 // keys returns the keys that a filter matches.
 func (s *States) keys(ctx context.Context, filter string) (map[string]int, error) {
 	if !s.fenced.Load() {

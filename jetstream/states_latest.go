@@ -58,30 +58,22 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 
 func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.StreamState, want func(aaif.RunStatus) bool, yield func(state.Record, error) bool) {
 	seen := map[string]bool{}
-	first := max(now.FirstSeq, 1) // 0 if nothing was ever stored
-	high := now.LastSeq + 1
-	for i := 0; i < latestWindows && high > first; i++ {
-		low := max(first, high-min(high-1, latestWindow<<i))
-		found, err := s.between(ctx, filter, low, high)
+	for w, err := range s.windows(ctx, filter, now) {
 		if err != nil {
 			yield(state.Record{}, fmt.Errorf("list runs: %w", err))
 			return
 		}
 		var chosen []string
-		for _, m := range slices.Backward(found) {
+		for _, m := range slices.Backward(w.found) {
 			key, _ := s.keyOf(m.Subject)
 			if status := m.status(); !seen[key] && (status == "" || want(status)) {
 				chosen = append(chosen, key)
 			}
 			seen[key] = true
 		}
-		if !s.yieldKeys(ctx, chosen, want, yield) {
+		if !s.yieldKeys(ctx, chosen, want, yield) || w.first {
 			return
 		}
-		high = low
-	}
-	if high <= first {
-		return
 	}
 	if !want(aaif.RunCompleted) {
 		filter = s.documents(entity)
@@ -94,24 +86,56 @@ func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.S
 	s.yieldKeys(ctx, slices.DeleteFunc(rest, func(key string) bool { return seen[key] }), want, yield)
 }
 
+// A window is a part of the stream: the messages of the runs that a filter matches.
+type window struct {
+	found []stateMessage
+	first bool // nothing is stored before it
+}
+
+// windows yields the end of the stream, the last window first.
+func (s *States) windows(ctx context.Context, filter string, now natsjs.StreamState) iter.Seq2[window, error] {
+	return func(yield func(window, error) bool) {
+		first := max(now.FirstSeq, 1) // 0 if nothing was ever stored
+		high := now.LastSeq + 1
+		for i := range latestWindows {
+			low := max(first, high-min(high-1, latestWindow<<i))
+			found, err := []stateMessage(nil), error(nil)
+			if low < high {
+				found, err = s.between(ctx, filter, low, high)
+			}
+			if !yield(window{found, low == first}, err) || err != nil || low == first {
+				return
+			}
+			high = low
+		}
+	}
+}
+
 // wanted returns the keys of the runs whose last message on a subject that the filter
 // matches has a wanted status, or none, the last one first.
 func (s *States) wanted(ctx context.Context, filter string, want func(aaif.RunStatus) bool) ([]string, error) {
+	return s.chosen(ctx, filter, func(m stateMessage) bool {
+		status := m.status()
+		return status == "" || want(status)
+	})
+}
+
+// chosen returns the keys of the runs of which a function chooses the last message on a
+// subject that the filter matches, or one that was the last while it reads. The run that
+// was written last comes first. The caller reads the runs again.
+func (s *States) chosen(ctx context.Context, filter string, choose func(stateMessage) bool) ([]string, error) {
 	last := map[string]uint64{} // by key
-	choose := func(m stateMessage) {
-		if status := m.status(); status != "" && !want(status) {
-			return // an earlier message may have chosen the run: yieldKeys reads it again
+	add := func(m stateMessage) {
+		if choose(m) {
+			key, _ := s.keyOf(m.Subject)
+			last[key] = max(last[key], m.Seq)
 		}
-		key, _ := s.keyOf(m.Subject)
-		last[key] = max(last[key], m.Seq)
 	}
-	err := s.eachLast(ctx, filter, func(m *read) { choose(m.stateMessage) })
+	err := s.eachLast(ctx, filter, func(m *read) { add(m.stateMessage) })
 	if errors.Is(err, ErrDenied) {
-		err = s.eachLastByName(ctx, filter, choose)
+		err = s.eachLastByName(ctx, filter, add)
 	}
-	keys := slices.Collect(maps.Keys(last))
-	sorted.By(keys, func(a, b string) int { return cmp.Compare(last[b], last[a]) })
-	return keys, err
+	return lastFirst(last), err
 }
 
 // eachLastByName passes the last message on each subject that a filter matches to a

@@ -109,7 +109,10 @@ func fillRuns(b *testing.B, js natsjs.JetStream, n, documents int) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			over = publish("$KV.aee_state.", key, over, data, nats.Header{jetstream.HeaderStatus: {string(c.Doc.Status)}, jetstream.HeaderWork: {strconv.Itoa(i + 1)}})
+			over = publish("$KV.aee_state.", key, over, data, nats.Header{
+				jetstream.HeaderStatus: {string(c.Doc.Status)}, jetstream.HeaderWork: {strconv.Itoa(i + 1)},
+				jetstream.HeaderCorr: {jetstream.CorrDigest("corr of " + task)},
+			})
 		}
 		if !state.Terminal(status) {
 			continue

@@ -1,8 +1,10 @@
 package jetstream_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -98,5 +100,80 @@ func TestTheFirstPageReadsNoConsumer(t *testing.T) {
 	})
 	if n != 0 {
 		t.Errorf("%d consumers", n)
+	}
+}
+
+// The documents of the last minutes are read without those before, and without a consumer.
+func TestRecentDocumentsAreReadWithoutTheOthers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	var middle time.Time
+	for i := range 40 {
+		id := state.ID{Entity: "agent.x", Run: fmt.Sprint("r", i)}
+		rev := putRun(t, s, id, 0, []byte("{}"), jetstream.Note{Status: "running"})
+		if i != 37 {
+			continue
+		}
+		rec, err := s.Get(ctx, id)
+		if err != nil || rec.Revision != rev {
+			t.Fatal(rec, err)
+		}
+		middle = rec.Time
+	}
+	read := func(since time.Time) (ids []string) {
+		for r, err := range s.Documents(ctx, since, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, r.ID.Run)
+		}
+		return ids
+	}
+	for name, c := range map[string]struct {
+		since     time.Time
+		runs      int
+		consumers int
+	}{"all": {time.Time{}, 40, 1}, "the last": {middle, 3, 0}, "none": {time.Now().Add(time.Hour), 0, 0}} {
+		n := asked(t, js.Conn(), "$JS.API.CONSUMER.CREATE.KV_aee_state.>", func() {
+			if got := read(c.since); len(got) != c.runs || len(got) > 0 && got[0] != "r39" {
+				t.Errorf("%s: %d runs, %q", name, len(got), got)
+			}
+		})
+		if n != c.consumers {
+			t.Errorf("%s: %d consumers", name, n)
+		}
+	}
+}
+
+// The runs that were written last are found at the end of the stream, by any condition.
+func TestRecentRuns(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	m := &model{s: s, runs: map[state.ID]modelRun{}}
+	old, twin, last := state.ID{Entity: "agent.x", Run: "old"}, state.ID{Entity: "agent.y", Run: "last"}, state.ID{Entity: "agent.x", Run: "last"}
+	m.put(t, old, "running", true)
+	m.bare(t, js, "agent.x", "before", 3600)
+	m.put(t, twin, "running", true)
+	m.bare(t, js, "agent.x", "between", 600)
+	m.put(t, last, "running", true)
+	named := func(run string) func(state.ID) bool { return func(id state.ID) bool { return id.Run == run } }
+	for name, c := range map[string]struct {
+		entity string
+		match  func(state.ID) bool
+		want   []state.ID
+	}{
+		"the later of two":    {"", named("last"), []state.ID{last}},
+		"the one of an agent": {"agent.y", named("last"), []state.ID{twin}},
+		"none lately":         {"", named("old"), nil},
+		"none":                {"agent.none", named("last"), nil},
+	} {
+		if got, err := s.Recent(ctx, c.entity, c.match); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if got, err := s.Recent(ctx, "", func(id state.ID) bool { return true }); err != nil || len(got) != 512 {
+		t.Errorf("all: %d, %v", len(got), err)
 	}
 }

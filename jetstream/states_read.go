@@ -164,38 +164,6 @@ func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record
 	return s.fetchOrRead(ctx, entity, true)
 }
 
-// Documents yields the runs of all entities whose last document was stored at a time or
-// later. It does not read the documents of others, nor runs without one, unless this user
-// may not create a consumer.
-func (s *States) Documents(ctx context.Context, since time.Time) iter.Seq2[state.Record, error] {
-	return func(yield func(state.Record, error) bool) {
-		denied := s.fenced.Load()
-		if !denied {
-			for r, err := range s.fetchAll(ctx, "", func(m stateMessage) bool {
-				_, reply := s.keyOf(m.Subject)
-				return !reply && !m.Time.Before(since)
-			}) {
-				if denied = errors.Is(err, ErrDenied); denied {
-					break
-				}
-				if !yield(r, err) {
-					return
-				}
-			}
-		}
-		if denied {
-			for r, err := range s.readByName(ctx, "", false) {
-				if err == nil && (r.End != nil || r.Time.Before(since)) {
-					continue
-				}
-				if !yield(r, err) {
-					return
-				}
-			}
-		}
-	}
-}
-
 func (s *States) fetchOrRead(ctx context.Context, entity string, open bool) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
 		if !s.fenced.Load() {
@@ -480,12 +448,30 @@ func (e *edge) pass(ctx context.Context, m *read) error {
 	}
 	if m == nil || !e.again {
 		e.again = m != nil
-		if err := e.look(ctx); err != nil {
+		newer, err := true, error(nil) // or the newest one was deleted
+		if m != nil {
+			newer, err = e.newer(ctx)
+		}
+		if err == nil && newer {
+			err = e.look(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	e.reached = e.passed >= e.newest
 	return nil
+}
+
+// newer asks the leader whether there is a message behind the newest known one. To find the
+// last message of a pattern, the server goes through all subjects; to find the next one, it
+// reads on.
+func (e *edge) newer(ctx context.Context) (bool, error) {
+	_, err := api.LeaderGet(ctx, e.s.js, e.s.stream, map[string]any{"seq": e.newest + 1, "next_by_subj": e.filter})
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil, api.Explain(e.s.js.Conn(), err, "look at %s", e.s.stream)
 }
 
 // look asks the leader for the newest sequence.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -32,6 +34,7 @@ type modelRun struct {
 	status aaif.RunStatus
 	doc    uint64 // 0: the run has only a reply
 	last   uint64
+	corrs  []string // in the headers of the documents; "" of one without
 }
 
 // put stores a document. Where noted is false, the message's headers lack the status.
@@ -47,8 +50,12 @@ func (m *model) put(t testing.TB, id state.ID, status aaif.RunStatus, noted bool
 	if !noted {
 		note = jetstream.Note{}
 	}
+	note.Corr = []string{"", "corr\r\n-0001", "corr-0002"}[crc32.ChecksumIEEE([]byte(id.Run))%3]
+	if note.Corr == "corr-0002" && !noted {
+		note.Corr = "" // a command for a run that no worker owns
+	}
 	rev := putRun(t, m.s, id, m.runs[id].last, data, note)
-	m.runs[id] = modelRun{status, rev, rev}
+	m.runs[id] = modelRun{status, rev, rev, append(m.runs[id].corrs, note.Corr)}
 }
 
 func (m *model) reply(t testing.TB, id state.ID) {
@@ -83,7 +90,7 @@ func (m *model) bare(t testing.TB, js natsjs.JetStream, entity, name string, n i
 	for id, ack := range acks {
 		select {
 		case stored := <-ack.Ok():
-			m.runs[id] = modelRun{"completed", 0, stored.Sequence}
+			m.runs[id] = modelRun{status: "completed", last: stored.Sequence}
 		case err := <-ack.Err():
 			t.Fatal(err)
 		}
@@ -215,23 +222,48 @@ func TestRunsInSomeStatuses(t *testing.T) {
 		t.Errorf("by headers: %d names, want %d; %v", len(got), len(names), err)
 	}
 
-	// Documents are those of a time and later.
-	middle := state.ID{Entity: "agent.x0", Run: "r201.a b"}
-	rec, err := s.Get(testContext(t), middle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	recent := slices.DeleteFunc(slices.Clone(names), func(id state.ID) bool { return m.runs[id].doc < m.runs[middle].doc })
-	for name, reader := range readers {
-		var got []state.ID
-		for r, err := range reader.Documents(testContext(t), rec.Time) {
+	// Documents are those of a time and later. With a corr, those with another one in all
+	// headers are left out, and those with it, or without any, are not.
+	for _, since := range []struct {
+		run   state.ID
+		least int
+	}{{state.ID{}, 300}, {state.ID{Entity: "agent.x0", Run: "r201.a b"}, 100}, {state.ID{Entity: "agent.x2", Run: "late3"}, 7}} {
+		from, doc := time.Time{}, uint64(0)
+		if since.run != (state.ID{}) {
+			rec, err := s.Get(testContext(t), since.run)
 			if err != nil {
-				t.Fatal(name, err)
+				t.Fatal(err)
 			}
-			got = append(got, r.ID)
+			from, doc = rec.Time, m.runs[since.run].doc
 		}
-		if slices.SortFunc(got, byName); !slices.Equal(got, recent) || len(got) < 100 {
-			t.Errorf("%s: %d documents, want %d", name, len(got), len(recent))
+		for _, corr := range []string{"", "corr\r\n-0001", "corr-0002", "corr-0003"} {
+			for name, reader := range readers {
+				got := map[state.ID]bool{}
+				for r, err := range reader.Documents(testContext(t), from, corr) {
+					if err != nil || got[r.ID] {
+						t.Fatal(name, r.ID, "twice:", got[r.ID], err)
+					}
+					got[r.ID] = true
+				}
+				n := 0
+				for id, r := range m.runs {
+					must := r.doc > 0 && r.doc >= doc
+					may := must
+					if must && corr != "" {
+						must = slices.Contains([]string{"", corr}, r.corrs[len(r.corrs)-1])
+						may = name == "fenced" || slices.Contains(r.corrs, "") || slices.Contains(r.corrs, corr)
+					}
+					if must && !got[id] || !may && got[id] {
+						t.Errorf("%s, since %v, %q: %v of %q is yielded: %t", name, since.run, corr, id, r.corrs, got[id])
+					}
+					if got[id] {
+						n++
+					}
+				}
+				if n != len(got) || corr == "" && n < since.least {
+					t.Errorf("%s, since %v, %q: %d of %d are runs", name, since.run, corr, n, len(got))
+				}
+			}
 		}
 	}
 

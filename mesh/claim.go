@@ -67,7 +67,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if v == run.Ended {
 			r.observe(PointBeforeTerminal)
 		}
-		rev, now, err := r.lane.records.put(ctx, r.id, prev, c)
+		rev, now, err := r.lane.records.putNoted(ctx, r.id, prev, c, jetstream.Note{Corr: r.task.Envelope.Corr})
 		if errors.Is(err, state.ErrChanged) && tries < 20 {
 			fresh, rec = false, now
 			continue

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -31,7 +32,7 @@ func (cs *commands) note(ctx context.Context, id state.ID, prev uint64, c *state
 }
 
 func (cs *commands) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {
-	_, _, err := cs.records.putFor(ctx, id, prev, c, life)
+	_, _, err := cs.records.putNoted(ctx, id, prev, c, jetstream.Note{TTL: life})
 	if err == nil {
 		now := cs.clock.now()
 		cs.notes.Count(id.Run, c.Mesh.Noted, now, now.Add(life))

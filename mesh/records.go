@@ -72,12 +72,13 @@ func (s *records) read(rec state.Record) (*state.Checkpoint, error) { return s.c
 // happened, or ctx ends: the compare-and-swap makes a retry safe. With ErrChanged it
 // returns the record that is stored instead, nil if there is none.
 func (s *records) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
-	return s.putFor(ctx, id, prev, c, 0)
+	return s.putNoted(ctx, id, prev, c, jetstream.Note{})
 }
 
-// putFor is put with a time to live, which applies until another checkpoint replaces
-// this one and only where the store supports it; 0: none.
-func (s *records) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) (uint64, *state.Record, error) {
+// putNoted is put with what else the caller knows for the headers: the corr of the task,
+// and a time to live, which applies until another checkpoint replaces this one and only
+// where the store supports it.
+func (s *records) putNoted(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, note jetstream.Note) (uint64, *state.Record, error) {
 	started := time.Now()
 	buf := documents.Get().(*[]byte)
 	defer documents.Put(buf)
@@ -88,7 +89,7 @@ func (s *records) putFor(ctx context.Context, id state.ID, prev uint64, c *state
 	if cap(data) > cap(*buf) && cap(data) <= maxDocument {
 		*buf = data[:0]
 	}
-	rev, rec, err := s.swap(ctx, id, func() (uint64, error) { return s.store(ctx, id, prev, data, c, life) },
+	rev, rec, err := s.swap(ctx, id, func() (uint64, error) { return s.store(ctx, id, prev, data, c, note) },
 		func(now state.Record) (uint64, error) { return s.landed(ctx, now, data, c) })
 	if err == nil {
 		s.tel.Checkpoint(s.entity, len(data), time.Since(started))
@@ -184,10 +185,11 @@ type replier interface {
 
 // store makes one attempt to write. A headerWriter gets the status and the message's sequence
 // in addition to the record, so that it need not decode the record.
-func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
+func (s *records) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, note jetstream.Note) (uint64, error) {
 	s.wrote(len(data))
 	if s.noted != nil {
-		return s.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, TTL: life})
+		note.Status, note.Work = c.Doc.Status, c.Mesh.Work
+		return s.noted.PutNoted(ctx, id, prev, data, note)
 	}
 	return s.states.Put(ctx, id, prev, data)
 }

@@ -358,7 +358,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		r.calls.RemoveEnded(next)
 		r.task.tree.KeepTurns(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
-		rev, rec, err := r.lane.records.put(ctx, r.id, r.rev, next)
+		rev, rec, err := r.lane.records.putNoted(ctx, r.id, r.rev, next, jetstream.Note{Corr: r.task.Envelope.Corr})
 		if err == nil {
 			r.keep(next, rev)
 			r.calls.ForgetRemoved(next)

@@ -8,6 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/state"
@@ -95,7 +96,7 @@ func (o *outgoing) watchDeadlock(call *envelope.Envelope) func() {
 		return func() {}
 	}
 	timer := time.AfterFunc(circleLook*o.Run.Lease, func() {
-		if !o.taskBegun(call, lookTimeout) {
+		if !o.taskBegun(call, sched.LookTimeout) {
 			o.Log.Warn("possible deadlock: the called agent itself waits for this call and has not begun it; if all its places are taken by waiting tasks, raise its concurrency",
 				"id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", call.To, "task", call.ID)
 		}

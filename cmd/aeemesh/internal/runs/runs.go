@@ -63,9 +63,44 @@ func Open(a *session.App, cmd *cobra.Command, s *session.Session) (*Store, error
 	return NewStore(js, m, ring), nil
 }
 
-// Documents yields the runs with a document, stored at a time or later.
-func (r *Store) Documents(ctx context.Context, since time.Time) iter.Seq2[state.Record, error] {
-	return r.states.Documents(ctx, since)
+// Documents yields the runs with a document that was stored at a time or later, without
+// those whose headers name another corr.
+func (r *Store) Documents(ctx context.Context, since time.Time, corr string) iter.Seq2[state.Record, error] {
+	return r.states.Documents(ctx, since, corr)
+}
+
+// Look is like [Store.Find], for commands that change nothing. The beginning of an id, at
+// least as long as lists print it, means the run that was written lately and that is the
+// only one of these: another run with these 32 bits, which was not written lately, is met
+// once in a million times. Commands that change a run compare with all names.
+func (r *Store) Look(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
+	if found, err := r.Recent(ctx, name, entity); err == nil && len(found) == 1 {
+		rec, err := r.Get(ctx, found[0])
+		if err == nil {
+			h, err := rec.Header()
+			return rec, h, err
+		}
+	}
+	return r.Find(ctx, name, entity)
+}
+
+// Known returns the runs that a name means, as far as the names of all runs are not needed
+// to know them.
+func (r *Store) Known(ctx context.Context, name string) ([]state.ID, error) {
+	found, err := r.states.Locate(ctx, name)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	return r.Recent(ctx, name, "")
+}
+
+// Recent returns the runs that were written lately and whose id begins with a name of at
+// least as many characters as lists print.
+func (r *Store) Recent(ctx context.Context, name, entity string) ([]state.ID, error) {
+	if name = strings.ToLower(name); len(name) < shortRun || strings.Trim(name, "0123456789abcdef-") != "" {
+		return nil, nil
+	}
+	return r.states.Recent(ctx, entity, func(id state.ID) bool { return strings.HasPrefix(id.Run, name) })
 }
 
 // Find returns the one run that a person means by a name.
@@ -151,10 +186,13 @@ func ownRecord(a *session.App, runs *Store, rec state.Record) (*state.Checkpoint
 	return c, err
 }
 
+// shortRun is how many characters of a run's id lists print.
+const shortRun = 8
+
 // ShortRun shortens a run's id so that it is still likely to be unique.
 func ShortRun(run string) string {
-	if len(run) > 8 {
-		return run[:8]
+	if len(run) > shortRun {
+		return run[:shortRun]
 	}
 	return run
 }

@@ -303,7 +303,7 @@ and calls that both make have the same idempotency key.`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{Config: a.LaneClient(cmd)}, func(s *session.Session, runs *Store, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, (*Store).Find, args[0], entity, session.Options{Config: a.LaneClient(cmd)}, func(s *session.Session, runs *Store, rec state.Record) error {
 				return forkRun(a, ctx, s, runs, rec, taskID, at)
 			})
 		}),

@@ -33,7 +33,7 @@ by default the one before the last, TO the last.`,
 				}
 				revisions = append(revisions, n)
 			}
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, (*Store).Look, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
 				return diffRun(a, ctx, runs, rec, revisions)
 			})
 		}),

@@ -27,7 +27,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, (*Store).Look, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
 				return followRun(a, ctx, runs, rec.ID)
 			})
 		}),

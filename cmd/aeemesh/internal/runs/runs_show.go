@@ -41,7 +41,7 @@ it.`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return aboutRun(a, ctx, cmd, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
+			return aboutRun(a, ctx, cmd, (*Store).Look, args[0], entity, session.Options{}, func(_ *session.Session, runs *Store, rec state.Record) error {
 				if document {
 					if at != 0 {
 						var err error
@@ -66,8 +66,11 @@ it.`,
 	return c
 }
 
+// A finder is [Store.Find] or [Store.Look].
+type finder = func(r *Store, ctx context.Context, name, entity string) (state.Record, state.Header, error)
+
 // aboutRun connects, finds the run, and calls do.
-func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, name, entity string, o session.Options, do func(*session.Session, *Store, state.Record) error) error {
+func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, find finder, name, entity string, o session.Options, do func(*session.Session, *Store, state.Record) error) error {
 	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func aboutRun(a *session.App, ctx context.Context, cmd *cobra.Command, name, ent
 	if err != nil {
 		return err
 	}
-	rec, _, err := runs.Find(ctx, name, entity)
+	rec, _, err := find(runs, ctx, name, entity)
 	if err != nil {
 		return err
 	}

@@ -137,6 +137,7 @@ type treeReader struct {
 	seen    int
 	bare    bool // there are no events about it
 
+	began          time.Time // nothing of it is older; zero: unknown
 	latest, judged time.Time // of its last event; of the one at which ended was found out
 	ended          bool
 }
@@ -159,6 +160,7 @@ func (r *treeReader) tree(now time.Time) *tree.Tree {
 func (r *treeReader) once(ctx context.Context) error {
 	missing := r.stored(ctx)
 	if missing == nil {
+		r.locate(ctx)
 		if err := r.replay(ctx); err != nil {
 			return err
 		}

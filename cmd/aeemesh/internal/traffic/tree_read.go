@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -54,7 +55,50 @@ func (r *treeReader) since() time.Time {
 	if d := r.flags.since; d > 0 {
 		return time.Now().Add(-d)
 	}
-	return notBefore(r.wanted, time.Time{})
+	return notBefore(r.wanted, r.began)
+}
+
+// locate learns from the record of the run that is meant when its tree began, for a name
+// that says no time: the id of a run, its beginning, or a task's id that is no ULID. If it
+// learns nothing, all events are read.
+func (r *treeReader) locate(ctx context.Context) {
+	if _, ok := envelope.IDTime(r.wanted); ok || r.flags.since > 0 {
+		return
+	}
+	if ring, err := r.app.Keyring(r.cmd); err == nil {
+		r.began = beginning(ctx, runs.NewStore(r.js, r.subjects, ring), r.wanted)
+	}
+}
+
+// beginning returns the time from which on the events of a run are read that has a name; zero
+// if the store does not say it.
+func beginning(ctx context.Context, store *runs.Store, name string) (began time.Time) {
+	ids, err := store.Known(ctx, name)
+	if err != nil {
+		return time.Time{}
+	}
+	for _, id := range ids {
+		rec, err := store.Get(ctx, id)
+		if err != nil {
+			return time.Time{}
+		}
+		c, err := store.Codec.DecodeRecord(rec)
+		if err != nil {
+			return time.Time{}
+		}
+		task, err := c.ReadTask()
+		if err != nil {
+			return time.Time{}
+		}
+		at := notBefore(task.Corr, time.Time{})
+		if at.IsZero() {
+			return at
+		}
+		if began.IsZero() || at.Before(began) {
+			began = at
+		}
+	}
+	return began
 }
 
 // notBefore returns the time from which on the messages of a task or corr are read that
@@ -122,6 +166,7 @@ func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 	out := make(chan busMessage, 256)
 	missing := r.stored(ctx)
 	if missing == nil {
+		r.locate(ctx)
 		go func() {
 			defer close(out)
 			for msg, err := range jetstream.Replay(ctx, r.js, jetstream.ReplayOptions{Map: r.subjects, Subjects: subjects, Since: r.since(), Follow: true}) {

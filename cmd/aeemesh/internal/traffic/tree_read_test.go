@@ -6,9 +6,17 @@ import (
 	"testing"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/tree"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // An event is of a tree however its corr is spelled.
@@ -87,5 +95,57 @@ func TestNothingIsReadThatIsOlderThanTheTask(t *testing.T) {
 	}
 	if at := (&treeReader{flags: &TreeFlags{}, wanted: "team-job-1"}).since(); !at.IsZero() {
 		t.Errorf("a tree without time: from %v on", at)
+	}
+}
+
+// The record of a run says when its tree began, if its name does not.
+func TestARunSaysWhenItsTreeBegan(t *testing.T) {
+	t.Parallel()
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	if err == nil {
+		_, err = jetstream.Apply(t.Context(), js, jetstream.Options{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := runs.NewStore(js, subject.Map{}, nil)
+	put := func(entity, id, corr string) string {
+		t.Helper()
+		task := envelope.New(envelope.TypeTask, "human.ada", entity, "code.review", json.RawMessage(`{}`))
+		task.ID, task.Corr = id, corr
+		c := state.New(entity, id, "")
+		if c.Mesh.Task, err = task.AppendJSON(nil); err != nil {
+			t.Fatal(err)
+		}
+		data, err := state.Codec{}.Encode(c)
+		if err == nil {
+			_, err = store.Put(t.Context(), c.ID(), 0, data)
+		}
+		if err == nil {
+			_, err = js.Publish(t.Context(), "$KV.aee_lanes."+subject.Escape(entity), []byte(entity))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Doc.RunID
+	}
+	at := time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC)
+	corr := func(d time.Duration) string { return envelope.DeriveID("", at.Add(d), "x") }
+	run := put("agent.one", "order-0001", corr(time.Hour))
+	put("agent.one", "order-0002", corr(2*time.Hour))
+	put("agent.two", "order-0002", corr(-time.Hour))
+	other := put("agent.one", "order-0003", "my-corr-01")
+	put("agent.one", "order-0004", corr(0))
+	put("agent.two", "order-0004", "my-corr-02")
+	for name, want := range map[string]time.Time{
+		run: at.Add(time.Hour), run[:8]: at.Add(time.Hour), "order-0001": at.Add(time.Hour), "order-0002": at.Add(-time.Hour),
+		other: {}, "order-0004": {}, "order-0005": {}, run[:7]: {}, "my-corr-01": {},
+	} {
+		if !want.IsZero() {
+			want = want.Add(-clockSlack)
+		}
+		if got := beginning(t.Context(), store, name); !got.Equal(want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }

@@ -23,6 +23,9 @@ const (
 	maxTreeDepth = 64   // from run to run
 )
 
+// leastCorr is how many characters a corr has at least.
+const leastCorr = 8
+
 // records reads the runs and answers of durable tasks whose end is not known
 // from events. Without any event it searches for the run that is meant.
 func (r *treeReader) records(ctx context.Context) error {
@@ -200,7 +203,11 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	if at, ok := envelope.IDTime(corr); ok {
 		since = at.Add(-clockSlack) // no run of it is older
 	}
-	for rec, err := range runs.Documents(ctx, since) {
+	documents := runs.Documents(ctx, since, corr)
+	if r.builder == nil && len(r.wanted) < leastCorr {
+		documents = func(func(state.Record, error) bool) {}
+	}
+	for rec, err := range documents {
 		if err != nil {
 			return err
 		}
@@ -220,7 +227,7 @@ func (r *treeReader) findRun(ctx context.Context, runs *runs.Store, replies *jet
 	if r.builder != nil {
 		return nil
 	}
-	found, err := replies.Find(ctx, r.wanted)
+	found, err := replies.FindOthers(ctx, r.wanted) // there is no run of it
 	if err != nil || len(found) == 0 {
 		if errors.Is(err, jetstream.ErrNotFound) {
 			return nil
