@@ -190,9 +190,12 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 		return err
 	}
 	n.starting <- struct{}{}
-	err = h.start()
+	err = h.start(ctx)
 	<-n.starting
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil // it was stopped before the server answered
+	case err != nil:
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	defer n.hosts.add(h)()
@@ -294,7 +297,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 }
 
 // start subscribes. The goroutines that run tasks start with the first task.
-func (h *host) start() (err error) {
+func (h *host) start(ctx context.Context) (err error) {
 	if h.joined() != nil {
 		// Open the queue before the worker can be discovered. Otherwise a durable task
 		// that calls this agent could find it online without a durable lane, and call it
@@ -332,7 +335,9 @@ func (h *host) start() (err error) {
 	if err == nil {
 		// After a round trip the server has processed the subscriptions: a refused one is
 		// known, and later messages reach this worker.
-		err = listen.RoundTrip(h.node.conn, 10*time.Second)
+		err = listen.RoundTrip(ctx, h.node.conn, 10*time.Second, func() {
+			h.log.Warn("the NATS server does not answer; the agent starts when it does", "server", h.node.conn.ConnectedUrlRedacted())
+		})
 	}
 	if err == nil {
 		err = listen.Refused(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,15 +10,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// RoundTrip waits until the server has processed everything that was sent. If the connection
-// is lost meanwhile, nats.go subscribes again after the reconnect, so RoundTrip tries again.
-func RoundTrip(conn *nats.Conn, timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
+// RoundTrip waits until the server has processed everything that was sent, however long that
+// takes. It calls waits after each period in which the server has not answered. If the
+// connection is lost meanwhile, nats.go subscribes again after the reconnect, and RoundTrip
+// tries again. It fails if ctx ends, and if the connection is closed.
+func RoundTrip(ctx context.Context, conn *nats.Conn, period time.Duration, waits func()) error {
 	for {
-		err := conn.FlushTimeout(time.Until(deadline))
-		// A flush that is under way when the connection breaks also fails with
-		// ErrConnectionClosed.
-		if !errors.Is(err, nats.ErrConnectionClosed) || conn.IsClosed() || !time.Now().Before(deadline) {
+		patience, cancel := context.WithTimeout(ctx, period)
+		err := conn.FlushWithContext(patience)
+		late := patience.Err() != nil
+		cancel()
+		switch {
+		case err == nil || conn.IsClosed():
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case late:
+			waits()
+		case !errors.Is(err, nats.ErrConnectionClosed): // the error of a flush that is under way when the connection breaks
 			return err
 		}
 	}
