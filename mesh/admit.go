@@ -240,10 +240,16 @@ func checkNotBefore(t *Task) error {
 	return nil
 }
 
+// checkResult refuses a task that requires a format or evidence that this agent's results cannot have.
+func checkResult(t *Task) error {
+	intent, _ := t.class()
+	return t.host.payloads.CanGive(&t.Requires, t.Envelope.Intent, intent)
+}
+
 func checkPayload(t *Task) error {
 	intent, _ := t.class()
 	if intent != t.Envelope.Intent {
 		return nil // the payload is in another form than that of the intent: Classify has read it, and the handler does
 	}
-	return t.host.validate(intent, intents.Task, t.Envelope.Payload)
+	return t.host.payloads.Validate(intent, intents.Task, t.Envelope.Payload)
 }

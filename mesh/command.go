@@ -153,7 +153,7 @@ func (cs *commands) applyQueued(t *Task) error {
 }
 
 func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error) {
-	if err := cs.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
+	if err := cs.host.payloads.Validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return nil, err
 	}
 	if err := cs.lane.deliveries.stale(t.run, false); err != nil {

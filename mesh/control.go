@@ -99,7 +99,7 @@ func (cm *controls) checkControl(a arrival) {
 		cm.host.fail(t, problem)
 		return
 	}
-	if err := cm.host.validate(a.env.Intent, intents.Task, a.env.Payload); err != nil {
+	if err := cm.host.payloads.Validate(a.env.Intent, intents.Task, a.env.Payload); err != nil {
 		cm.host.fail(t, err)
 		return
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
@@ -72,33 +71,6 @@ func busy(entity string) *envelope.Error {
 
 // busyPause is how long a sender should wait before it asks a busy agent again.
 const busyPause = 250 * time.Millisecond
-
-// validate checks a payload against the schema of its intent, or of the agent's default
-// intent if the intent is unknown.
-func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
-	if !h.Intents.Has(intent) {
-		switch {
-		case intents.Reserved(intent):
-			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip.Text(intent, 128))
-		case h.RefuseUnknown:
-			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list lists those that it knows", clip.Text(intent, 128))
-		case h.DefaultIntent == "":
-			return nil
-		}
-		intent = h.DefaultIntent
-	}
-	err := h.Intents.Validate(intent, variant, payload)
-	if err != nil && variant == intents.Task {
-		if bare := withoutReferences(payload); bare != nil && h.Intents.Validate(intent, variant, bare) == nil {
-			return nil
-		}
-	}
-	var bad *intents.ValidationError
-	if errors.As(err, &bad) && variant != intents.Task {
-		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
-	}
-	return err
-}
 
 // work runs tasks until the queue closes. If a handler ends the goroutine
 // ([runtime.Goexit]), a new goroutine takes its place.
@@ -168,11 +140,13 @@ func (h *host) execute(t *Task) {
 		}
 	}
 	if err == nil {
-		err = h.validateResult(t, payload)
+		intent, _ := t.class()
+		err = h.payloads.CheckResult(intent, &t.Requires, payload)
 	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
 		err = cause
 	} else {
-		err = h.validateError(t, fault.AfterBegin(err))
+		intent, _ := t.class()
+		err = h.payloads.CheckError(intent, fault.AfterBegin(err))
 	}
 	if err != nil {
 		h.fail(t, err)
@@ -218,33 +192,6 @@ func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, er
 	payload, err = h.Handler.Handle(ctx, t)
 	returned = true
 	return payload, err
-}
-
-func (h *host) validateResult(t *Task, payload json.RawMessage) error {
-	intent, _ := t.class()
-	if err := h.validate(intent, intents.Result, payload); err != nil {
-		return err
-	}
-	return satisfies(&t.Requires, payload)
-}
-
-// validateError checks the agent's error against the intent's error schema. The mesh's
-// own codes may end any task, whatever the schema says; E_AGENT is the code of an
-// agent error that has none. An error that does not fit becomes E_OUTPUT_SCHEMA, with
-// the original code and message in its text and the original retry advice.
-func (h *host) validateError(t *Task, err error) error {
-	said := fault.ForPeer(err)
-	if said.Code.Known() && said.Code != envelope.CodeAgent {
-		return err
-	}
-	intent, _ := t.class()
-	bad := h.validate(intent, intents.Error, said.Payload())
-	if !fault.IsCode(bad, envelope.CodeOutputSchema) {
-		return err
-	}
-	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", fault.ForPeer(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
-	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
-	return out
 }
 
 // succeed sends the result, unless the task has ended already.

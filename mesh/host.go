@@ -24,6 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/listen"
+	"github.com/aeemesh/aeemesh/mesh/internal/payloads"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
@@ -152,6 +153,7 @@ type host struct {
 	calls         calls.Agent
 	passed        delegated.Passed
 	documents     delegated.Documents
+	payloads      payloads.Agent
 	durable       *lane // nil: live only; see joined
 	intake        intake
 	controls      controls
@@ -268,6 +270,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	h.Agent = a
+	h.payloads = payloads.Agent{Intents: a.Intents, Default: a.DefaultIntent, RefuseUnknown: a.RefuseUnknown, Formats: a.Formats}
 	h.log = n.log
 	if a.Logger != nil {
 		h.log = a.Logger

@@ -9,7 +9,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Input returns the payload for the handler: that of [Task.ServeAs], if it was called, else
@@ -94,15 +93,4 @@ func checkReferences(t *Task) error {
 		return envelope.Errorf(envelope.CodeInputSchema, "%v", err)
 	}
 	return nil
-}
-
-// withoutReferences returns a task's payload without the member references, for schemas
-// that do not allow it; nil if the payload has none.
-func withoutReferences(payload json.RawMessage) json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(payload, &members) != nil || members["references"] == nil {
-		return nil
-	}
-	delete(members, "references")
-	return wire.MustJSON(members)
 }

@@ -34,7 +34,7 @@ func (ri *reservedIntents) answerReserved(t *Task) {
 	if err == nil {
 		var payload json.RawMessage
 		if payload, err = json.Marshal(result); err == nil {
-			err = ri.host.validate(t.Envelope.Intent, intents.Result, payload)
+			err = ri.host.payloads.Validate(t.Envelope.Intent, intents.Result, payload)
 		}
 		if err == nil {
 			ri.host.succeed(t, payload)

@@ -155,6 +155,7 @@ var beside = map[string][]string{
 	"mesh/internal/holders":   {"mesh/internal/probe", "mesh/internal/rpc", "mesh/internal/watch", "mesh/internal/wire"},
 	"mesh/internal/orders":    {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh/internal/parked":    {"mesh/internal/sched"},
+	"mesh/internal/payloads":  {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
 	"mesh/internal/sender":    {"mesh/internal/answers", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/journal", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/tracing", "mesh/internal/wire"},

@@ -1,4 +1,4 @@
-package mesh
+package payloads
 
 import (
 	"encoding/json"
@@ -11,8 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
-// The values of requires.format that this mesh knows. A payload is always a JSON object,
-// so a format describes its members.
+// The values of requires.format that this mesh knows, see package mesh.
 const (
 	FormatText     = "text"     // the member text, a string
 	FormatMarkdown = "markdown" // the same; the text is Markdown
@@ -23,22 +22,20 @@ const (
 // other JSON, but not Markdown from other text.
 var defaultFormats = []string{FormatText, FormatJSON}
 
-// checkResult refuses, before the task begins, a task that requires a format or evidence
-// that this agent's results cannot have.
-func checkResult(t *Task) error {
-	h, r := t.host, &t.Requires
+// CanGive refuses a task that requires a format or evidence that this agent's results cannot have.
+// intent is that of the task, and as which the agent takes the task.
+func (a *Agent) CanGive(r *envelope.Requirements, intent, as string) error {
 	evidence := wantsEvidence(r)
 	if r.Format == "" && !r.Evidence && !evidence {
 		return nil
 	}
-	if intents.Reserved(t.Envelope.Intent) {
+	if intents.Reserved(intent) {
 		if r.Evidence || evidence || r.Format != "" && r.Format != FormatJSON {
-			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are fixed by the specification: format json, no evidence", clip.Text(t.Envelope.Intent, 128))
+			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are fixed by the specification: format json, no evidence", clip.Text(intent, 128))
 		}
 		return nil
 	}
-	intent, _ := t.class()
-	schema := h.gives(intent)
+	schema := a.gives(as)
 	for member, wanted := range map[string]bool{intents.EvidenceRefsMember: r.Evidence, intents.EvidenceMember: evidence} {
 		if wanted && intents.ClosedTo(schema, member) {
 			return envelope.Errorf(envelope.CodeRequires, "requires asks for %s, which the schema of this agent's results does not allow", member)
@@ -47,7 +44,7 @@ func checkResult(t *Task) error {
 	if r.Format == "" {
 		return nil
 	}
-	formats := h.Formats
+	formats := a.Formats
 	if formats == nil {
 		formats = defaultFormats
 	}
@@ -61,11 +58,11 @@ func checkResult(t *Task) error {
 }
 
 // gives returns the schema of the results of an intent, nil if there is none.
-func (h *host) gives(intent string) *intents.Schema {
-	if !h.Intents.Has(intent) {
-		intent = h.DefaultIntent
+func (a *Agent) gives(intent string) *intents.Schema {
+	if !a.Intents.Has(intent) {
+		intent = a.Default
 	}
-	return h.Intents.Schema(intent, intents.Result)
+	return a.Intents.Schema(intent, intents.Result)
 }
 
 func wantsEvidence(r *envelope.Requirements) bool {

@@ -1,0 +1,6 @@
+// Package payloads decides which payloads an agent takes and gives: whether a task's payload fits
+// its intent, whether the agent can give a result as the task requires it, and whether its result
+// or error is one.
+//
+// It needs the agent's schemas and nothing else: values in, decision out.
+package payloads
