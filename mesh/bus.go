@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"encoding/json"
+	"strconv"
 	"sync"
 	"time"
 
@@ -122,6 +123,11 @@ func (ev *events) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	ev.publishEvent(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
 }
 
+// appendMillis writes a duration as milliseconds with three decimals.
+func appendMillis(b []byte, d time.Duration) []byte {
+	return strconv.AppendFloat(b, float64(d.Microseconds())/1000, 'f', -1, 64)
+}
+
 // presence is the payload of the events on bus.mesh.agent.
 type presence struct {
 	Entity      string         `json:"entity"`
@@ -151,9 +157,9 @@ func (ev *events) announce(intent string) {
 	if ev.host.durable != nil {
 		p.Details = map[string]any{"durable": health.Details["durable"]}
 	}
-	for i := range ev.host.stats {
-		p.Requests += ev.host.stats[i].requests.Load()
-		p.Errors += ev.host.stats[i].errors.Load()
+	for i := range ev.host.service.Stats {
+		all, failed := ev.host.service.Stats[i].Answers()
+		p.Requests, p.Errors = p.Requests+all, p.Errors+failed
 	}
 	var header nats.Header
 	if intent == intents.AgentHeartbeat {

@@ -24,7 +24,7 @@
 // (internal/rpc); requests at about the same time share a system call. The last
 // envelopes sent and received are kept as bytes (internal/journal).
 //
-// An agent is also a NATS micro service (service.go), subscribes to control messages
+// An agent is also a NATS micro service (internal/service), subscribes to control messages
 // (control.go), and publishes events about itself and its tasks (bus.go) and about
 // steps that its handlers report (step.go).
 //

@@ -275,7 +275,7 @@ func (t *Task) claim() bool {
 // recordEnd records statistics, telemetry, log and events of a task that was answered.
 func (h *host) recordEnd(t *Task, problem *envelope.Error) {
 	h.running.Remove(&t.entry)
-	h.stats[t.endpoint()].record(t, problem)
+	h.service.Stats[t.endpoint()].Record(t.ran(), problem)
 	h.node.tel.Ended(t.span, h.Entity, t.queued, time.Duration(t.waited.Load()), problem)
 	if intents.Reserved(t.Envelope.Intent) {
 		return

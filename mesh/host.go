@@ -26,6 +26,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 	"github.com/aeemesh/aeemesh/mesh/internal/payloads"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/service"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -147,7 +148,6 @@ type host struct {
 	lookups *sched.Crew // answers the aee.* intents that may wait for a store
 	staff   sync.Once   // starts the workers
 
-	stats         [numEndpoints]endpointStats
 	counts        counts
 	running       deadlines.List[*Task] // accepted and not answered, so that they can be cancelled
 	calls         calls.Agent
@@ -159,7 +159,7 @@ type host struct {
 	controls      controls
 	reserved      reservedIntents
 	contexts      *contexts.Contexts
-	service       service
+	service       *service.Service
 	events        events
 	unjoin        func()       // ends the wait for the streams of the durable lane
 	controlReplay *sign.Replay // replay window of control messages; nil: off
@@ -213,7 +213,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
 	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
-	h.intake, h.controls, h.reserved, h.service, h.events = intake{h}, controls{h}, reservedIntents{h}, service{h}, events{h}
+	h.intake, h.controls, h.reserved, h.events = intake{h}, controls{h}, reservedIntents{h}, events{h}
 	err := subject.ValidateEntity(a.Entity)
 	if err != nil {
 		bad = append(bad, err)
@@ -296,6 +296,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 			return nil, fmt.Errorf("agent: %w", err)
 		}
 	}
+	h.service = h.newService()
 	return h, nil
 }
 
@@ -330,7 +331,7 @@ func (h *host) start(ctx context.Context) (err error) {
 	subscribe(h.live, QueueGroup, h.intake.onTask)
 	subscribe(h.ask, QueueGroup, h.intake.onAsk)
 	subscribe(h.ctl, "", h.controls.onControl)
-	h.service.monitored(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
+	h.service.Subjects(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
 	asked, joined := h.node.services.join()
 	if err == nil {
 		err = joined

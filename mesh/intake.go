@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/service"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -97,7 +98,7 @@ func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 	case errors.As(err, &large):
 		partial = large.Env
 	}
-	in.host.stats[endpointTask].count(problem)
+	in.host.service.Stats[service.Task].Count(problem)
 	in.host.answer(&Task{Envelope: wire.Salvage(partial, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
 }
 
@@ -199,7 +200,7 @@ func (in *intake) refuse(a arrival, err *envelope.Error) {
 		in.host.counts.dropped.Add(1)
 		return
 	}
-	in.host.stats[endpointTask].count(err)
+	in.host.service.Stats[service.Task].Count(err)
 	t := &Task{Envelope: a.env, host: in.host, reply: a.msg.Reply, cbor: a.cbor}
 	_ = t.readRequires()
 	t.handed, _, _ = t.readHanded() // the sender verifies the chain

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/service"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -46,7 +47,7 @@ func (in *intake) onAsk(msg *nats.Msg) {
 	}
 	if problem != nil {
 		in.host.counts.refused.Add(1)
-		in.host.stats[endpointAsk].count(problem)
+		in.host.service.Stats[service.Ask].Count(problem)
 		in.host.answer(t, problem)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/service"
 )
 
 // services answers the requests of "nats micro" to all services, for all agents of a node.
@@ -35,7 +36,7 @@ func (s *services) join() (subs []*nats.Subscription, err error) {
 	}
 	s.crew = sched.NewCrew(1, maxSurveys)
 	crew := s.crew
-	for i, verb := range microVerbs {
+	for i, verb := range service.Verbs {
 		to, err := micro.ControlSubject(verb, "", "")
 		if err != nil {
 			return nil, err
@@ -43,7 +44,7 @@ func (s *services) join() (subs []*nats.Subscription, err error) {
 		sub, err := s.node.told.Subscribe(to, "", func(msg *nats.Msg) {
 			crew.Go(func() {
 				for _, h := range s.node.hosts.all() {
-					h.heedful(to, h.service.monitor(i))(msg)
+					h.heedful(to, h.service.Monitor(i))(msg)
 				}
 			})
 		})

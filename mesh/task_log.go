@@ -9,11 +9,12 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/service"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 )
 
 // laneNames are the endpoints' names in the log.
-var laneNames = [numEndpoints]string{endpointTask: "live", endpointAsk: "ask", endpointWork: "durable"}
+var laneNames = [service.NumEndpoints]string{service.Task: "live", service.Ask: "ask", service.Work: "durable"}
 
 // startSpan begins the span of the task. header is that of its message.
 func (t *Task) startSpan(header nats.Header) telemetry.Span {

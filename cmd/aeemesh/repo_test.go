@@ -159,6 +159,7 @@ var beside = map[string][]string{
 	"mesh/internal/rpc":       {"mesh/internal/sched"},
 	"mesh/internal/requires":  {"mesh/internal/wire"},
 	"mesh/internal/sender":    {"mesh/internal/answers", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/journal", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/tracing", "mesh/internal/wire"},
+	"mesh/internal/service":   {"mesh/internal/probe", "mesh/internal/wire"},
 	"mesh/internal/share":     {"mesh/internal/sched"},
 	"mesh/internal/slots":     {"mesh/internal/sched"},
 	"mesh/internal/stream":    {"mesh/internal/sched", "mesh/internal/wire"},
