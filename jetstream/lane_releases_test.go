@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func TestAWorkerOfThisReleaseIsRefusedByAFutureOne(t *testing.T) {
 // groupless makes the consumer of an entity's normal tasks as a release of topology 5 does.
 func groupless(t *testing.T, js natsjs.JetStream, entity string) natsjs.Consumer {
 	t.Helper()
-	spec, err := jetstream.WorkConsumer(subject.Map{}, "normal", entity, 0)
+	spec, err := jetstream.WorkConsumer(subject.Map{}, "normal", entity, never)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,10 +99,14 @@ func groupless(t *testing.T, js natsjs.JetStream, entity string) natsjs.Consumer
 	return cons
 }
 
-// oldRequest asks for a task as a worker of an older release does.
-func oldRequest(t *testing.T, js natsjs.JetStream) *nats.Msg {
+// oldRequest asks for a task as a worker of an older release does, and waits for one.
+func oldRequest(t *testing.T, js natsjs.JetStream, wait time.Duration) *nats.Msg {
 	t.Helper()
-	msg, err := js.Conn().Request("$JS.API.CONSUMER.MSG.NEXT.AEE_WORK.normal-agent=2Ex", []byte(`{"batch":1,"no_wait":true}`), 10*time.Second)
+	body := `{"batch":1,"no_wait":true}`
+	if wait > 0 {
+		body = fmt.Sprintf(`{"batch":1,"expires":%d}`, wait)
+	}
+	msg, err := js.Conn().Request("$JS.API.CONSUMER.MSG.NEXT.AEE_WORK.normal-agent=2Ex", []byte(body), 2*patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +116,7 @@ func oldRequest(t *testing.T, js natsjs.JetStream) *nats.Msg {
 func refusesOldRequests(t *testing.T, js natsjs.JetStream) {
 	t.Helper()
 	waitFor(t, "the consumer to refuse workers of older releases", func() bool {
-		return oldRequest(t, js).Header.Get("Description") == "Bad Request - Priority Group missing"
+		return oldRequest(t, js, 0).Header.Get("Description") == "Bad Request - Priority Group missing"
 	})
 }
 
@@ -127,7 +132,7 @@ func TestAConsumerOfAnOlderReleaseGetsTheGroup(t *testing.T) {
 	for _, data := range []string{"first", "second"} {
 		submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte(data)})
 	}
-	first := oldRequest(t, js)
+	first := oldRequest(t, js, patience)
 	if string(first.Data) != "first" {
 		t.Fatalf("the older worker drew %q %v", first.Data, first.Header)
 	}
