@@ -3,6 +3,7 @@ package orchestrate_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -170,11 +171,14 @@ func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 		"a swarm without an answer": {"swarm", at(`"completed_steps":["fetch"]`, ""), "", `!has no output of it`},
 	} {
 		c := &state.Checkpoint{Doc: *foreign(t, "agent."+tt.team, tt.members)}
-		receipt, err := r.client.Fork(r.ctx(), c, state.ForkOf{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		var receipt mesh.Submitted
+		natstest.Eventually(t, name+": a discovery finds the agent", func() (found bool) {
+			var err error
+			if receipt, err = r.client.Fork(r.ctx(), c, state.ForkOf{}); err != nil && !errors.Is(err, transfer.ErrUnknownAgent) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return err == nil // a discovery does not wait for a worker that answers late
+		})
 		task := taskFor("agent."+tt.team, `{}`, "")
 		task.ID = receipt.TaskID
 		got := r.result(task)
