@@ -136,6 +136,12 @@ func TestStatesWithReplicasAreAStore(t *testing.T) {
 			js := jetstream.Gather(connect(t, servers[i%3]))
 			m := prefix(t, fmt.Sprintf("p%d", i))
 			applyInCluster(t, js, jetstream.Options{Only: states, Map: m, Replicas: 3, Limits: small})
+			for _, stream := range []string{"KV_" + jetstream.BucketState, "OBJ_" + jetstream.ObjectsState} {
+				waitFor(t, "a replica of the new stream to answer direct gets", func() bool {
+					_, err := js.Conn().Request("$JS.API.DIRECT.GET."+stream+m.Suffix(), []byte(`{"seq":1}`), time.Second)
+					return err == nil
+				})
+			}
 			return jetstream.NewStates(js, m)
 		})
 	})
