@@ -15,7 +15,7 @@ import (
 
 // serveDurable serves an agent with the durable lane until the test ends, on a NATS server of
 // its own. lease 0: the default. The returned context ends with the test, or after a minute.
-func serveDurable(t *testing.T, lease time.Duration, agent Agent) (*Node, context.Context) {
+func serveDurable(t *testing.T, lease time.Duration, agent Agent, change ...func(*Config)) (*Node, context.Context) {
 	t.Helper()
 	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
 	js, err := natsjs.New(nc)
@@ -26,10 +26,14 @@ func serveDurable(t *testing.T, lease time.Duration, agent Agent) (*Node, contex
 		t.Fatal(err)
 	}
 	m := subject.Map{}
-	n, err := New(nc, Config{Entity: "human.ada", Heartbeat: -1, Durable: &Durable{
+	cfg := Config{Entity: "human.ada", Heartbeat: -1, Durable: &Durable{
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
 		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Create: true, Sweep: -1, Lease: lease,
-	}})
+	}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	n, err := New(nc, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
