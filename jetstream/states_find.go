@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -18,7 +19,7 @@ func (s *States) Names(ctx context.Context, entity string) ([]state.ID, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.keys(ctx, filter)
+	keys, err := s.keys(ctx, entity, filter)
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
@@ -55,8 +56,25 @@ func (s *States) Recent(ctx context.Context, entity string, match func(state.ID)
 	return nil, nil
 }
 
-// keys returns the keys that a filter matches.
-func (s *States) keys(ctx context.Context, filter string) (map[string]int, error) {
+// Since returns the runs that were written at a time or later, if these are few: else it
+// is cheaper to list all [States.Names]. Runs that were deleted since are among them.
+func (s *States) Since(ctx context.Context, since time.Time) (ids []state.ID, few bool, err error) {
+	if few, err = s.fewSince(ctx, since); err != nil || !few {
+		return nil, false, err
+	}
+	keys := map[string]int{}
+	for m, err := range api.ScanSince(ctx, s.js, s.stream, s.both(">"), 1, since) {
+		if err != nil {
+			return nil, false, err
+		}
+		key, _ := s.keyOf(m.Subject)
+		keys[key]++
+	}
+	return idsOf(keys), true, nil
+}
+
+// keys returns the keys of the runs of an entity, or of all for "", which a filter matches.
+func (s *States) keys(ctx context.Context, entity, filter string) (map[string]int, error) {
 	if !s.fenced.Load() {
 		var info natsjs.StreamInfo
 		err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
@@ -70,8 +88,19 @@ func (s *States) keys(ctx context.Context, filter string) (map[string]int, error
 			}
 		}
 	}
-	subjects, err := api.Subjects(ctx, s.js, s.stream, filter)
-	return s.byKey(subjects), err
+	// For each 100,000 subjects that it lists, a server sorts all that the filter matches.
+	// Documents and replies are listed separately, so that it sorts fewer.
+	keys := map[string]int{}
+	for _, filter := range s.subjects(entity) {
+		subjects, err := api.Subjects(ctx, s.js, s.stream, filter)
+		if err != nil {
+			return nil, err
+		}
+		for key, n := range s.byKey(subjects) {
+			keys[key] += n
+		}
+	}
+	return keys, nil
 }
 
 // manySubjects is how many subjects a stream has if it is cheaper to read the headers of

@@ -68,6 +68,16 @@ func (r runSubjects) documents(entity string) string {
 	return r.sub + entityKey(entity) + ".*"
 }
 
+// subjects returns the patterns of the documents and of the replies of an entity's runs, or
+// of all runs.
+func (r runSubjects) subjects(entity string) []string {
+	docs := r.documents(entity)
+	if r.replySub == "" {
+		return []string{docs}
+	}
+	return []string{docs, r.replySub + strings.TrimPrefix(docs, r.sub)}
+}
+
 // byKey adds up the numbers of messages of each key.
 func (r runSubjects) byKey(subjects map[string]int) map[string]int {
 	keys := make(map[string]int, len(subjects))

@@ -267,6 +267,23 @@ func TestRunsInSomeStatuses(t *testing.T) {
 		}
 	}
 
+	// Since has the runs that were written since, if they are few.
+	rec, err := s.Get(testContext(t), state.ID{Entity: "agent.x2", Run: "late3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := slices.DeleteFunc(slices.Clone(names), func(id state.ID) bool { return m.runs[id].last < rec.Revision })
+	for name, reader := range readers {
+		got, few, err := reader.Since(testContext(t), rec.Time)
+		if slices.SortFunc(got, byName); err != nil || !few || len(got) != 7 || !slices.Equal(got, late) {
+			t.Errorf("%s: %q since late3, few: %t, want %q; %v", name, got, few, late, err)
+		}
+		got, few, err = reader.Since(testContext(t), time.Unix(1, 0))
+		if err != nil || few || got != nil {
+			t.Errorf("%s: %d of all, few: %t, %v", name, len(got), few, err)
+		}
+	}
+
 	// A page is the beginning of the list.
 	all := m.wanted("", []aaif.RunStatus{aaif.RunPaused})
 	for _, n := range []int{1, 7, len(all) - 1} {

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -95,9 +96,9 @@ func (r *Store) Known(ctx context.Context, name string) ([]state.ID, error) {
 }
 
 // Recent returns the runs that were written lately and whose id begins with a name of at
-// least as many characters as lists print.
+// least as many characters as lists print. A whole id is found without it.
 func (r *Store) Recent(ctx context.Context, name, entity string) ([]state.ID, error) {
-	if name = strings.ToLower(name); len(name) < shortRun || strings.Trim(name, "0123456789abcdef-") != "" {
+	if name = strings.ToLower(name); len(name) < shortRun || len(name) >= wholeRun || strings.Trim(name, "0123456789abcdef-") != "" {
 		return nil, nil
 	}
 	return r.states.Recent(ctx, entity, func(id state.ID) bool { return strings.HasPrefix(id.Run, name) })
@@ -142,15 +143,31 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(names[:min(8, len(names))], ", "))
 }
 
+// ClockSlack is how much the clock of a sender that made an id may be ahead of the
+// server's.
+const ClockSlack = 10 * time.Minute
+
 // named returns the runs whose id begins with a name, or whose task has it as its id. The
-// names of all runs are read only for the beginning of an id.
+// names of all runs are read only for the beginning of an id, and for an id that says no
+// time and is of no agent with a durable lane.
 func (r *Store) named(ctx context.Context, name, entity string) ([]state.ID, error) {
+	var ids []state.ID
+	few := false
 	if entity == "" {
-		if found, err := r.states.Locate(ctx, name); err != nil || len(found) > 0 {
+		found, err := r.states.Locate(ctx, name)
+		if err != nil || len(found) > 0 {
 			return found, err
 		}
+		if made, ok := envelope.IDTime(name); ok { // a task's id, whose run is not older
+			if ids, few, err = r.states.Since(ctx, made.Add(-ClockSlack)); err != nil {
+				few = false
+			}
+		}
 	}
-	ids, err := r.states.Names(ctx, entity)
+	var err error
+	if !few {
+		ids, err = r.states.Names(ctx, entity)
+	}
 	return slices.DeleteFunc(ids, func(id state.ID) bool {
 		return !strings.HasPrefix(id.Run, strings.ToLower(name)) && id.Run != state.RunID(id.Entity, name)
 	}), err
@@ -186,8 +203,8 @@ func ownRecord(a *session.App, runs *Store, rec state.Record) (*state.Checkpoint
 	return c, err
 }
 
-// shortRun is how many characters of a run's id lists print.
-const shortRun = 8
+// shortRun is how many characters of a run's id lists print, wholeRun how many it has.
+const shortRun, wholeRun = 8, 36
 
 // ShortRun shortens a run's id so that it is still likely to be unique.
 func ShortRun(run string) string {

@@ -48,7 +48,7 @@ func (r *treeReader) stored(ctx context.Context) error {
 
 // clockSlack is how much the clock of a sender that made an id may be ahead of
 // the server's.
-const clockSlack = 10 * time.Minute
+const clockSlack = runs.ClockSlack
 
 // since returns the earliest time of the tree's events.
 func (r *treeReader) since() time.Time {
@@ -221,7 +221,7 @@ type busMessage struct {
 // take adds a message of the bus, and reports whether it changes the tree.
 func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) {
 	r.seen++
-	if !bytes.Contains(data, r.quick) && bytes.IndexByte(data, '\\') < 0 { // a text with escapes may contain the same in another spelling
+	if !mentions(data, r.quick) {
 		return nil, false
 	}
 	e, err := envelope.Parse(data)
@@ -237,6 +237,12 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 		r.latest = at
 	}
 	return e, changed
+}
+
+// mentions reports whether JSON may contain a text, which is spelled as by inJSON: with
+// escapes it may contain the same in another spelling.
+func mentions(data, text []byte) bool {
+	return bytes.Contains(data, text) || bytes.IndexByte(data, '\\') >= 0
 }
 
 // recognize reports whether an event belongs to the wanted tree, which is the

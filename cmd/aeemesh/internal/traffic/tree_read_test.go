@@ -137,9 +137,11 @@ func TestARunSaysWhenItsTreeBegan(t *testing.T) {
 	other := put("agent.one", "order-0003", "my-corr-01")
 	put("agent.one", "order-0004", corr(0))
 	put("agent.two", "order-0004", "my-corr-02")
+	put("agent.two", "order-0006", "my-corr-03")
+	put("agent.one", "order-0006", corr(0))
 	for name, want := range map[string]time.Time{
 		run: at.Add(time.Hour), run[:8]: at.Add(time.Hour), "order-0001": at.Add(time.Hour), "order-0002": at.Add(-time.Hour),
-		other: {}, "order-0004": {}, "order-0005": {}, run[:7]: {}, "my-corr-01": {},
+		other: {}, "order-0004": {}, "order-0005": {}, "order-0006": {}, run[:7]: {}, "my-corr-01": {},
 	} {
 		if !want.IsZero() {
 			want = want.Add(-clockSlack)

@@ -114,7 +114,7 @@ func watchTraffic(a *session.App, ctx context.Context, cmd *cobra.Command, f *wa
 		return err
 	}
 	defer stop()
-	w := &watcher{app: a, flags: f, subjects: m, ring: ring, seen: map[string]bool{}}
+	w := &watcher{app: a, flags: f, subjects: m, ring: ring, seen: map[string]bool{}, quick: inJSON(f.corr)}
 	live := make(chan *nats.Msg, watchQueue)
 	patterns, err := w.patterns()
 	if err != nil {
@@ -163,6 +163,7 @@ type watcher struct {
 	subjects subject.Map
 	ring     *sign.Ring
 	seen     map[string]bool // ids of replayed messages, which may arrive again live
+	quick    []byte          // JSON without these bytes is not of the wanted corr
 	shown    int
 	hidden   []string // what is not shown for lack of permissions
 }
@@ -300,6 +301,8 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		env = asked(address.Entity, header, data)
 	case strings.HasPrefix(header.Get("Content-Type"), envelope.ContentCBOR):
 		env, err = envelope.ParseCBOR(data)
+	case !mentions(data, w.quick):
+		return // of many stored messages most are of other corrs
 	default:
 		env, err = envelope.Parse(data)
 	}
