@@ -341,6 +341,51 @@ func TestRunsChangeWhileTheyAreListed(t *testing.T) {
 	}
 }
 
+// A run that is written so often while a list is read that the message is gone which was its
+// last one, is listed by a later one.
+func TestARunIsListedThatIsWrittenOverWhileItIsListed(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	js, s := openStates(t)
+	m := &model{s: s, runs: map[state.ID]modelRun{}}
+	// More documents than a reader requests at once, so that the server has not sent the
+	// last ones when the first one is read.
+	var acks []natsjs.PubAckFuture
+	for i := range 8300 {
+		ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.aee_state." + jetstream.StateKey(state.ID{Entity: "agent.y", Run: fmt.Sprint("r", i)}), Data: []byte("{}"), Header: nats.Header{
+			jetstream.HeaderStatus: {string(aaif.RunRunning)},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks = append(acks, ack)
+	}
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			t.Fatal(err)
+		}
+	}
+	over := state.ID{Entity: "agent.x", Run: "over"}
+	m.put(t, over, aaif.RunAwaitingApproval, true)
+	m.put(t, state.ID{Entity: "agent.x", Run: "last"}, aaif.RunPaused, true)
+	m.bare(t, js, "agent.x", "bare", 3600) // more than is read from the end of the stream
+	written := false
+	got := latest(t, s, "", func(s aaif.RunStatus) bool {
+		if s == aaif.RunRunning && !written {
+			written = true
+			for range state.HistoryLimit {
+				m.put(t, over, aaif.RunAwaitingApproval, true)
+			}
+		}
+		return s == aaif.RunAwaitingApproval
+	})
+	if !written || !slices.Equal(got, []state.ID{over}) {
+		t.Errorf("%q are listed", got)
+	}
+}
+
 // A list whose reader stops waiting ends with an error.
 func TestAListOfRunsEndsWithItsContext(t *testing.T) {
 	t.Parallel()
