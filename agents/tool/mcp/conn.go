@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -25,6 +26,13 @@ type conn struct {
 	writing chan struct{} // a mutex that can be waited for with a context
 	queue   []jsonrpc.Message
 	garbage int
+
+	most int // bytes of backlog
+	mu   sync.Mutex
+	open int // requests of the server that are not answered yet
+	// backlog is how many bytes of requests and notifications came since there was no
+	// such request. The SDK keeps them all.
+	backlog int
 }
 
 // maxGarbage is how many invalid frames a server may send before its session is
@@ -33,8 +41,12 @@ const maxGarbage = 1000
 
 var errGarbage = errors.New("the server sends what is not JSON-RPC")
 
-func newConn(f frames, log *slog.Logger) *conn {
-	return &conn{frames: f, log: log, writing: make(chan struct{}, 1)}
+// errFlood ends a session whose server sends requests and does not read the
+// answers.
+var errFlood = errors.New("the server asks more than it reads answers")
+
+func newConn(f frames, maxBacklog int, log *slog.Logger) *conn {
+	return &conn{frames: f, log: log, writing: make(chan struct{}, 1), most: maxBacklog}
 }
 
 // Read returns the next message. Only the SDK's reader calls it.
@@ -52,10 +64,42 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 				c.log.Debug("mcp server sent what is no message", "bytes", len(frame))
 			}
 		}
+		if !c.takes(c.queue, len(frame)) {
+			_ = c.close() // an answer is being written, and would be for long
+			return nil, errFlood
+		}
 	}
 	next := c.queue[0]
 	c.queue = c.queue[1:]
 	return next, nil
+}
+
+// takes counts the messages of a frame, and reports whether there is room for them.
+func (c *conn) takes(messages []jsonrpc.Message, size int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asks := false
+	for _, m := range messages {
+		if r, ok := m.(*jsonrpc.Request); ok {
+			asks = true
+			if r.IsCall() {
+				c.open++
+			}
+		}
+	}
+	if asks && c.open > 0 {
+		c.backlog += size
+	}
+	return c.backlog <= c.most
+}
+
+// answered counts an answer.
+func (c *conn) answered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open--; c.open <= 0 {
+		c.open, c.backlog = 0, 0
+	}
 }
 
 // decode decodes a message, or a batch of messages, which protocol versions up
@@ -91,6 +135,9 @@ func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 		return ctx.Err()
 	}
 	defer func() { <-c.writing }()
+	if _, ok := message.(*jsonrpc.Response); ok {
+		defer c.answered()
+	}
 	return c.write(ctx, data)
 }
 

@@ -162,7 +162,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		}
 		close(s.ended)
 	})
-	return fixed{newConn(f, l.log)}, nil
+	return fixed{newConn(f, 2*l.cfg.MaxMessage, l.log)}, nil
 }
 
 // fixed is a transport that is already connected.

@@ -4,10 +4,13 @@ package mcp_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +41,76 @@ func serveOld() error {
 	}
 	return nil
 }
+
+// serveFlood is a server that sends requests once it has listed its tools, and reads no answer.
+func serveFlood() error {
+	known := map[string]string{
+		"initialize": `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"flood","version":"0"}}`,
+		"tools/list": `{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}`,
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return err
+		}
+		if result, ok := known[m.Method]; ok {
+			fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n", m.ID, result)
+		} else if m.ID != nil {
+			fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32601,\"message\":\"no\"}}\n", m.ID)
+		}
+		if m.Method == "tools/list" {
+			break
+		}
+	}
+	long := strings.Repeat("x", 100<<10) // an answer has it, too, and fills the pipe
+	for i := 0; ; i++ {
+		if _, err := fmt.Printf("{\"jsonrpc\":\"2.0\",\"id\":\"%s%d\",\"method\":\"ping\"}\n", long, i); err != nil {
+			return err
+		}
+	}
+}
+
+// What a server asks is kept until it has read the answers before: its session ends before that is much.
+func TestAServerThatReadsNoAnswersIsCutOff(t *testing.T) {
+	t.Parallel()
+	ended := make(chan string, 16)
+	servers := newServers(t, mcp.Server{Command: self(t, "flood")}, func(c *mcp.Config) {
+		c.MaxMessage = 1 << 20
+		c.Log = slog.New(endings{c.Log.Handler(), ended})
+	})
+	if _, err := open(t, servers, "mcp://it/greet").Tools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-ended; !strings.Contains(why, "asks more than it reads") {
+		t.Errorf("the session ended: %s", why)
+	}
+}
+
+// endings tells why sessions end.
+type endings struct {
+	slog.Handler
+	why chan string
+}
+
+func (e endings) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "mcp session ended" {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "err" {
+				select {
+				case e.why <- a.Value.String():
+				default:
+				}
+			}
+			return true
+		})
+	}
+	return e.Handler.Handle(ctx, r)
+}
+
+func (e endings) WithAttrs(a []slog.Attr) slog.Handler { return endings{e.Handler.WithAttrs(a), e.why} }
 
 // A server that does not answer the newest greeting is spoken to in the older
 // one.
