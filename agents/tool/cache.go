@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // Limits of one tool's cache.
@@ -59,13 +59,15 @@ func (t *cached) Call(ctx context.Context, args json.RawMessage) (json.RawMessag
 
 func (t *cached) RepeatSafe() bool { return IsRepeatSafe(t.Tool) }
 
-// keyOf returns the same key for arguments that differ only in form.
+// keyOf returns the same key for arguments that differ only in form. Arguments
+// without a canonical form, such as those with numbers that a float would change,
+// are compared byte for byte.
 func keyOf(args json.RawMessage) [32]byte {
-	v := jsontext.Value(bytes.Clone(args))
-	if v.Canonicalize() != nil {
+	canonical, err := envelope.Canonical(args)
+	if err != nil {
 		return sha256.Sum256(args)
 	}
-	return sha256.Sum256(v)
+	return sha256.Sum256(canonical)
 }
 
 func (t *cached) get(key [32]byte) (json.RawMessage, bool) {

@@ -80,3 +80,18 @@ func TestCachedKeepsResultsForAWhile(t *testing.T) {
 		}
 	})
 }
+
+// Numbers that a float cannot tell apart are different arguments.
+func TestCachedTellsLargeNumbersApart(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	c := tool.Cached(counting(&calls), time.Hour)
+	for i, args := range []string{`{"id":9007199254740992}`, `{"id":9007199254740993}`, `{"id":0.1}`, `{"id":0.1000000000000000000001}`, `{"id":1e400}`, `{"id":1e401}`} {
+		if got, err := c.Call(t.Context(), json.RawMessage(args)); err != nil || string(got) != fmt.Sprint(i+1) {
+			t.Errorf("%s gets the result of call %s, %v", args, got, err)
+		}
+	}
+	if got, err := c.Call(t.Context(), json.RawMessage(`{"id":9007199254740993}`)); err != nil || string(got) != "2" {
+		t.Errorf("again: %s, %v", got, err)
+	}
+}
