@@ -22,7 +22,8 @@
 //
 // The other arguments form the body, a JSON object; for GET, HEAD, DELETE and
 // OPTIONS they are added to the query: arrays as a parameter for each item,
-// objects as JSON, null left out.
+// objects as JSON, null left out. There an argument that parameters_schema does
+// not declare cannot have the name of a parameter of the endpoint.
 //
 // # The answer
 //

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
@@ -31,6 +32,7 @@ func Open(entry *aaif.Tool, access outbound.Access) (tool.Source, error) {
 type Tool struct {
 	def      tool.Definition
 	template *template
+	fixed    []string // query parameters of the template that no argument may repeat
 	access   outbound.Access
 	client   *http.Client
 }
@@ -73,7 +75,13 @@ func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
 	if err := def.Validate(); err != nil {
 		return nil, err
 	}
-	return &Tool{def: def, template: template, access: access, client: client}, nil
+	return &Tool{def: def, template: template, fixed: undeclared(entry.ParametersSchema, template.names()), access: access, client: client}, nil
+}
+
+// undeclared returns the names that are no arguments. A schema may permit a model to
+// add any argument, and servers differ in which of two parameters counts.
+func undeclared(schema json.RawMessage, names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return declares(schema, []string{name}) == nil })
 }
 
 // declares checks that the placeholders are declared as arguments.
@@ -145,6 +153,11 @@ func (t *Tool) request(raw json.RawMessage) (outbound.Request, error) {
 		r.Type = "application/json"
 		r.Body, err = json.Marshal(args)
 		return r, err
+	}
+	for name := range args {
+		if slices.ContainsFunc(t.fixed, func(fixed string) bool { return strings.EqualFold(fixed, name) }) {
+			return outbound.Request{}, fmt.Errorf("argument %s: the endpoint has this parameter already", name)
+		}
 	}
 	addQuery(u, args)
 	return r, nil

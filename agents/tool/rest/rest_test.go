@@ -137,6 +137,36 @@ func TestArgumentsDoNotLeadElsewhere(t *testing.T) {
 	}
 }
 
+// An argument that the document does not declare adds no second value to a parameter of the endpoint:
+// some servers take the last one.
+func TestArgumentsDoNotRepeatParametersOfTheEndpoint(t *testing.T) {
+	t.Parallel()
+	var uri atomic.Pointer[string]
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { u := r.URL.RequestURI(); uri.Store(&u) })
+	schema := json.RawMessage(`{"type":"object","properties":{"q":{},"tag":{}}}`)
+	for _, tt := range []struct{ endpoint, args, want string }{ // want is "" of what is refused
+		{"GET {U}/x?tenant=acme&q={q}", `{"q":"a","tenant":"other"}`, ""},
+		{"GET {U}/x?%74enant=acme", `{"tenant":"other"}`, ""},
+		{"DELETE {U}/x?tenant", `{"Tenant":"other"}`, ""},
+		{"GET {U}/x?p={q}", `{"q":"a","p":"b"}`, ""},
+		{"GET {U}/x?tenant=acme&q={q}", `{"q":"a","more":1}`, "/x?tenant=acme&q=a&more=1"},
+		{"GET {U}/x?q={q}", `{"q":"a"}`, "/x?q=a"},
+		{"GET {U}/x?tag=a", `{"tag":"b"}`, "/x?tag=a&tag=b"}, // the document declares it
+		{"POST {U}/x?tenant=acme", `{"tenant":"other"}`, "/x?tenant=acme"},
+	} {
+		tl, err := rest.New(&aaif.Tool{Name: "t", Description: "d", ParametersSchema: schema, Endpoint: strings.Replace(tt.endpoint, "{U}", url, 1)}, access(t, url))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch _, err := tl.Call(t.Context(), json.RawMessage(tt.args)); {
+		case tt.want == "" && !errors.Is(err, tool.ErrInvalidArguments):
+			t.Errorf("%s with %s: %v, %s", tt.endpoint, tt.args, err, *uri.Load())
+		case tt.want != "" && (err != nil || *uri.Load() != tt.want):
+			t.Errorf("%s with %s: %v, %s", tt.endpoint, tt.args, err, *uri.Load())
+		}
+	}
+}
+
 func TestEndpointsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	schema := json.RawMessage(`{"type":"object","properties":{"id":{},"host":{}}}`)

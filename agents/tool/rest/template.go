@@ -104,6 +104,19 @@ func (t *template) places() []string {
 	return names
 }
 
+// names returns the names of the template's query parameters.
+func (t *template) names() []string {
+	var names []string
+	for _, p := range t.query {
+		name, _, _ := strings.Cut(p.text, "=")
+		if plain, err := url.QueryUnescape(name); err == nil {
+			name = plain
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 // fill makes a URL, and removes the used arguments from args.
 func (t *template) fill(args map[string]json.RawMessage) (*url.URL, error) {
 	path, query := slices.Clone(t.path), make([]param, 0, len(t.query))
