@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -148,7 +149,10 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		}
 		s.http = true
 		context.AfterFunc(life, func() { close(s.ended) })
-		client = clientOf(life, client, l.cfg.MaxMessage)
+		client = clientOf(life, client, l.cfg.MaxMessage, sync.OnceFunc(func() {
+			l.log.Warn("mcp session is ended", "err", errFlood)
+			s.kill()
+		}))
 		if way.transport == transportSSE {
 			// The context of its first request bounds the life of its stream.
 			return &lasting{life, &sdk.SSEClientTransport{Endpoint: l.URL, HTTPClient: client, MaxEventSize: l.cfg.MaxMessage * 2}}, nil

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // statusError is an HTTP answer of a server that is not an MCP message.
@@ -26,21 +28,28 @@ const maxErrorBody = 64 << 10 // bytes
 // wire is the transport of a session's requests: it bounds answers, keeps their
 // exact numbers, and cancels all requests when the session ends.
 type wire struct {
-	next http.RoundTripper
-	life context.Context
-	max  int
+	next  http.RoundTripper
+	life  context.Context
+	max   int
+	flood func() // ends the session of a server that sends requests and takes no answers
+
+	answering atomic.Int32 // answers to requests of the server that it has not taken yet
 }
+
+// maxAnswering is how many answers a server may leave waiting. Each is a
+// connection.
+const maxAnswering = 32
 
 // clientOf returns a client with the wire as its transport. It has no timeout,
 // because streams last.
-func clientOf(life context.Context, client *http.Client, maxMessage int) *http.Client {
+func clientOf(life context.Context, client *http.Client, maxMessage int, flood func()) *http.Client {
 	c := *client
 	c.Timeout = 0
 	next := c.Transport
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	c.Transport = &wire{next: next, life: life, max: maxMessage}
+	c.Transport = &wire{next: next, life: life, max: maxMessage, flood: flood}
 	return &c
 }
 
@@ -49,6 +58,12 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(w.life, func() { cancel(context.Cause(w.life)) })
 	end := func() { stop(); cancel(nil) }
+	if isAnswer(req) {
+		if w.answering.Add(1) > maxAnswering {
+			w.flood()
+		}
+		defer w.answering.Add(-1)
+	}
 	resp, err := w.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		end()
@@ -73,6 +88,23 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
 	return resp, nil
+}
+
+// isAnswer reports whether a request carries the answer to a request of the
+// server.
+func isAnswer(req *http.Request) bool {
+	if req.Method != http.MethodPost || req.GetBody == nil {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	var message struct {
+		Method string `json:"method"`
+	}
+	return json.NewDecoder(body).Decode(&message) == nil && message.Method == ""
 }
 
 // ending cancels its request's context when it is closed.

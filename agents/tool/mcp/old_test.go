@@ -9,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,6 +92,57 @@ func TestAServerThatReadsNoAnswersIsCutOff(t *testing.T) {
 	}
 }
 
+// The same over HTTP: requests come in a stream, and their answers are never taken.
+func TestAServerThatTakesNoAnswersOverHTTPIsCutOff(t *testing.T) {
+	t.Parallel()
+	var sent atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Header().Set("Content-Type", "text/event-stream")
+			pad := strings.Repeat("x", 100<<10)
+			for i := 0; ; i++ {
+				n, err := fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"p%d\",\"method\":\"ping\",\"params\":{\"_meta\":{\"pad\":\"%s\"}}}\n\n", i, pad)
+				if err != nil {
+					return
+				}
+				sent.Add(int64(n))
+			}
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.Method == "" && m.ID != nil {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Mcp-Session-Id", "s")
+		switch {
+		case m.ID == nil:
+			w.WriteHeader(http.StatusAccepted)
+		case m.Method == "initialize":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"flood","version":"0"}}}`, m.ID)
+		case m.Method == "tools/list":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}}`, m.ID)
+		default:
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	ended := make(chan string, 16)
+	servers := newServers(t, mcp.Server{URL: srv.URL}, func(c *mcp.Config) {
+		c.MaxMessage = 1 << 20
+		c.Log = slog.New(endings{c.Log.Handler(), ended})
+	})
+	if _, err := open(t, servers, "mcp://it/greet").Tools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if why := <-ended; !strings.Contains(why, "asks more than it reads") {
+		t.Errorf("after %d MiB the session ended: %s", sent.Load()>>20, why)
+	}
+}
+
 // endings tells why sessions end.
 type endings struct {
 	slog.Handler
@@ -96,7 +150,7 @@ type endings struct {
 }
 
 func (e endings) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "mcp session ended" {
+	if strings.HasPrefix(r.Message, "mcp session") {
 		r.Attrs(func(a slog.Attr) bool {
 			if a.Key == "err" {
 				select {
