@@ -145,8 +145,8 @@ func TestInterruptedWhileConnecting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, words bytes.Buffer
-	code := run(ctx, []string{"--nats", "nats://127.0.0.1:1", "agents", "list"}, strings.NewReader(""), &out, &words, func(string) string { return "" })
-	if code != exitFailed || !strings.Contains(words.String(), "interrupted") {
-		t.Errorf("exit %d: %s", code, words.String())
+	code := run(ctx, []string{"--nats", "nats://127.0.0.1:1", "agents", "list", "--json"}, strings.NewReader(""), &out, &words, func(string) string { return "" })
+	if code != exitFailed || !strings.Contains(words.String(), "interrupted") || strings.Contains(words.String(), "hint") || !strings.Contains(out.String(), `"code":"E_INTERRUPTED"`) {
+		t.Errorf("exit %d: %s%s", code, words.String(), out.String())
 	}
 }

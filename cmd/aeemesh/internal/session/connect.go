@@ -147,7 +147,7 @@ func (a *App) Connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 	conn, err := natsconn.Connect(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-			return nil, fmt.Errorf("interrupted while connecting: %w", err)
+			return nil, outcome.Stopped(context.Cause(ctx), "interrupted while connecting to %s", RedactedURL(c.URL))
 		}
 		if errors.Is(err, nats.ErrNoServers) { // the hint says the rest
 			return nil, fmt.Errorf("connect to NATS at %s: %w", RedactedURL(c.URL), nats.ErrNoServers)
