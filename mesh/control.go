@@ -79,7 +79,7 @@ func (cm *controls) checkControl(a arrival) {
 	if err != nil {
 		cm.host.counts.refused.Add(1)
 		cm.host.node.tel.Refused(cm.host.Entity, string(fault.ForPeer(err).Code))
-		cm.host.events.alert(a.env, fault.ForPeer(err))
+		cm.host.events.Alert(a.env, fault.ForPeer(err))
 		return
 	}
 	wire.LogReceived(cm.host.log, a.env)

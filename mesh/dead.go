@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
@@ -55,23 +53,8 @@ func (rw *replyWriter) storeDead(hold *hold, run string, env *envelope.Envelope,
 		return err
 	}
 	rw.tel.Dead(h.Entity, problem.Code)
-	h.events.alertDead(env, problem, cause, attempts)
+	h.events.AlertDead(env, problem, cause, attempts)
 	return nil
-}
-
-// alertDead publishes an alert about a dead letter on bus.mesh.alert.
-func (ev *events) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
-	ev.host.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
-	ev.publishEvent(BusAlert, intents.AlertRaised, env.Corr, wire.MustJSON(struct {
-		Code     envelope.Code `json:"code"`
-		Message  string        `json:"message"`
-		ID       string        `json:"id"`
-		From     string        `json:"sender"`
-		Intent   string        `json:"intent"`
-		Instance string        `json:"instance"`
-		Dead     bool          `json:"dead_letter"`
-		Attempts int           `json:"attempts"`
-	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), ev.host.id, true, attempts}), nil)
 }
 
 // replyRefused stores the reply to a message that has no run. The reply's id follows

@@ -114,14 +114,6 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 	return nil
 }
 
-// appendEvent appends the members handed_to and child of the event of a delegated task.
-func (o *delegation) appendEvent(b []byte) []byte {
-	b = append(b, `,"handed_to":`...)
-	b = envelope.AppendString(b, o.To)
-	b = append(b, `,"child":`...)
-	return envelope.AppendString(b, o.id)
-}
-
 // forwardCancel forwards a cancel to the receivers of the delegated tasks that it names.
 func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
 	for _, one := range h.passed.Named(what, env.From, h.Entity, signed) {

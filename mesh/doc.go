@@ -25,7 +25,7 @@
 // envelopes sent and received are kept as bytes (internal/journal).
 //
 // An agent is also a NATS micro service (internal/service), subscribes to control messages
-// (control.go), and publishes events about itself and its tasks (bus.go) and about
+// (control.go), and publishes events about itself and its tasks (internal/bus) and about
 // steps that its handlers report (step.go).
 //
 // # The durable lane's claims

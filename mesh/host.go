@@ -213,7 +213,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
 	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC()}
-	h.intake, h.controls, h.reserved, h.events = intake{h}, controls{h}, reservedIntents{h}, events{h}
+	h.intake, h.controls, h.reserved = intake{h}, controls{h}, reservedIntents{h}
 	err := subject.ValidateEntity(a.Entity)
 	if err != nil {
 		bad = append(bad, err)
@@ -296,7 +296,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 			return nil, fmt.Errorf("agent: %w", err)
 		}
 	}
-	h.service = h.newService()
+	h.service, h.events = h.newService(), h.newEvents()
 	return h, nil
 }
 

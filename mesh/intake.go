@@ -111,7 +111,7 @@ func (in *intake) check(a arrival) {
 	t := &Task{Envelope: env, host: in.host, reply: a.msg.Reply, cbor: a.cbor, queued: time.Now()}
 	if problem, alert := (admission{t}).admit(); problem != nil {
 		if alert {
-			in.host.events.alert(env, problem)
+			in.host.events.Alert(env, problem)
 		}
 		switch problem.Code {
 		case envelope.CodeReplay:

@@ -297,5 +297,5 @@ func (l *lane) onDropped(subject string, why error) {
 	h.counts.refused.Add(1)
 	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
 	h.node.tel.Refused(h.Entity, string(problem.Code))
-	h.events.alert(wire.Salvage(&envelope.Envelope{}, h.Entity), problem)
+	h.events.Alert(wire.Salvage(&envelope.Envelope{}, h.Entity), problem)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/beats"
 	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
+	"github.com/aeemesh/aeemesh/mesh/internal/bus"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
@@ -45,7 +46,7 @@ type Node struct {
 	log      *slog.Logger
 	replay   *sign.Replay
 	quotas   *quota.Table
-	alerts   alertLimiter
+	bus      *bus.Bus
 	tel      *telemetry.Telemetry
 	journal  *journal.Journal
 	answers  answers.Reader
@@ -154,6 +155,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		Conn: conn, Subjects: subjects, Prefix: cfg.Prefix, Signer: cfg.Signer,
 		Answers: n.answers, Replies: n.replies, Holders: n.holders, Journal: n.journal, Log: n.log,
 	}
+	n.bus = &bus.Bus{Subjects: subjects, Publish: n.sender.Publish}
 	sending := client.Config{Sender: n.sender, Entity: cfg.Entity, DefaultTimeout: cfg.DefaultTimeout, Skew: cfg.Skew, Tracer: tel.Tracer}
 	if d := cfg.Durable; d != nil {
 		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}

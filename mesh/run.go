@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -311,23 +310,6 @@ func (r *Run) ended() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.end
-}
-
-// appendEvent appends the members that events of a run have beyond those of a task.
-func (r *Run) appendEvent(b []byte) []byte {
-	b = append(b, `,"run":`...)
-	b = envelope.AppendString(b, r.id.Run)
-	if c := r.cp.Load(); c != nil {
-		b = append(b, `,"epoch":`...)
-		b = strconv.AppendUint(b, c.Mesh.Epoch, 10)
-		b = append(b, `,"attempt":`...)
-		b = strconv.AppendInt(b, int64(c.Mesh.Attempt)+1, 10)
-		if state.Parked(c.Doc.Status) {
-			b = append(b, `,"status":`...)
-			b = envelope.AppendString(b, string(c.Doc.Status))
-		}
-	}
-	return b
 }
 
 func (r *Run) observe(p Point) { r.lane.cfg.observe(p, r.id) }

@@ -147,6 +147,7 @@ var beside = map[string][]string{
 	"mesh/internal/answers":   {"mesh/internal/chain", "mesh/internal/fault", "mesh/internal/requires", "mesh/internal/wire"},
 	"mesh/internal/bounds":    {"mesh/internal/requires", "mesh/internal/wire"},
 	"mesh/internal/contexts":  {"mesh/internal/fault", "mesh/internal/journal", "mesh/internal/wire"},
+	"mesh/internal/bus":       {"mesh/internal/fault", "mesh/internal/wire"},
 	"mesh/internal/calls":     {"mesh/client", "mesh/internal/answers", "mesh/internal/bounds", "mesh/internal/fault", "mesh/internal/requires", "mesh/internal/sched", "mesh/internal/sender", "mesh/internal/tracing", "mesh/internal/wire"},
 	"mesh/internal/deadlines": {"mesh/internal/sched"},
 	"mesh/internal/delegated": {"mesh/internal/chain", "mesh/internal/requires", "mesh/internal/sched", "mesh/internal/wire"},

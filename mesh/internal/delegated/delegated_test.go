@@ -54,10 +54,20 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", h, forbidden, err)
 	}
 	h.Epoch, h.Digest = 3, "digest"
+	h.Chain = slices.Grow(h.Chain, 8)
+	another, err := h.Next(second, "agent.b", "agent.d", unsigned)
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := slices.Clone(h.Chain)
 	third, raw := delegate(t, h, second, "agent.b", "agent.c")
 	if !slices.Equal(h.Chain, before) {
 		t.Error("the chain of the received task has changed")
+	}
+	toD := *second
+	toD.From, toD.To = "agent.b", "agent.d"
+	if _, _, err := delegated.Check(wire.MustJSON(another), &toD, sign.Verifier{}, 8); err != nil {
+		t.Errorf("another delegation of the same task: %v", err)
 	}
 	h, _, err = delegated.Check(raw, third, sign.Verifier{}, 8)
 	if err != nil || !slices.Equal(h.Links.Entities(), []string{"agent.a", "agent.b"}) {
