@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,12 +31,29 @@ func TestOldFiguresOfAStoreAreReadAgain(t *testing.T) {
 // figures is a store that is as full as its test says.
 type figures struct {
 	state.Store
+	mu    sync.Mutex
 	now   jetstream.Share
 	soon  []int64 // of each reading
 	fails bool
 }
 
+// read returns how often the figures were read.
+func (f *figures) read() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.soon)
+}
+
+// uses sets how much the agent uses.
+func (f *figures) uses(own float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now.Own = own
+}
+
 func (f *figures) Shares(_ context.Context, _ string, soon int64) ([]jetstream.Share, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.soon = append(f.soon, soon)
 	if f.fails {
 		return nil, errors.New("no answer")
@@ -68,7 +86,7 @@ func TestRunsThatBeginAreCountedOnce(t *testing.T) {
 	if got := s.soon.Load(); got != 10 {
 		t.Errorf("%d bytes reserved by the run that is not stored", got)
 	}
-	store.now.Own = 0.9
+	store.uses(0.9)
 	if s.Admit(t.Context(), &c, 500) || c.bytes.Load() != 0 || s.soon.Load() != 10 {
 		t.Error("a run beyond the share began, or has reserved its bytes")
 	}
@@ -99,24 +117,24 @@ func TestFiguresAreReadWhileTheWorkerIsAwake(t *testing.T) {
 			awake, end := context.WithCancel(t.Context())
 			go s.Tend(awake)
 			synctest.Wait()
-			if len(store.soon) != 1 || s.Trouble() == nil {
-				t.Fatalf("read %d times, trouble %v", len(store.soon), s.Trouble())
+			if store.read() != 1 || s.Trouble() == nil {
+				t.Fatalf("read %d times, trouble %v", store.read(), s.Trouble())
 			}
 			time.Sleep(crowdedLook + time.Millisecond)
 			synctest.Wait()
-			if len(store.soon) != 2 {
-				t.Errorf("read %d times after crowdedLook", len(store.soon))
+			if store.read() != 2 {
+				t.Errorf("read %d times after crowdedLook", store.read())
 			}
-			store.now.Own = 0.05
+			store.uses(0.05)
 			s.Wrote(100)
 			synctest.Wait()
-			if len(store.soon) != 3 || s.Trouble() != nil {
-				t.Errorf("read %d times after a step, trouble %v", len(store.soon), s.Trouble())
+			if store.read() != 3 || s.Trouble() != nil {
+				t.Errorf("read %d times after a step, trouble %v", store.read(), s.Trouble())
 			}
 			time.Sleep(shareLook / 2)
 			synctest.Wait()
-			if len(store.soon) != 3 {
-				t.Errorf("read %d times within shareLook", len(store.soon))
+			if store.read() != 3 {
+				t.Errorf("read %d times within shareLook", store.read())
 			}
 			end()
 			synctest.Wait()

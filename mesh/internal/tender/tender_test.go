@@ -63,6 +63,16 @@ func (r *rig) want(when string, want ...string) {
 	}
 }
 
+// fails returns the error of listing, and with set calls it to change the error.
+func (r *rig) fails(set func(*error)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if set != nil {
+		set(&r.err)
+	}
+	return r.err
+}
+
 // run stores a run of an entity.
 func (r *rig) run(entity, task string, status aaif.RunStatus, owner string) string {
 	r.t.Helper()
@@ -86,8 +96,8 @@ func (r *rig) open(entity string) iter.Seq2[state.Record, error] {
 				}
 			}
 		}
-		if r.err != nil {
-			yield(state.Record{}, r.err)
+		if err := r.fails(nil); err != nil {
+			yield(state.Record{}, err)
 		}
 	}
 }
@@ -137,11 +147,11 @@ func TestSurvey(t *testing.T) {
 		time.Sleep(time.Second)
 		r.want("reconnected", all...)
 
-		r.err = errors.New("no answer")
+		r.fails(func(err *error) { *err = errors.New("no answer") })
 		r.CheckAll(l)
 		time.Sleep(surveySoon)
 		r.want("not listed", all...)
-		r.err = nil
+		r.fails(func(err *error) { *err = nil })
 		time.Sleep(99 * time.Millisecond)
 		r.want("before it is tried again")
 		time.Sleep(surveySoon + time.Millisecond)
@@ -206,7 +216,7 @@ func TestSweeps(t *testing.T) {
 		if n := len(got); n != 3 && n != 6 || !slices.Contains(got, "sweep "+id) || !slices.Contains(got, "swept agent.a") {
 			t.Errorf("%q", got)
 		}
-		r.err = errors.New("no answer")
+		r.fails(func(err *error) { *err = errors.New("no answer") })
 		time.Sleep(2 * every)
 		if got := r.took(); !slices.Contains(got, "not swept agent.a") || slices.Contains(got, "swept agent.a") {
 			t.Errorf("not all runs were read: %q", got)
