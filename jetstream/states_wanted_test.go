@@ -350,7 +350,6 @@ func TestARunIsListedThatIsWrittenOverWhileItIsListed(t *testing.T) {
 	m := &model{s: s, runs: map[state.ID]modelRun{}}
 	// More documents than a reader requests at once, so that the server has not sent the
 	// last ones when the first one is read.
-	var acks []natsjs.PubAckFuture
 	for i := range 8300 {
 		ack, err := js.PublishMsgAsync(&nats.Msg{Subject: "$KV.aee_state." + jetstream.StateKey(state.ID{Entity: "agent.y", Run: fmt.Sprint("r", i)}), Data: []byte("{}"), Header: nats.Header{
 			jetstream.HeaderStatus: {string(aaif.RunRunning)},
@@ -358,9 +357,9 @@ func TestARunIsListedThatIsWrittenOverWhileItIsListed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		acks = append(acks, ack)
-	}
-	for _, ack := range acks {
+		if i%1000 != 999 && i != 8299 {
+			continue // more than 4,000 may not be under way
+		}
 		select {
 		case <-ack.Ok():
 		case err := <-ack.Err():
