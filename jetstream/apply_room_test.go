@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -89,7 +88,7 @@ func TestApplyAsksTheAccountForRoom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = jetstream.Apply(testContext(t), js, jetstream.Options{Wait: 300 * time.Millisecond})
+		_, err = jetstream.Apply(testContext(t), js, jetstream.Options{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) || user != "n" && !errors.Is(err, jetstream.ErrNoRoom) {
 			t.Errorf("%s: %v", user, err)
 		}
