@@ -1,7 +1,11 @@
 package beats
 
 import (
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,4 +39,78 @@ func TestHeartbeatsOfManyAgentsAreSpread(t *testing.T) {
 			t.Errorf("%d agents: %d were announced in %v", c.agents, len(seen), took)
 		}
 	}
+}
+
+// Each agent is announced once in an interval, until it is removed. The one goroutine ends
+// with the last agent, and begins again with the next.
+func TestAnAgentIsAnnouncedUntilItIsRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 10 * time.Second
+		var mu sync.Mutex
+		var heard []string
+		b := New(interval, func(who string) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, who)
+		})
+		hears := func(n int) []string {
+			time.Sleep(time.Duration(n) * interval)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			out := heard
+			heard = nil
+			slices.Sort(out)
+			return out
+		}
+		want := func(what string, got, want []string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		removeA, removeB := b.Add("a"), b.Add("b")
+		hears(1) // the pauses of the first agent alone
+		want("two agents", hears(2), []string{"a", "a", "b", "b"})
+		removeA()
+		hears(1)
+		want("one agent", hears(2), []string{"b", "b"})
+		removeB()
+		want("no agent", hears(3), nil)
+		remove := b.Add("c")
+		hears(1)
+		want("another agent", hears(2), []string{"c", "c"})
+		remove()
+	})
+}
+
+// When an agent has been removed, no heartbeat of it is being sent.
+func TestRemovingWaitsForAHeartbeat(t *testing.T) {
+	t.Parallel()
+	var sending atomic.Bool
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	b := New(time.Millisecond, func(string) {
+		sending.Store(true)
+		begun <- struct{}{}
+		<-goOn
+		sending.Store(false)
+	})
+	remove := b.Add("a")
+	<-begun
+	go close(goOn)
+	remove()
+	if sending.Load() {
+		t.Error("it was removed during its heartbeat")
+	}
+}
+
+func TestThereAreNoHeartbeatsWithoutAnInterval(t *testing.T) {
+	t.Parallel()
+	b := New(-time.Second, func(string) { t.Error("a heartbeat") })
+	remove := b.Add("a")
+	if got := b.Every(); got != 0 {
+		t.Errorf("every %v", got)
+	}
+	remove()
 }
