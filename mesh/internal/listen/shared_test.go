@@ -1,6 +1,9 @@
 package listen
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,6 +36,80 @@ func TestAnAgentWithoutASharedSubscriptionStops(t *testing.T) {
 		case <-stopped:
 		case <-time.After(10 * time.Second):
 			t.Fatal("the other agent does not stop")
+		}
+	}
+}
+
+// Messages of shared subscriptions are handled in the order of their arrival, one at a time. A
+// drain waits for those that have come, and none comes after it.
+func TestSharedSubscriptionsAreHandledInOrderAndDrained(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	conn, other := natstest.Conn(t, srv), natstest.Conn(t, srv)
+	e := NewShared(conn)
+	var got []string // by the one goroutine, until it has ended
+	first, goOn := make(chan struct{}), make(chan struct{})
+	handle := func(msg *nats.Msg) {
+		if len(got) == 0 {
+			close(first)
+			<-goOn
+		}
+		got = append(got, string(msg.Data))
+	}
+	a, errA := e.Subscribe("a", "", handle)
+	b, errB := e.Subscribe("b", "group", handle)
+	if err := errors.Join(errA, errB, RoundTrip(conn, 10*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	send := func(n int) {
+		for i := range n {
+			text := fmt.Sprint(i)
+			if err := other.Publish([]string{"a", "b"}[i%2], []byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, text)
+		}
+		if err := RoundTrip(other, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(100)
+	<-first
+	if err := RoundTrip(conn, 10*time.Second); err != nil { // all have been delivered
+		t.Fatal(err)
+	}
+	subs := []*nats.Subscription{a, b}
+	wait := Drain(conn, subs, e)
+	if err := RoundTrip(conn, 10*time.Second); err != nil { // both are unsubscribed
+		t.Fatal(err)
+	}
+	sent := want
+	send(10)
+	close(goOn)
+	wait()
+	if !slices.Equal(got, sent) {
+		t.Errorf("handled were %q, want %q", got, sent)
+	}
+}
+
+// A refused subscription is known by an error that is new and names it.
+func TestARefusedSubscriptionIsKnownByItsName(t *testing.T) {
+	t.Parallel()
+	subs := []*nats.Subscription{{Subject: "aee.task.Agent"}}
+	refused := fmt.Errorf("%w: Permissions Violation for Subscription to \"aee.task.agent\"", nats.ErrPermissionViolation)
+	for name, c := range map[string]struct {
+		before, after error
+		want          bool
+	}{
+		"none":            {nil, nil, false},
+		"refused":         {nil, refused, true},
+		"an old one":      {refused, refused, false},
+		"another error":   {nil, errors.New(refused.Error()), false},
+		"another subject": {nil, fmt.Errorf("%w: Subscription to \"aee.task.agent2\"", nats.ErrPermissionViolation), false},
+	} {
+		if err := Refused(c.before, c.after, subs); (err != nil) != c.want || err != nil && !errors.Is(err, nats.ErrPermissionViolation) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
