@@ -86,8 +86,18 @@ func TestSharedSubscriptionsAreHandledInOrderAndDrained(t *testing.T) {
 	}
 	sent := want
 	send(10)
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		wait()
+	}()
+	select { // a pause in which a drain that does not wait would end; the other result needs none
+	case <-drained:
+		t.Error("the drain ends before the messages are handled")
+	case <-time.After(50 * time.Millisecond):
+	}
 	close(goOn)
-	wait()
+	<-drained
 	if !slices.Equal(got, sent) {
 		t.Errorf("handled were %q, want %q", got, sent)
 	}
