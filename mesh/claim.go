@@ -60,7 +60,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		if v = change.Verdict; v == run.Mine && change.Began && r.cp.Load() == nil && !r.lane.share.Admit(ctx, &r.reserved, int64(len(r.hold.Data))) {
 			return 0, errCrowded
 		}
-		if v == run.Mine && rec == nil && fresh && r.mayDelayClaim(ctx) {
+		if v == run.Mine && rec == nil && fresh && !r.lane.share.Near() && r.mayDelayClaim(ctx) {
 			r.keep(c, 0)
 			return v, nil
 		}

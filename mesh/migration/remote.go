@@ -69,7 +69,7 @@ func (m *Mover) send(ctx context.Context, r *Run) {
 	}
 	r.Observe(PointStaged)
 	if err := r.Advance(state.PhaseCommitted, func(c *state.Checkpoint) error {
-		if c.Doc.StateID != sent {
+		if c.Doc.StateID != sent { // each write of the record has a state_id of its own
 			return errChangedMeanwhile
 		}
 		return nil

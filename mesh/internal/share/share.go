@@ -56,6 +56,10 @@ const (
 	shareLook   = time.Minute
 	crowdedLook = 5 * time.Second
 	shareSteps  = 32
+	// unseen is how many workers are assumed to have written, and let in, as much as this one
+	// since it read the figures: so many together read them again before they can have
+	// exceeded the share. More workers read them later than they should.
+	unseen = 16
 	// crowdedPause is the nak delay of a task that may not begin.
 	crowdedPause = 10 * time.Second
 )
@@ -97,8 +101,9 @@ func (s *Share) Admit(ctx context.Context, r *Reservation, size int64) bool {
 // Stored ends the reservation of a run that is now stored, or that this worker no longer has.
 func (s *Share) Stored(r *Reservation) { s.soon.Add(-r.bytes.Swap(0)) }
 
-// mightExceed reports whether the agent could exceed its share if it stored that many more bytes. It
-// returns true if the figures are not known, or old: other agents may have written as much.
+// mightExceed reports whether the agent could exceed its share when this worker has stored that many
+// bytes since it read the figures. It returns true if the figures are not known, or old: other agents
+// may have written as much.
 func (s *Share) mightExceed(bytes int64) bool {
 	known := s.known.Load()
 	if known == nil || bytes >= s.step.Load() {
@@ -111,7 +116,7 @@ func (s *Share) mightExceed(bytes int64) bool {
 		if one.Used <= jetstream.CrowdedFrom {
 			one.Own = one.Used // upper bound: Own is not known below CrowdedFrom
 		}
-		more := float64(bytes+s.soon.Load()) / float64(one.MaxBytes)
+		more := float64(unseen*(bytes+s.soon.Load())) / float64(one.MaxBytes)
 		one.Used, one.Own = one.Used+more, one.Own+more
 		if one.Crowded() {
 			return true
@@ -119,6 +124,10 @@ func (s *Share) mightExceed(bytes int64) bool {
 	}
 	return false
 }
+
+// Near reports whether the agent could exceed its share by now: then the claim of a run is written
+// at once, so that other workers see it.
+func (s *Share) Near() bool { return s.known.Load() != nil && s.mightExceed(s.written.Load()) }
 
 // Wrote counts written bytes.
 func (s *Share) Wrote(bytes int) {

@@ -18,13 +18,36 @@ import (
 func TestOldFiguresOfAStoreAreReadAgain(t *testing.T) {
 	t.Parallel()
 	var s Share
-	s.known.Store(&[]jetstream.Share{{MaxBytes: 3200, Used: 0.6, Own: 0.1}})
+	s.known.Store(&[]jetstream.Share{{MaxBytes: 32000, Used: 0.6, Own: 0.1}})
 	s.step.Store(100)
 	if s.mightExceed(99) {
 		t.Error("the figures are doubted after less than a step")
 	}
 	if !s.mightExceed(100) {
 		t.Error("the figures are trusted after a step")
+	}
+}
+
+// A worker assumes that others have written as much as it has, and looks before they can have
+// exceeded the share together.
+func TestAWorkerLooksBeforeManyCanHaveExceededTheShare(t *testing.T) {
+	t.Parallel()
+	var s Share
+	s.known.Store(&[]jetstream.Share{{MaxBytes: 32000, Used: 0.6, Own: 0.2}})
+	s.step.Store(1000)
+	const left = 32000 / 20 // a twentieth of the store, to the quarter
+	if s.mightExceed(left/unseen - 1) {
+		t.Error("the worker looks although so many workers have not exceeded the share")
+	}
+	if !s.mightExceed(left/unseen + 1) {
+		t.Error("the worker does not look although so many workers have exceeded the share")
+	}
+	s.soon.Store(left/unseen - 1)
+	if s.Near() {
+		t.Error("a claim is written at once although the share is not near")
+	}
+	if s.soon.Store(left/unseen + 1); !s.Near() {
+		t.Error("a claim is delayed although the share is near")
 	}
 }
 
@@ -69,7 +92,7 @@ func newShare(states state.Store, draining bool) *Share {
 // reserves once, however often it is claimed.
 func TestRunsThatBeginAreCountedOnce(t *testing.T) {
 	t.Parallel()
-	store := &figures{now: jetstream.Share{MaxBytes: 1000, Used: 0.6, Own: 0.1}}
+	store := &figures{now: jetstream.Share{MaxBytes: 16000, Used: 0.6, Own: 0.1}}
 	s := newShare(store, false)
 	var a, b, c Reservation
 	if !s.Admit(t.Context(), &a, 10) || !s.Admit(t.Context(), &a, 10) || !s.Admit(t.Context(), &b, 10) {
