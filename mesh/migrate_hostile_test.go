@@ -371,7 +371,8 @@ func aSourceCommandsNoRunThatItDidNotHandOver(t *testing.T, prefix string) {
 	// The run that was handed over obeys.
 	result, err := v.command(intents.CancelTask{ID: v.task.ID, Reason: "enough"})
 	if err != nil || !result.Cancelled {
-		t.Fatalf("cancel: %+v, %v", result, err)
+		within(t, "the reply", v.heard.done)
+		t.Fatalf("cancel: %+v, %v; the run ended with %+v, %v", result, err, v.heard.reply, v.heard.err)
 	}
 	within(t, "the reply", v.heard.done)
 	equal(t, "ada's run", v.paris.record(own).Doc.Status, aaif.RunRunning)
