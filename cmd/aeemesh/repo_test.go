@@ -337,7 +337,7 @@ var heavy = []struct {
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
 	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/canceltree", "mesh/client", "mesh/internal/*", "mesh/migration", "mesh/natsconn", "mesh/perms", "mesh/platform", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/internal/*", "jetstream/soak", "agents/worker", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/sdsi", "agents/sdsi/learn", "agents/orchestrate", "agents/orchestrate/directory", "examples/*", "examples/*/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*", "cmd/aeemesh/internal/auth"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents", "agents/sdsi"}},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "mesh/internal/telemetry", "agents", "agents/sdsi"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},
 	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},
 	{"github.com/spf13", []string{"cmd/*", "cmd/aeemesh/internal/*"}, nil},
