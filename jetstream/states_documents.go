@@ -58,7 +58,8 @@ func (s *States) Documents(ctx context.Context, since time.Time, corr string) it
 		case err != nil:
 			yield(state.Record{}, fmt.Errorf("list runs: %w", err))
 		default:
-			s.yieldKeys(ctx, keys, func(aaif.RunStatus) bool { return true }, documents)
+			l := listing{s, func(aaif.RunStatus) bool { return true }, documents}
+			l.read(ctx, keys)
 		}
 	}
 }

@@ -39,51 +39,69 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 		want = func(aaif.RunStatus) bool { return true }
 	}
 	return func(yield func(state.Record, error) bool) {
+		l := listing{s, want, yield}
 		if s.fenced.Load() {
-			s.latestByName(ctx, entity, want)(yield)
+			l.byName(ctx, entity)
 			return
 		}
 		filter, err := s.filter(entity)
 		if err == nil {
 			var info natsjs.StreamInfo
 			if err = api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err == nil {
-				s.latest(ctx, entity, filter, info.State, want, yield)
+				l.latest(ctx, entity, filter, info.State)
 				return
 			}
 			err = api.Explain(s.js.Conn(), err, "look at %s", s.stream)
 		}
-		yield(state.Record{}, fmt.Errorf("list runs: %w", err))
+		l.fail(err)
 	}
 }
 
-func (s *States) latest(ctx context.Context, entity, filter string, now natsjs.StreamState, want func(aaif.RunStatus) bool, yield func(state.Record, error) bool) {
-	seen := map[string]bool{}
+// A listing yields the runs that are wanted by their status.
+type listing struct {
+	s     *States
+	want  func(aaif.RunStatus) bool
+	yield func(state.Record, error) bool
+}
+
+// fail ends the listing with an error.
+func (l *listing) fail(err error) { l.yield(state.Record{}, fmt.Errorf("list runs: %w", err)) }
+
+// wants reports whether the status in a message's headers is wanted, or not known.
+func (l *listing) wants(m stateMessage) bool {
+	status := m.status()
+	return status == "" || l.want(status)
+}
+
+// latest yields the runs of an entity whose messages a filter matches, the last one first.
+func (l *listing) latest(ctx context.Context, entity, filter string, now natsjs.StreamState) {
+	s, seen := l.s, map[string]bool{}
 	for w, err := range s.windows(ctx, filter, now) {
 		if err != nil {
-			yield(state.Record{}, fmt.Errorf("list runs: %w", err))
+			l.fail(err)
 			return
 		}
 		var chosen []string
 		for _, m := range slices.Backward(w.found) {
 			key, _ := s.keyOf(m.Subject)
-			if status := m.status(); !seen[key] && (status == "" || want(status)) {
+			if !seen[key] && l.wants(m) {
 				chosen = append(chosen, key)
 			}
 			seen[key] = true
 		}
-		if !s.yieldKeys(ctx, chosen, want, yield) || w.first {
+		if !l.read(ctx, chosen) || w.first {
 			return
 		}
 	}
-	if !want(aaif.RunCompleted) {
+	if !l.want(aaif.RunCompleted) {
 		filter = s.documents(entity)
 	}
-	rest, err := s.wanted(ctx, filter, want)
+	rest, err := s.chosen(ctx, filter, l.wants)
 	if err != nil {
-		yield(state.Record{}, fmt.Errorf("list runs: %w", err))
+		l.fail(err)
 		return
 	}
-	s.yieldKeys(ctx, slices.DeleteFunc(rest, func(key string) bool { return seen[key] }), want, yield)
+	l.read(ctx, slices.DeleteFunc(rest, func(key string) bool { return seen[key] }))
 }
 
 // A window is a part of the stream: the messages of the runs that a filter matches.
@@ -109,15 +127,6 @@ func (s *States) windows(ctx context.Context, filter string, now natsjs.StreamSt
 			high = low
 		}
 	}
-}
-
-// wanted returns the keys of the runs whose last message on a subject that the filter
-// matches has a wanted status, or none, the last one first.
-func (s *States) wanted(ctx context.Context, filter string, want func(aaif.RunStatus) bool) ([]string, error) {
-	return s.chosen(ctx, filter, func(m stateMessage) bool {
-		status := m.status()
-		return status == "" || want(status)
-	})
 }
 
 // chosen returns the keys of the runs of which a function chooses the last message on a
@@ -175,21 +184,22 @@ func (s *States) between(ctx context.Context, filter string, low, high uint64) (
 	return found, nil
 }
 
-// yieldKeys reads runs by their keys, a few at a time, and yields those that are wanted.
-func (s *States) yieldKeys(ctx context.Context, keys []string, want func(aaif.RunStatus) bool, yield func(state.Record, error) bool) bool {
+// read reads runs by their keys, a few at a time, and yields those that are wanted. It returns
+// false if the listing has ended.
+func (l *listing) read(ctx context.Context, keys []string) bool {
 	for batch := range slices.Chunk(keys, fetchBatch/4) {
-		for _, got := range s.readAll(ctx, batch, false) {
+		for _, got := range l.s.readAll(ctx, batch, false) {
 			switch {
 			case errors.Is(got.err, natsjs.ErrMsgNotFound), errors.Is(got.err, state.ErrNotFound):
 				continue
 			case got.err != nil:
-				yield(state.Record{}, fmt.Errorf("list runs: %w", api.Explain(s.js.Conn(), got.err, "read a run")))
+				l.fail(api.Explain(l.s.js.Conn(), got.err, "read a run"))
 				return false
 			}
-			if h, err := got.record.Header(); err == nil && !want(h.Status) {
+			if h, err := got.record.Header(); err == nil && !l.want(h.Status) {
 				continue // it has changed since
 			}
-			if !yield(got.record, nil) {
+			if !l.yield(got.record, nil) {
 				return false
 			}
 		}
@@ -197,24 +207,23 @@ func (s *States) yieldKeys(ctx context.Context, keys []string, want func(aaif.Ru
 	return true
 }
 
-// latestByName is Latest for a user who may only use direct gets of single subjects.
-func (s *States) latestByName(ctx context.Context, entity string, want func(aaif.RunStatus) bool) iter.Seq2[state.Record, error] {
-	return func(yield func(state.Record, error) bool) {
-		var all []state.Record
-		for r, err := range s.readByName(ctx, entity, false) {
-			if err != nil {
-				yield(r, err)
-				return
-			}
-			if h, err := r.Header(); err != nil || want(h.Status) {
-				all = append(all, r)
-			}
+// byName yields the runs of an entity, the last one first, for a user who may only use direct
+// gets of single subjects.
+func (l *listing) byName(ctx context.Context, entity string) {
+	var all []state.Record
+	for r, err := range l.s.readByName(ctx, entity, false) {
+		if err != nil {
+			l.yield(r, err)
+			return
 		}
-		sorted.By(all, func(a, b state.Record) int { return cmp.Compare(b.Revision, a.Revision) })
-		for _, r := range all {
-			if !yield(r, nil) {
-				return
-			}
+		if h, err := r.Header(); err != nil || l.want(h.Status) {
+			all = append(all, r)
+		}
+	}
+	sorted.By(all, func(a, b state.Record) int { return cmp.Compare(b.Revision, a.Revision) })
+	for _, r := range all {
+		if !l.yield(r, nil) {
+			return
 		}
 	}
 }

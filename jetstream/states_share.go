@@ -57,6 +57,11 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 	defer cancel()
 	opts.defaults()
 	var all []Share
+	recordOf := func(chunk string) string {
+		name, _ := s.objects.NameAt(chunk)
+		key, _, _ := strings.Cut(strings.TrimPrefix(name, s.object), "/")
+		return s.sub + key
+	}
 	for _, store := range []struct {
 		stream, filter string
 		keep           time.Duration            // after the run ended
@@ -64,7 +69,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		size           func(Message) int
 	}{
 		{s.stream, s.both(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
-		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, func(subj string) string { return s.sub + s.keyOfChunk(subj) }, chunkSizeOf},
+		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, recordOf, chunkSizeOf},
 	} {
 		now, err := usageOf(ctx, s.js, store.stream)
 		if errors.Is(err, ErrNotFound) {
@@ -166,11 +171,4 @@ func chunkSizeOf(m Message) int {
 		return chunks.Size
 	}
 	return int(o.Size / ((o.Size + chunks.Size - 1) / chunks.Size))
-}
-
-// keyOfChunk returns the key of the run whose document a chunk belongs to.
-func (s *States) keyOfChunk(subj string) string {
-	name, _ := s.objects.NameAt(subj)
-	key, _, _ := strings.Cut(strings.TrimPrefix(name, s.object), "/")
-	return key
 }
