@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -52,7 +53,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		return
 	}
 	c.version(have.Metadata, &next.Metadata)
-	if all := union(have.Subjects, want.Subjects); !slices.Equal(all, have.Subjects) {
+	if all := subject.Union(have.Subjects, want.Subjects); !slices.Equal(all, have.Subjects) {
 		c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(all, " "), "")
 		next.Subjects = all
 	}
@@ -150,7 +151,7 @@ func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 	}
 	for _, h := range have.Subjects {
 		for _, w := range want.Subjects {
-			if overlap(h, w) {
+			if subject.Overlap(h, w) {
 				return
 			}
 		}

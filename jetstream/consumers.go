@@ -263,7 +263,7 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 			filters = []string{info.Config.FilterSubject}
 		}
 		for _, f := range filters {
-			if info.Name != spec.Config.Durable && (f == "" || overlap(f, spec.Config.FilterSubject)) {
+			if info.Name != spec.Config.Durable && (f == "" || subject.Overlap(f, spec.Config.FilterSubject)) {
 				who = info.Name
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -54,7 +55,7 @@ func encodeDead(subj string, l DeadLetter) *nats.Msg {
 		}
 	}
 	set(headerDeadCode, l.Code)
-	set(headerDeadCause, cut(l.Cause, maxCause))
+	set(headerDeadCause, clip.Cut(l.Cause, maxCause))
 	number(headerDeadAttempts, uint64(max(l.Attempts, 0)))
 	set(headerDeadWorker, l.Worker)
 	set(headerDeadRun, l.Run)
@@ -109,15 +110,4 @@ func headerText(s string) string {
 		}
 		return r
 	}, s)
-}
-
-// cut shortens a text to at most n bytes without splitting a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }

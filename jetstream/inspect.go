@@ -111,7 +111,7 @@ func races(ctx context.Context, js natsjs.JetStream, m subject.Map) ([]Race, err
 				continue
 			}
 			for _, s := range info.Config.Subjects {
-				if overlap(s, lane) && !slices.Contains(found[info.Config.Name], s) {
+				if subject.Overlap(s, lane) && !slices.Contains(found[info.Config.Name], s) {
 					found[info.Config.Name] = append(found[info.Config.Name], s)
 				}
 			}

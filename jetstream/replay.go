@@ -73,15 +73,15 @@ func (o ReplayOptions) filters() (map[string][]string, error) {
 				filters[spec.FullName(o.Map)] = append(filters[spec.FullName(o.Map)], s)
 			}
 			for i, want := range o.Subjects {
-				if !overlap(s, want) {
+				if !subject.Overlap(s, want) {
 					continue
 				}
 				captured[i] = true
-				if covers(want, s) {
+				if subject.Covers(want, s) {
 					want = s
 				}
 				name := spec.FullName(o.Map)
-				filters[name] = union(filters[name], []string{want})
+				filters[name] = subject.Union(filters[name], []string{want})
 			}
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A Change is one difference between two checkpoints.
@@ -27,22 +28,11 @@ func (c Change) String() string {
 	path := oneLine(c.Path)
 	switch {
 	case c.From == nil:
-		return "+ " + path + ": " + cut(oneLine(string(c.To)), most)
+		return "+ " + path + ": " + clip.Text(oneLine(string(c.To)), most)
 	case c.To == nil:
-		return "- " + path + ": " + cut(oneLine(string(c.From)), most)
+		return "- " + path + ": " + clip.Text(oneLine(string(c.From)), most)
 	}
-	return "~ " + path + ": " + cut(oneLine(string(c.From)), most/2) + " -> " + cut(oneLine(string(c.To)), most/2)
-}
-
-// cut shortens a text to at most n bytes without splitting a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+	return "~ " + path + ": " + clip.Text(oneLine(string(c.From)), most/2) + " -> " + clip.Text(oneLine(string(c.To)), most/2)
 }
 
 // Diff returns the differences of b from a, in the order of the document's members. It

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A Moment describes one checkpoint of a run, for people.
@@ -114,17 +115,17 @@ func events(before, c *Checkpoint) []string {
 		say("migration %s", strings.TrimSpace(string(m.Phase)+" "+m.Detail))
 	}
 	if d := b.Step.Detail; strings.Contains(d, AskedBy) && d != a.Step.Detail {
-		say("%s", cut(oneLine(d), 160))
+		say("%s", clip.Text(oneLine(d), 160))
 	}
 	steered(a, b, say)
 	messages(before, c, say)
 	effects(a, b, say)
 	calls(a, b, say)
 	if e := c.Doc.Error; e != nil && (before.Doc.Error == nil || *before.Doc.Error != *e) {
-		say("error %s", strings.TrimSpace(e.Code+" "+cut(oneLine(e.Message), 120)))
+		say("error %s", strings.TrimSpace(e.Code+" "+clip.Text(oneLine(e.Message), 120)))
 	}
 	if r := c.Doc.ApprovalRequest; r != nil && before.Doc.ApprovalRequest == nil {
-		say("waits for a person: %s", cut(oneLine(r.TriggerDescription), 120))
+		say("waits for a person: %s", clip.Text(oneLine(r.TriggerDescription), 120))
 	}
 	if in, out := b.Usage.InputTokens-a.Usage.InputTokens, b.Usage.OutputTokens-a.Usage.OutputTokens; in > 0 || out > 0 {
 		say("%d tokens in, %d out", in, out)
@@ -136,7 +137,7 @@ func events(before, c *Checkpoint) []string {
 		say("delegated to %s%s, as its task %s", h.To, because(h.Reason), h.TaskID)
 	}
 	if b.Dead != "" && a.Dead == "" {
-		say("dead letter: %s", cut(oneLine(b.Dead), 120))
+		say("dead letter: %s", clip.Text(oneLine(b.Dead), 120))
 	}
 	if len(b.Reply) > 0 && len(a.Reply) == 0 {
 		say("the reply is committed")
@@ -148,7 +149,7 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return " (" + cut(oneLine(reason), 80) + ")"
+	return " (" + clip.Text(oneLine(reason), 80) + ")"
 }
 
 func steered(a, b *Mesh, say func(string, ...any)) {
@@ -158,7 +159,7 @@ func steered(a, b *Mesh, say func(string, ...any)) {
 	}
 	for _, s := range b.Steering {
 		if !known[s.ID] {
-			say("%s puts in: %s", s.From, cut(oneLine(s.Text), 80))
+			say("%s puts in: %s", s.From, clip.Text(oneLine(s.Text), 80))
 		}
 	}
 }
@@ -183,7 +184,7 @@ func calls(a, b *Mesh, say func(string, ...any)) {
 				say("%d calls more %s", len(news)-most, many)
 				return
 			}
-			say("call %s of %s %s: task %s", cut(oneLine(c.Key), 80), c.To, what, c.ID)
+			say("call %s of %s %s: task %s", clip.Text(oneLine(c.Key), 80), c.To, what, c.ID)
 		}
 	}
 	tell("begins", "begin", a.Calls, b.Calls)
@@ -208,7 +209,7 @@ func messages(before, c *Checkpoint, say func(string, ...any)) {
 		if m.IsError {
 			who += " failed"
 		}
-		text := cut(oneLine(m.Content), 80)
+		text := clip.Text(oneLine(m.Content), 80)
 		var calls []string
 		for _, call := range m.ToolCalls {
 			calls = append(calls, call.Name)
@@ -269,5 +270,5 @@ func ordinal(n uint64) string {
 // conversation cannot control the terminal.
 func oneLine(s string) string {
 	const most = 1 << 10 // more is not shown anyway
-	return strings.Join(strings.FieldsFunc(cut(s, most), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }), " ")
+	return strings.Join(strings.FieldsFunc(clip.Text(s, most), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }), " ")
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 const (
@@ -155,9 +155,9 @@ func said(payload json.RawMessage) string {
 	own := Bare(payload)
 	var text string
 	if m := objectOf(own); len(m) == 1 && jsonv2.Unmarshal(m["text"], &text) == nil {
-		return clip(text, maxReason)
+		return clip.Cut(text, maxReason)
 	}
-	return clip(string(own), maxReason)
+	return clip.Cut(string(own), maxReason)
 }
 
 // reasonOf returns the reason in an answer, up to maxReason bytes.
@@ -166,16 +166,5 @@ func reasonOf(m map[string]jsontext.Value) string {
 	if jsonv2.Unmarshal(m["reason"], &s) != nil {
 		return ""
 	}
-	return clip(s, maxReason)
-}
-
-// clip cuts a text to at most n bytes, between two characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return clip.Cut(s, maxReason)
 }

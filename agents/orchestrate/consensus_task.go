@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Judges and the synthesizer get ordinary tasks, whose payloads
@@ -123,7 +124,7 @@ func failuresOf(outcomes []Outcome) []Failure {
 	out := []Failure{}
 	for _, o := range inOrder(outcomes) {
 		if o.Err != nil {
-			out = append(out, Failure{o.Alias, o.Entity, FailureError{o.Err.Code, clip(o.Err.Message, maxReason), o.Err.Retryable}})
+			out = append(out, Failure{o.Alias, o.Entity, FailureError{o.Err.Code, clip.Cut(o.Err.Message, maxReason), o.Err.Retryable}})
 		}
 	}
 	return out

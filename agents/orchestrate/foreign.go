@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A run that another platform began records its progress in pipeline_position
@@ -38,11 +39,11 @@ func (w *work) adopt(doc *aaif.State) error {
 		who := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == s.Alias || p.Ref == s.Alias })
 		switch {
 		case who < 0:
-			return unfit("it had a subagent %q, and the document here has none of that name", clip(s.Alias, maxName))
+			return unfit("it had a subagent %q, and the document here has none of that name", clip.Cut(s.Alias, maxName))
 		case aaif.IsUUID(w.plan.Members[who].Ref) && s.AgentID != w.plan.Members[who].Ref:
-			return unfit("its subagent %q was another agent (%s)", clip(s.Alias, maxName), clip(s.AgentID, maxName))
+			return unfit("its subagent %q was another agent (%s)", clip.Cut(s.Alias, maxName), clip.Cut(s.AgentID, maxName))
 		case s.StateID != "" && (s.Status == aaif.SubagentRunning || s.Status == aaif.SubagentPaused):
-			return unfit("its subagent %q is in the middle of its work, with a state of its own (%s): let it end there first", clip(s.Alias, maxName), clip(s.StateID, maxName))
+			return unfit("its subagent %q is in the middle of its work, with a state of its own (%s): let it end there first", clip.Cut(s.Alias, maxName), clip.Cut(s.StateID, maxName))
 		}
 	}
 	switch w.plan.Pattern {
@@ -123,7 +124,7 @@ func (f *foreign) pipeline() error {
 	}
 	for i, name := range said {
 		if !f.is(steps[i], name) {
-			return unfit("it had completed %q as its step %d, which is %q here", clip(name, maxName), i+1, f.w.plan.Members[steps[i]].Alias)
+			return unfit("it had completed %q as its step %d, which is %q here", clip.Cut(name, maxName), i+1, f.w.plan.Members[steps[i]].Alias)
 		}
 	}
 	if err := f.standsAt(steps, len(said)); err != nil {
@@ -161,7 +162,7 @@ func (f *foreign) standsAt(steps []int, done int) error {
 	at := min(done, len(steps)-1)
 	for _, name := range []string{f.at.CurrentStep, f.at.CurrentSubagent} {
 		if name != "" && !f.is(steps[at], name) {
-			return unfit("it stands at %q, and the step after those that were completed is %q here", clip(name, maxName), f.w.plan.Members[steps[at]].Alias)
+			return unfit("it stands at %q, and the step after those that were completed is %q here", clip.Cut(name, maxName), f.w.plan.Members[steps[at]].Alias)
 		}
 	}
 	left := f.at.RemainingSteps
@@ -193,7 +194,7 @@ func (f *foreign) router() error {
 		}
 		who := slices.IndexFunc(f.w.plan.Members, func(p Participant) bool { return name == p.Alias || name == p.Ref })
 		if who < 0 {
-			return unfit("it was given to %q, and the document here has no subagent of that name", clip(name, maxName))
+			return unfit("it was given to %q, and the document here has no subagent of that name", clip.Cut(name, maxName))
 		}
 		if err := choose(who); err != nil {
 			return err
@@ -241,9 +242,9 @@ func (f *foreign) swarm() error {
 		who := slices.IndexFunc(f.w.plan.Members, func(p Participant) bool { return name == p.Alias || name == p.Ref })
 		switch {
 		case who < 0:
-			return unfit("%q was completed, and the document here has no subagent of that name", clip(name, maxName))
+			return unfit("%q was completed, and the document here has no subagent of that name", clip.Cut(name, maxName))
 		case slices.Contains(workers, who) && f.w.ended(who) == nil:
-			return unfit("%q was completed, and subagent_states has no output of it", clip(name, maxName))
+			return unfit("%q was completed, and subagent_states has no output of it", clip.Cut(name, maxName))
 		}
 	}
 	return nil

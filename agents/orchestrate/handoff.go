@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -180,9 +181,9 @@ func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, ErrUnknown):
-		return nil, envelope.Errorf(envelope.CodeNotFound, "handoff: no agent is known as %s: %w", clip(r.target, 128), err)
+		return nil, envelope.Errorf(envelope.CodeNotFound, "handoff: no agent is known as %s: %w", clip.Cut(r.target, 128), err)
 	default:
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "handoff: %s has no worker for now: %w", clip(r.target, 128), err)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "handoff: %s has no worker for now: %w", clip.Cut(r.target, 128), err)
 	}
 	if h.opts.Span != nil {
 		var end func(error)

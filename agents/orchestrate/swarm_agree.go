@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -242,7 +243,7 @@ func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged []
 }
 
 // public is the text of an error that a peer may read.
-func public(e *envelope.Error) string { return clip(string(e.Code)+": "+e.Message, maxReason) }
+func public(e *envelope.Error) string { return clip.Cut(string(e.Code)+": "+e.Message, maxReason) }
 
 func scoresSchema(n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","properties":{"scores":{"type":"array","items":{"type":"number"},"minItems":%d,"maxItems":%d}},"required":["scores"],"additionalProperties":false}`, n, n)

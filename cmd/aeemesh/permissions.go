@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -252,21 +253,8 @@ func (r *subjectRule) covers(need string) bool {
 func covers(pattern, need string) bool {
 	pattern, queue, hasQueue := strings.Cut(pattern, " ")
 	need, needQueue, _ := strings.Cut(need, " ")
-	if hasQueue && !matchTokens(queue, needQueue) {
+	if hasQueue && !subject.Covers(queue, needQueue) {
 		return false
 	}
-	return matchTokens(pattern, need)
-}
-
-func matchTokens(pattern, s string) bool {
-	p, n := strings.Split(pattern, "."), strings.Split(s, ".")
-	for i, token := range p {
-		switch {
-		case token == ">":
-			return len(n) > i
-		case i >= len(n), token != "*" && token != n[i], token == "*" && n[i] == ">":
-			return false
-		}
-	}
-	return len(p) == len(n)
+	return subject.Covers(pattern, need)
 }

@@ -1,6 +1,7 @@
 package clip_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
@@ -17,6 +18,9 @@ func TestText(t *testing.T) {
 	} {
 		if got := clip.Text(c.s, c.n); got != c.want {
 			t.Errorf("Text(%q, %d) is %q, want %q", c.s, c.n, got, c.want)
+		}
+		if got, want := clip.Cut(c.s, c.n), strings.TrimSuffix(c.want, "…"); got != want {
+			t.Errorf("Cut(%q, %d) is %q, want %q", c.s, c.n, got, want)
 		}
 	}
 }

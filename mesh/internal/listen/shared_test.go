@@ -58,7 +58,7 @@ func TestSharedSubscriptionsAreHandledInOrderAndDrained(t *testing.T) {
 	}
 	a, errA := e.Subscribe("a", "", handle)
 	b, errB := e.Subscribe("b", "group", handle)
-	if err := errors.Join(errA, errB, RoundTrip(conn, 10*time.Second)); err != nil {
+	if err := errors.Join(errA, errB, RoundTrip(t.Context(), conn, time.Minute, func() {})); err != nil {
 		t.Fatal(err)
 	}
 	var want []string
@@ -70,18 +70,18 @@ func TestSharedSubscriptionsAreHandledInOrderAndDrained(t *testing.T) {
 			}
 			want = append(want, text)
 		}
-		if err := RoundTrip(other, 10*time.Second); err != nil {
+		if err := RoundTrip(t.Context(), other, time.Minute, func() {}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	send(100)
 	<-first
-	if err := RoundTrip(conn, 10*time.Second); err != nil { // all have been delivered
+	if err := RoundTrip(t.Context(), conn, time.Minute, func() {}); err != nil { // all have been delivered
 		t.Fatal(err)
 	}
 	subs := []*nats.Subscription{a, b}
 	wait := Drain(conn, subs, e)
-	if err := RoundTrip(conn, 10*time.Second); err != nil { // both are unsubscribed
+	if err := RoundTrip(t.Context(), conn, time.Minute, func() {}); err != nil { // both are unsubscribed
 		t.Fatal(err)
 	}
 	sent := want

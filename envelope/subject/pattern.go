@@ -1,9 +1,9 @@
-package jetstream
+package subject
 
 import "strings"
 
-// covers reports whether every subject that matches pattern b also matches pattern a.
-func covers(a, b string) bool {
+// Covers reports whether every subject that matches pattern b also matches pattern a.
+func Covers(a, b string) bool {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i, t := range as {
 		if t == ">" {
@@ -16,8 +16,8 @@ func covers(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// overlap reports whether some subject matches both patterns.
-func overlap(a, b string) bool {
+// Overlap reports whether some subject matches both patterns.
+func Overlap(a, b string) bool {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(as) && i < len(bs); i++ {
 		if as[i] == ">" || bs[i] == ">" {
@@ -30,16 +30,16 @@ func overlap(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// union adds to have the patterns of want that it does not cover, and removes those that
+// Union adds to have the patterns of want that it does not cover, and removes those that
 // an added pattern covers: nats-server refuses subjects of one stream that overlap.
-func union(have, want []string) []string {
+func Union(have, want []string) []string {
 	out := append([]string(nil), have...)
 	for _, w := range want {
 		covered := false
 		kept := out[:0:0]
 		for _, h := range out {
-			covered = covered || covers(h, w)
-			if !covers(w, h) || h == w {
+			covered = covered || Covers(h, w)
+			if !Covers(w, h) || h == w {
 				kept = append(kept, h)
 			}
 		}

@@ -1,4 +1,4 @@
-package jetstream
+package subject
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func matches(pattern, subject string) bool { return covers(pattern, subject) }
+func matches(pattern, s string) bool { return Covers(pattern, s) }
 
 func TestPatterns(t *testing.T) {
 	t.Parallel()
@@ -38,10 +38,10 @@ func TestPatterns(t *testing.T) {
 			wantCovers = wantCovers && (!matches(b, s) || matches(a, s))
 			wantOverlap = wantOverlap || matches(a, s) && matches(b, s)
 		}
-		if covers(a, b) != wantCovers || overlap(a, b) != wantOverlap || overlap(b, a) != wantOverlap {
-			t.Fatalf("%s and %s: covers %v, want %v; overlap %v, want %v", a, b, covers(a, b), wantCovers, overlap(a, b), wantOverlap)
+		if Covers(a, b) != wantCovers || Overlap(a, b) != wantOverlap || Overlap(b, a) != wantOverlap {
+			t.Fatalf("%s and %s: covers %v, want %v; overlap %v, want %v", a, b, Covers(a, b), wantCovers, Overlap(a, b), wantOverlap)
 		}
-		all := union([]string{a}, []string{b})
+		all := Union([]string{a}, []string{b})
 		for _, s := range subjects {
 			in := slices.ContainsFunc(all, func(p string) bool { return matches(p, s) })
 			if in != (matches(a, s) || matches(b, s)) {
