@@ -3,123 +3,37 @@ package jetstream
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/clock"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // A Clock gives the time of the server that leads [StreamWork], whose clock stamps stored
 // messages. Deadlines that count from a stored time are measured by it, so an error of
-// the worker's own clock does not matter.
+// the worker's own clock does not matter. It may be used by many goroutines at once.
 //
-// It learns the time from answers of the JetStream API and advances it by the process's
-// monotonic clock: setting the machine's clock has no effect. It may be used by many
-// goroutines at once.
-type Clock struct {
-	read  func(context.Context) (time.Time, error) // the server's time
-	local func() time.Time                         // with a monotonic reading
-
-	mu     sync.Mutex
-	server time.Time // the server's time at local time base
-	base   time.Time
-	bound  time.Duration // the largest possible error of server
-	next   time.Time     // when to ask again
-	asking chan struct{} // closed when the request under way has ended
-}
-
-const (
-	clockFresh    = 10 * time.Second // a reading is used this long: clocks drift apart by some 0.1 ms meanwhile
-	clockStale    = 10 * time.Minute // a reading is used this long if no other can be had
-	clockPatience = 2 * time.Second  // timeout of one request
-)
+// Now(ctx) returns the server's time. It asks the server the first time, and when the last
+// reading is older than 10 s. If no answer comes, it uses the last reading for up to 10
+// minutes; without one it fails. Offset(ctx) returns how far the server's clock is ahead of
+// this machine's, and the bound of the error.
+type Clock = clock.Clock
 
 // NewClock returns the clock of m's mesh. It does no I/O.
 func NewClock(js natsjs.JetStream, m subject.Map) *Clock {
 	name := StreamWork + m.Suffix()
-	return &Clock{
-		local: time.Now,
-		read: func(ctx context.Context) (time.Time, error) {
-			var answer struct {
-				Time time.Time `json:"ts"`
-			}
-			if err := api.Request(ctx, js, "STREAM.INFO."+name, nil, &answer); err != nil {
-				return time.Time{}, api.Explain(js.Conn(), err, "ask the server's time")
-			}
-			if answer.Time.IsZero() {
-				return time.Time{}, fmt.Errorf("ask the server's time: %s has none: %w", name, ErrUnavailable)
-			}
-			return answer.Time, nil
-		},
-	}
-}
-
-// Now returns the server's time. It asks the server the first time, and when the last
-// reading is older than 10 s. If no answer comes, it uses the last reading for up to 10
-// minutes; without one it fails.
-func (c *Clock) Now(ctx context.Context) (time.Time, error) {
-	now, _, err := c.now(ctx)
-	return now, err
-}
-
-// Offset returns how far the server's clock is ahead of this machine's, and the bound of
-// the error: half the round trip.
-func (c *Clock) Offset(ctx context.Context) (offset, bound time.Duration, err error) {
-	now, bound, err := c.now(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	// Round strips the monotonic reading, which leaves the machine's wall clock.
-	return now.Sub(c.local().Round(0)), bound, nil
-}
-
-func (c *Clock) now(ctx context.Context) (time.Time, time.Duration, error) {
-	for {
-		c.mu.Lock()
-		local := c.local()
-		age := local.Sub(c.base)
-		known := !c.base.IsZero() && age < clockStale
-		now, bound, asking := c.server.Add(age), c.bound, c.asking
-		if known && (local.Before(c.next) || asking != nil) {
-			c.mu.Unlock()
-			return now, bound, nil
+	return clock.New(func(ctx context.Context) (time.Time, error) {
+		var answer struct {
+			Time time.Time `json:"ts"`
 		}
-		if asking == nil {
-			c.asking = make(chan struct{})
-			c.mu.Unlock()
-			if err := c.ask(ctx); err != nil && !known {
-				return time.Time{}, 0, err
-			}
-			continue
+		if err := api.Request(ctx, js, "STREAM.INFO."+name, nil, &answer); err != nil {
+			return time.Time{}, api.Explain(js.Conn(), err, "ask the server's time")
 		}
-		c.mu.Unlock()
-		select {
-		case <-asking: // by another caller
-		case <-ctx.Done():
-			return time.Time{}, 0, fmt.Errorf("ask the server's time: %w", ctx.Err())
+		if answer.Time.IsZero() {
+			return time.Time{}, fmt.Errorf("ask the server's time: %s has none: %w", name, ErrUnavailable)
 		}
-	}
-}
-
-// ask reads the server's time for all callers.
-func (c *Clock) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, clockPatience)
-	defer cancel()
-	before := c.local()
-	server, err := c.read(ctx)
-	after := c.local()
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		// The server read its clock at some time in between.
-		half := after.Sub(before) / 2
-		c.server, c.base, c.bound = server, before.Add(half), half
-	}
-	c.next = after.Add(clockFresh)
-	close(c.asking)
-	c.asking = nil
-	return err
+		return answer.Time, nil
+	}, time.Now)
 }

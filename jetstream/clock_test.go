@@ -1,7 +1,6 @@
 package jetstream_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -48,70 +47,6 @@ func TestClockTellsTheServersTime(t *testing.T) {
 	}
 	if _, err := jetstream.NewClock(js, subject.Map{}).Now(ctx); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("no reading, no connection: %v", err)
-	}
-}
-
-// A worker whose own clock is wrong by years still knows the server's time, and the error
-// of its own clock.
-func TestClockOfASkewedMachine(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	var mu sync.Mutex
-	real := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // the server's
-	elapsed := time.Duration(0)
-	var asked int
-	var failure error
-	origin := time.Now()
-	pass := func(d time.Duration) { mu.Lock(); elapsed += d; mu.Unlock() }
-	clock := jetstream.NewClockOf(
-		func(context.Context) (time.Time, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			asked++
-			elapsed += 20 * time.Millisecond // on the way
-			now := real.Add(elapsed)
-			elapsed += 20 * time.Millisecond // and back
-			return now, failure
-		},
-		func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return origin.Add(elapsed)
-		},
-	)
-	expect := func(what string, wantAsked int) {
-		t.Helper()
-		now, err := clock.Now(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		if want := real.Add(elapsed); err != nil || !now.Equal(want) || asked != wantAsked {
-			t.Errorf("%s: %s after %d answers, %v; want %s after %d", what, now, asked, err, want, wantAsked)
-		}
-	}
-	expect("first", 1)
-	pass(9 * time.Second)
-	expect("fresh", 1)
-	pass(2 * time.Second)
-	expect("asked again", 2)
-
-	mu.Lock()
-	failure = errors.New("away")
-	mu.Unlock()
-	pass(9 * time.Minute)
-	expect("the old reading while there is no other", 3)
-	pass(2 * time.Minute)
-	if now, err := clock.Now(ctx); !errors.Is(err, failure) {
-		t.Errorf("too old: %s, %v", now, err)
-	}
-	if offset, _, err := clock.Offset(ctx); !errors.Is(err, failure) {
-		t.Errorf("too old: %s, %v", offset, err)
-	}
-	mu.Lock()
-	failure = nil
-	mu.Unlock()
-	offset, bound, err := clock.Offset(ctx)
-	if want := real.Sub(origin.Round(0)); err != nil || offset != want || bound != 20*time.Millisecond {
-		t.Errorf("offset %s, bound %s, %v; want %s", offset, bound, err, want)
 	}
 }
 

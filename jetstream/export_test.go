@@ -11,12 +11,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// NewClockOf returns a clock that reads the server's time by read, and the machine's time
-// by local.
-func NewClockOf(read func(context.Context) (time.Time, error), local func() time.Time) *Clock {
-	return &Clock{read: read, local: local}
-}
-
 // SetScheduled sets the size of StreamSchedule that q uses for a second.
 func SetScheduled(q *Queue, n uint64) { q.scheduled, q.looked = n, time.Now() }
 

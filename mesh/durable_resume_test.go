@@ -84,7 +84,8 @@ func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
 	for name := range order {
 		begun = append(begun, name)
 	}
-	if at := slices.Index(begun, "waits"); at < 0 || at > 5 {
+	// Some tasks are drawn before the worker asks for those of the higher priority again.
+	if at := slices.Index(begun, "waits"); at < 0 || at > len(backlog)/2 {
 		t.Errorf("the resumed run was number %d of %v", at, begun)
 	}
 	equal(t, "its own priority", r.record(waits).Mesh.Priority, "normal")

@@ -1,8 +1,6 @@
 package mesh_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,15 +21,6 @@ import (
 func TestABurstAtManyWorkersExceedsTheShareByLittle(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
-	for _, claims := range []bool{true, false} {
-		t.Run(fmt.Sprintf("claims at once %t", claims), func(t *testing.T) {
-			t.Parallel()
-			burst(t, claims)
-		})
-	}
-}
-
-func burst(t *testing.T, claims bool) {
 	const limit, size, workers, tasks = 8 << 20, 50 << 10, 8, 144
 	r := newDurableRig(t)
 	store, err := r.js(r.nc).Stream(ctxFor(t), "KV_"+jetstream.BucketState)
@@ -47,14 +36,7 @@ func burst(t *testing.T, claims bool) {
 	client := r.client()
 	g := newGate(t)
 	for range workers {
-		r.serve(r.lane(mesh.Config{Drain: time.Millisecond}), mesh.Agent{Concurrency: tasks / workers, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-			if claims {
-				if err := task.Run().Claim(ctx); err != nil {
-					return nil, err
-				}
-			}
-			return g.Handle(ctx, task)
-		})})
+		r.serve(r.lane(mesh.Config{Drain: time.Millisecond}), mesh.Agent{Concurrency: tasks / workers, Handler: g})
 	}
 	payload := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
 	var all sync.WaitGroup

@@ -115,6 +115,7 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
+	asked := opts.Clone() // nats-server writes the ports that the system chose into opts
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	select {
 	case err := <-s.log.fatal:
-		return s.explain(opts, err)
+		return s.explain(asked, err)
 	default:
 	}
 	s.up.Store(s.describe(opts))
@@ -146,7 +147,8 @@ func (s *Server) start(ctx context.Context) error {
 }
 
 // explain gives a fatal word about a port its cause, which nats-server keeps
-// as text: the caller can ask errors.Is(err, syscall.EADDRINUSE).
+// as text: the caller can ask errors.Is(err, syscall.EADDRINUSE). opts has the ports that were
+// asked for: one that the system chose was free, and may be another process's by now.
 func (s *Server) explain(opts *server.Options, fatal error) error {
 	ports := []struct {
 		what, host string
