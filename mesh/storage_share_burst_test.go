@@ -35,8 +35,9 @@ func TestABurstAtManyWorkersExceedsTheShareByLittle(t *testing.T) {
 	events := r.listen("bus.mesh.task")
 	client := r.client()
 	g := newGate(t)
+	var served []*worker
 	for range workers {
-		r.serve(r.lane(mesh.Config{Drain: time.Millisecond}), mesh.Agent{Concurrency: tasks / workers, Handler: g})
+		served = append(served, r.serve(r.lane(mesh.Config{Drain: time.Millisecond}), mesh.Agent{Concurrency: tasks / workers, Handler: g}))
 	}
 	payload := fmt.Sprintf(`{"x":%q}`, strings.Repeat("x", size))
 	var all sync.WaitGroup
@@ -70,4 +71,7 @@ func TestABurstAtManyWorkersExceedsTheShareByLittle(t *testing.T) {
 		t.Errorf("%.1f %% of the store is used", 100*used)
 	}
 	g.open()
+	for _, w := range served { // at once: there is no room for the ends of so many runs, so each waits
+		w.stop()
+	}
 }
