@@ -38,6 +38,8 @@ type Follower struct {
 	seen       recent
 	unseen     int      // replies yielded since the stream was read
 	failed     bool     // the stream could not be read
+	ahead      int      // replies read from the stream since the buffer was empty
+	skipped    bool     // replies were dropped that the stream has, or will have soon
 	nameless   [][]byte // bodies without an id that were just read from the stream
 	reconnects uint64
 	dropped    int
@@ -116,8 +118,11 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 		timer := time.NewTimer(quiet)
 		defer timer.Stop()
 		for ctx.Err() == nil {
-			if look {
+			if look || f.skipped {
 				look = false
+				if f.skipped && !pause.For(ctx, gapWait) { // until what was skipped is stored
+					return
+				}
 				if !f.catchUp(ctx, yield) {
 					return
 				}
@@ -159,6 +164,9 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 	if !Published(msg, f.at.subject) {
 		return true
 	}
+	if len(f.in) == 0 {
+		f.ahead = 0
+	}
 	id, number := identity(msg.Header)
 	known := func() bool { return f.known(msg.Header, id, number) }
 	if f.missed() || f.unseen >= recentIDs/2 {
@@ -166,6 +174,9 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		// would soon forget some of them.
 		if !f.catchUp(ctx, yield) {
 			return false
+		}
+		if f.skipped {
+			return true
 		}
 	}
 	for try := range gapTries {
@@ -183,6 +194,9 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		f.nameless = nil
 		if !f.catchUp(ctx, yield) {
 			return false
+		}
+		if f.skipped {
+			return true
 		}
 		if id == "" && slices.ContainsFunc(f.nameless, func(data []byte) bool { return bytes.Equal(data, msg.Data) }) {
 			return true
@@ -216,7 +230,7 @@ func (f *Follower) missed() bool {
 // caller stops, or if the stream cannot be read for a permanent reason.
 func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool) bool {
 	f.missed()
-	f.unseen, f.failed = 0, false
+	f.unseen, f.failed, f.skipped = 0, false, false
 	for msg, err := range f.r.behind(ctx, f.at, f.after) {
 		switch {
 		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, api.ErrNoDirect), errors.Is(err, nats.ErrConnectionClosed):
@@ -238,8 +252,21 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 		if !yield(msg, nil) {
 			return false
 		}
+		if f.ahead++; f.ahead >= recentIDs/2 {
+			f.skip()
+		}
 	}
 	return true
+}
+
+// skip drops the replies that have come meanwhile, before recent forgets which of them were
+// read from the stream. The stream has them, or will have them soon: it is read again, and the
+// reply at hand is left to that, too.
+func (f *Follower) skip() {
+	f.skipped, f.ahead = true, 0
+	for len(f.in) > 0 {
+		<-f.in
+	}
 }
 
 func identity(h nats.Header) (id string, number int) {

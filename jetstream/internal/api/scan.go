@@ -18,9 +18,7 @@ import (
 
 // Limits of one batch of a direct get. A batch has at least one message, whatever its
 // size. The first one is small, for readers that soon have enough. The server counts the
-// messages behind each batch, block by block, so those of ScanSince grow. Those of Scan do
-// not: a follower of replies that reads far ahead forgets the ids of messages which have come
-// to it meanwhile, and yields them again.
+// messages behind each batch, block by block, so the others grow.
 const (
 	firstBatch = 256
 	scanBatch  = 2048
@@ -34,20 +32,15 @@ const (
 // moment ago may be missing. It skips strays (see copied.go). After an error it yields
 // nothing more.
 func Scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
-	return WithoutStrays(scan(ctx, js, stream, filter, from, time.Time{}, firstBatch))
+	return WithoutStrays(ScanSince(ctx, js, stream, filter, from, time.Time{}))
 }
 
 // ScanSince is like scan but includes strays, and skips messages stored before since if
 // from is the beginning of the stream.
 func ScanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
-	return scan(ctx, js, stream, filter, from, since, scanBatch)
-}
-
-// scan is ScanSince with batches of up to most messages.
-func scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time, most int) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)
-		for size := firstBatch; ; size = min(2*size, most) {
+		for size := firstBatch; ; size = min(2*size, scanBatch) {
 			query := map[string]any{"seq": from, "next_by_subj": filter, "batch": size, "max_bytes": scanBytes}
 			if from == 1 && !since.IsZero() {
 				delete(query, "seq")
