@@ -169,7 +169,8 @@ func TestStreamsAtOnceAreBounded(t *testing.T) {
 	}
 }
 
-// Strangers who open streams and send no token keep nobody out.
+// A client that opens a stream and sends no token takes no place: the receiver accepts another
+// stream meanwhile.
 func TestStreamsWithoutATokenTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t, func(c *handoff.ReceiverConfig, _ *handoff.HandlerOptions) { c.Open = 1 })

@@ -7,7 +7,8 @@ import (
 	"testing/iotest"
 )
 
-// The first line of a stream has one deadline, however slowly it comes: until then nobody has shown a token.
+// A client must send the first line of a stream, which has the token, by one deadline: bytes that
+// arrive do not extend it. After that line each read extends the deadline.
 func TestTheFirstLineHasOneDeadline(t *testing.T) {
 	t.Parallel()
 	var at []int

@@ -162,7 +162,7 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// Without sweeps nobody looks after the owners of runs.
+// A tender whose sweeps are switched off surveys the runs once, and does not check their owners.
 func TestSurveyWithoutSweeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Config{Sweep: -1})
