@@ -105,6 +105,24 @@ func TestRemovingWaitsForAHeartbeat(t *testing.T) {
 	}
 }
 
+// An agent that is removed after its turn has come, and before its heartbeat is sent, is not
+// announced any more.
+func TestARemovedAgentIsNotAnnouncedLate(t *testing.T) {
+	t.Parallel()
+	b := New(time.Hour, func(string) { t.Error("a heartbeat") })
+	remove := b.Add("a")
+	b.mu.Lock()
+	_, now := b.turn()
+	b.mu.Unlock()
+	remove()
+	for _, h := range now {
+		b.send(h)
+	}
+	if len(now) != 1 {
+		t.Errorf("it was the turn of %d agents", len(now))
+	}
+}
+
 func TestThereAreNoHeartbeatsWithoutAnInterval(t *testing.T) {
 	t.Parallel()
 	b := New(-time.Second, func(string) { t.Error("a heartbeat") })
