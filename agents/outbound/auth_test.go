@@ -1,13 +1,16 @@
 package outbound
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -291,6 +294,36 @@ func TestOAuth2ClientCredentials(t *testing.T) {
 	c := newClient(t, p, Options{Endpoint: u, Auth: auth, Secrets: newSecrets("T", "app:s3cret").set})
 	if _, err := get(t, c, u.String()); !errors.Is(err, ErrCredential) {
 		t.Error(err)
+	}
+}
+
+// A server that is asked for its token endpoint cannot name one that only "*" permits, unless
+// it is its own.
+func TestAServerCannotTakeAnOAuthClientsSecretElsewhere(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/token":
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"access_token":"tok","token_type":"bearer"}`)
+		case r.Header.Get("Authorization") != "Bearer tok":
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(srv.Certificate())
+	p := newPolicy(t, Config{Allow: []string{"*"}, Private: []string{"127.0.0.1"}, RootCAs: roots})
+	secrets := newSecrets("PAIR", "me:s3cret")
+	for token, want := range map[string]string{srv.URL + "/token": "", "https://thief.example/token": `add "thief.example" to outbound.allow`} {
+		c := newClient(t, p, Options{
+			Endpoint: parsed(t, srv.URL), Auth: &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "PAIR"}, Secrets: secrets.set,
+			Discover: func(context.Context, *http.Response, *http.Client) (Grant, error) { return Grant{TokenURL: token}, nil },
+		})
+		_, err := get(t, c, srv.URL+"/x")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", token, err, want)
+		}
 	}
 }
 

@@ -24,7 +24,8 @@ func PathSegment(value string) (string, error) {
 }
 
 // CheckSegment checks a segment after PathSegment's results were filled in: they
-// may form a dot segment together with their neighbours.
+// may form a dot segment together with their neighbours. A path of several
+// segments is checked the same way.
 func CheckSegment(escaped string) error {
 	if escaped == "" {
 		return errors.New("a segment is empty")

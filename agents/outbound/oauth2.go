@@ -77,7 +77,7 @@ func (p *Policy) oauth2(next http.RoundTripper, o Options, c credential) (*clien
 			if err != nil {
 				return g, fmt.Errorf("%w: the token endpoint cannot be found: %w", ErrCredential, Cause(err))
 			}
-			u, err := p.Check(g.TokenURL)
+			u, err := p.CheckToken(g.TokenURL, o.Endpoint)
 			if err != nil {
 				return g, fmt.Errorf("%w: the token endpoint that was found: %w", ErrCredential, err)
 			}

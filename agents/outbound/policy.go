@@ -316,6 +316,17 @@ func (p *Policy) CheckNamed(rawURL string) error {
 	return err
 }
 
+// CheckToken is [Policy.Check] for a token endpoint that a description or a server names. The
+// secret of an OAuth client is sent there, so the entry "*" permits it only if it has the
+// origin of one of the endpoints.
+func (p *Policy) CheckToken(rawURL string, endpoints ...*url.URL) (*url.URL, error) {
+	u, err := p.Check(rawURL)
+	if err == nil && !slices.ContainsFunc(endpoints, func(e *url.URL) bool { return sameOrigin(u, e) }) {
+		err = p.CheckNamed(rawURL)
+	}
+	return u, err
+}
+
 // CheckLiteral checks an endpoint that needs no entry if it is public, such as
 // the endpoint of a document's model. A private address or localhost is refused
 // unless the configuration permits it, and so is an ambiguous URL. Names are

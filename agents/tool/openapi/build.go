@@ -11,6 +11,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
@@ -214,6 +215,9 @@ func (o *Operation) complete(path string) error {
 	}
 	if strings.ContainsAny(place.ReplaceAllString(path, ""), "{}?#\\") || !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("its path %.200q is no path", path)
+	}
+	if outbound.CheckSegment(place.ReplaceAllString(path, "x")) != nil {
+		return fmt.Errorf("its path %.200q leads out of the server's path", path)
 	}
 	return nil
 }

@@ -25,6 +25,11 @@ func around(body, schemas string) string {
 		`}}},"responses":{}}}},"components":{"schemas":{` + schemas + `}}}`
 }
 
+// pathed is a description with one operation on a path.
+func pathed(path string) string {
+	return `{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"` + path + `":{"post":{"responses":{}}}}}`
+}
+
 // yamlBomb would be 9 to the 9th values.
 func yamlBomb() string {
 	text := "openapi: 3.0.0\ninfo: {title: t, version: '1'}\nx-0: &a0 [x,x,x,x,x,x,x,x,x]\n"
@@ -95,6 +100,17 @@ func TestHostileDescriptions(t *testing.T) {
 		"a path of a stranger":        {`{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"@evil.example/":{"get":{"responses":{}}}}}`, "!"},
 		"a path that climbs":          {`{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"/a?b=c#d":{"get":{"responses":{}}}}}`, "is no path"},
 		"a place without a parameter": {`{"openapi":"3.0.0","info":{"title":"t","version":"1"},"paths":{"/{x}":{"get":{"responses":{}}}}}`, "no parameter"},
+		"a path to its parent":        {pathed("/../admin"), "leads out of the server's path"},
+		"an escaped path":             {pathed("/%2e%2E/admin"), "leads out of the server's path"},
+		"a path escaped twice":        {pathed("/%252e%252e%252fadmin"), "leads out of the server's path"},
+		"a path with parameters":      {pathed("/..;v=1/admin"), "leads out of the server's path"},
+		"a path with a backslash":     {pathed("/..%5cadmin"), "leads out of the server's path"},
+		"a path with dots":            {pathed("/...;x=.y/.well-known/a..b"), ""},
+		"a reference with parameters": {around(`{"$ref":"..;/a.json"}`, ``), "not below its own folder"},
+		"an escaped reference":        {around(`{"$ref":"x/%2e%2e/a.json"}`, ``), ""},
+		"a reference escaped twice":   {around(`{"$ref":"%252e%252e/a.json"}`, ``), "not below its own folder"},
+		"a reference with backslash":  {around(`{"$ref":"..\\a.json"}`, ``), "not below its own folder"},
+		"an escaped backslash":        {around(`{"$ref":"x/..%5c..%5ca.json"}`, ``), "not below its own folder"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -120,7 +120,7 @@ func (r *reader) another(_ *openapi3.Loader, u *url.URL) ([]byte, error) {
 		return nil, fmt.Errorf("it refers to more than %d files", maxDocuments)
 	}
 	folder := path.Dir(r.root.Path)
-	below := path.Clean(u.Path) == u.Path && strings.HasPrefix(u.Path, strings.TrimSuffix(folder, "/")+"/")
+	below := path.Clean(u.Path) == u.Path && outbound.CheckSegment(u.Path) == nil && strings.HasPrefix(u.Path, strings.TrimSuffix(folder, "/")+"/")
 	if !below || u.Scheme != r.root.Scheme || !strings.EqualFold(u.Host, r.root.Host) || u.User != nil {
 		return nil, fmt.Errorf("it refers to %.200q, which is not below its own folder", u.Redacted())
 	}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -46,6 +47,11 @@ func (b *builder) client(f found, server *url.URL) (*outboundClient, error) {
 	case len(requirements) > 0:
 		if !b.fit(&o, requirements) {
 			b.source.log.Warn("an operation's security has no alternative that the auth block fits; it is used as it is", "operation", f.String(), "auth", o.Auth.Type)
+		}
+	}
+	if o.Auth != nil && o.Auth.TokenURL != b.source.entry.Auth.TokenURL {
+		if _, err := b.source.access.Policy.CheckToken(o.Auth.TokenURL, b.root, server); err != nil {
+			return nil, fmt.Errorf("its description's tokenUrl: %w", err)
 		}
 	}
 	key := clientKey{origin: server.Scheme + "://" + server.Host}
