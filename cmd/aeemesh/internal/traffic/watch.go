@@ -130,7 +130,7 @@ func watchTraffic(a *session.App, ctx context.Context, cmd *cobra.Command, f *wa
 			a.Term.Hint(outcome.Hint(err))
 		}
 	}
-	if patterns, err = w.listen(conn, patterns, live); err != nil {
+	if patterns, err = w.listen(ctx, conn, patterns, live); err != nil {
 		return err
 	}
 	if len(stored) > 0 {
@@ -143,9 +143,6 @@ func watchTraffic(a *session.App, ctx context.Context, cmd *cobra.Command, f *wa
 	for !w.finished() {
 		select {
 		case msg := <-live:
-			if handedOut(msg) {
-				continue
-			}
 			w.message(time.Now(), msg.Subject, msg.Header, msg.Data, false)
 		case <-gone:
 			return errors.New("the connection is closed")
@@ -193,11 +190,13 @@ func (w *watcher) patterns() ([]string, error) {
 
 // listen subscribes to the patterns that the user may read, and returns them.
 // It prints in one line what is missing, including replays.
-func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg) (heard []string, err error) {
+func (w *watcher) listen(ctx context.Context, conn *nats.Conn, patterns []string, live chan<- *nats.Msg) (heard []string, err error) {
 	wait := w.app.Conn.Wait()
+	all := make(chan *nats.Msg, watchQueue)
+	go published(ctx, all, live)
 	for _, p := range patterns {
 		before := conn.LastError()
-		if _, err := conn.ChanSubscribe(p, live); err != nil {
+		if _, err := conn.ChanSubscribe(p, all); err != nil {
 			return nil, fmt.Errorf("listen to %s: %w", p, err)
 		}
 		// The server reports a refused subscription before it answers what
@@ -321,6 +320,26 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 	}
 	w.shown++
 	PrintSighting(w.app.Term, s, w.flags.payload)
+}
+
+// published passes on what is not handed out by JetStream, until ctx ends. What is replayed
+// arrives in the inboxes, too: it would fill the queue of live messages.
+func published(ctx context.Context, all <-chan *nats.Msg, live chan<- *nats.Msg) {
+	for {
+		select {
+		case msg := <-all:
+			if handedOut(msg) {
+				continue
+			}
+			select {
+			case live <- msg:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // handedOut reports whether JetStream delivers a stored message: it was shown

@@ -1,0 +1,90 @@
+package traffic
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// While more messages are replayed than fit into the queue of live messages, no live message
+// is missed, and each message is shown once.
+func TestALongReplayLeavesRoomForLiveMessages(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	conn, peer := natstest.Conn(t, srv), natstest.Conn(t, srv)
+	js, err := natsjs.New(conn)
+	if err == nil {
+		_, err = jetstream.Apply(t.Context(), js, jetstream.Options{Only: []string{jetstream.StreamBus}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(n int) []byte {
+		e := envelope.New(envelope.TypeEvent, "agent.a", "bus.ops", "ops.done", json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)))
+		data, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	const stored = watchQueue + 500
+	for n := range stored {
+		if err := peer.Publish("bus.ops", event(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		s, err := js.Stream(t.Context(), jetstream.StreamBus)
+		if err == nil && s.CachedInfo().State.Msgs == stored {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the events are not stored", err)
+		}
+	}
+
+	var out strings.Builder
+	app := &session.App{Term: term.New(&out, io.Discard, func(string) string { return "" })}
+	w := &watcher{app: app, flags: &watchFlags{since: time.Hour}, seen: map[string]bool{}}
+	live := make(chan *nats.Msg, watchQueue)
+	patterns := []string{"bus.>", "_INBOX.>"}
+	if heard, err := w.listen(t.Context(), conn, patterns, live); err != nil || len(heard) != len(patterns) {
+		t.Fatal(heard, err)
+	}
+	if err := peer.Publish("bus.ops", event(stored)); err != nil { // is live, and stored while it is replayed
+		t.Fatal(err)
+	}
+	if err := w.replay(t.Context(), conn, []string{"bus.>"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := peer.Publish("bus.ops", event(stored+1)); err != nil {
+		t.Fatal(err)
+	}
+	for w.shown < stored+2 {
+		select {
+		case msg := <-live:
+			w.message(time.Now(), msg.Subject, msg.Header, msg.Data, false)
+		case <-time.After(time.Minute):
+			t.Fatalf("%d messages are shown, want %d", w.shown, stored+2)
+		}
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != stored+2 || len(live) > 0 {
+		t.Errorf("%d lines, want %d; %d live messages are left", lines, stored+2, len(live))
+	}
+	if err := conn.LastError(); err != nil {
+		t.Error(err)
+	}
+}
