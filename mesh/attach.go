@@ -11,37 +11,6 @@ import "github.com/aeemesh/aeemesh/jetstream"
 // exist yet. It adds to the states of [jetstream.LaneState].
 const LaneWaiting jetstream.LaneState = "waiting"
 
-// Available reports whether the streams exist: Ready is closed or nil.
-func (d *Durable) Available() bool {
-	if d.Ready == nil {
-		return true
-	}
-	select {
-	case <-d.Ready:
-		return true
-	default:
-		return false
-	}
-}
-
-// durable returns the node's durable lane, nil if it has none or the streams do not
-// exist yet.
-func (n *Node) durable() *Durable {
-	if d := n.cfg.Durable; d != nil && d.Available() {
-		return d
-	}
-	return nil
-}
-
-// counters returns the mesh's shared counters, nil if there are none. They are kept in a
-// stream, so there are none before the streams exist; then this process counts alone.
-func (n *Node) counters() Counters {
-	if d := n.cfg.Durable; d != nil && !d.Available() {
-		return nil
-	}
-	return n.cfg.Counters
-}
-
 // joined returns the agent's durable lane, nil if it has none or the streams do not
 // exist yet.
 func (h *host) joined() *lane {

@@ -41,8 +41,8 @@
 // A handler may delegate its task to another agent ([Task.Delegate]; AAIF calls it a
 // handoff). The receiver answers the sender itself, and proves by a chain of signed
 // links that it may: delegate.go begins a delegation, internal/delegated makes and checks
-// the chain and stores the state that is sent with it, delegate_end.go ends
-// the task here and passes commands on. The receiver replies straight to the sender: a
+// the chain and stores the state that is sent with it, delegate_end.go ends the task here,
+// durable_delegate.go ends a run and passes commands on. The receiver replies straight to the sender: a
 // process in the middle would be one more whose crash loses the reply. Exactly one agent
 // has the task at any time, because the delegation is the last checkpoint of the run, and
 // the receiver's task is queued from it.

@@ -1,8 +1,10 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -110,6 +112,19 @@ func (d *Durable) OwnEntitiesOnly() {
 	}
 	d.Queue.Fence()
 	d.Replies.Fence()
+}
+
+// Available reports whether the streams exist: Ready is closed or nil.
+func (d *Durable) Available() bool {
+	if d.Ready == nil {
+		return true
+	}
+	select {
+	case <-d.Ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // Remotes returns a client for the receiver of another platform, by its URL. It fails if
@@ -260,4 +275,10 @@ func orDefault(d, def time.Duration) time.Duration {
 		return def
 	}
 	return d
+}
+
+// An opener is a store that can list the runs that have not ended, of one entity or, for
+// "", of all.
+type opener interface {
+	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
 }

@@ -103,18 +103,6 @@ func (rw *replyWriter) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error
 	return raw, nil
 }
 
-// sendable fails with E_TOO_LARGE where a reply exceeds the server's max_payload; more
-// is the size of headers beyond the usual ones.
-func (n *Node) sendable(raw []byte, more int) error {
-	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
-		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
-	}
-	return nil
-}
-
-// headerRoom is the part of a message that is reserved for the headers of a reply.
-const headerRoom = 4 << 10
-
 // publishOutcome stores the dead letter of a failed task, if it is one, and then the
 // reply from the run's last checkpoint. Both have fixed ids, so that storing them
 // again changes nothing.

@@ -1,8 +1,10 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
@@ -31,6 +33,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/tender"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/platform"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // Node connects this process to the mesh. It has a NATS connection, an identity and the
@@ -188,3 +191,34 @@ func (n *Node) Durable() *Durable { return n.cfg.Durable }
 
 // Entity returns Config.Entity.
 func (n *Node) Entity() string { return n.cfg.Entity }
+
+// durable returns the node's durable lane, nil if it has none or the streams do not
+// exist yet.
+func (n *Node) durable() *Durable {
+	if d := n.cfg.Durable; d != nil && d.Available() {
+		return d
+	}
+	return nil
+}
+
+// counters returns the mesh's shared counters, nil if there are none. They are kept in a
+// stream, so there are none before the streams exist; then this process counts alone.
+func (n *Node) counters() Counters {
+	if d := n.cfg.Durable; d != nil && !d.Available() {
+		return nil
+	}
+	return n.cfg.Counters
+}
+
+// newTender returns the tender of the node's lanes.
+func (n *Node) newTender() *tender.Tender {
+	d := n.cfg.Durable
+	cfg := tender.Config{
+		Log: n.log, Reconnects: func() uint64 { return n.conn.Stats().Reconnects }, States: d.States, Sweep: d.Sweep, Filled: n.tel.Lane.Filled,
+		Beside: func(ctx context.Context) { n.clock.tend(ctx, d.Clock) },
+	}
+	if o, ok := d.States.(opener); ok && !d.fenced {
+		cfg.OpenAll = func(ctx context.Context) iter.Seq2[state.Record, error] { return o.Open(ctx, "") }
+	}
+	return tender.New(cfg)
+}

@@ -12,12 +12,6 @@ import (
 	"github.com/aeemesh/aeemesh/state/run"
 )
 
-// An opener is a store that can list the runs that have not ended, of one entity or, for
-// "", of all.
-type opener interface {
-	Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
-}
-
 // requeue requeues the message of a run that goes on, whose record is c at
 // revision rev, and writes the message's sequence into the record for the sweep. fresh
 // reports whether the message is new.

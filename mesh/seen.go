@@ -4,21 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nuid"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
-	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
-	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
-	"github.com/aeemesh/aeemesh/state"
-	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // A signature binds an envelope to its recipient and, by requires.lane, to a lane, but
@@ -72,78 +64,3 @@ func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 func (n *Node) insistsOnSeen() bool {
 	return n.cfg.SeenUnsigned || n.cfg.Verifier.Mode == sign.Required
 }
-
-// errLater: nak the message and check it again when it is redelivered.
-var errLater = errors.New("later")
-
-// firstInMesh records a new, signed durable task in the mesh's replay window. If another
-// message of the queue holds the id, the run's record decides. If there is no record yet,
-// firstInMesh returns errLater, because the other message may be about to create it.
-func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
-	n, env := ds.host.node, r.task.Envelope
-	if r.task.KeyID == "" || !n.asksSeen(env, true) || intents.IsCommand(env.Intent) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
-	defer cancel()
-	by := seenWork + strconv.FormatUint(r.hold.Seq, 10)
-	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(env), by)
-	switch {
-	case err != nil && n.insistsOnSeen():
-		return errors.Join(errLater, err)
-	case err != nil:
-		ds.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
-		return nil
-	case holder == by:
-		return ds.notMoved(ctx, r, by)
-	case strings.HasPrefix(holder, seenLater) && !delegated.Claimed(r.task.required(requires.Handoff)):
-		return nil
-	case strings.HasPrefix(holder, seenWork):
-		switch _, err := ds.cfg.States.Get(ctx, r.id); {
-		case err == nil:
-			return nil
-		case !errors.Is(err, state.ErrNotFound):
-			return errors.Join(errLater, err)
-		case r.hold.Delivered <= seenTries:
-			return errLater
-		}
-		// Both messages may be the same task, submitted twice because the first
-		// confirmation was lost. The first message may still wait for a worker.
-		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
-		if there, err := ds.records.messageQueued(ctx, ds.clock.now(), seq); err != nil || there != run.No {
-			return errors.Join(errLater, err)
-		}
-	}
-	return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
-}
-
-// notMoved refuses a signed task that names no lane, and whose message is the first holder of
-// its id: only an asynchronous agent takes such tasks from the queue, and its worker claims the
-// id before it moves a live task there. So another user has put the task into the queue.
-//
-// The claim of the worker that moved the task proves this only while the window keeps it, so a
-// message that is older than half the window is accepted. Where the operator does not insist on
-// the window, its worker may have moved a task without a claim.
-func (ds *deliveries) notMoved(ctx context.Context, r *Run, by string) error {
-	n := ds.host.node
-	refusal := requires.ForLane(r.task.required(requires.Lane), true, true, false)
-	if refusal == nil || !n.insistsOnSeen() || ds.clock.now().Sub(r.hold.Stored) >= n.cfg.ReplayWindow/2 {
-		return nil
-	}
-	if retried, err := r.retried(ctx); retried || err != nil {
-		return err
-	}
-	// A window that keeps nothing, because the mesh has none, proves nothing either.
-	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(r.task.Envelope), seenWork+"0")
-	switch {
-	case err != nil:
-		return errors.Join(errLater, err)
-	case holder != by:
-		return nil
-	}
-	return refusal
-}
-
-// A message whose id another message holds is nakked seenTries times while there is no
-// run record. After that the queue is asked whether the other message still exists.
-const seenTries = 3

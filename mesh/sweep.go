@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -18,19 +17,6 @@ type sweep struct {
 	settled time.Duration // the message of a younger record may not be stored yet
 	noted   map[string]bool
 	queued  int
-}
-
-// newTender returns the tender of the node's lanes.
-func (n *Node) newTender() *tender.Tender {
-	d := n.cfg.Durable
-	cfg := tender.Config{
-		Log: n.log, Reconnects: func() uint64 { return n.conn.Stats().Reconnects }, States: d.States, Sweep: d.Sweep, Filled: n.tel.Lane.Filled,
-		Beside: func(ctx context.Context) { n.clock.tend(ctx, d.Clock) },
-	}
-	if o, ok := d.States.(opener); ok && !d.fenced {
-		cfg.OpenAll = func(ctx context.Context) iter.Seq2[state.Record, error] { return o.Open(ctx, "") }
-	}
-	return tender.New(cfg)
 }
 
 // newTended returns the lane as its node's tender knows it.
