@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -109,5 +112,44 @@ func TestACommandIsAboutTheRunOfItsHandoff(t *testing.T) {
 	})
 	if err := send(odd); err != nil || len(forwarded) != 1 || verifies(forwarded[0]) || strings.Contains(string(forwarded[0]), "tree") {
 		t.Errorf("with more in it: %v, forwarded %s", err, forwarded)
+	}
+}
+
+// A command has one deadline for all of its body: a source that sends a byte now and then is
+// cut off, and hears why.
+func TestACommandThatComesByteByByteIsCutOff(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t, func(c *handoff.ReceiverConfig, _ *handoff.HandlerOptions) { c.Idle = time.Second })
+	x := p.pack()
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.commit(x.id); err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	defer r.Close()
+	go func() {
+		pause := time.NewTicker(20 * time.Millisecond)
+		defer pause.Stop()
+		for range pause.C {
+			if _, err := w.Write([]byte(" ")); err != nil {
+				return
+			}
+		}
+	}()
+	req, err := http.NewRequest(http.MethodPost, p.server.URL+handoff.Path+"/"+x.id+"/command", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set(handoff.HeaderRequest, p.request(x.id, handoff.ActionCommand))
+	resp, err := p.server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(body), "took too long") {
+		t.Errorf("%s: %s", resp.Status, body)
 	}
 }

@@ -6,13 +6,16 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
@@ -264,9 +267,11 @@ func (s *server) replies(w http.ResponseWriter, r *http.Request, req transfer.Re
 }
 
 func (s *server) command(w http.ResponseWriter, r *http.Request, req transfer.Request) {
+	// One deadline for the whole body, which is small. It ends with the body.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.cfg.Idle))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
 	if err != nil {
-		s.answer(w, http.StatusRequestEntityTooLarge, problem{Code: string(transfer.CodeTooLarge), Message: "the command is too large"})
+		s.fail(w, fmt.Errorf("read the command: %w: %w", unread(err), err))
 		return
 	}
 	answer, err := s.Command(r.Context(), req.Handoff, body)
@@ -276,6 +281,17 @@ func (s *server) command(w http.ResponseWriter, r *http.Request, req transfer.Re
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer)
+}
+
+// unread is the class of an error of reading a body.
+func unread(err error) error {
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return state.ErrTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return transfer.ErrTimeout
+	}
+	return transfer.ErrStream
 }
 
 // A problem is the body of every answer that is no success: what a handoff_error
