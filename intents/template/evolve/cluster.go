@@ -52,51 +52,63 @@ func quantized(v []float32) []byte {
 	return out
 }
 
-// dot returns the product of two vectors of one length.
-func dot(a, b []byte) int32 {
-	sum := int32(0) // at most 127 * 127 * maxDimensions
-	b = b[:len(a)]
-	for i, x := range a {
-		sum += int32(int8(x)) * int32(int8(b[i]))
-	}
-	return sum
+// A vector is a quantized one with its length, for comparisons with many clusters.
+type vector struct {
+	bytes  []byte
+	parts  []part // of bytes, those that are not 0: few, if the embedder hashes the parts of texts
+	length float64
 }
 
-func length(v []byte) float64 { return math.Sqrt(float64(dot(v, v))) }
+type part struct{ at, value int32 }
 
-// near returns the similarity of a cluster and a vector with its length; -1 if they cannot
-// be compared.
-func (c *cluster) near(v []byte, long float64) float64 {
-	if c.long == 0 {
-		c.long = length(c.Vector)
+func vectorOf(bytes []byte) vector {
+	v, sum := vector{bytes: bytes}, int32(0) // at most 127 * 127 * maxDimensions
+	for i, x := range bytes {
+		if x := int32(int8(x)); x != 0 {
+			v.parts = append(v.parts, part{int32(i), x})
+			sum += x * x
+		}
 	}
-	if len(c.Vector) != len(v) || c.long == 0 || long == 0 {
+	v.length = math.Sqrt(float64(sum))
+	return v
+}
+
+// near returns the similarity of a cluster and a vector; -1 if they cannot be compared.
+func (c *cluster) near(v vector) float64 {
+	if c.long == 0 {
+		c.long = vectorOf(c.Vector).length
+	}
+	if len(c.Vector) != len(v.bytes) || c.long == 0 || v.length == 0 {
 		return -1
 	}
-	return float64(dot(c.Vector, v)) / (c.long * long)
+	sum := int32(0)
+	for _, p := range v.parts {
+		sum += int32(int8(c.Vector[p.at])) * p.value
+	}
+	return float64(sum) / (c.long * v.length)
 }
 
 // join puts a fragment into the cluster that is nearest, or begins one.
 func (p *Pool) join(f Fragment, client string, now time.Time) {
-	v := quantized(f.Vector)
+	v := vectorOf(quantized(f.Vector))
 	p.joinOf("", v, f.Text, client, now)
 	if p.cfg.Personal && client != Client("") {
 		p.joinOf(client, v, f.Text, client, now)
 	}
 }
 
-func (p *Pool) joinOf(owner string, v []byte, text, client string, now time.Time) {
+func (p *Pool) joinOf(owner string, v vector, text, client string, now time.Time) {
 	var best *cluster
-	nearest, long := p.cfg.Similarity, length(v)
+	nearest := p.cfg.Similarity
 	for _, c := range p.doc.Clusters {
 		if c.Owner == owner {
-			if s := c.near(v, long); s >= nearest {
+			if s := c.near(v); s >= nearest {
 				best, nearest = c, s
 			}
 		}
 	}
 	if best == nil {
-		best = &cluster{ID: p.next(), Vector: v, Leader: client, Owner: owner, At: now.Unix()}
+		best = &cluster{ID: p.next(), Vector: v.bytes, Leader: client, Owner: owner, At: now.Unix()}
 		p.doc.Clusters = append(p.doc.Clusters, best)
 		best.add(p.cfg, text, client, now)
 		for len(p.doc.Clusters) > p.cfg.MaxClusters {
