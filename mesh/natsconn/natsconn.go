@@ -1,6 +1,7 @@
 package natsconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -136,7 +137,7 @@ func hinted(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("%w: name the file of the authority that signed the server's certificate with --tls-ca", err)
+		return fmt.Errorf("%w: %s", err, certificateHint(untrusted))
 	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
 		return fmt.Errorf("%w: a server that wants a client certificate does this; --tls-cert and --tls-key name one", err)
 	case errors.Is(err, nats.ErrNoServers):
@@ -149,6 +150,21 @@ func hinted(err error) error {
 		return fmt.Errorf("%w: use a tls:// URL, and --tls-ca if its certificate is your own", err)
 	}
 	return err
+}
+
+// certificateHint says what usually helps when a server's certificate is refused.
+func certificateHint(err *tls.CertificateVerificationError) string {
+	var invalid x509.CertificateInvalidError
+	var name x509.HostnameError
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "renew the server's certificate, or set the clock of this machine"
+	case errors.As(err, &invalid):
+		return "the server needs another certificate"
+	case errors.As(err, &name):
+		return "use a name in the URL that the server's certificate is for"
+	}
+	return "name the file of the authority that signed the server's certificate with --tls-ca"
 }
 
 func (c Config) tell(s Status) {
@@ -171,19 +187,22 @@ func (c Config) options() ([]nats.Option, error) {
 	if name == "" {
 		name = "aeemesh"
 	}
+	at := redacted(c.URL) // the server of the connection; the handlers run one after another
 	opts := []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(redial),
 		nats.IgnoreAuthErrorAbort(),
 		nats.PingInterval(20 * time.Second),
+		nats.ConnectHandler(func(conn *nats.Conn) { at = cmp.Or(conn.ConnectedUrlRedacted(), at) }),
 		nats.DisconnectErrHandler(func(conn *nats.Conn, err error) {
 			if !conn.IsClosed() {
-				c.tell(Status{State: "disconnected", URL: redacted(c.URL), Err: err})
+				c.tell(Status{State: "disconnected", URL: at, Err: err})
 			}
 		}),
 		nats.ReconnectHandler(func(conn *nats.Conn) {
-			c.tell(Status{State: "reconnected", URL: conn.ConnectedUrlRedacted()})
+			at = cmp.Or(conn.ConnectedUrlRedacted(), at)
+			c.tell(Status{State: "reconnected", URL: at})
 		}),
 		nats.ClosedHandler(func(conn *nats.Conn) {
 			c.tell(Status{State: "closed", Err: conn.LastError()})

@@ -57,6 +57,9 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 	ca := newAuthority(t, dir)
 	serverCert, serverKey := ca.issue("server")
 	clientCert, clientKey := ca.issue("client")
+	oldCert, oldKey := ca.issue("old", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	otherCert, otherKey := ca.issue("other", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} })
+	callerCert, callerKey := ca.issue("caller", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	users := natsd.Config{Users: []natsd.User{{Name: "ada", Password: "secret"}}}
 	for name, c := range map[string]struct {
 		server natsd.Config
@@ -77,7 +80,10 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 		"half a certificate":        {natsd.Config{}, natsconn.Config{Cert: clientCert}, "a client certificate and its key go together: give both", ""},
 		"no CA file":                {natsd.Config{}, natsconn.Config{CA: filepath.Join(dir, "none.pem")}, "CA: ", ""},
 		"TLS":                       {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{CA: ca.file}, "", ""},
-		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{}, "certificate signed by unknown authority", ""},
+		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{}, "certificate signed by unknown authority: name the file", ""},
+		"TLS, expired":              {natsd.Config{TLS: &natsd.TLS{CertFile: oldCert, KeyFile: oldKey}}, natsconn.Config{CA: ca.file}, ": renew the server's certificate", ""},
+		"TLS, another name":         {natsd.Config{TLS: &natsd.TLS{CertFile: otherCert, KeyFile: otherKey}}, natsconn.Config{CA: ca.file}, ": use a name in the URL", ""},
+		"TLS, a client's":           {natsd.Config{TLS: &natsd.TLS{CertFile: callerCert, KeyFile: callerKey}}, natsconn.Config{CA: ca.file}, ": the server needs another certificate", ""},
 		"mTLS":                      {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Cert: clientCert, Key: clientKey}, "", ""},
 		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Wait: time.Second}, "--tls-cert", ""},
 	} {
@@ -187,13 +193,17 @@ func TestConnectionTellsWhatHappensToIt(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{})
 	var mu sync.Mutex
 	var states []string
+	var left string // the server of the connection that was lost
 	log := &natstest.Buffer{}
 	nc, err := natsconn.Connect(t.Context(), natsconn.Config{
-		URL: strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1), InboxPrefix: "_INBOX_ada.", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		URL: "nats://127.0.0.1:1," + strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1), InboxPrefix: "_INBOX_ada.", Logger: slog.New(slog.NewTextHandler(log, nil)),
 		OnStatus: func(s natsconn.Status) {
 			mu.Lock()
 			defer mu.Unlock()
 			states = append(states, s.State)
+			if s.State == "disconnected" {
+				left = s.URL
+			}
 		},
 	})
 	if err != nil {
@@ -221,6 +231,9 @@ func TestConnectionTellsWhatHappensToIt(t *testing.T) {
 	mu.Lock()
 	if want := []string{"connected", "disconnected", "reconnected", "closed"}; !slices.Equal(states, want) {
 		t.Errorf("states %v, want %v", states, want)
+	}
+	if want := strings.TrimPrefix(srv.ClientURL(), "nats://"); !strings.HasSuffix(left, want) || strings.Contains(left, ",") || strings.Contains(left, "secret") {
+		t.Errorf("disconnected from %q, want %q", left, want)
 	}
 	mu.Unlock()
 	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "reconnected") {
@@ -273,13 +286,17 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return file
 }
 
-func (a *authority) issue(name string) (certFile, keyFile string) {
+func (a *authority) issue(name string, changes ...func(*x509.Certificate)) (certFile, keyFile string) {
 	key := a.newKey()
-	der := a.sign(&x509.Certificate{
+	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, key)
+	}
+	for _, change := range changes {
+		change(cert)
+	}
+	der := a.sign(cert, key)
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		a.t.Fatal(err)
