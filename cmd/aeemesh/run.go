@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -172,7 +173,25 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	}
 	root.AddCommand(session.Short("ls", agentsListCommand(a.App)), session.Short("ps", runs.ListCommand(a.App)))
 	registerCompletions(a.App, root)
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = helpArguments
+		}
+	}
 	return root
+}
+
+// helpArguments refuses commands that do not exist, whose help would be that of the program.
+func helpArguments(cmd *cobra.Command, args []string) error {
+	c, rest, err := cmd.Root().Find(args)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("unknown command %q for %q", rest[0], c.CommandPath())
+	}
+	if err != nil {
+		return &outcome.UsageError{Err: err, Cmd: c}
+	}
+	return nil
 }
 
 // prepare runs before every command, after its arguments were accepted.

@@ -67,6 +67,9 @@ func (a *App) Group(cmd *cobra.Command, args []string) error {
 				return child.RunE(child, nil)
 			}
 		}
+		if a.Term.JSON { // who reads it expects data, and not a text for people
+			return &outcome.UsageError{Err: fmt.Errorf("%q needs a command", cmd.CommandPath()), Cmd: cmd}
+		}
 		_ = cmd.Help()
 		return nil
 	}
