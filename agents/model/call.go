@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/cert"
 )
 
 // ResolveKey gets an adapter's API key, which is read at each call; "" if there
@@ -68,6 +70,9 @@ func Unreachable(err error, host string, limit time.Duration, most int64, secret
 		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", most)
 	case errors.As(err, &request): // its own text quotes the whole URL
 		out.Message = Quote(fmt.Sprintf("cannot reach %s: %s", host, request.Err), secrets...)
+		if what, hint := cert.Fault(err, "outbound.ca_file"); what != "" {
+			out.Message = fmt.Sprintf("cannot reach %s: %s: %s", host, what, hint)
+		}
 	default:
 		out.Message = Quote(err.Error(), secrets...)
 	}

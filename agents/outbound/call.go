@@ -3,7 +3,6 @@ package outbound
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/cert"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
@@ -148,6 +148,9 @@ func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answ
 	return nil, wait, f
 }
 
+// authorities is where an operator names the authorities of servers' certificates.
+const authorities = "outbound.ca_file"
+
 // errPartly is the error of an answer whose body ended too soon.
 var errPartly = errors.New("the answer broke off")
 
@@ -161,8 +164,8 @@ func (a Access) failure(ctx context.Context, err error) error {
 	f := &Failure{Reason: ReasonBroken, Message: "the connection broke; whether the call was done is not known", Err: cause}
 	var op *net.OpError
 	var dns *net.DNSError
-	var untrusted *tls.CertificateVerificationError
 	var timeout net.Error
+	fault, hint := cert.Fault(err, authorities)
 	switch {
 	case errors.Is(err, ErrRefused):
 		f.Reason, f.Message = ReasonRefused, "the operator's policy does not allow what this call would reach"
@@ -172,8 +175,8 @@ func (a Access) failure(ctx context.Context, err error) error {
 		f.Reason, f.Message = ReasonCredential, "its credential could not be read; the call was not made"
 	case errors.As(err, &dns):
 		f.Reason, f.Message = ReasonUnreachable, "the host is not known; the call was not made"
-	case errors.As(err, &untrusted):
-		f.Reason, f.Message = ReasonUnreachable, "the server's certificate is not trusted; the call was not made"
+	case fault != "":
+		f.Reason, f.Message, f.Err = ReasonUnreachable, fault+"; the call was not made", fmt.Errorf("%w: %s", cause, hint)
 	case errors.As(err, &op) && op.Op == "dial":
 		f.Reason, f.Message = ReasonUnreachable, "the server cannot be reached; the call was not made"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():

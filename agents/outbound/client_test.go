@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -478,4 +480,31 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("%q is allowed to reach %s", raw, ip)
 		}
 	})
+}
+
+// A server whose certificate is not trusted gets no request, and no secret: the error says what
+// is wrong, and to the operator what to do.
+func TestUntrustedCertificates(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request") }))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	u := parsed(t, srv.URL)
+	p := newPolicy(t, Config{Allow: []string{u.Host}})
+	a := Access{Policy: p, Secrets: newSecrets("PAIR", "me:s3cret").set}
+	for name, c := range map[string]struct {
+		auth    *aaif.Auth
+		message string
+	}{
+		"the endpoint":       {nil, "the server's certificate is of an unknown authority; the call was not made"},
+		"the token endpoint": {&aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "PAIR", TokenURL: srv.URL + "/token"}, "its credential could not be read; the call was not made"},
+	} {
+		client := newClient(t, p, Options{Endpoint: u, Auth: c.auth, Secrets: a.Secrets})
+		_, err := a.Call(t.Context(), client, Request{Method: http.MethodGet, URL: u, Again: true})
+		var f *Failure
+		if !errors.As(err, &f) || f.Message != c.message || !strings.Contains(err.Error(), "of an unknown authority") && !strings.Contains(err.Error(), "signed by unknown authority") || !strings.Contains(err.Error(), "outbound.ca_file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

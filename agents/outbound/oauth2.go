@@ -14,6 +14,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/cert"
 )
 
 // How long a token is used.
@@ -212,7 +213,9 @@ func tokenError(ctx context.Context, err error) error {
 // quiet keeps only those parts of an error's text that this package or the
 // network has written.
 func quiet(err error) error {
-	switch {
+	switch what, hint := cert.Fault(err, authorities); {
+	case what != "":
+		return fmt.Errorf("token endpoint: %s: %s", what, hint)
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge):
 		return err
 	case errors.Is(err, context.DeadlineExceeded):

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/cert"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
@@ -249,6 +250,9 @@ func (c *Client) request(ctx context.Context, method, path, request string, body
 
 func (c *Client) send(req *http.Request, want int, out any) error {
 	resp, err := c.http.Do(req)
+	if what, hint := cert.Fault(err, "--handoff-ca"); what != "" {
+		return fmt.Errorf("handoff to %s: %s: %s: %w", c.base, what, hint, err)
+	}
 	if err != nil {
 		return fmt.Errorf("handoff: %w", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/aeemesh/aeemesh/envelope/cert"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
@@ -97,7 +98,7 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 			return conn, nil
 		}
 		if permanent(err) {
-			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), hinted(err))
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), c.hinted(err))
 		}
 		c.tell(Status{State: "error", URL: redacted(c.URL), Err: err})
 		timer := time.NewTimer(redial(attempt))
@@ -105,7 +106,7 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), hinted(err))
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), c.hinted(err))
 		}
 	}
 }
@@ -133,11 +134,13 @@ func permanent(err error) bool {
 func tooLong(err error) bool { return strings.Contains(err.Error(), "maximum control line exceeded") }
 
 // hinted adds what usually helps.
-func hinted(err error) error {
-	var untrusted *tls.CertificateVerificationError
+func (c Config) hinted(err error) error {
+	what, hint := cert.Fault(err, "--tls-ca")
 	switch {
-	case errors.As(err, &untrusted):
-		return fmt.Errorf("%w: %s", err, certificateHint(untrusted))
+	case what != "":
+		return fmt.Errorf("%w: %s: %s", err, what, hint)
+	case !errors.Is(err, nats.ErrNoServers) && c.lapsed(): // a new file is read at the next attempt
+		return fmt.Errorf("%w: the client certificate of --tls-cert has expired", err)
 	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
 		return fmt.Errorf("%w: a server that wants a client certificate does this; --tls-cert and --tls-key name one", err)
 	case errors.Is(err, nats.ErrNoServers):
@@ -152,19 +155,11 @@ func hinted(err error) error {
 	return err
 }
 
-// certificateHint says what usually helps when a server's certificate is refused.
-func certificateHint(err *tls.CertificateVerificationError) string {
-	var invalid x509.CertificateInvalidError
-	var name x509.HostnameError
-	switch {
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "renew the server's certificate, or set the clock of this machine"
-	case errors.As(err, &invalid):
-		return "the server needs another certificate"
-	case errors.As(err, &name):
-		return "use a name in the URL that the server's certificate is for"
-	}
-	return "name the file of the authority that signed the server's certificate with --tls-ca"
+// lapsed reports whether the client certificate has expired. The server says so, too, but what
+// it says is lost if it closes the connection before the client has read it.
+func (c Config) lapsed() bool {
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	return err == nil && time.Now().After(pair.Leaf.NotAfter)
 }
 
 func (c Config) tell(s Status) {

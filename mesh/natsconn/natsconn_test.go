@@ -80,10 +80,11 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 		"half a certificate":        {natsd.Config{}, natsconn.Config{Cert: clientCert}, "a client certificate and its key go together: give both", ""},
 		"no CA file":                {natsd.Config{}, natsconn.Config{CA: filepath.Join(dir, "none.pem")}, "CA: ", ""},
 		"TLS":                       {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{CA: ca.file}, "", ""},
-		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{}, "certificate signed by unknown authority: name the file", ""},
-		"TLS, expired":              {natsd.Config{TLS: &natsd.TLS{CertFile: oldCert, KeyFile: oldKey}}, natsconn.Config{CA: ca.file}, ": renew the server's certificate", ""},
-		"TLS, another name":         {natsd.Config{TLS: &natsd.TLS{CertFile: otherCert, KeyFile: otherKey}}, natsconn.Config{CA: ca.file}, ": use a name in the URL", ""},
-		"TLS, a client's":           {natsd.Config{TLS: &natsd.TLS{CertFile: callerCert, KeyFile: callerKey}}, natsconn.Config{CA: ca.file}, ": the server needs another certificate", ""},
+		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{}, "signed it with --tls-ca", ""},
+		"TLS, expired":              {natsd.Config{TLS: &natsd.TLS{CertFile: oldCert, KeyFile: oldKey}}, natsconn.Config{CA: ca.file}, "the server's certificate has expired", ""},
+		"TLS, another name":         {natsd.Config{TLS: &natsd.TLS{CertFile: otherCert, KeyFile: otherKey}}, natsconn.Config{CA: ca.file}, ": use the name that it is for", ""},
+		"TLS, a client's":           {natsd.Config{TLS: &natsd.TLS{CertFile: callerCert, KeyFile: callerKey}}, natsconn.Config{CA: ca.file}, ": the server needs another one", ""},
+		"mTLS of an expired client": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Cert: oldCert, Key: oldKey, Wait: time.Second}, "--tls-cert has expired", ""},
 		"mTLS":                      {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Cert: clientCert, Key: clientKey}, "", ""},
 		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Wait: time.Second}, "--tls-cert", ""},
 	} {
@@ -287,6 +288,7 @@ func (a *authority) write(name, kind string, der []byte) string {
 }
 
 func (a *authority) issue(name string, changes ...func(*x509.Certificate)) (certFile, keyFile string) {
+	a.t.Helper()
 	key := a.newKey()
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/cert"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
@@ -118,7 +119,8 @@ func (b *timedBody) Close() error {
 // retryable reports whether another try may have another outcome.
 func retryable(res *http.Response, err error) bool {
 	if err != nil {
-		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errElsewhere)
+		what, _ := cert.Fault(err, "") // a certificate does not get better by the next try
+		return what == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errElsewhere)
 	}
 	switch res.Header.Get("X-Should-Retry") {
 	case "true":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -226,5 +227,24 @@ func TestRedirects(t *testing.T) {
 	}
 	if reached.Load() != 0 {
 		t.Error("the request went to another origin")
+	}
+}
+
+// A server whose certificate is not trusted is not tried again: the error says what is wrong,
+// and what to do.
+func TestAnUntrustedCertificateIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	tries := 0
+	c := &endpoint.Client{Host: "here", Timeout: time.Minute, Retries: 3, HTTP: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
+		tries++
+		return http.DefaultTransport.RoundTrip(r)
+	})}}
+	_, err := c.Post(t.Context(), srv.URL, nil, []byte("{}"))
+	if got := c.Failure(t.Context(), err, "").Error(); tries != 1 || !strings.Contains(got, "the server's certificate is of an unknown authority") || !strings.Contains(got, "outbound.ca_file") {
+		t.Errorf("%d tries: %s", tries, got)
 	}
 }

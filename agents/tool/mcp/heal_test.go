@@ -6,6 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -202,5 +206,19 @@ func TestSilentServerIsGivenUp(t *testing.T) {
 	_, err := tl.Call(t.Context(), json.RawMessage(`{}`)) // it stops itself, and never answers
 	if !errors.Is(err, tool.ErrFailed) {
 		t.Errorf("error %v, want %v", err, tool.ErrFailed)
+	}
+}
+
+// The error of a server whose certificate is not trusted says so.
+func TestAServerWithAnUntrustedCertificate(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request") }))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	servers := newServers(t, mcp.Server{URL: srv.URL})
+	_, err := open(t, servers, "mcp://it/x").Tools(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the server's certificate is of an unknown authority") {
+		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/envelope/cert"
 )
 
 // The delays between attempts to reach a server that does not answer.
@@ -103,7 +104,10 @@ func (l *link) down() error {
 func reason(err error) string {
 	var start *startError
 	var status *statusError
+	fault, _ := cert.Fault(err, "")
 	switch {
+	case fault != "":
+		return fault
 	case errors.As(err, &start):
 		return start.words
 	case errors.Is(err, outbound.ErrCredential):
@@ -304,7 +308,10 @@ func (l *link) end() {
 func plain(err error) error {
 	var e *url.Error
 	var start *startError
+	what, hint := cert.Fault(err, "outbound.ca_file")
 	switch {
+	case what != "":
+		return fmt.Errorf("%s: %s", what, hint)
 	case errors.As(err, &e):
 		return plain(e.Err)
 	case errors.As(err, &start) && start.err != nil:
