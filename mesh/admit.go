@@ -51,7 +51,7 @@ func (a admission) admit() (problem *envelope.Error, alert bool) {
 // on the durable lane when the server stored it.
 func (a admission) stored() time.Time {
 	if a.run != nil {
-		return a.run.hold.Stored
+		return a.run.storedAt()
 	}
 	return a.queued
 }
@@ -107,8 +107,8 @@ func checkAge(t *Task) *envelope.Error {
 func checkQuota(t *Task) (problem *envelope.Error) {
 	quotas, priority := t.host.node.quotas, t.Envelope.Priority
 	if t.run != nil {
-		if p := envelope.Priority(t.run.hold.Priority); p.Rank() >= 0 {
-			priority = p
+		if t.priority.Rank() >= 0 {
+			priority = t.priority
 		}
 		priority = quotas.Cap(t.Envelope, priority, t.signed)
 	} else if priority, problem = quotas.Admit(t.Envelope, t.signed, (admission{t}).stored()); problem != nil {
@@ -168,31 +168,24 @@ func (a admission) refusal() *envelope.Error {
 }
 
 // goesOn reports whether the task's run has begun before.
-func (a admission) goesOn() bool { return a.run != nil && a.run.stored != nil }
+func (a admission) goesOn() bool { return a.run != nil && a.run.goesOn() }
 
 // limit sets the task's deadline: on the live lane from now, on the durable lane from the time at
 // which the server stored the task.
 func (a admission) limit() {
-	h := a.host
-	r := a.run
-	if r == nil {
-		timeout := a.Requires.Timeout
-		if timeout == 0 {
-			timeout = h.node.cfg.DefaultTimeout
-		}
-		timeout = min(timeout, h.node.cfg.MaxTimeout)
-		if h.Timeout > 0 {
-			timeout = min(timeout, h.Timeout)
-		}
-		a.Requires.Timeout, a.Deadline = timeout, a.queued.Add(timeout)
+	if a.run != nil {
+		a.run.limit()
 		return
 	}
-	a.Requires.Timeout = r.lane.deliveries.timeout(a.Requires)
-	r.deadline = r.hold.Stored.Add(a.Requires.Timeout)
-	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
-		r.deadline = r.stored.Mesh.Deadline
+	h, timeout := a.host, a.Requires.Timeout
+	if timeout == 0 {
+		timeout = h.node.cfg.DefaultTimeout
 	}
-	a.Deadline = r.lane.clock.local(r.deadline)
+	timeout = min(timeout, h.node.cfg.MaxTimeout)
+	if h.Timeout > 0 {
+		timeout = min(timeout, h.Timeout)
+	}
+	a.Requires.Timeout, a.Deadline = timeout, a.queued.Add(timeout)
 }
 
 // checkDelegation accepts a task that another agent has delegated, or refuses it.
@@ -200,15 +193,9 @@ func checkDelegation(t *Task) error {
 	if err := t.acceptDelegation(); err != nil {
 		return err
 	}
-	r, h := t.run, t.handed
-	if h == nil || r == nil || r.stored != nil {
-		return nil
+	if t.handed != nil && t.run != nil {
+		t.run.limit()
 	}
-	r.stream.Continue(h.Stream) // the next stream envelope has the next number
-	if !h.Deadline.IsZero() {
-		r.deadline = earlier(r.deadline, h.Deadline)
-	}
-	t.Deadline = r.lane.clock.local(r.deadline)
 	return nil
 }
 

@@ -42,24 +42,22 @@ func checkTree(t *Task) error {
 	if err := t.tree.Join(t.host.node.trees, t.host.Entity, t.Envelope, t.required(requires.Tree)); err != nil {
 		return err
 	}
-	deadline := t.tree.Deadline()
-	if deadline.IsZero() || t.run != nil && t.run.hold.retryID() != "" { // a retried dead letter has a deadline of its own
-		return nil
+	if deadline := t.tree.Deadline(); !deadline.IsZero() {
+		return t.limitTo(deadline)
 	}
-	return t.limitTo(deadline)
+	return nil
 }
 
 // limitTo limits the task's deadline to the deadline of its tree. A worker without the server's
 // clock adds Config.Skew to the tree's deadline; if Skew is off, it ignores that deadline.
 func (t *Task) limitTo(deadline time.Time) error {
-	n, l := t.host.node, t.host.joined()
+	n := t.host.node
 	switch {
 	case t.run != nil:
-		t.run.deadline = earlier(t.run.deadline, deadline)
-		t.Deadline = earlier(t.Deadline, l.clock.local(deadline))
+		t.run.limit()
 		return nil // the claim of the run checks the deadline
-	case l != nil:
-		deadline = l.clock.local(deadline)
+	case t.host.joined() != nil:
+		deadline = n.clock.local(deadline)
 	case n.cfg.Skew > 0:
 		deadline = deadline.Add(n.cfg.Skew)
 	default:
@@ -88,13 +86,13 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 // treeDeadline returns the deadline of the tree that t begins, by the server's clock; zero
 // without that clock.
 func (t *Task) treeDeadline() time.Time {
-	switch l := t.host.joined(); {
-	case l == nil:
+	switch {
+	case t.host.joined() == nil:
 		return time.Time{}
 	case t.run != nil:
-		return t.run.deadline
+		return t.run.until()
 	default:
-		return l.clock.at(t.Deadline)
+		return t.host.node.clock.at(t.Deadline)
 	}
 }
 

@@ -50,8 +50,8 @@ func (ev *events) taskEvent(intent string, t *Task, problem *envelope.Error) {
 		out.Usage = *usage
 	}
 	if r := t.run; r != nil {
-		out.Run = r.id.Run
-		if c := r.cp.Load(); c != nil {
+		out.Run = r.ID()
+		if c := r.checkpoint(); c != nil {
 			out.Claimed, out.Epoch, out.Attempt = true, c.Mesh.Epoch, c.Mesh.Attempt+1
 			if state.Parked(c.Doc.Status) {
 				out.Parked = string(c.Doc.Status)

@@ -44,7 +44,7 @@ func (t *Task) CallID(key string) string {
 	if t.run == nil {
 		return calls.ID(t.Envelope, state.RunID(t.Envelope.To, t.Envelope.ID), nil, key)
 	}
-	return calls.ID(t.Envelope, t.run.id.Run, t.run.cp.Load(), key)
+	return calls.ID(t.Envelope, t.run.ID(), t.run.checkpoint(), key)
 }
 
 // Call sends a task to another agent, in the name of this one, and waits for its
@@ -96,8 +96,8 @@ func (t *Task) Withdraw(ctx context.Context, key, reason string) {
 // caller returns t for package internal/calls.
 func (t *Task) caller() *calls.Task {
 	out := &calls.Task{Agent: &t.host.calls, Port: callTask{t}, Envelope: t.Envelope, Deadline: t.Deadline, Tree: &t.tree}
-	if r := t.run; r != nil {
-		out.Run = &calls.Run{Port: callRun{r}, ID: r.id.Run, Deadline: r.deadline, Restored: r.restored, Lease: r.lane.queue.Lease(), Record: &r.calls}
+	if t.run != nil {
+		out.Run = t.run.caller()
 	}
 	return out
 }
@@ -106,6 +106,15 @@ func (t *Task) caller() *calls.Task {
 type callTask struct{ *Task }
 
 func (t callTask) Persist(ctx context.Context, f func() error) error { return t.persist(ctx, f) }
+
+// persist is [durableRun].persist for a durable task. For a live task, whose sender waits and
+// may retry, it calls f once.
+func (t *Task) persist(ctx context.Context, f func() error) error {
+	if t.run == nil {
+		return f()
+	}
+	return t.run.persist(ctx, f)
+}
 
 func (t callTask) Inherit(members map[string]json.RawMessage) error { return t.inherit(members, true) }
 

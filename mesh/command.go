@@ -52,34 +52,64 @@ func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
 	return from == t.Envelope.From || from == cs.host.Entity || cs.host.operator(from)
 }
 
+// command applies a command to the runs that this worker owns, else to stored runs
+// that no worker owns. A worker answers if it found a run, or has ended a live task; a worker that
+// found none answers only a command that names a durable task, with E_NOT_FOUND.
+func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)) {
+	h := l.host
+	o, err := orders.New(t.Envelope, t.KeyID, signed)
+	if err != nil {
+		h.fail(t, err)
+		return
+	}
+	o.Unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
+	ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
+	defer cancel()
+	out := l.commands.applyRunning(o)
+	if !out.Found && !found && out.Refused == nil {
+		out = l.commands.applyStored(ctx, o, false)
+	}
+	switch {
+	case out.Silent, !o.Durable && !out.Found && !found:
+	case out.Refused != nil:
+		h.fail(t, out.Refused)
+	case !out.Found && !found:
+		h.fail(t, orders.NoSuchRun())
+	default:
+		out.Done = out.Done || found
+		answer(o.Result(out))
+	}
+}
+
 // applyRunning applies an order to the runs that this worker owns.
 func (cs *commands) applyRunning(o *orders.Order) (out orders.Outcome) {
 	for _, t := range cs.host.running.Matching(func(t *Task) bool {
-		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
+		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.ID())
 	}) {
+		r := t.Run()
 		if !cs.mayCommand(o.From, o.Signed, t) {
 			out.Refused = o.MayNot()
 			continue
 		}
-		if !o.MayReach(t.run.cp.Load()) && !o.MayReach(t.run.stored) {
+		if !o.MayReach(r.cp.Load()) && !o.MayReach(r.stored) {
 			out.Refused = orders.Unbound()
 			continue
 		}
-		if t.run.cp.Load() == nil && o.Intent != intents.TaskCancel {
+		if r.cp.Load() == nil && o.Intent != intents.TaskCancel {
 			continue // not claimed yet: applyStored applies the command to the run's record
 		}
-		done, err := t.run.applyCommand(cs.ctx, o)
+		done, err := r.applyCommand(cs.ctx, o)
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
-			out.Did(t.run.id.Run, done.Status)
+			out.Did(r.id.Run, done.Status)
 		case err == nil:
 			out.Found, out.Status = true, done.Status
 		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
 		case errors.As(err, &problem):
 			out.Found, out.Refused = true, problem
 		default:
-			cs.host.log.Warn("command not applied", "command", o.Intent, "run", t.run.id.Run, "err", err)
+			cs.host.log.Warn("command not applied", "command", o.Intent, "run", r.id.Run, "err", err)
 		}
 	}
 	return out
@@ -120,8 +150,8 @@ func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Comman
 	return out, err
 }
 
-// command applies an order from the work queue, and acks it once its answer is stored.
-func (cs *commands) command(hold *hold, t *Task) {
+// queued applies an order from the work queue, and acks it once its answer is stored.
+func (cs *commands) queued(hold *hold, t *Task) {
 	err := cs.applyQueued(t)
 	if err != nil {
 		cs.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
@@ -156,7 +186,7 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	if err := cs.host.payloads.Validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return nil, err
 	}
-	if err := cs.lane.deliveries.stale(t.run, false); err != nil {
+	if err := cs.lane.deliveries.stale(t.Run(), false); err != nil {
 		return nil, err
 	}
 	o, err := orders.New(t.Envelope, t.KeyID, t.KeyID != "")
@@ -228,8 +258,8 @@ func (cs *commands) applyFromUrgent(after uint64) uint64 {
 			cs.host.log.Debug("urgent queue not read", "err", err)
 			return after
 		}
-		env, cbor, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
-		if err == nil && intents.IsCommand(env.Intent) && wire.Bounded(env) == nil {
+		env, cbor, err := wire.Receive(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
+		if err == nil && intents.IsCommand(env.Intent) {
 			t := &Task{Envelope: env, host: cs.host, cbor: cbor}
 			r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
 			if problem, _ := (admission{t}).admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {
@@ -251,7 +281,7 @@ func (cs *commands) answer(ctx context.Context, t *Task, reply *envelope.Envelop
 		return err
 	}
 	msg, err := answers.Stored{
-		Env: reply, Raw: raw, CBOR: t.cbor, Entity: cs.host.Entity, TaskID: t.Envelope.ID, MsgID: "answer." + t.run.id.Run,
+		Env: reply, Raw: raw, CBOR: t.cbor, Entity: cs.host.Entity, TaskID: t.Envelope.ID, MsgID: "answer." + t.run.ID(),
 		Task: t.Envelope, // see replyReader.another
 	}.Message()
 	if err != nil {

@@ -211,8 +211,8 @@ func (cs *commands) cancelScheduled(ctx context.Context, id state.ID, o *orders.
 	if err != nil {
 		return out, false, false // noted, then
 	}
-	env, cbor, err := wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, cs.host.node.limits)
-	if err != nil || env.ID != o.ID || wire.Bounded(env) != nil {
+	env, cbor, err := wire.Receive(&nats.Msg{Data: s.Data, Header: s.Header}, cs.host.node.limits)
+	if err != nil || env.ID != o.ID {
 		return out, false, false
 	}
 	t := &Task{Envelope: env, host: cs.host, cbor: cbor}
@@ -298,7 +298,7 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 		// The next worker to draw the message, or a sweep, stores it.
 		cs.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
 	}
-	cs.work.Go(func() { cs.replies.stopCalls(c) })
+	cs.work.Go(func() { cs.host.calls.Stop(c.Mesh.Calls) })
 	out.Did(rec.ID.Run, string(aaif.RunFailed))
 	return out, false, nil
 }

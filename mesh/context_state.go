@@ -62,7 +62,7 @@ func (t *Task) storeCalled(ctx context.Context, key string, c *state.Checkpoint)
 func storeDocument(ctx context.Context, t *Task, c *state.Checkpoint, name string) (*StateRef, error) {
 	from := state.Parent{TaskID: t.Envelope.ID}
 	if t.run != nil {
-		from.Run = t.run.id.Run
+		from.Run = t.run.ID()
 	}
 	return t.host.documents.Store(ctx, c, state.RunID(t.host.Entity, name), from)
 }
@@ -95,26 +95,12 @@ func (t *Task) User() string {
 	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
 		return ref.User + " of " + t.Envelope.From
 	}
-	if platform := t.run.vouchedBy(); platform != "" {
-		return t.Caller() + " of " + platform
+	if t.run != nil {
+		if platform := t.run.vouchedBy(); platform != "" {
+			return t.Caller() + " of " + platform
+		}
 	}
 	return t.Caller()
-}
-
-// vouchedBy returns the platform that states who sent the run's task, "" if this mesh has verified
-// the sender itself; see [state.Mesh.Vouched]. A live task has no run.
-func (r *Run) vouchedBy() string {
-	if r == nil {
-		return ""
-	}
-	c := r.cp.Load()
-	if c == nil {
-		c = r.stored
-	}
-	if c == nil {
-		return ""
-	}
-	return c.Mesh.Vouched()
 }
 
 // HandedState returns the Agent State document of a delegation or a call, nil if there is

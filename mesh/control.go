@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
-	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -27,8 +25,8 @@ type controls struct{ host *host }
 // subscribes. Only the worker that has the task answers.
 func (cm *controls) onControl(msg *nats.Msg) {
 	if instance := msg.Header.Get(headerSlots); instance != "" && len(msg.Data) == 0 {
-		if l := cm.host.joined(); l != nil && l.slots != nil {
-			l.slots.Wanted(instance)
+		if l := cm.host.joined(); l != nil {
+			l.slotsWanted(instance)
 		}
 		return
 	}
@@ -44,10 +42,7 @@ func (cm *controls) onControl(msg *nats.Msg) {
 // decodeControl reads the envelope of a control message. A message without a valid
 // envelope is counted but not answered, because every worker would answer it.
 func (cm *controls) decodeControl(a *arrival) bool {
-	env, _, err := wire.Decode(a.msg, cm.host.node.limits)
-	if err == nil {
-		err = wire.Bounded(env)
-	}
+	env, _, err := wire.Receive(a.msg, cm.host.node.limits)
 	if err != nil {
 		cm.host.counts.malformed.Add(1)
 		cm.host.node.tel.Refused(cm.host.Entity, "malformed")
@@ -108,14 +103,15 @@ func (cm *controls) checkControl(a arrival) {
 		t.span = t.startSpan(a.msg.Header)
 		cm.host.succeed(t, payload)
 	}
-	if cm.host.joined() == nil {
+	l := cm.host.joined()
+	if l == nil {
 		if found {
 			answer(wire.MustJSON(intents.CancelResult{Cancelled: true}))
 		}
 		return
 	}
 	// Runs are looked up in a store, which must not hold up a ping.
-	if !cm.host.lookups.Go(func() { cm.commandRuns(t, identity.Signed, found, answer) }) {
+	if !cm.host.lookups.Go(func() { l.command(t, identity.Signed, found, answer) }) {
 		cm.host.counts.busy.Add(1)
 	}
 }
@@ -127,14 +123,7 @@ func (cm *controls) betweenWorkers(env *envelope.Envelope) func(*Task) {
 	if l == nil || env.Type != envelope.TypeTask || env.To != cm.host.Entity {
 		return nil
 	}
-	switch env.Intent {
-	case intents.TaskOffer:
-		return l.transfers.offered
-	case intents.TaskGuard:
-		l.guardian.Start(l.ctx)
-		return l.askedToGuard
-	}
-	return nil
+	return l.betweenWorkers(env.Intent)
 }
 
 // ofOneRun reports whether a command has the agent itself as from, names no mesh, and
@@ -147,34 +136,6 @@ func (cm *controls) ofOneRun(t *Task) bool {
 	}
 	o, err := orders.New(t.Envelope, "", false)
 	return err == nil && o.NamesRunAlone()
-}
-
-// commandRuns applies a command to the runs that this worker owns, else to stored runs
-// that no worker owns. A worker answers if it found a run; a worker that found none
-// answers only a command that names a durable task, with E_NOT_FOUND.
-func (cm *controls) commandRuns(t *Task, signed, found bool, answer func(json.RawMessage)) {
-	o, err := orders.New(t.Envelope, t.KeyID, signed)
-	if err != nil {
-		cm.host.fail(t, err)
-		return
-	}
-	o.Unbound = t.forMesh(cm.host.node.cfg.Prefix, signed) != nil
-	ctx, cancel := context.WithTimeout(cm.host.taskScope, sched.LookTimeout)
-	defer cancel()
-	out := cm.host.durable.commands.applyRunning(o)
-	if !out.Found && !found && out.Refused == nil {
-		out = cm.host.durable.commands.applyStored(ctx, o, false)
-	}
-	switch {
-	case out.Silent, !o.Durable && !out.Found && !found:
-	case out.Refused != nil:
-		cm.host.fail(t, out.Refused)
-	case !out.Found && !found:
-		cm.host.fail(t, orders.NoSuchRun())
-	default:
-		out.Done = out.Done || found
-		answer(o.Result(out))
-	}
 }
 
 // freshControl refuses stale control messages, and those that this agent's worker has
@@ -228,7 +189,7 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 func (h *host) operator(from string) bool {
 	patterns := defaultOperators
 	if h.durable != nil {
-		patterns = h.durable.cfg.Operators
+		patterns = h.node.cfg.Durable.Operators
 	}
 	return slices.ContainsFunc(patterns, func(p string) bool { return sign.MatchFrom(p, from) })
 }

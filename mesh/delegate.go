@@ -287,14 +287,14 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 	delete(members, requires.Context)
 	delete(members, requires.Mesh) // a run that came from another platform may name that platform's mesh
 	delete(members, requires.Lane)
-	if r := t.run; r != nil {
-		h.Deadline = r.deadline
+	if t.run != nil {
+		h.Deadline = t.run.until()
 		if h.Digest == "" {
 			h.Digest = wire.TaskDigest(t.Envelope)
 		}
 		// After a crash the task may be queued long after this envelope was made.
 		// requires.not_before keeps its ts from being refused as stale.
-		members[requires.NotBefore] = wire.MustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
+		members[requires.NotBefore] = wire.MustJSON(t.host.node.clock.now().UTC().Format(time.RFC3339Nano))
 	}
 	members[requires.Handoff] = wire.MustJSON(h)
 	left := t.left()
@@ -316,7 +316,7 @@ func (o *delegation) envelope(stream int, epoch uint64) (*envelope.Envelope, err
 // left returns the rest of the sender's timeout. The agent's own Timeout does not count.
 func (t *Task) left() time.Duration {
 	if t.run != nil {
-		return t.run.deadline.Sub(t.run.lane.clock.now())
+		return t.run.until().Sub(t.host.node.clock.now())
 	}
 	requires, _ := t.Envelope.Requirements()
 	cfg := &t.host.node.cfg

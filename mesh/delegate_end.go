@@ -16,8 +16,7 @@ func (h *host) delegate(t *Task, o *delegation) {
 		return // cancelled meanwhile, or overdue
 	}
 	if t.run != nil {
-		t.run.delegation = o
-		h.durable.end(t, nil, nil)
+		t.run.finish(nil, o)
 		return
 	}
 	if err := h.sendDelegated(t, o); err != nil {

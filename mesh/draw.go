@@ -32,32 +32,25 @@ func (ds *deliveries) dispatch(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
 	if wire.IsCBOR(msg) {
 		ds.inBackground(hold, func() {
-			if env, cbor, err := ds.decode(msg); err != nil {
-				ds.reject(hold, ds.salvage(err), cbor, fault.ForPeer(err))
+			if env, cbor, err := wire.Receive(msg, ds.host.node.limits); err != nil {
+				ds.reject(hold, wire.SalvageFrom(err, ds.host.Entity), cbor, fault.ForPeer(err))
 			} else {
 				ds.check(hold, env, cbor)
 			}
 		})
 		return
 	}
-	env, cbor, err := ds.decode(msg)
+	env, cbor, err := wire.Receive(msg, ds.host.node.limits)
 	kick := hold.Header.Get(wire.HeaderRun) != ""
 	switch {
 	case err != nil:
-		ds.workOn(hold.tally, func() { ds.reject(hold, ds.salvage(err), cbor, fault.ForPeer(err)) })
+		ds.workOn(hold.tally, func() { ds.reject(hold, wire.SalvageFrom(err, ds.host.Entity), cbor, fault.ForPeer(err)) })
 	case kick, env.Sig != nil && ds.host.node.asksSeen(env, true), slow(ds.host.node.cfg.Verifier, env):
 		// Reads the run, or verifies a slow signature.
 		ds.inBackground(hold, func() { ds.check(hold, env, cbor) })
 	default:
 		ds.check(hold, env, cbor)
 	}
-}
-
-func (ds *deliveries) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
-	if env, cbor, err = wire.Decode(msg, ds.host.node.limits); err == nil {
-		err = wire.Bounded(env)
-	}
-	return env, cbor, err
 }
 
 // inBackground runs f on its own goroutine and counts the message as waiting
@@ -180,15 +173,15 @@ func (ds *deliveries) enqueue(r *Run) {
 	}
 	t.span = t.startSpan(hold.Header)
 	if command {
-		ds.workOn(r.tally, func() { ds.lane.commands.command(hold, t) })
+		ds.workOn(r.tally, func() { ds.lane.commands.queued(hold, t) })
 		return
 	}
 	r.refusal = admission{t}.refusal()
 	ds.countWaiting(r, 1)
 	h.track(t)
-	if !ds.await(t) {
+	if !ds.await(r) {
 		ds.counted.Add(hold.Seq)
-		ds.nakUnbegun(t, 250*time.Millisecond)
+		r.nakUnbegun(250 * time.Millisecond)
 	}
 }
 
@@ -300,18 +293,4 @@ func (ds *deliveries) redelivered(r *Run, hold *hold) {
 	hold.tally = r.tally
 	ds.mu.Unlock()
 	r.hold = hold
-}
-
-// salvage makes an envelope of the readable parts of a broken message.
-func (ds *deliveries) salvage(err error) *envelope.Envelope {
-	partial := &envelope.Envelope{}
-	var bad *envelope.InvalidError
-	var large *wire.Oversized
-	switch {
-	case errors.As(err, &bad):
-		partial = bad.Partial()
-	case errors.As(err, &large):
-		partial = large.Env
-	}
-	return wire.Salvage(partial, ds.host.Entity)
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
+
+func (r taskRun) caller() *calls.Run {
+	return &calls.Run{Port: callRun{r.Run}, ID: r.id.Run, Deadline: r.deadline, Restored: r.restored, Lease: r.lane.queue.Lease(), Record: &r.calls}
+}
 
 // callRun is a run as [calls.RunPort].
 type callRun struct{ *Run }
@@ -38,10 +43,6 @@ func (r callRun) OnStop(f func()) (release func()) {
 }
 
 func (r callRun) Go(f func()) { r.lane.work.Go(f) }
-
-// stopCalls cancels the calls of a run that has ended. It runs before the run's
-// message is acked: if this worker dies meanwhile, the next one repeats it.
-func (rw *replyWriter) stopCalls(c *state.Checkpoint) { rw.host.calls.Stop(c.Mesh.Calls) }
 
 // withdrawAll withdraws the unanswered tasks of a run that has ended from the people
 // who have them.

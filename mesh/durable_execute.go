@@ -20,19 +20,20 @@ import (
 
 // perform runs one durable task in one of the agent's places. The outcome is stored on
 // another goroutine, so that the place is free as soon as the handler has returned.
-func (l *lane) perform(t *Task) {
-	r := t.run
+func (r *Run) perform() {
+	l, t := r.lane, r.task
+	defer r.tally.add(-1) // see deliveries.await
 	l.deliveries.countWaiting(r, -1)
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
-	if l.slots != nil {
-		if l.enterSlot(t, slotPatience) != nil {
-			l.deliveries.nakUnbegun(t, 100*time.Millisecond)
-			return
-		}
-		defer l.slots.Leave(t)
+	t.placed.Store(true)
+	t.begins()
+	if l.enterSlot(t, slotPatience) != nil {
+		r.nakUnbegun(100 * time.Millisecond)
+		return
 	}
+	defer l.leaveSlot(t)
 	if !l.begin(r) {
 		return
 	}
@@ -93,15 +94,19 @@ func (l *lane) begin(r *Run) bool {
 	return true
 }
 
-// end ends a task with a payload or an error, after its handler has returned or from
-// outside of it (cancel, deadline). Only the caller for which t.claim returned true may
+// finish ends a task with a payload or an error, after its handler has returned or from
+// outside of it (cancel, deadline). Only the caller for which Task.claim returned true may
 // call it.
-func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
+func (r *Run) finish(payload json.RawMessage, failure error) {
+	l := r.lane
+	if o, ok := failure.(*delegation); ok {
+		r.delegation, failure = o, nil
+	}
 	l.finishing.Add(1)
-	l.deliveries.countWaiting(t.run, -1)
-	l.workOn(t.run.tally, func() {
+	l.deliveries.countWaiting(r, -1)
+	l.workOn(r.tally, func() {
 		defer l.finishing.Add(-1)
-		l.storeOutcome(t.run, payload, failure)
+		l.storeOutcome(r, payload, failure)
 	})
 }
 
@@ -201,7 +206,7 @@ func (l *lane) applyVerdict(r *Run, v run.Verdict, err error) {
 			return
 		}
 		r.observe(PointReplied)
-		l.replies.stopCalls(r.cp.Load())
+		l.host.calls.Stop(r.cp.Load().Mesh.Calls) // before the ack: if this worker dies meanwhile, the next one repeats it
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case run.Parked:

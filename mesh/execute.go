@@ -95,23 +95,19 @@ func (h *host) run(t *Task) {
 	defer h.active.Add(-1)
 	defer t.stop(context.Canceled)
 	if t.run != nil {
-		defer t.run.tally.add(-1) // see deliveries.await
+		t.run.perform()
+		return
 	}
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
 	t.placed.Store(true)
-	if t.run != nil {
-		t.begins()
-		h.durable.perform(t)
-		return
-	}
-	if l := h.joined(); l != nil && l.slots != nil {
+	if l := h.joined(); l != nil {
 		if err := l.enterSlot(t, 0); err != nil {
 			h.fail(t, err)
 			return
 		}
-		defer l.slots.Leave(t)
+		defer l.leaveSlot(t)
 	}
 	if t.tree.Hop() {
 		if err := t.tree.Admit(taskContext{t}); err != nil {
@@ -200,7 +196,7 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 		return
 	}
 	if t.run != nil {
-		h.durable.end(t, payload, nil)
+		t.run.finish(payload, nil)
 		return
 	}
 	reply := t.Envelope.Reply(envelope.TypeResult, payload)
@@ -231,7 +227,7 @@ func (h *host) failed(t *Task, err error) {
 	e := t.Envelope
 	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
 	if t.run != nil {
-		h.durable.end(t, nil, problem)
+		t.run.finish(nil, problem)
 		return
 	}
 	h.answer(t, problem)

@@ -26,3 +26,7 @@ const (
 	// task, because several tasks may have the same id.
 	HeaderTaskDigest = wire.HeaderTaskDigest
 )
+
+// headerSlots marks the announcement that tasks wait for slots. Its value is the instance id
+// of the announcing worker. The message has no body.
+const headerSlots = "Aee-Slots-Wanted"

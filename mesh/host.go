@@ -144,14 +144,13 @@ type host struct {
 	passed        delegated.Passed
 	documents     delegated.Documents
 	payloads      payloads.Agent
-	durable       *lane // nil: live only; see joined
+	durable       durableLane // nil: live only; see joined
 	intake        intake
 	controls      controls
 	reserved      reservedIntents
 	contexts      *contexts.Contexts
 	service       *service.Service
 	events        events
-	unjoin        func()       // ends the wait for the streams of the durable lane
 	controlReplay *sign.Replay // replay window of control messages; nil: off
 	active        atomic.Int64
 
@@ -237,7 +236,9 @@ func (h *host) start(ctx context.Context) (err error) {
 		return err
 	}
 	h.taskSubs, h.controlSubs = subs[:2], subs[2:]
-	h.unjoin = h.join()
+	if h.durable != nil {
+		h.durable.join()
+	}
 	return nil
 }
 
@@ -258,13 +259,12 @@ func (h *host) stop() error {
 	drained := listen.Drain(h.node.conn, h.taskSubs, h.node.asked, h.node.told)
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.Len() > 0
-	h.unjoin()
 	if h.durable != nil {
 		h.durable.stopDrawing()
 	}
 	for _, t := range h.queue.Close() {
 		if t.run != nil {
-			h.durable.deliveries.nakUnbegun(t, 0)
+			t.run.nakUnbegun(0)
 			continue
 		}
 		h.fail(t, drainingError(h.Entity))
@@ -291,7 +291,7 @@ func (h *host) stop() error {
 		for _, t := range left {
 			cause := envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done")
 			if t.run != nil {
-				h.durable.releaseRunning(t, cause)
+				t.run.releaseRunning(cause)
 				continue
 			}
 			h.end(t, cause)

@@ -29,12 +29,10 @@ func (h *host) health() Health {
 		out.Status = "degraded"
 		details["reason"] = "the queue is full"
 	}
-	if h.durable != nil && h.joined() == nil {
-		details["durable"] = h.durable.awaited() // live tasks are not affected
-	} else if h.durable != nil {
-		lane := h.durable.status()
+	if h.durable != nil {
+		lane, status, reason := h.durable.report()
 		details["durable"] = lane
-		if status, reason := h.durable.judge(lane); status == "unhealthy" || status != "" && out.Status == "healthy" {
+		if status == "unhealthy" || status != "" && out.Status == "healthy" {
 			out.Status = status
 			details["reason"] = reason
 		}

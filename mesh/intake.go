@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"bytes"
-	"errors"
 	"runtime"
 	"time"
 
@@ -57,10 +56,7 @@ func (in *intake) onTask(msg *nats.Msg) {
 
 // decodeTask decodes the envelope of an arrival, or answers that it is invalid.
 func (in *intake) decodeTask(a *arrival) bool {
-	env, cbor, err := wire.Decode(a.msg, in.host.node.limits)
-	if err == nil {
-		err = wire.Bounded(env)
-	}
+	env, cbor, err := wire.Receive(a.msg, in.host.node.limits)
 	if err != nil {
 		in.malformed(a.msg, cbor, err)
 		return false
@@ -89,17 +85,8 @@ func (in *intake) malformed(msg *nats.Msg, cbor bool, err error) {
 		in.host.counts.dropped.Add(1)
 		return
 	}
-	partial := &envelope.Envelope{}
-	var bad *envelope.InvalidError
-	var large *wire.Oversized
-	switch {
-	case errors.As(err, &bad):
-		partial = bad.Partial()
-	case errors.As(err, &large):
-		partial = large.Env
-	}
 	in.host.service.Stats[service.Task].Count(problem)
-	in.host.answer(&Task{Envelope: wire.Salvage(partial, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
+	in.host.answer(&Task{Envelope: wire.SalvageFrom(err, in.host.Entity), host: in.host, reply: msg.Reply, cbor: cbor}, problem)
 }
 
 // check admits or refuses an envelope. An admitted task is accepted into the queue.

@@ -29,10 +29,9 @@ type lane struct {
 	transfers  *transfers
 	replies    *replyWriter
 	streams    *stream.Lane
-	// subject is the pattern of the entity's durable tasks.
-	subject string
 
 	stop       context.CancelCauseFunc // ends holdings.ctx
+	unjoin     func()                  // ends the wait for the streams, see join
 	drawing    context.CancelFunc
 	unwatch    func()
 	drawn      chan struct{}   // closed when the drawing has ended
@@ -59,10 +58,10 @@ const finishingMax = 256
 // newLane prepares the durable side of h. It does no I/O.
 func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
-	l := &lane{drawn: make(chan struct{})}
+	l := &lane{drawn: make(chan struct{}), unjoin: func() {}}
 	l.undrained, l.beginDrain = context.WithCancel(context.Background())
 	l.holdings = &holdings{
-		host: h, cfg: cfg, records: newRecords(cfg, h.Entity, h.Seal, h.log, h.node.conn, h.node.tel.Lane), tel: h.node.tel.Lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
+		host: h, cfg: cfg, records: newRecords(cfg, h.Entity, h.documents.Codec, h.log, h.node.conn, h.node.tel.Lane), tel: h.node.tel.Lane, clock: &h.node.clock, onFirst: func() { l.guardian.Start(l.ctx) },
 		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{},
 	}
 	l.replies = &replyWriter{l.holdings}
@@ -72,11 +71,6 @@ func (h *host) newLane() (*lane, error) {
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}
-	subject, err := h.node.subjects.WorkOf(h.Entity)
-	if err != nil {
-		return nil, err
-	}
-	l.subject = subject
 	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Notifier: h.node.notifier, Busy: l.busy, Woken: l.woken, Changed: l.onHealth, Dropped: l.onDropped})
 	if err != nil {
 		return nil, err
@@ -106,6 +100,27 @@ func (l *lane) openQueue() {
 	if err := l.queue.Open(ctx); err != nil {
 		l.host.log.Info("the durable lane is not available yet", "err", err)
 	}
+}
+
+// join starts the lane, now or when its streams exist. A worker may start before that: JetStream
+// is down, the streams were not created, or the worker's NATS user has no permission to see them.
+// Until [Durable].Ready is closed it serves live tasks like one without a durable lane.
+func (l *lane) join() {
+	if l.cfg.Available() {
+		l.start()
+		return
+	}
+	over, done := make(chan struct{}), make(chan struct{})
+	l.unjoin = func() { close(over); <-done }
+	go func() {
+		defer close(done)
+		select {
+		case <-l.cfg.Ready:
+			l.openQueue()
+			l.start()
+		case <-over:
+		}
+	}()
 }
 
 // start starts drawing tasks.
@@ -142,6 +157,7 @@ func (l *lane) woken(ctx context.Context) {
 // stopDrawing stops drawing tasks. The caller closes the agent's queue, which naks the
 // tasks that have not begun. From now on a run is released at the end of its step.
 func (l *lane) stopDrawing() {
+	l.unjoin()
 	l.draining.Store(true)
 	l.beginDrain()
 	if l.drawing != nil { // it has started
@@ -155,33 +171,33 @@ func (l *lane) stopDrawing() {
 
 // nakUnbegun naks the message of a task whose handler has not begun. A run that is
 // already claimed is released instead.
-func (ds *deliveries) nakUnbegun(t *Task, pause time.Duration) {
-	if !t.claim() {
+func (r *Run) nakUnbegun(pause time.Duration) {
+	l := r.lane
+	if !r.task.claim() {
 		return
 	}
-	r := t.run
-	ds.countWaiting(r, -1)
+	l.deliveries.countWaiting(r, -1)
 	if r.claimedEarly { // already claimed
-		ds.workOn(r.tally, func() { ds.releaseClaimed(r) })
+		l.workOn(r.tally, func() { l.releaseClaimed(r) })
 		return
 	}
 	r.mu.Lock()
 	r.dropped = true
 	r.mu.Unlock()
-	ds.unlist(r)
-	ds.nak(r.hold, pause)
+	l.unlist(r)
+	l.nak(r.hold, pause)
 }
 
 // releaseRunning releases a run that has not ended within the drain, and naks its
 // message: the next worker goes on from the last checkpoint. The handler can write
 // nothing more.
-func (l *lane) releaseRunning(t *Task, cause error) {
-	if !t.claim() {
+func (r *Run) releaseRunning(cause error) {
+	l := r.lane
+	if !r.task.claim() {
 		return
 	}
-	t.stop(cause)
-	l.workOn(t.run.tally, func() {
-		r := t.run
+	r.task.stop(cause)
+	l.workOn(r.tally, func() {
 		r.mu.Lock() // wait for a step that is being written
 		defer r.mu.Unlock()
 		if r.end != nil {

@@ -22,6 +22,15 @@ type laneStatus struct {
 	Running int64 `json:"running"`
 }
 
+func (l *lane) report() (status any, health, reason string) {
+	if !l.cfg.Available() {
+		return l.awaited(), "", "" // live tasks are not affected
+	}
+	s := l.status()
+	health, reason = l.judge(s)
+	return s, health, reason
+}
+
 func (l *lane) status() laneStatus {
 	h := l.queue.Health()
 	s := laneStatus{State: string(h.State), Reason: h.Reason, Pending: h.Pending, Unacked: h.Unacked, Waiting: l.deliveries.waiting.Load(), Running: l.performing.Load()}
@@ -57,4 +66,19 @@ func (l *lane) judge(s laneStatus) (status, reason string) {
 		return "degraded", "durable tasks wait for " + (time.Duration(s.LagMS) * time.Millisecond).Round(time.Second).String()
 	}
 	return "", ""
+}
+
+// LaneWaiting is the state, in health and heartbeats, of a lane whose streams do not
+// exist yet. It adds to the states of [jetstream.LaneState].
+const LaneWaiting jetstream.LaneState = "waiting"
+
+// awaited returns the status of a lane whose streams do not exist yet.
+func (l *lane) awaited() laneStatus {
+	s := laneStatus{State: string(LaneWaiting), Reason: "its streams do not exist yet"}
+	if l.cfg.NotReady != nil {
+		if err := l.cfg.NotReady(); err != nil {
+			s.Reason = err.Error()
+		}
+	}
+	return s
 }

@@ -33,15 +33,14 @@ func (hs *holdings) workOn(t *tally, f func()) {
 }
 
 // await puts a task into the agent's queue, where it waits for a place; that is work on
-// its message until the place is free again (host.run). It returns false where the queue
+// its message until the place is free again (Run.perform). It returns false where the queue
 // is full or closed.
-func (ds *deliveries) await(t *Task) bool {
-	tally := t.run.tally
-	tally.add(1)
-	if ds.host.put(t) {
+func (ds *deliveries) await(r *Run) bool {
+	r.tally.add(1)
+	if ds.host.put(r.task) {
 		return true
 	}
-	tally.add(-1)
+	r.tally.add(-1)
 	return false
 }
 

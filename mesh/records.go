@@ -40,11 +40,8 @@ type records struct {
 }
 
 // newRecords returns the records of an agent's lane; its lane sets queue and wrote.
-func newRecords(cfg *Durable, entity string, seal *state.Keyring, log *slog.Logger, conn *nats.Conn, tel *telemetry.Lane) *records {
-	s := &records{entity: entity, log: log, conn: conn, tel: tel, cfg: cfg, states: cfg.States, codec: cfg.Codec}
-	if seal != nil {
-		s.codec.Seal = seal
-	}
+func newRecords(cfg *Durable, entity string, codec state.Codec, log *slog.Logger, conn *nats.Conn, tel *telemetry.Lane) *records {
+	s := &records{entity: entity, log: log, conn: conn, tel: tel, cfg: cfg, states: cfg.States, codec: codec}
 	s.noted, _ = cfg.States.(headerWriter)
 	s.absence, _ = cfg.States.(absenceChecker)
 	s.replier, _ = cfg.States.(replier)

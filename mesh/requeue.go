@@ -32,6 +32,19 @@ func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) 
 	return !stored.Duplicate, nil
 }
 
+// goOn stores c, the checkpoint of a run that goes on, in place of rec, and requeues the run's
+// message.
+func (s *records) goOn(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
+	rev, _, err := s.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
+		return err
+	}
+	return s.persist(ctx, func() error {
+		_, err := s.requeue(ctx, c, rev)
+		return err
+	})
+}
+
 // open yields the entity's runs that have not ended.
 func (s *records) open(ctx context.Context) iter.Seq2[state.Record, error] {
 	if o, ok := s.states.(opener); ok {

@@ -62,5 +62,5 @@ func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err
 	l.tel.Retried(l.host.Entity)
 	l.host.events.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)
-	l.replies.stopCalls(r.cp.Load()) // the next attempt makes its own
+	l.host.calls.Stop(r.cp.Load().Mesh.Calls) // the next attempt makes its own
 }

@@ -83,13 +83,16 @@ func newRun(l *lane, t *Task, hold *hold) *Run {
 	r := &Run{task: t, lane: l, hold: hold, tally: hold.tally, pending: make(chan struct{})}
 	r.id = state.ID{Entity: l.host.Entity, Run: state.RunID(l.host.Entity, t.Envelope.ID)}
 	r.stream.Init(l.streams, (*streamedRun)(r))
-	t.run = r
+	t.run, t.priority = taskRun{r}, envelope.Priority(hold.Priority)
 	return r
 }
 
 // Run returns the durable run of the task, nil on the live lane. A handler without
 // steps of its own does not need it: the mesh commits its outcome.
-func (t *Task) Run() *Run { return t.run }
+func (t *Task) Run() *Run {
+	r, _ := t.run.(taskRun)
+	return r.Run
+}
 
 // ID returns the run's id, which is derived from the entity and the task's id.
 func (r *Run) ID() string { return r.id.Run }
@@ -420,11 +423,15 @@ func (r *Run) verify(ctx context.Context) {
 	}
 }
 
-// persist is records.persist for a durable task. For a live task, whose sender waits and
-// may retry, it calls f once.
-func (t *Task) persist(ctx context.Context, f func() error) error {
-	if t.run == nil {
-		return f()
+// vouchedBy returns the platform that states who sent the run's task, "" if this mesh has verified
+// the sender itself; see [state.Mesh.Vouched].
+func (r *Run) vouchedBy() string {
+	c := r.cp.Load()
+	if c == nil {
+		c = r.stored
 	}
-	return t.run.lane.records.persist(ctx, f)
+	if c == nil {
+		return ""
+	}
+	return c.Mesh.Vouched()
 }

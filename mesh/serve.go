@@ -133,9 +133,11 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.contexts, h.documents = h.newContexts(), h.newDocuments()
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	if n.cfg.Durable != nil && !a.LiveOnly {
-		if h.durable, err = h.newLane(); err != nil {
+		l, err := h.newLane()
+		if err != nil {
 			return nil, fmt.Errorf("agent: %w", err)
 		}
+		h.durable = l
 	}
 	h.service, h.events = h.newService(), h.newEvents()
 	return h, nil

@@ -37,13 +37,15 @@ func (h *host) newService() *service.Service {
 		Send: func(to string, body []byte) { n.sender.Publish(to, body, nil) },
 		Lane: func() any {
 			if l := h.joined(); l != nil {
-				return l.status()
+				status, _, _ := l.report()
+				return status
 			}
 			return nil
 		},
 	}
 	if h.durable != nil {
-		cfg.Work, cfg.Sealed = h.durable.subject, h.durable.records.codec.Seal != nil
+		cfg.Work, _ = n.subjects.WorkOf(h.Entity) // the entity is valid: see newHost
+		cfg.Sealed = h.documents.Codec.Seal != nil
 	}
 	return service.New(cfg)
 }
@@ -78,4 +80,24 @@ func (h *host) counters() any {
 		"replayed": c.replayed.Load(), "unexpected": c.unexpected.Load(), "dropped": c.dropped.Load(),
 		"reply_failed": c.replyFailed.Load(), "panics": c.panics.Load(),
 	}
+}
+
+// Values of [MetaDurable].
+const (
+	DurableOn      = "on"      // this worker takes durable tasks
+	DurableOff     = "off"     // it takes live tasks only
+	DurableWaiting = "waiting" // it will take them as soon as the streams exist
+	DurableLeft    = "left"    // it submits durable tasks and draws none; see [Agent].SubmitOnly
+)
+
+func (h *host) takesDurable() string {
+	switch {
+	case h.durable == nil:
+		return DurableOff
+	case h.joined() == nil:
+		return DurableWaiting
+	case h.SubmitOnly:
+		return DurableLeft
+	}
+	return DurableOn
 }

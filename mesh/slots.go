@@ -14,10 +14,6 @@ import (
 // so that another worker can take it.
 const slotPatience = 2 * time.Second
 
-// headerSlots marks the announcement that tasks wait for slots. Its value is the instance id
-// of the announcing worker. The message has no body.
-const headerSlots = "Aee-Slots-Wanted"
-
 // newSlots returns the slots (internal/slots) of an agent with a limit across the mesh.
 func newSlots(l *lane) *slots.Slots[*Task] {
 	h := l.host
@@ -32,9 +28,16 @@ func newSlots(l *lane) *slots.Slots[*Task] {
 	})
 }
 
-// enterSlot gives a slot to a task that has one of the agent's places. It waits for at most
-// patience; 0: until the task ends.
+func (l *lane) slotsWanted(instance string) {
+	if l.slots != nil {
+		l.slots.Wanted(instance)
+	}
+}
+
 func (l *lane) enterSlot(t *Task, patience time.Duration) error {
+	if l.slots == nil {
+		return nil
+	}
 	err := l.slots.Enter(taskContext{t}, t, patience)
 	switch {
 	case errors.Is(err, slots.ErrFull):
@@ -45,10 +48,16 @@ func (l *lane) enterSlot(t *Task, patience time.Duration) error {
 	return err
 }
 
+func (l *lane) leaveSlot(t *Task) {
+	if l.slots != nil {
+		l.slots.Leave(t)
+	}
+}
+
 // slotLost ends a task whose slot was lost: a live task fails, a durable one is released.
 func (l *lane) slotLost(t *Task, why *envelope.Error) {
 	if t.run != nil {
-		l.releaseRunning(t, why)
+		t.run.releaseRunning(why)
 		return
 	}
 	l.host.end(t, why)

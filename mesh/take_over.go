@@ -56,6 +56,17 @@ type guardAnswer struct {
 	Instance string `json:"instance"`
 }
 
+func (l *lane) betweenWorkers(intent string) func(*Task) {
+	switch intent {
+	case intents.TaskOffer:
+		return l.transfers.offered
+	case intents.TaskGuard:
+		l.guardian.Start(l.ctx)
+		return l.askedToGuard
+	}
+	return nil
+}
+
 // askedToGuard answers a worker that looks for a guardian.
 func (l *lane) askedToGuard(t *Task) {
 	h := l.host
@@ -111,12 +122,5 @@ func (l *lane) requeueOrphan(ctx context.Context, rec state.Record, owner string
 	if !run.Abandon(c, owner) {
 		return state.ErrChanged
 	}
-	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
-	if err != nil {
-		return err
-	}
-	return l.records.persist(ctx, func() error {
-		_, err := l.records.requeue(ctx, c, rev)
-		return err
-	})
+	return l.records.goOn(ctx, rec, c)
 }

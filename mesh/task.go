@@ -82,13 +82,13 @@ type Task struct {
 	read      bool             // requires
 
 	signed   bool              // its signature was verified
-	priority envelope.Priority // as policy caps it
+	priority envelope.Priority // as policy caps it; before that, of the queue in which a durable task was
 
 	host   *host
-	run    *Run   // on the durable lane; else nil
-	reply  string // the NATS reply subject; "" if the sender waits for no answer
-	cbor   bool   // the sender speaks CBOR
-	ask    bool   // plain text in, plain text out
+	run    durableRun // on the durable lane; else nil
+	reply  string     // the NATS reply subject; "" if the sender waits for no answer
+	cbor   bool       // the sender speaks CBOR
+	ask    bool       // plain text in, plain text out
 	tree   bounds.Position
 	queued time.Time
 	waited atomic.Int64 // nanoseconds from queued until it was begun; 0: it has not been
@@ -136,7 +136,7 @@ func (t *Task) Emit(payload json.RawMessage) error {
 
 func (t *Task) emit(payload json.RawMessage) error {
 	if t.run != nil {
-		return t.run.stream.Emit(payload)
+		return t.run.emit(payload)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -34,7 +34,7 @@ func (h *host) logEnd(t *Task, problem *envelope.Error) {
 		slog.String("to", e.To), slog.String("priority", string(e.Priority)), slog.String("instance", h.id), slog.String("lane", laneNames[t.endpoint()]),
 		slog.Float64("duration_ms", float64(time.Since(t.queued).Microseconds())/1000))
 	if t.run != nil {
-		attrs = append(attrs, slog.String("run", t.run.id.Run))
+		attrs = append(attrs, slog.String("run", t.run.ID()))
 	}
 	if problem != nil {
 		attrs = append(attrs, slog.String("code", string(problem.Code)))

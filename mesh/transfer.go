@@ -158,7 +158,7 @@ func (l *lane) resume(r *Run) {
 	l.own(fresh)
 	l.deliveries.countWaiting(fresh, 1)
 	l.host.track(fresh.task)
-	if l.deliveries.await(fresh.task) {
+	if l.deliveries.await(fresh) {
 		return
 	}
 	l.deliveries.countWaiting(fresh, -1)

@@ -51,7 +51,7 @@ func (s stopped) Observe(point string) { s.r.observe(Point(point)) }
 // StopCalls cancels the run's open calls in this mesh.
 func (s stopped) StopCalls() {
 	c, _ := s.Checkpoint()
-	s.work.Go(func() { s.replies.stopCalls(c) })
+	s.work.Go(func() { s.host.calls.Stop(c.Mesh.Calls) })
 }
 
 // End ends the run with the reply of the platform that has it.

@@ -66,7 +66,8 @@ func (w *waits) wakeIfDue(ctx context.Context, id state.ID) error {
 	if err != nil || why == "" {
 		return err
 	}
-	switch err := w.l.wakeUp(ctx, rec, c, why); {
+	run.Wake(c, why)
+	switch err := w.l.records.goOn(ctx, rec, c); {
 	case err == nil:
 		w.Remove(id.Run)
 	case errors.Is(err, state.ErrChanged): // by the worker that woke it first, or by a command
@@ -122,17 +123,4 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 		}
 	}
 	return "", nil
-}
-
-// wakeUp records that a waiting run goes on, and requeues its message.
-func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint, why string) error {
-	run.Wake(c, why)
-	rev, _, err := l.records.put(ctx, rec.ID, rec.Revision, c)
-	if err != nil {
-		return err
-	}
-	return l.records.persist(ctx, func() error {
-		_, err := l.records.requeue(ctx, c, rev)
-		return err
-	})
 }

@@ -53,6 +53,14 @@ func Decode(msg *nats.Msg, limits envelope.Limits) (env *envelope.Envelope, cbor
 	}
 }
 
+// Receive is [Decode] with [Bounded], for messages that workers receive.
+func Receive(msg *nats.Msg, limits envelope.Limits) (env *envelope.Envelope, cbor bool, err error) {
+	if env, cbor, err = Decode(msg, limits); err == nil {
+		err = Bounded(env)
+	}
+	return env, cbor, err
+}
+
 // IsPubAck reports whether data is the acknowledgement of a JetStream stream.
 func IsPubAck(data []byte) bool {
 	var ack struct {

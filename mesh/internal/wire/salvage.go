@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -63,6 +64,20 @@ func Salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 		out.Intent = e.Intent
 	}
 	return out
+}
+
+// SalvageFrom is [Salvage] of what an error of [Receive] says about the envelope.
+func SalvageFrom(err error, entity string) *envelope.Envelope {
+	partial := &envelope.Envelope{}
+	var bad *envelope.InvalidError
+	var large *Oversized
+	switch {
+	case errors.As(err, &bad):
+		partial = bad.Partial()
+	case errors.As(err, &large):
+		partial = large.Env
+	}
+	return Salvage(partial, entity)
 }
 
 // intentRefused is the intent of an answer to a message whose own intent could

@@ -2,9 +2,11 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -14,6 +16,43 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
+
+// taskRun is a run as its task sees it: see durableRun.
+type taskRun struct{ *Run }
+
+func (r taskRun) checkpoint() *state.Checkpoint { return r.cp.Load() }
+
+func (r taskRun) storedAt() time.Time { return r.hold.Stored }
+
+func (r taskRun) goesOn() bool { return r.stored != nil }
+
+func (r taskRun) until() time.Time { return r.deadline }
+
+func (r taskRun) emit(payload json.RawMessage) error { return r.stream.Emit(payload) }
+
+func (r taskRun) persist(ctx context.Context, f func() error) error {
+	return r.lane.records.persist(ctx, f)
+}
+
+func (r taskRun) limit() {
+	t := r.task
+	t.Requires.Timeout = r.lane.deliveries.timeout(t.Requires)
+	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
+	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
+		r.deadline = r.stored.Mesh.Deadline
+	}
+	if h := t.handed; h != nil && r.stored == nil {
+		r.stream.Continue(h.Stream) // the next stream envelope has the next number
+		if !h.Deadline.IsZero() {
+			r.deadline = earlier(r.deadline, h.Deadline)
+		}
+	}
+	// A retried dead letter has a deadline of its own.
+	if tree := t.tree.Deadline(); !tree.IsZero() && r.hold.retryID() == "" {
+		r.deadline = earlier(r.deadline, tree)
+	}
+	t.Deadline = r.lane.clock.local(r.deadline)
+}
 
 // The mesh's replay window (seen.go) about the tasks of the work queue.
 
