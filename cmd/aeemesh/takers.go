@@ -151,17 +151,16 @@ func stillUntaken(s *session.Session, ctx context.Context, entity string) (why, 
 }
 
 // mindTakers warns a command that waits for a durable task if no worker takes
-// it: at once if no worker ever has, else when the wait is longer than usual.
-// The caller calls stop when a result begins to arrive; stop may be called
-// again.
+// it: soon if no worker ever has, else when the wait is longer than usual.
+// It asks nothing before the server has refused a task of a sender without
+// permission: the refusal of the question would hide that of the task. The
+// caller calls stop when a result begins to arrive; stop may be called again.
 func mindTakers(s *session.Session, ctx context.Context, entity string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if !neverServed(s, ctx, entity) {
-			if !pause.For(ctx, askAfter) {
-				return
-			}
+		if !pause.For(ctx, askAfter/10) || !neverServed(s, ctx, entity) && !pause.For(ctx, askAfter) {
+			return
 		}
 		if why, hint := untaken(s, ctx, entity); why != "" && ctx.Err() == nil {
 			s.App.Term.Warn("%s", why)

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -21,9 +22,15 @@ import (
 
 // PublishOnce publishes a message with a Nats-Msg-Id. If the server answers "duplicate",
 // known says whether the message is stored at seq. If it is not, or known may not look,
-// PublishOnce publishes the message again with the id another ("": none).
+// PublishOnce publishes the message again with the id another ("": none). It fails with
+// [ErrDenied] as soon as the server reports that the subject is not permitted.
 func PublishOnce(ctx context.Context, js natsjs.JetStream, msg *nats.Msg, another string, known func(seq uint64) bool) (*natsjs.PubAck, error) {
+	ctx, stop := UntilDenied(ctx, js.Conn(), msg.Subject+`"`)
+	defer stop()
 	ack, err := js.PublishMsg(ctx, msg)
+	if err != nil && errors.Is(context.Cause(ctx), ErrDenied) {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil || !ack.Duplicate || known(ack.Sequence) {
 		return ack, err
 	}
