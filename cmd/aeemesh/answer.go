@@ -78,7 +78,9 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 			return err
 		}
 	}
-	s, err := a.Open(ctx, cmd, session.Options{Entity: person, Signed: true, Config: a.LaneClient(cmd)})
+	// A person may read the last reply to a task only, and earlier ones are asked for first.
+	status := session.QuietAboutPermissions(session.ConnectionStatus(a.Term, false))
+	s, err := a.Open(ctx, cmd, session.Options{Entity: person, Signed: true, Status: status, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}

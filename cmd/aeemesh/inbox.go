@@ -93,7 +93,9 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 			return err
 		}
 	}
-	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: a.LaneClient(cmd)})
+	// A person may read the last reply to a task only, and earlier ones are asked for first.
+	status := session.QuietAboutPermissions(session.ConnectionStatus(a.Term, f.follow))
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Status: status, Config: a.LaneClient(cmd)})
 	if err != nil {
 		return err
 	}
