@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ type doctor struct {
 
 	clocked []string // agents whose clocks are right
 	apart   time.Duration
+	unasked []string // agents that this user may send nothing to
 }
 
 func doctorCommand(a *session.App) *cobra.Command {
@@ -437,6 +439,10 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		d.agent(ctx, node, entity)
 	}
 	d.tellClocks()
+	if len(d.unasked) > 0 {
+		slices.Sort(d.unasked)
+		d.tell("agents", "ok", "A worker needs no answer of them. An operator's user may ask all.", "not asked, because this user may not send to them: %s", strings.Join(d.unasked, ", "))
+	}
 	return found, true
 }
 
@@ -455,9 +461,13 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 	turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	var pong intents.PingResult
 	asked := time.Now()
-	_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
+	err := inquire(turn, node, entity, intents.StatusPing, &pong)
 	cancel()
 	took := time.Since(asked)
+	if d.role == roleWorker && mayNotAsk(err) {
+		d.unasked = append(d.unasked, entity)
+		return
+	}
 	if errors.Is(err, &envelope.Error{Code: envelope.CodeSigRequired}) {
 		d.tell("agent", "ok", "", "%s answers, and wants signatures", entity)
 		return
