@@ -150,8 +150,11 @@ func importDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, 
 				return RegistryError(fmt.Errorf("%s: %w", d.name, err))
 			}
 			for i, other := range records {
-				if other.Key() == rec.Key() || other.Entity == rec.Entity {
+				switch {
+				case other.Entity == rec.Entity:
 					return fmt.Errorf("%s and %s are both %s", docs[i].name, d.name, rec.Entity)
+				case other.Key() == rec.Key():
+					return outcome.Hinted(fmt.Errorf("%s and %s have the same agent_id %s", docs[i].name, d.name, rec.AgentID), "Give each agent an agent_id of its own.")
 				}
 			}
 			records = append(records, rec)
