@@ -25,7 +25,7 @@ func envelopeCommand(a *session.App) *cobra.Command {
 		Short: "Make, check, sign and convert AEE envelopes, offline",
 		Long: `Works on AEE envelopes without a server. Every command reads files or standard
 input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
-		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada | nats req agent.reviewer
+		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada | nats req agent.reviewer --force-stdin
   aeemesh envelope validate traffic.jsonl
   aeemesh envelope convert --to cbor --hex task.json`,
 	}, envelopeNewCommand(a), envelopeValidateCommand(a), envelopeSignCommand(a), envelopeVerifyCommand(a),
@@ -43,7 +43,7 @@ of JSON. PAYLOAD is a JSON object, or text, which becomes {"text": …}; "-" rea
 it from standard input, @FILE from a file.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
-  aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
+  aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty --force-stdin`,
 		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
 		ValidArgsFunction: session.Completing(a, completeMessage),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
@@ -262,7 +262,7 @@ The work queue takes signed tasks only that are for it: --durable writes
 requires.lane.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada
   aeemesh envelope sign --sign ada task.json > signed.json
-  aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer
+  aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer --force-stdin
   aeemesh envelope sign --sign ada --durable task.json | nats pub -J aee.work.normal.agent.reviewer --force-stdin`,
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if a.Sign.Kid == session.SignNone {

@@ -40,7 +40,7 @@ elsewhere it needs --yes.`,
   aeemesh apply --yes --prefix acme --placement-cluster east
 
   # what apply does not do, do with the nats CLI:
-  nats stream edit AEE_BUS --max-age 24h`,
+  nats stream edit AEE_BUS --max-age 24h --no-ack`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
@@ -143,7 +143,11 @@ func tellNotDone(a *session.App, list []unmet, keeps string) {
 			if value == "no limit" {
 				value = "0s"
 			}
-			a.Term.Hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
+			ack := ""
+			if strings.HasPrefix(n.Name, jetstream.StreamBus) {
+				ack = " --no-ack" // which "nats stream edit" takes away otherwise
+			}
+			a.Term.Hint(fmt.Sprintf("nats stream edit %s --%s=%s%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value, ack))
 		}
 	}
 }
