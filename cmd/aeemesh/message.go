@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -160,7 +161,15 @@ func parsePayload(a *session.App, cmd *cobra.Command, arg string) (json.RawMessa
 	case trimmed[0] == '[' && json.Valid(trimmed):
 		return nil, &outcome.UsageError{Err: fmt.Errorf("%s is a JSON array, and a payload must be an object", where), Cmd: cmd, Hint: "Give it a name: {\"items\": […]}."}
 	}
-	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(bytes.TrimRight(data, "\r\n")), "\uFFFD")), '}'), nil
+	for at := 0; at < len(data); {
+		r, n := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && n == 1 {
+			return nil, &outcome.UsageError{Err: fmt.Errorf("%s is not UTF-8: byte 0x%02x at offset %d", where, data[at], at), Cmd: cmd,
+				Hint: "Convert a text with iconv; bytes travel as base64 in a JSON object."}
+		}
+		at += n
+	}
+	return append(envelope.AppendString([]byte(`{"text":`), string(bytes.TrimRight(data, "\r\n"))), '}'), nil
 }
 
 // maxInput bounds the input from files and stdin; a NATS server accepts much
