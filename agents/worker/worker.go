@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -100,22 +101,22 @@ func (w *Worker) adapt() error {
 }
 
 // sign gives each agent the key that it signs with. The node signs what no
-// agent sends with the first agent's.
+// agent sends with the first agent's, if each agent has a key: an agent
+// without one would sign with the node's, which may not speak for it.
 func (w *Worker) sign() error {
-	for i, h := range w.agents {
-		if i == 0 {
-			w.cfg.Node.Entity = cmp.Or(w.cfg.Node.Entity, h.Entity)
-		}
-		if w.cfg.Signer == nil {
-			continue
-		}
+	w.cfg.Node.Entity = cmp.Or(w.cfg.Node.Entity, w.agents[0].Entity)
+	if w.cfg.Signer == nil {
+		return nil
+	}
+	for _, h := range w.agents {
 		var err error
 		if h.Signer, err = w.cfg.Signer(h.Entity); err != nil {
 			return err
 		}
-		if i == 0 {
-			w.cfg.Node.Signer = h.Signer
-		}
+	}
+	w.cfg.Node.Signer = nil
+	if !slices.ContainsFunc(w.agents, func(h *hosted) bool { return h.Signer == nil }) {
+		w.cfg.Node.Signer = w.agents[0].Signer
 	}
 	return nil
 }
