@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/santhosh-tekuri/jsonschema/v5"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -175,6 +177,70 @@ func TestDiscoverListsTheMeshsOwnWorkers(t *testing.T) {
 	empty, err := newRig(t).node(mesh.Config{}).Discover(t.Context(), "", time.Second)
 	if err != nil || len(empty) != 0 {
 		t.Errorf("where nobody is: %v, %v", empty, err)
+	}
+}
+
+// A worker that answers later than all others is found by the name of its entity: that it is
+// absent is believed only after the whole wait.
+func TestDiscoverWaitsForAWorkerOfTheEntity(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: echo})
+	const slow = "agent.slow"
+	for verb, kind := range map[micro.Verb]string{micro.InfoVerb: micro.InfoResponseType, micro.StatsVerb: micro.StatsResponseType} {
+		_, err := r.nc.Subscribe("$SRV."+verb.String(), func(msg *nats.Msg) {
+			time.AfterFunc(700*time.Millisecond, func() {
+				_ = msg.Respond(fmt.Appendf(nil, `{"type":%q,"name":"slow","id":"SLOW","version":"1.0.0","metadata":{"entity":%q}}`, kind, slow))
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.node(mesh.Config{}).Discover(t.Context(), slow, patience)
+	if err != nil || len(got) != 1 || got[0].Entity != slow || got[0].Stats == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Two entities may have one name as a NATS micro service. Each is found, and pinged, as itself.
+func TestEntitiesOfOneServiceNameAreToldApart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	node := r.node(mesh.Config{})
+	entities := []string{"agent.a.b", "agent.a-b"}
+	if x, y := subject.ServiceName(entities[0]), subject.ServiceName(entities[1]); x != y {
+		t.Fatal(x, y)
+	}
+	ids := map[string]string{}
+	for _, e := range entities {
+		r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: e, Handler: echo})
+	}
+	for _, e := range entities {
+		for what, look := range map[string]func() ([]mesh.Instance, error){
+			"workers":  func() ([]mesh.Instance, error) { return node.Workers(t.Context(), e, patience) },
+			"discover": func() ([]mesh.Instance, error) { return node.Discover(t.Context(), e, patience) },
+		} {
+			found, err := look()
+			if err != nil || len(found) != 1 || found[0].Entity != e {
+				t.Fatalf("%s: %s: %+v, %v", e, what, found, err)
+			}
+			ids[e] = found[0].Info.ID
+		}
+		if _, err := node.Ping(t.Context(), e); err != nil {
+			t.Error(e, err)
+		}
+	}
+	for i, e := range entities {
+		if _, _, err := node.PingInstance(t.Context(), e, ids[e]); err != nil {
+			t.Error(e, err)
+		}
+		if _, _, err := node.PingInstance(t.Context(), e, ids[entities[1-i]]); err == nil {
+			t.Errorf("a worker of %s answers for %s", entities[1-i], e)
+		}
 	}
 }
 

@@ -27,13 +27,13 @@ type Instance struct {
 
 // Discover lists the workers that answer within wait, of this mesh's prefix,
 // of one entity if entity is not empty. It returns early once answers have
-// stopped coming for a while.
+// stopped coming for a while; but not before one of the entity has come.
 func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
 	var infos, stats [][]byte
 	var failed [2]error
 	var both sync.WaitGroup
-	both.Go(func() { infos, failed[0] = c.survey(ctx, micro.InfoVerb, "", wait) })
-	both.Go(func() { stats, failed[1] = c.survey(ctx, micro.StatsVerb, "", wait) })
+	both.Go(func() { infos, failed[0] = c.survey(ctx, micro.InfoVerb, "", entity, wait) })
+	both.Go(func() { stats, failed[1] = c.survey(ctx, micro.StatsVerb, "", entity, wait) })
 	both.Wait()
 	if err := errors.Join(failed[:]...); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration
 // stats. It asks only the services with the entity's name, so it needs only the
 // permission to publish to $SRV.INFO.<name>, which package mesh/perms lists (Look).
 func (c *Client) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
-	infos, err := c.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
+	infos, err := c.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), entity, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,9 @@ func (c *Client) instances(infos [][]byte, stats map[string]*micro.Stats, entity
 }
 
 // survey sends one micro request to all services, or to those with a name, and collects
-// the answers.
-func (c *Client) survey(ctx context.Context, verb micro.Verb, name string, wait time.Duration) ([][]byte, error) {
+// the answers. It waits for the first one of the entity, or of any if entity is empty, and
+// then as patience says.
+func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity string, wait time.Duration) ([][]byte, error) {
 	to, err := micro.ControlSubject(verb, name, "")
 	if err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func (c *Client) survey(ctx context.Context, verb micro.Verb, name string, wait 
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var out [][]byte
-	for gap := wait; ; gap = min(wait, 300*time.Millisecond) {
+	for began, gap := time.Now(), wait; ; {
 		turn, stop := context.WithTimeout(ctx, gap)
 		msg, err := sub.NextMsgWithContext(turn)
 		stop()
@@ -112,7 +113,22 @@ func (c *Client) survey(ctx context.Context, verb micro.Verb, name string, wait 
 			return nil, nil
 		}
 		out = append(out, msg.Data)
+		if gap == wait && (entity == "" || c.isOf(msg.Data, entity)) {
+			gap = patience(wait, time.Since(began))
+		}
 	}
+}
+
+// patience is how long without an answer ends a survey whose first answer took so long: on a
+// busy machine the others take longer, too.
+func patience(wait, first time.Duration) time.Duration {
+	return min(wait, max(300*time.Millisecond, 4*first))
+}
+
+// isOf reports whether an answer is from a worker of an entity of this mesh.
+func (c *Client) isOf(answer []byte, entity string) bool {
+	var s micro.ServiceIdentity
+	return json.Unmarshal(answer, &s) == nil && s.Metadata[wire.MetaEntity] == entity && s.Metadata[wire.MetaPrefix] == c.s.Prefix
 }
 
 // Ping sends aee.status.ping to one worker of an entity and returns the time until its

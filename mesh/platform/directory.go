@@ -17,12 +17,12 @@ import (
 
 // served finds the entity that serves an agent_id.
 type served struct {
-	client     *client.Client
+	workers    func(context.Context) ([]client.Instance, error) // a discovery of all
 	known      map[string]string
 	registered func(ctx context.Context, agentID string) (entity string, err error)
 	codec      func(entity string) state.Codec
 
-	looking sync.Mutex // held during a discovery, which takes up to two seconds
+	looking sync.Mutex // held during discoveries, which take up to two seconds each
 	mu      sync.Mutex
 	seen    map[string][]string // entities by agent_id
 	sealed  map[string]bool     // entities whose workers encrypt their records
@@ -37,6 +37,11 @@ const (
 	servedFor = 10 * time.Second
 	lookAgain = time.Second
 )
+
+// discoverBy returns how a client discovers all workers.
+func discoverBy(c *client.Client) func(context.Context) ([]client.Instance, error) {
+	return func(ctx context.Context) ([]client.Instance, error) { return c.Discover(ctx, "", 2*time.Second) }
+}
 
 // entity finds the entity of an agent. It refuses an agent whose workers encrypt their
 // records if this process has no key: the imported run would be stored unencrypted until
@@ -121,7 +126,19 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	if since := asked.Add(-lookAgain); s.looked().After(since) { // another transfer has just made a discovery
 		return s.remembered(agentID, since), nil
 	}
-	found, err := s.client.Discover(ctx, "", 2*time.Second)
+	// An agent is looked for twice before it is believed to be absent: a discovery does not
+	// wait for a worker that answers later than the others, as one on a busy machine may.
+	claimed, err := s.discover(ctx, agentID)
+	if err == nil && len(claimed) == 0 {
+		claimed, err = s.discover(ctx, agentID)
+	}
+	return claimed, err
+}
+
+// discover asks all workers what they are, and returns the entities of an agent. s.looking
+// is held.
+func (s *served) discover(ctx context.Context, agentID string) ([]string, error) {
+	found, err := s.workers(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,10 @@ package platform
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -51,5 +53,26 @@ func TestChoosingAmongThoseWhoStateAnAgentID(t *testing.T) {
 		if got, err := s.choose(t.Context(), agentID, tt.issuer, tt.claimed); got != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+}
+
+// A worker that a discovery has missed is not taken for absent: there is a second discovery
+// before a transfer to its agent is refused.
+func TestAnAgentIsLookedForTwice(t *testing.T) {
+	t.Parallel()
+	const missed = "agent.missed"
+	asked := 0
+	s := &served{workers: func(context.Context) ([]client.Instance, error) {
+		other := []client.Instance{{Entity: "agent.other"}}
+		if asked++; asked == 1 {
+			return other, nil
+		}
+		return append(other, client.Instance{Entity: missed}), nil
+	}}
+	if got, err := s.claimed(t.Context(), state.AgentID(missed)); err != nil || !slices.Equal(got, []string{missed}) || asked != 2 {
+		t.Errorf("%q, %v, after %d discoveries", got, err, asked)
+	}
+	if got, err := s.claimed(t.Context(), "00000000-0000-0000-0000-000000000000"); err != nil || len(got) > 0 || asked > 4 {
+		t.Errorf("an agent that nobody serves: %q, %v, after %d discoveries", got, err, asked)
 	}
 }

@@ -33,7 +33,7 @@ func (p *Platform) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkO
 		of.From = p.cfg.Entity
 	}
 	if c.Mesh.Entity == "" {
-		served := &served{client: p.cfg.Client, codec: func(string) state.Codec { return d.Codec }}
+		served := &served{workers: discoverBy(p.cfg.Client), codec: func(string) state.Codec { return d.Codec }}
 		entity, err := served.entity(ctx, c.Doc.AgentID, "")
 		if err != nil {
 			return client.Submitted{}, fmt.Errorf("agent_id %q: %w", clip.Text(c.Doc.AgentID, 128), err)
