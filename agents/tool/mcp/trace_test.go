@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
