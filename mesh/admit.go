@@ -148,7 +148,7 @@ func (a admission) prepare() error {
 			return err
 		}
 	}
-	if a.goesOn() {
+	if a.run != nil && a.run.goesOn() {
 		return nil
 	}
 	for _, meets := range atBegin {
@@ -166,9 +166,6 @@ func (a admission) refusal() *envelope.Error {
 	}
 	return nil
 }
-
-// goesOn reports whether the task's run has begun before.
-func (a admission) goesOn() bool { return a.run != nil && a.run.goesOn() }
 
 // limit sets the task's deadline: on the live lane from now, on the durable lane from the time at
 // which the server stored the task.

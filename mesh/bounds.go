@@ -37,22 +37,17 @@ func (t *Task) BoundTurns(most int64) { t.tree.BoundTurns(t.Envelope.ID, most) }
 func (t *Task) TreeBudget() (tokens int64, usd model.USD) { return t.tree.Budget() }
 
 // checkTree reads requires.tree. It refuses a task that is deeper in its tree than allowed, or
-// whose tree's deadline has passed.
+// whose tree's deadline has passed, and limits the task's deadline to that of the tree. A worker
+// without the server's clock adds Config.Skew to the tree's deadline; if Skew is off, it ignores
+// that deadline.
 func checkTree(t *Task) error {
 	if err := t.tree.Join(t.host.node.trees, t.host.Entity, t.Envelope, t.required(requires.Tree)); err != nil {
 		return err
 	}
-	if deadline := t.tree.Deadline(); !deadline.IsZero() {
-		return t.limitTo(deadline)
-	}
-	return nil
-}
-
-// limitTo limits the task's deadline to the deadline of its tree. A worker without the server's
-// clock adds Config.Skew to the tree's deadline; if Skew is off, it ignores that deadline.
-func (t *Task) limitTo(deadline time.Time) error {
-	n := t.host.node
+	n, deadline := t.host.node, t.tree.Deadline()
 	switch {
+	case deadline.IsZero():
+		return nil
 	case t.run != nil:
 		t.run.limit()
 		return nil // the claim of the run checks the deadline

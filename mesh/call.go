@@ -105,11 +105,9 @@ func (t *Task) caller() *calls.Task {
 // callTask is a task as [calls.TaskPort].
 type callTask struct{ *Task }
 
-func (t callTask) Persist(ctx context.Context, f func() error) error { return t.persist(ctx, f) }
-
-// persist is [durableRun].persist for a durable task. For a live task, whose sender waits and
+// Persist is [durableRun].persist for a durable task. For a live task, whose sender waits and
 // may retry, it calls f once.
-func (t *Task) persist(ctx context.Context, f func() error) error {
+func (t callTask) Persist(ctx context.Context, f func() error) error {
 	if t.run == nil {
 		return f()
 	}

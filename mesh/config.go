@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -163,7 +164,7 @@ func ReplayWindow(window, skew time.Duration) time.Duration {
 	if window != 0 {
 		return window
 	}
-	return max(DefaultReplayWindow, 2*orDefault(skew, DefaultSkew))
+	return max(DefaultReplayWindow, 2*cmp.Or(skew, DefaultSkew))
 }
 
 // TreeLimits bound a tree of tasks: a root task and all tasks that agents sent for it. A

@@ -28,6 +28,12 @@
 // (control.go), and publishes events about itself and its tasks (internal/bus) and about
 // steps that its handlers report (step.go).
 //
+// # The two lanes
+//
+// The live lane does not know the durable one. durable_port.go declares what an agent's host needs
+// of its durable lane, and what a task needs of its run, as two interfaces; they hold nil for an
+// agent without the lane, and for a live task. serve.go puts the two lanes together.
+//
 // # The durable lane's claims
 //
 // On the durable lane each task is a run, whose record says who owns it. A
@@ -40,11 +46,11 @@
 //
 // A handler may delegate its task to another agent ([Task.Delegate]; AAIF calls it a
 // handoff). The receiver answers the sender itself, and proves by a chain of signed
-// links that it may: delegate.go begins a delegation, internal/delegated makes and checks
-// the chain and stores the state that is sent with it, delegate_end.go ends the task here,
-// durable_delegate.go ends a run and passes commands on. The receiver replies straight to the sender: a
-// process in the middle would be one more whose crash loses the reply. Exactly one agent
-// has the task at any time, because the delegation is the last checkpoint of the run, and
+// links that it may: delegate.go begins a delegation and ends a live task with it,
+// internal/delegated makes and checks the chain and stores the state that is sent with it,
+// durable_delegate.go ends a run and passes commands on. The receiver replies straight to the
+// sender: a process in the middle would be one more whose crash loses the reply. Exactly one
+// agent has the task at any time, because the delegation is the last checkpoint of the run, and
 // the receiver's task is queued from it.
 //
 // # Transfers

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,17 +190,13 @@ func (d Durable) normal() (*Durable, error) {
 	missing("Dead", d.Dead == nil)
 	missing("States", d.States == nil)
 	missing("Clock", d.Clock == nil)
-	if d.Platform == "" {
-		d.Platform = state.Platform
-	}
-	d.Lease = orDefault(d.Lease, DefaultLease)
-	d.Sweep = orDefault(d.Sweep, DefaultSweep)
-	d.MaxLag = orDefault(d.MaxLag, DefaultMaxLag)
-	d.MaxTimeout = orDefault(d.MaxTimeout, DefaultRunTimeout)
-	d.DefaultTimeout = min(orDefault(d.DefaultTimeout, d.MaxTimeout), d.MaxTimeout)
-	if d.MaxClaims == 0 {
-		d.MaxClaims = DefaultMaxClaims
-	}
+	d.Platform = cmp.Or(d.Platform, state.Platform)
+	d.Lease = cmp.Or(d.Lease, DefaultLease)
+	d.Sweep = cmp.Or(d.Sweep, DefaultSweep)
+	d.MaxLag = cmp.Or(d.MaxLag, DefaultMaxLag)
+	d.MaxTimeout = cmp.Or(d.MaxTimeout, DefaultRunTimeout)
+	d.DefaultTimeout = min(cmp.Or(d.DefaultTimeout, d.MaxTimeout), d.MaxTimeout)
+	d.MaxClaims = cmp.Or(d.MaxClaims, DefaultMaxClaims)
 	if d.Operators == nil {
 		d.Operators = defaultOperators
 	}
@@ -237,7 +234,7 @@ type RetryPolicy struct {
 // pause, shortened by up to a half at random, so that tasks that failed together are
 // not retried together; but at least the error's backoff.
 func (p RetryPolicy) Pause(n int, advice time.Duration) time.Duration {
-	base, limit := orDefault(p.Base, time.Second), orDefault(p.Cap, 5*time.Minute)
+	base, limit := cmp.Or(p.Base, time.Second), cmp.Or(p.Cap, 5*time.Minute)
 	d := base
 	switch p.Backoff {
 	case BackoffFixed:
@@ -269,13 +266,6 @@ func (p RetryPolicy) check() error {
 // defaultOperators are those of [Durable.Operators], and of agents that have no
 // durable lane.
 var defaultOperators = []string{"human.>"}
-
-func orDefault(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
-}
 
 // An opener is a store that can list the runs that have not ended, of one entity or, for
 // "", of all.

@@ -279,9 +279,6 @@ func (l *lane) releaseParked(r *Run, why error) {
 	})
 }
 
-// ending reports that the lane has stopped and writes nothing more.
-func (l *lane) ending() bool { return l.ctx.Err() != nil }
-
 // errOverdue is wrapped by the error of a task whose own deadline has passed.
 var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -53,7 +52,3 @@ func (h *host) tellHolder(t *Task, holder string) {
 		h.log.Debug("holder not sent to the task's sender", "id", t.Envelope.ID, "err", err)
 	}
 }
-
-// wantsHolder reports whether the task's sender wants the name of the worker that has the
-// task.
-func (t *Task) wantsHolder() bool { return t.run == nil && rpc.Marked(t.reply) }

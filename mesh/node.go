@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/mesh/internal/tender"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/platform"
 	"github.com/aeemesh/aeemesh/state"
@@ -89,32 +91,27 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if err != nil {
 		bad = append(bad, err)
 	}
-	if cfg.Entity == "" {
-		cfg.Entity = "service.aeemesh"
-	} else if err := subject.ValidateEntity(cfg.Entity); err != nil {
+	cfg.Entity = cmp.Or(cfg.Entity, "service.aeemesh")
+	if err := subject.ValidateEntity(cfg.Entity); err != nil {
 		bad = append(bad, err)
 	}
-	cfg.Skew = orDefault(cfg.Skew, DefaultSkew)
+	cfg.Skew = cmp.Or(cfg.Skew, DefaultSkew)
 	cfg.ReplayWindow = ReplayWindow(cfg.ReplayWindow, cfg.Skew)
-	cfg.MaxTimeout = orDefault(cfg.MaxTimeout, DefaultMaxTimeout)
-	cfg.DefaultTimeout = min(orDefault(cfg.DefaultTimeout, DefaultTimeout), cfg.MaxTimeout)
-	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
-	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, DefaultMaxTimeout)
+	cfg.DefaultTimeout = min(cmp.Or(cfg.DefaultTimeout, DefaultTimeout), cfg.MaxTimeout)
+	cfg.Drain = cmp.Or(cfg.Drain, DefaultDrain)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, DefaultHeartbeat)
 	if cfg.Tree, err = cfg.Tree.WithDefaults(); err != nil {
 		bad = append(bad, err)
 	}
-	if cfg.MaxHandoffs == 0 {
-		cfg.MaxHandoffs = DefaultMaxHandoffs
-	}
+	cfg.MaxHandoffs = cmp.Or(cfg.MaxHandoffs, DefaultMaxHandoffs)
 	if cfg.MaxHandoffs < 0 || cfg.MaxHandoffs > chain.Max {
 		bad = append(bad, fmt.Errorf("MaxHandoffs is %d, must be 1 to %d", cfg.MaxHandoffs, chain.Max))
 	}
 	if cfg.MaxTimeout < 0 || cfg.DefaultTimeout < 0 {
 		bad = append(bad, errors.New("MaxTimeout and DefaultTimeout cannot be negative"))
 	}
-	if cfg.Version == "" {
-		cfg.Version = "0.0.0"
-	}
+	cfg.Version = cmp.Or(cfg.Version, wire.NoVersion)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -141,18 +138,15 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	n.services.node = n
 	n.beats = beats.New(cfg.Heartbeat, func(h *host) { h.events.announce(intents.AgentHeartbeat) })
 	n.told, n.asked = listen.NewShared(conn), listen.NewShared(conn)
-	if d := cfg.Durable; d != nil && d.Create && !d.fenced {
-		n.notifier = d.Queue.NewNotifier()
-	}
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
 	}
-	if cfg.Durable != nil {
-		n.tender = n.newTender()
-	}
 	n.answers = answers.Reader{Limits: n.limits, Verifier: cfg.Verifier, Log: n.log}
-	if cfg.Durable != nil {
-		n.answers.Operators = cfg.Durable.Operators
+	if d := cfg.Durable; d != nil {
+		n.tender, n.answers.Operators = n.newTender(), d.Operators
+		if d.Create && !d.fenced {
+			n.notifier = d.Queue.NewNotifier()
+		}
 	}
 	n.sender = &sender.Sender{
 		Conn: conn, Subjects: subjects, Prefix: cfg.Prefix, Signer: cfg.Signer,
@@ -160,15 +154,14 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n.bus = &bus.Bus{Subjects: subjects, Publish: n.sender.Publish}
 	sending := client.Config{Sender: n.sender, Entity: cfg.Entity, DefaultTimeout: cfg.DefaultTimeout, Skew: cfg.Skew, Tracer: tel.Tracer}
+	exchange := platform.Config{Entity: cfg.Entity, Version: cfg.Version, Answers: n.answers}
 	if d := cfg.Durable; d != nil {
+		exchange.Name = d.Platform
 		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
 	}
 	n.Client = client.New(sending)
 	n.calls = &calls.Node{Client: n.Client, Sender: n.sender, Answers: n.answers, Stores: sending.Stores, MaxTimeout: cfg.MaxTimeout, Now: n.clock.now, Tracer: tel.Tracer}
-	exchange := platform.Config{Client: n.Client, Entity: cfg.Entity, Stores: sending.Stores, Version: cfg.Version, Answers: n.answers}
-	if cfg.Durable != nil {
-		exchange.Name = cfg.Durable.Platform
-	}
+	exchange.Client, exchange.Stores = n.Client, sending.Stores
 	n.Platform = platform.New(exchange)
 	if cfg.ReplayWindow > 0 {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)

@@ -13,7 +13,7 @@ import (
 // retries reports whether a failed task is retried, and after which pause. A retry
 // that would begin after the deadline is not made: the sender gets the error now.
 func (l *lane) retries(r *Run, problem *envelope.Error) (time.Duration, bool) {
-	if problem == nil || !mayRetry(problem) || l.ending() {
+	if problem == nil || !mayRetry(problem) || l.ctx.Err() != nil {
 		return 0, false
 	}
 	m, policy := &r.cp.Load().Mesh, l.host.Retry

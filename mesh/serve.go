@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,14 +70,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if a.Handler == nil {
 		bad = append(bad, errors.New("a handler is needed"))
 	}
-	if a.Concurrency == 0 {
-		a.Concurrency = DefaultConcurrency
-	}
+	a.Concurrency, a.Queue = cmp.Or(a.Concurrency, DefaultConcurrency), cmp.Or(a.Queue, DefaultQueue)
 	if a.Concurrency < 0 {
 		bad = append(bad, fmt.Errorf("concurrency %d: must be at least 1", a.Concurrency))
-	}
-	if a.Queue == 0 {
-		a.Queue = DefaultQueue
 	}
 	if a.Intents == nil {
 		a.Intents = intents.NewRegistry()
@@ -84,18 +80,11 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if err := natsconn.CheckSigner(n.conn, a.Signer); err != nil {
 		bad = append(bad, err)
 	}
-	if a.Signer == nil {
-		a.Signer = n.cfg.Signer
-	}
-	if a.TraceHeader == "" {
-		a.TraceHeader = wire.HeaderTraceParent
-	}
+	a.Signer, a.TraceHeader, a.Version = cmp.Or(a.Signer, n.cfg.Signer), cmp.Or(a.TraceHeader, wire.HeaderTraceParent), cmp.Or(a.Version, wire.NoVersion)
 	if !tracing.ValidHeader(a.TraceHeader) {
 		bad = append(bad, fmt.Errorf("trace header %q is not a valid header name, or is reserved", a.TraceHeader))
 	}
-	if a.Version == "" {
-		a.Version = wire.NoVersion
-	} else if !semver.MatchString(a.Version) {
+	if !semver.MatchString(a.Version) {
 		bad = append(bad, fmt.Errorf("version %q is not a semantic version (example: 1.0.0)", a.Version))
 	}
 	if err := a.Retry.check(); err != nil {
@@ -112,11 +101,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	}
 	h.Agent = a
 	h.payloads = payloads.Agent{Intents: a.Intents, Default: a.DefaultIntent, RefuseUnknown: a.RefuseUnknown, Formats: a.Formats}
-	h.log = n.log
-	if a.Logger != nil {
-		h.log = a.Logger
-	}
-	h.log = h.log.With("entity", a.Entity)
+	h.log = cmp.Or(a.Logger, n.log).With("entity", a.Entity)
 	h.calls = calls.Agent{Node: n.calls, Entity: a.Entity, Signer: a.Signer, Log: h.log}
 	h.tracer = n.tel.Tracer
 	if a.Tracer != nil {

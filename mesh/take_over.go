@@ -25,15 +25,8 @@ import (
 func newGuardian(l *lane) *guardian.Guardian {
 	return guardian.New(guardian.Config{
 		Entity: l.host.Entity, Instance: l.host.id, Prober: l.host.node.prober,
-		HasRuns: l.hasClaimed, Ask: l.askToGuard, Dead: l.takeOver,
+		HasRuns: func() bool { return len(l.claimed()) > 0 }, Ask: l.askToGuard, Dead: l.takeOver,
 	})
-}
-
-// hasClaimed reports whether this worker owns a run.
-func (hs *holdings) hasClaimed() bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return len(hs.runs) > 0
 }
 
 // askToGuard sends a request for a guardian to the agent's workers, and returns the worker

@@ -3,12 +3,14 @@ package mesh
 import (
 	"context"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 )
 
 // track adds a task to those that were accepted and are not answered (internal/deadlines).
 func (h *host) track(t *Task) {
 	var held time.Time
-	if t.wantsHolder() {
+	if t.run == nil && rpc.Marked(t.reply) { // its sender wants the name of the worker that has it
 		held = t.queued.Add(nameAfter)
 	}
 	h.running.Add(&t.entry, t, t.Deadline, held)
