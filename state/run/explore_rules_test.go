@@ -189,7 +189,7 @@ func explore(first world) (problem string, worlds int, ends []*world) {
 		by   string
 	}
 	nodes := []node{{w: start, from: -1}}
-	index := map[string]int{start.key(): 0}
+	index := map[string]int{string(start.key(nil)): 0}
 	var back [][]int // who leads to a node
 	back = append(back, nil)
 	path := func(i int) string {
@@ -200,24 +200,34 @@ func explore(first world) (problem string, worlds int, ends []*world) {
 		slices.Reverse(steps)
 		return strings.Join(steps, "\n  ")
 	}
-	for i := 0; i < len(nodes); i++ {
+	to, key := new(world), []byte(nil)
+	for i := 0; i < len(nodes) && problem == ""; i++ {
 		if i > tooMany {
 			return "too many worlds", len(nodes), nil
 		}
-		next, names := nodes[i].w.moves()
-		for n, to := range next {
-			if why := broken(nodes[i].w, to); why != "" {
-				return fmt.Sprintf("%s after\n  %s\n  %s", why, path(i), names[n]), len(nodes), nil
+		from := nodes[i].w
+		from.moves(func(what string, change func(*world) bool) {
+			msgs := append(to.msgs[:0], from.msgs...)
+			*to = *from
+			if to.msgs = msgs; !change(to) || problem != "" {
+				return
 			}
-			key := to.key()
-			j, known := index[key]
+			if why := broken(from, to); why != "" {
+				problem = fmt.Sprintf("%s after\n  %s\n  %s", why, path(i), what)
+			}
+			key = to.key(key[:0])
+			j, known := index[string(key)]
 			if !known {
 				j = len(nodes)
-				index[key] = j
-				nodes, back = append(nodes, node{to, i, names[n]}), append(back, nil)
+				index[string(key)] = j
+				nodes, back = append(nodes, node{to, i, what}), append(back, nil)
+				to = new(world) // a world that is known is overwritten by the next
 			}
 			back[j] = append(back[j], i)
-		}
+		})
+	}
+	if problem != "" {
+		return problem, len(nodes), nil
 	}
 	good := make([]bool, len(nodes))
 	var todo []int

@@ -86,15 +86,9 @@ const (
 
 func name(i int) string { return []string{"a", "b"}[i] }
 
-func (w world) clone() *world {
-	w.msgs = slices.Clone(w.msgs)
-	return &w
-}
-
 // key is the same for worlds that go on in the same way. Of a revision it matters whether it is
 // the record's, as one that is not never will be.
-func (w *world) key() string {
-	b := make([]byte, 0, 512)
+func (w *world) key(b []byte) []byte {
 	num := func(all ...int) {
 		for _, n := range all {
 			b = append(strconv.AppendInt(b, int64(n), 10), ' ')
@@ -139,7 +133,7 @@ func (w *world) key() string {
 	text("", w.reply)
 	for _, x := range w.w {
 		num(int(x.phase), x.seq, int(x.v))
-		bits(x.taken == w.rev, x.rev == 0, x.rev == w.rev, x.first, x.calling, x.sent == "", x.cp != nil && x.sent == x.cp.Doc.StateID)
+		bits(x.taken == w.rev, x.rev == 0, x.rev == w.rev, x.first, x.calling, x.sent == "", x.sent != "" && x.cp != nil && x.sent == x.cp.Doc.StateID)
 		cp(x.cp)
 	}
 	num(w.crashes, w.redeliveries, w.falseDeaths, w.pauses, w.resumes, w.cancels)
@@ -152,7 +146,7 @@ func (w *world) key() string {
 	bits(w.replied, w.rev == 0, w.kick == 0, w.kick == w.rev, t.there.ended, t.there.unstage)
 	text(string(t.there.phase))
 	cp(t.there.cp)
-	return string(b)
+	return b
 }
 
 // at is a time in the order of the revisions.
@@ -197,14 +191,8 @@ func (w *world) done() bool {
 	return w.rec != nil && w.rec.Terminal() && w.replied && w.reply != "" && len(w.msgs) == 0
 }
 
-// moves are the worlds that may follow.
-func (w *world) moves() (out []*world, names []string) {
-	add := func(what string, change func(*world) bool) {
-		n := w.clone()
-		if change(n) {
-			out, names = append(out, n), append(names, what)
-		}
-	}
+// moves gives add the changes that may follow. A change is made to a copy, and reports whether it is possible.
+func (w *world) moves(add func(what string, change func(*world) bool)) {
 	for i := range w.w {
 		for m := range w.msgs {
 			if w.w[i].phase == idle && w.msgs[m].holder < 0 {
@@ -285,7 +273,6 @@ func (w *world) moves() (out []*world, names []string) {
 			})
 		}
 	}
-	return out, names
 }
 
 // work lets a worker do the next thing.
