@@ -21,7 +21,7 @@ type Backlog struct {
 
 	Scheduled int // delayed tasks that are not due yet
 	Due       int // delayed tasks that are due and that no worker has moved yet
-	Dead      int // tasks with a dead letter
+	Dead      int // tasks with a dead letter, or that were retried after one
 }
 
 // A PriorityBacklog counts the tasks of one priority.
@@ -105,7 +105,7 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 		{q.name(), q.m.AllWork(), b.orphans},
 		{q.waiting(), q.m.AllSchedule(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Scheduled += n }) }},
 		{q.waiting(), q.m.AllDue(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Due += n }) }},
-		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Dead += n }) }},
+		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, _ int) { b.add(a.Entity, func(l *Backlog) { l.Dead++ }) }},
 	} {
 		subjects, err := api.Subjects(ctx, q.js, count.stream, count.filter)
 		if errors.Is(err, ErrNotFound) && count.stream != q.name() {

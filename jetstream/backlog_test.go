@@ -32,6 +32,13 @@ func TestBacklog(t *testing.T) {
 		}
 		submit(t, q, jetstream.Submission{Entity: "agent.late", ID: "t", At: time.Now().Add(time.Hour)})
 		bury(t, jetstream.NewDead(js, m), jetstream.DeadLetter{Entity: "agent.dead", TaskID: "t"})
+		// A task that was retried once, and died again: its permit to be retried is no letter.
+		again := jetstream.NewDead(js, m)
+		work, _ := m.Work("normal", "agent.again")
+		if _, err := again.Retry(ctx, bury(t, again, jetstream.DeadLetter{Entity: "agent.again", TaskID: "t", Subject: work, Data: []byte("{}")})); err != nil {
+			t.Fatal(err)
+		}
+		bury(t, again, jetstream.DeadLetter{Entity: "agent.again", TaskID: "t", Subject: work, Data: []byte("{}"), Work: 2})
 		due, _ := m.Due("low", "agent.late")
 		if _, err := js.Publish(ctx, due, nil); err != nil {
 			t.Fatal(err)
@@ -54,7 +61,7 @@ func TestBacklog(t *testing.T) {
 			// Tasks that the lane requeued count as unacknowledged. The lane creates its
 			// consumers one after the other.
 			b := of["agent.drawn"]
-			return len(all) == 4 && all[0].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7 && b.Priorities[0].Consumer
+			return len(all) == 5 && all[1].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7 && b.Priorities[0].Consumer
 		})
 		alone := of["agent.alone"]
 		if u := alone.Priorities[0]; u.Priority != "urgent" || u.Consumer || u.Pending != 2 || u.Oldest.Before(before.Add(-time.Second)) || alone.Pending() != 2 || !alone.Oldest().Equal(u.Oldest) {
@@ -68,6 +75,9 @@ func TestBacklog(t *testing.T) {
 		}
 		if d := of["agent.dead"]; d.Dead != 1 {
 			t.Errorf("dead: %+v", d)
+		}
+		if d := of["agent.again"]; d.Dead != 1 || d.Pending() != 1 {
+			t.Errorf("dead again: %+v", d)
 		}
 		some, err := q.Backlog(ctx, "agent.late", "agent.nobody")
 		if err != nil || len(some) != 2 || some[0].Scheduled != 1 || some[1].Entity != "agent.nobody" || len(some[1].Priorities) != 4 {
