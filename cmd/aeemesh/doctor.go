@@ -322,7 +322,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
 			ack = "; no acknowledgement could be measured: " + outcome.Text(err) // the error was printed above, or this user may not measure
 		default:
-			d.tell("store", "fail", "Is the server's disk full or missing? See its log. Nothing durable works until something can be stored.", "nothing can be stored: %s", outcome.Text(err))
+			d.tell("store", "fail", "Is the server's disk full or missing? See its log. After a full disk make room, then restart the server. Nothing durable works until something can be stored.", "nothing can be stored: %s", outcome.Text(err))
 		}
 	}
 	switch f.Class {

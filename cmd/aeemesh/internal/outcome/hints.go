@@ -58,7 +58,7 @@ func hintOf(err error) string {
 	case errors.Is(err, natsd.ErrStoreLocked):
 		return "Another server runs on this store. Give this one --store DIR of its own, or stop the other."
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "Another process listens there already. Choose another with --port, or 0 for a free one."
+		return "Another process listens there already. Choose another port, or 0 for a free one."
 	case errors.Is(err, natsconn.ErrKeyServesTwice):
 		return "Make a key for envelopes alone: \"aeemesh keys new KID --from ENTITY\", then take the other out of the key directory. docs/signing.md says why."
 	case errors.Is(err, nats.ErrNoServers):
