@@ -259,7 +259,11 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	defer cancel()
 	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
 	if errors.Is(err, jetstream.ErrDenied) {
-		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", outcome.Text(err))
+		hint := ""
+		if d.role == roleWorker {
+			hint = "A worker's user need not. With the permissions of \"aeemesh auth perms ENTITY --durable\" it takes durable tasks all the same; run doctor as an operator's user to see the streams."
+		}
+		d.tell("jetstream", d.lacks(), hint, "this user may not ask: %s", outcome.Text(err))
 		return
 	}
 	if err != nil {
@@ -361,7 +365,7 @@ func fsyncOf(ctx context.Context, monitor string) (jetstream.Fsync, error) {
 // info.
 func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 	if d.stream == "" {
-		d.tell("clock", "warn", "", "the server's clock cannot be read without one of the mesh's streams")
+		d.tell("clock", "warn", "", "the server's clock is read from one of the mesh's streams, and this user sees none")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
