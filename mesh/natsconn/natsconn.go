@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -79,7 +80,8 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 	if c.Wait == 0 {
 		c.Wait = 10 * time.Second
 	}
-	opts, err := c.options()
+	var at atomic.Pointer[string] // the server of the connection
+	opts, err := c.options(&at)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
@@ -94,7 +96,9 @@ func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 	for attempt := 0; ; attempt++ {
 		conn, err := nats.Connect(c.URL, opts...)
 		if err == nil {
-			c.tell(Status{State: "connected", URL: conn.ConnectedUrlRedacted()})
+			server := conn.ConnectedUrlRedacted()
+			at.CompareAndSwap(nil, &server) // unless it has reconnected already
+			c.tell(Status{State: "connected", URL: server})
 			return conn, nil
 		}
 		if permanent(err) {
@@ -177,27 +181,30 @@ func (c Config) tell(s Status) {
 	c.Logger.Info("nats connection", attrs...)
 }
 
-func (c Config) options() ([]nats.Option, error) {
+func (c Config) options(at *atomic.Pointer[string]) ([]nats.Option, error) {
 	name := c.Name
 	if name == "" {
 		name = "aeemesh"
 	}
-	at := redacted(c.URL) // the server of the connection; the handlers run one after another
 	opts := []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(redial),
 		nats.IgnoreAuthErrorAbort(),
 		nats.PingInterval(20 * time.Second),
-		nats.ConnectHandler(func(conn *nats.Conn) { at = cmp.Or(conn.ConnectedUrlRedacted(), at) }),
 		nats.DisconnectErrHandler(func(conn *nats.Conn, err error) {
 			if !conn.IsClosed() {
-				c.tell(Status{State: "disconnected", URL: at, Err: err})
+				server := redacted(c.URL)
+				if was := at.Load(); was != nil {
+					server = cmp.Or(*was, server)
+				}
+				c.tell(Status{State: "disconnected", URL: server, Err: err})
 			}
 		}),
 		nats.ReconnectHandler(func(conn *nats.Conn) {
-			at = cmp.Or(conn.ConnectedUrlRedacted(), at)
-			c.tell(Status{State: "reconnected", URL: at})
+			server := conn.ConnectedUrlRedacted() // "" if it is lost again
+			at.Store(&server)
+			c.tell(Status{State: "reconnected", URL: server})
 		}),
 		nats.ClosedHandler(func(conn *nats.Conn) {
 			c.tell(Status{State: "closed", Err: conn.LastError()})
