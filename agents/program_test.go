@@ -1,3 +1,5 @@
+//go:build unix
+
 package agents_test
 
 import (
@@ -21,8 +23,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-const entity = "agent.program"
-
 // hostProgram serves the test program as an agent.
 func (w *world) hostProgram(p *program.Program, concurrency int) (stop func() error) {
 	w.t.Helper()
@@ -30,11 +30,6 @@ func (w *world) hostProgram(p *program.Program, concurrency int) (stop func() er
 		Agent:   mesh.Agent{Entity: entity, Handler: p, Health: p.Health, Concurrency: concurrency},
 		Program: p,
 	})
-}
-
-func do(what, text string) string {
-	raw, _ := json.Marshal(command{what, text})
-	return string(raw)
 }
 
 func TestProgramAnswers(t *testing.T) {

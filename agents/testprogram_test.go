@@ -13,10 +13,19 @@ import (
 
 const programEnv = "AEEMESH_TEST_PROGRAM"
 
+// entity is the entity of the test program.
+const entity = "agent.program"
+
 // command is what the payload of a task tells the test program to do.
 type command struct {
 	Do   string `json:"do"`
 	Text string `json:"text"`
+}
+
+// do is the payload of a task that tells the test program to do that.
+func do(what, text string) string {
+	raw, _ := json.Marshal(command{what, text})
+	return string(raw)
 }
 
 // runTestProgram is an agent program. Its mode says how it lives; what it does
@@ -32,7 +41,7 @@ func runTestProgram(mode string) int {
 	}
 	fmt.Fprintln(os.Stderr, "ready", os.Getpid())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGUSR1)
+	signal.Notify(signals, waking)
 	in := bufio.NewReader(os.Stdin)
 	var held []string
 	for {
