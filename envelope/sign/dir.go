@@ -58,6 +58,23 @@ func (k Keys) SignerFor(from string, now time.Time) (*Signer, bool) {
 	return best, best != nil
 }
 
+// Lapsed returns why no key signs envelopes with this from at the time now, although there are
+// keys for it: one reason for each key, such as `key "ada" expired at 2025-12-14T11:00:00Z`. It
+// returns nil if a key signs, or if there is none.
+func (k Keys) Lapsed(from string, now time.Time) (why []string) {
+	for _, key := range k.Trusted {
+		if _, own := k.Signer(key.KID); !own || !key.SpeaksFor(from) {
+			continue
+		}
+		reason := key.invalidity(now)
+		if reason == "" {
+			return nil
+		}
+		why = append(why, fmt.Sprintf("key %q %s", key.KID, reason))
+	}
+	return why
+}
+
 // LoadDir reads a key directory, and reports all errors in it at once. If the directory
 // does not exist, the error wraps [fs.ErrNotExist].
 func LoadDir(dir string) (Keys, error) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -334,6 +335,20 @@ func TestSignerForFollowsTheRotation(t *testing.T) {
 	}
 	if s, ok := keys.SignerFor("agent.other", noon); ok {
 		t.Errorf("somebody signs for agent.other: %v", s)
+	}
+	for from, want := range map[string][]string{"agent.y": nil, "agent.other": nil, "agent.old": {`key "d" expired at 2025-12-14T11:00:00Z`, `key "e" is revoked`}} {
+		old := mustLoad(t, dir)
+		for i, kid := range []string{"d", "e"} {
+			s, k := newTestKey(t, kid, Ed25519, byte(10+i), "agent.old")
+			k.Revoked = i == 1
+			if !k.Revoked {
+				k.Expires = noon.Add(-time.Hour)
+			}
+			old.Trusted, old.Signers = append(old.Trusted, k), append(old.Signers, s)
+		}
+		if got := old.Lapsed(from, noon); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", from, got, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +34,8 @@ type signFlags struct {
 	Skew        time.Duration
 	ReplayScope string
 
-	Keys *sign.Keys // the directory's keys, once they are read
+	Keys   *sign.Keys // the directory's keys, once they are read
+	warned []string   // see warnUnsigned
 }
 
 // Values of --sign that are not a kid.
@@ -145,7 +147,10 @@ func (a *App) Signer(from string) (*sign.Signer, error) {
 		return nil, err
 	}
 	if a.Sign.Kid == SignAuto || a.Sign.Kid == "" {
-		s, _ := keys.SignerFor(from, time.Now())
+		s, ok := keys.SignerFor(from, time.Now())
+		if !ok {
+			a.warnUnsigned(from, keys.Lapsed(from, time.Now()))
+		}
 		return s, nil
 	}
 	if s, ok := keys.Signer(a.Sign.Kid); ok {
@@ -156,6 +161,15 @@ func (a *App) Signer(from string) (*sign.Signer, error) {
 		where = a.DefaultKeyDir()
 	}
 	return nil, outcome.Hinted(outcome.NotFound("there is no key %q to sign with in %s", a.Sign.Kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.Sign.Kid)
+}
+
+// warnUnsigned says once for each entity why what it sends is not signed any more.
+func (a *App) warnUnsigned(from string, why []string) {
+	if len(why) == 0 || slices.Contains(a.Sign.warned, from) {
+		return
+	}
+	a.Sign.warned = append(a.Sign.warned, from)
+	a.Log.Warn("its messages are not signed: aeemesh keys new makes another key", "from", from, "why", strings.Join(why, "; "))
 }
 
 // signingKeys returns all keys of the directory. None of them may be the
