@@ -100,7 +100,7 @@ func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need)
 	defer cancel()
 	var info natsjs.AccountInfo
 	if err := api.Request(ctx, js, "INFO", nil, &info); err != nil {
-		return nil // without the permission to ask
+		return nil // it may not ask, or got no answer: the first stream that does not fit says so
 	}
 	tier, replicas := info.Tier, n.replicas
 	if t, tiered := info.Tiers[fmt.Sprintf("R%d", n.replicas)]; tiered {
