@@ -154,6 +154,30 @@ func TestAHandedOverStreamHasOneCount(t *testing.T) {
 	empty(t, "more", answers)
 }
 
+// The receiver of a delegated run goes on with the numbers of the stream envelopes.
+func TestTheStreamOfADelegatedRunHasOneCount(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
+	r.hears("agent.a", "agent.b")
+	client, task := r.client(), requiring(newTask("agent.a", "x.y.z", `{}`), `{"stream":true}`)
+	if _, _, err := client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var seqs []int
+	for _, e := range r.replies(task) {
+		if e.Type == envelope.TypeStream {
+			var chunk struct{ Seq int }
+			if err := json.Unmarshal(e.Payload, &chunk); err != nil {
+				t.Fatal(err)
+			}
+			seqs = append(seqs, chunk.Seq)
+		}
+	}
+	equal(t, "seqs", fmt.Sprint(seqs), "[1 2 3]")
+}
+
 func TestPingPongIsRefused(t *testing.T) {
 	t.Parallel()
 	// relayed: the second one takes no durable tasks over, so the first one calls it.
