@@ -7,7 +7,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -41,7 +40,7 @@ func (a *Agents) Put(ctx context.Context, rec registry.Record, after uint64) (ui
 	} else {
 		revision, err = a.update(ctx, at, data, after)
 	}
-	return revision, a.writeError(err, "register %q in %s", key, a.name)
+	return revision, a.written(err, registry.ErrChanged, "register %q in %s", key, a.name)
 }
 
 // Remove implements [registry.Registry].
@@ -53,15 +52,7 @@ func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error 
 	if revision == 0 {
 		return fmt.Errorf("remove %q from %s: %w", key, a.name, registry.ErrChanged)
 	}
-	return a.writeError(a.remove(ctx, at, revision), "remove %q from %s", key, a.name)
-}
-
-// writeError translates the error of a write.
-func (a *Agents) writeError(err error, format string, args ...any) error {
-	if api.IsWrongSequence(err) {
-		return fmt.Errorf(format+": %w", append(args, registry.ErrChanged)...)
-	}
-	return api.Uncertain(a.explain(err, format, args...))
+	return a.written(a.remove(ctx, at, revision), registry.ErrChanged, "remove %q from %s", key, a.name)
 }
 
 // Get implements [registry.Registry].
@@ -118,11 +109,12 @@ func (a *Agents) readError(err error, format string, args ...any) error {
 // List implements [registry.Registry].
 func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
 	var all []registry.Entry
-	err := a.list(ctx, func(key string, e kvEntry) { all = append(all, entryOf(key, e)) })
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	_, err := a.read(ctx, func(key string, e kvEntry) {
+		if !e.gone && !e.stray {
+			all = append(all, entryOf(key, e))
+		}
+	})
+	return all, err
 }
 
 // Watch implements [registry.Registry]. It survives the same failures as [Records.Watch].

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,6 +42,14 @@ func (b *kvBucket) subject(key string) string { return "$KV." + b.name + "." + k
 
 func (b *kvBucket) explain(err error, format string, args ...any) error {
 	return api.Explain(b.js.Conn(), err, format, args...)
+}
+
+// written translates the error of a write; another revision of the key is reported as changed.
+func (b *kvBucket) written(err, changed error, format string, args ...any) error {
+	if api.IsWrongSequence(err) {
+		return fmt.Errorf(format+": %w", append(args, changed)...)
+	}
+	return api.Uncertain(b.explain(err, format, args...))
 }
 
 // get returns the newest revision of a key, or [natsjs.ErrMsgNotFound].
@@ -145,17 +155,6 @@ func (b *kvBucket) missing(ctx context.Context) error {
 	return nil
 }
 
-// list calls each with every existing entry, in the order in which they were last
-// written.
-func (b *kvBucket) list(ctx context.Context, each func(id string, e kvEntry)) error {
-	_, err := b.read(ctx, func(id string, e kvEntry) {
-		if !e.gone && !e.stray {
-			each(id, e)
-		}
-	})
-	return err
-}
-
 // read calls each with the newest revision of every key, markers of deletions and strays
 // included, in the order in which they were written, and returns the last sequence.
 func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
@@ -187,10 +186,7 @@ func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
 		}
 		bySubject[m.Subject] = m
 	}
-	messages := make([]Message, 0, len(bySubject))
-	for _, m := range bySubject {
-		messages = append(messages, m)
-	}
+	messages := slices.Collect(maps.Values(bySubject))
 	sorted.By(messages, func(x, y Message) int { return cmp.Compare(x.Seq, y.Seq) })
 	return messages, nil
 }
@@ -220,10 +216,7 @@ const (
 func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry), ready func()) error {
 	w := &bucketWatch{b: b, changed: changed, known: map[string]uint64{}}
 	if err := w.anew(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
+		return ignoreEnd(ctx, err)
 	}
 	if ready != nil {
 		ready()

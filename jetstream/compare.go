@@ -57,37 +57,23 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(all, " "), "")
 		next.Subjects = all
 	}
-	c.flag("no_ack", &next.NoAck, want.NoAck)
-	c.flag("allow_direct", &next.AllowDirect, want.AllowDirect)
-	c.flag("allow_rollup_hdrs", &next.AllowRollup, want.AllowRollup)
-	if want.MaxConsumers > 0 && have.MaxConsumers < want.MaxConsumers {
-		c.differ("max_consumers", strconv.Itoa(have.MaxConsumers), strconv.Itoa(want.MaxConsumers), "")
-		next.MaxConsumers = want.MaxConsumers
+	set(c, "no_ack", &next.NoAck, want.NoAck)
+	set(c, "allow_direct", &next.AllowDirect, want.AllowDirect)
+	set(c, "allow_rollup_hdrs", &next.AllowRollup, want.AllowRollup)
+	if want.MaxConsumers > 0 {
+		set(c, "max_consumers", &next.MaxConsumers, max(have.MaxConsumers, want.MaxConsumers))
 	}
 	// Settings that a server cannot turn off again are only turned on.
-	for _, f := range []struct {
-		field      string
-		have, want *bool
-	}{
-		{"deny_delete", &next.DenyDelete, &want.DenyDelete},
-		{"allow_msg_ttl", &next.AllowMsgTTL, &want.AllowMsgTTL},
-		{"allow_msg_schedules", &next.AllowMsgSchedules, &want.AllowMsgSchedules},
-	} {
-		if *f.want {
-			c.flag(f.field, f.have, true)
-		}
-	}
+	set(c, "deny_delete", &next.DenyDelete, have.DenyDelete || want.DenyDelete)
+	set(c, "allow_msg_ttl", &next.AllowMsgTTL, have.AllowMsgTTL || want.AllowMsgTTL)
+	set(c, "allow_msg_schedules", &next.AllowMsgSchedules, have.AllowMsgSchedules || want.AllowMsgSchedules)
 	if h := have.SubjectDeleteMarkerTTL; h > 0 && want.AllowMsgTTL { // a marker would look like a message, and requires roll-ups
 		c.differ("subject_delete_marker_ttl", h.String(), "none", "")
 		next.SubjectDeleteMarkerTTL = 0
 	}
-	if have.Discard != want.Discard {
-		c.differ("discard", have.Discard.String(), want.Discard.String(), "")
-		next.Discard = want.Discard
-	}
+	set(c, "discard", &next.Discard, want.Discard)
 	if spec.Kind == KindStream && !want.NoAck && have.Duplicates < want.Duplicates && (have.MaxAge == 0 || have.MaxAge >= want.Duplicates) {
-		c.differ("duplicate_window", have.Duplicates.String(), want.Duplicates.String(), "")
-		next.Duplicates = want.Duplicates
+		set(c, "duplicate_window", &next.Duplicates, want.Duplicates)
 	}
 	c.limits(opts, spec, info, want, &next)
 	c.dropping(have, want)
@@ -192,14 +178,12 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 		c.Differences = append(c.Differences, d)
 	}
 	if h, w := have.MaxMsgsPerSubject, want.MaxMsgsPerSubject; h > 0 && (w < 0 || w > h) && want.Retention != natsjs.WorkQueuePolicy {
-		c.differ("max_msgs_per_subject", strconv.FormatInt(h, 10), strconv.FormatInt(w, 10), "")
-		next.MaxMsgsPerSubject = w
+		set(c, "max_msgs_per_subject", &next.MaxMsgsPerSubject, w)
 	}
-	if opts.Replicas > 0 && have.Replicas != opts.Replicas {
-		c.differ("num_replicas", strconv.Itoa(have.Replicas), strconv.Itoa(opts.Replicas), "")
-		next.Replicas = opts.Replicas
+	if opts.Replicas > 0 {
+		set(c, "num_replicas", &next.Replicas, opts.Replicas)
 	}
-	if p := opts.Placement; p != nil && !samePlacement(p, have.Placement) {
+	if p := opts.Placement; p != nil && placementString(p) != placementString(have.Placement) {
 		c.differ("placement", placementString(have.Placement), placementString(p), "")
 		next.Placement = p
 	}
@@ -237,9 +221,10 @@ func (c *Change) dropping(have, want natsjs.StreamConfig) {
 	}
 }
 
-func (c *Change) flag(field string, have *bool, want bool) {
+// set changes a setting to what is wanted, and records the difference.
+func set[T comparable](c *Change, field string, have *T, want T) {
 	if *have != want {
-		c.differ(field, strconv.FormatBool(*have), strconv.FormatBool(want), "")
+		c.differ(field, fmt.Sprint(*have), fmt.Sprint(want), "")
 		*have = want
 	}
 }
@@ -253,10 +238,6 @@ func ageString(d time.Duration) string {
 		return "no limit"
 	}
 	return d.String()
-}
-
-func samePlacement(a, b *natsjs.Placement) bool {
-	return placementString(a) == placementString(b)
 }
 
 // placementString describes where a stream is placed: "cluster east, tags ssd eu".

@@ -39,14 +39,12 @@ func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) e
 	if api.IsWrongSequence(err) {
 		have, err := j.Get(ctx, entity, id)
 		switch {
-		case err == nil && bytes.Equal(have, envelope):
-			return nil
-		case err == nil:
+		case err == nil && !bytes.Equal(have, envelope):
 			return fmt.Errorf("journal envelope %q of %s: %w, with other bytes", id, entity, ErrExists)
-		case !errors.Is(err, ErrNotFound):
-			return err
+		case errors.Is(err, ErrNotFound):
+			return nil // it existed and has expired meanwhile
 		}
-		return nil // it existed and has expired meanwhile
+		return err
 	}
 	return api.Uncertain(api.Explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
 }

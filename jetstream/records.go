@@ -74,10 +74,7 @@ func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, 
 		return 0, err
 	}
 	rev, err := r.create(ctx, key, value)
-	if api.IsWrongSequence(err) {
-		return 0, fmt.Errorf("create %q in %s: %w", id, r.name, ErrExists)
-	}
-	return rev, api.Uncertain(r.explain(err, "create %q in %s", id, r.name))
+	return rev, r.written(err, ErrExists, "create %q in %s", id, r.name)
 }
 
 // Update replaces the record at a given revision, or fails with [ErrChanged].
@@ -87,10 +84,7 @@ func (r *Records) Update(ctx context.Context, id string, value []byte, revision 
 		return 0, err
 	}
 	rev, err := r.update(ctx, key, value, revision)
-	if api.IsWrongSequence(err) {
-		return 0, fmt.Errorf("update %q in %s: %w", id, r.name, ErrChanged)
-	}
-	return rev, api.Uncertain(r.explain(err, "update %q in %s", id, r.name))
+	return rev, r.written(err, ErrChanged, "update %q in %s", id, r.name)
 }
 
 // Delete deletes a record; it is no error if there is none. The bucket's history keeps
@@ -124,10 +118,7 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 			all = append(all, recordOf(id, e))
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // Watch calls fn with every existing record, and from then on with every change, until

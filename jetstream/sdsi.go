@@ -28,10 +28,7 @@ func (t *Templates) Create(ctx context.Context, entity, id string, template []by
 		return err
 	}
 	_, err = t.create(ctx, key, template)
-	if api.IsWrongSequence(err) {
-		return fmt.Errorf("template %q of %s: %w", id, entity, ErrExists)
-	}
-	return api.Uncertain(t.explain(err, "store template %q of %s", id, entity))
+	return t.written(err, ErrExists, "store template %q of %s", id, entity)
 }
 
 // Get returns a version, or [ErrNotFound].
@@ -152,10 +149,7 @@ func (b *kvBucket) swapSDSI(ctx context.Context, entity, kind, id string, value 
 		return 0, err
 	}
 	next, err := b.update(ctx, key, value, revision)
-	if api.IsWrongSequence(err) {
-		return 0, fmt.Errorf("what %s has learned, %q: %w", entity, id, ErrChanged)
-	}
-	return next, api.Uncertain(b.explain(err, "store what %s has learned, %q", entity, id))
+	return next, b.written(err, ErrChanged, "store what %s has learned, %q", entity, id)
 }
 
 // sdsiKey returns the key of an entity's template ("t"), pool ("p") or opt-outs ("o").

@@ -76,9 +76,6 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 
 // Bound returns the bucket's maximum age, which limits the window.
 func (s *Seen) Bound(ctx context.Context) (time.Duration, error) {
-	var info natsjs.StreamInfo
-	if err := api.Request(ctx, s.js, "STREAM.INFO.KV_"+s.bucket, nil, &info); err != nil {
-		return 0, api.Explain(s.js.Conn(), err, "look at %s", s.bucket)
-	}
-	return info.Config.MaxAge, nil
+	info, err := infoOf(ctx, s.js, "KV_"+s.bucket)
+	return info.Config.MaxAge, err
 }

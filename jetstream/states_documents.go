@@ -15,7 +15,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -99,9 +98,9 @@ func (s *States) fewSince(ctx context.Context, since time.Time) (bool, error) {
 	if since.IsZero() {
 		return false, nil
 	}
-	var info natsjs.StreamInfo
-	if err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err != nil {
-		return false, api.Explain(s.js.Conn(), err, "look at %s", s.stream)
+	info, err := infoOf(ctx, s.js, s.stream)
+	if err != nil {
+		return false, err
 	}
 	first, err := api.Direct(ctx, s.js, s.stream, map[string]any{"start_time": since.UTC(), "next_by_subj": ">", "batch": 1})
 	if err != nil || len(first.Messages) == 0 {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -34,9 +33,9 @@ func (s *States) Recent(ctx context.Context, entity string, match func(state.ID)
 	if err != nil {
 		return nil, err
 	}
-	var info natsjs.StreamInfo
-	if err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err != nil {
-		return nil, api.Explain(s.js.Conn(), err, "look at %s", s.stream)
+	info, err := infoOf(ctx, s.js, s.stream)
+	if err != nil {
+		return nil, err
 	}
 	for w, err := range s.windows(ctx, filter, info.State) {
 		if err != nil {
@@ -76,10 +75,9 @@ func (s *States) Since(ctx context.Context, since time.Time) (ids []state.ID, fe
 // keys returns the keys of the runs of an entity, or of all for "", which a filter matches.
 func (s *States) keys(ctx context.Context, entity, filter string) (map[string]int, error) {
 	if !s.fenced.Load() {
-		var info natsjs.StreamInfo
-		err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
+		info, err := infoOf(ctx, s.js, s.stream)
 		if err != nil {
-			return nil, api.Explain(s.js.Conn(), err, "look at %s", s.stream)
+			return nil, err
 		}
 		if info.State.NumSubjects > manySubjects {
 			keys, err := s.keysByHeaders(ctx, filter)

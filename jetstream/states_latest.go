@@ -47,11 +47,10 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 		filter, err := s.filter(entity)
 		if err == nil {
 			var info natsjs.StreamInfo
-			if err = api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info); err == nil {
+			if info, err = infoOf(ctx, s.js, s.stream); err == nil {
 				l.latest(ctx, entity, filter, info.State)
 				return
 			}
-			err = api.Explain(s.js.Conn(), err, "look at %s", s.stream)
 		}
 		l.fail(err)
 	}

@@ -27,13 +27,10 @@ func (s *States) Get(ctx context.Context, id state.ID) (state.Record, error) {
 
 // At returns the checkpoint at a revision, see [state.Store].
 func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Record, error) {
-	if revision == 0 {
-		if err := checkID(ctx, id); err != nil {
-			return state.Record{}, fmt.Errorf("get run: %w", err)
-		}
-		return state.Record{}, fmt.Errorf("get revision 0 of run %s: %w", id.Run, state.ErrNotFound)
-	}
 	return s.get(ctx, id, func(ctx context.Context) (stateMessage, error) {
+		if revision == 0 {
+			return stateMessage{}, natsjs.ErrMsgNotFound
+		}
 		m, err := api.LeaderGet(ctx, s.js, s.stream, map[string]any{"seq": revision})
 		if _, reply := s.keyOf(m.Subject); err == nil && reply && m.Genuine() && endOf(m.Header) == nil {
 			// The reply of a run with a document, which says that the run has ended.

@@ -126,11 +126,14 @@ func (u usage) share() float64 {
 }
 
 func usageOf(ctx context.Context, js natsjs.JetStream, stream string) (usage, error) {
-	var info natsjs.StreamInfo
-	if err := api.Request(ctx, js, "STREAM.INFO."+stream, nil, &info); err != nil {
-		return usage{}, api.Explain(js.Conn(), err, "look at %s", stream)
-	}
-	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, nil
+	info, err := infoOf(ctx, js, stream)
+	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, err
+}
+
+// infoOf returns a stream's configuration and state.
+func infoOf(ctx context.Context, js natsjs.JetStream, stream string) (info natsjs.StreamInfo, err error) {
+	err = api.Request(ctx, js, "STREAM.INFO."+stream, nil, &info)
+	return info, api.Explain(js.Conn(), err, "look at %s", stream)
 }
 
 // evictBatch is how many runs are deleted before the size is read again.
