@@ -46,15 +46,10 @@ func TestALongReplayLeavesRoomForLiveMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	natstest.Eventually(t, "the events are stored", func() bool {
 		s, err := js.Stream(t.Context(), jetstream.StreamBus)
-		if err == nil && s.CachedInfo().State.Msgs == stored {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the events are not stored", err)
-		}
-	}
+		return err == nil && s.CachedInfo().State.Msgs == stored
+	})
 
 	var out strings.Builder
 	app := &session.App{Term: term.New(&out, io.Discard, func(string) string { return "" })}
