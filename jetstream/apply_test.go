@@ -236,7 +236,7 @@ func TestApplyRepairsRequiredSettings(t *testing.T) {
 	ctx, js := testContext(t), start(t)
 	// Streams that an operator may have created by hand.
 	for _, cfg := range []natsjs.StreamConfig{
-		{Name: "AEE_BUS", Subjects: []string{"bus.ops", "news.>"}, MaxAge: time.Hour, Metadata: map[string]string{"team": "x"}},
+		{Name: "AEE_BUS", Subjects: []string{"bus.ops", "news.>"}, MaxAge: time.Hour, DenyDelete: true, Metadata: map[string]string{"team": "x"}},
 		{Name: "KV_aee_keys", Subjects: []string{"$KV.aee_keys.>"}, MaxMsgsPerSubject: 1},
 	} {
 		if _, err := js.CreateStream(ctx, cfg); err != nil {
@@ -252,7 +252,7 @@ func TestApplyRepairsRequiredSettings(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	bus := configs(t, js)["AEE_BUS"]
-	if !bus.NoAck || bus.MaxAge != time.Hour || bus.Metadata["team"] != "x" || !slices.Equal(bus.Subjects, []string{"news.>", "bus.>"}) {
+	if !bus.NoAck || !bus.DenyDelete || bus.MaxAge != time.Hour || bus.Metadata["team"] != "x" || !slices.Equal(bus.Subjects, []string{"news.>", "bus.>"}) {
 		t.Errorf("mended to %+v", bus)
 	}
 	if got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus}})); !slices.Equal(got, []string{"none AEE_BUS"}) {
