@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -157,6 +158,37 @@ func TestASleepingLaneOutlastsTheServer(t *testing.T) {
 		t.Error("the lane does not sleep")
 	}
 	w.hears(t, q)
+}
+
+// A sleeping lane reports that the server is away, also if the connection was lost before the
+// lane started.
+func TestASleepingLaneStartsWithoutTheServer(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	opts := alert(true)
+	opts.Notifier = jetstream.Paced(q.NewNotifier(), 20*time.Millisecond, 0)
+	lane, err := q.Lane("agent.x", opts)
+	if err == nil {
+		err = lane.Open(testContext(t))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Close()
+	waitFor(t, "the connection to be lost", func() bool { return !js.Conn().IsConnected() })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- lane.Run(ctx, func() int { return 1 }, func(*jetstream.Delivery) { t.Error("a task, without a server") })
+	}()
+	waitFor(t, "the lane to be deaf", func() bool { return lane.Health().State == jetstream.LaneDeaf })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // What a worker may not do makes it slower, and deaf to nothing: without permission to

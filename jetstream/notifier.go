@@ -208,7 +208,8 @@ func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
 	began := time.Now()
 	nc := n.q.js.Conn()
 	for stream := range watchedStreams {
-		if !nc.IsConnected() {
+		if !nc.IsConnected() { // perhaps since before watch began
+			n.lost(nc.Status())
 			break
 		}
 		p := n.look(ctx, stream)
