@@ -92,12 +92,12 @@ func untried(r *Report, faults int) (missed []string) {
 
 func TestCrashOneServer(t *testing.T) {
 	t.Parallel()
-	sound(t, Options{Seed: 1, Faults: 60})
+	sound(t, Options{Seed: 1, Faults: 60, Clients: 8})
 }
 
 func TestCrashClusterOfThree(t *testing.T) {
 	t.Parallel()
-	sound(t, Options{Seed: 2, Faults: 30, Servers: 3, Second: -1})
+	sound(t, Options{Seed: 2, Faults: 30, Servers: 3, Second: -1, Clients: 8})
 }
 
 // Many runs that are transferred at once are neither lost nor run twice, whatever is killed.
@@ -194,7 +194,7 @@ func TestCrashFullDisk(t *testing.T) {
 	if err := try.close(); err != nil {
 		t.Fatal(err)
 	}
-	r := crash(t, Options{Seed: 6, Faults: 6, Second: -1, Only: []Kind{ServerFull}, Disk: 1 << 30})
+	r := crash(t, Options{Seed: 6, Faults: 6, Second: -1, Only: []Kind{ServerFull}, Disk: 1 << 30, Clients: 8})
 	if len(r.Violations) > 0 || r.Struck() != 6 || r.Tasks.Answered != r.Tasks.Accepted {
 		t.Errorf("%d promises were broken by %d faults; %d tasks were accepted, %d answered", len(r.Violations), r.Struck(), r.Tasks.Accepted, r.Tasks.Answered)
 	}
