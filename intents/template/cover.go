@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -233,8 +234,8 @@ func packed(texts []string, typ Type) json.RawMessage {
 // functionWordsOf returns the function words of the language that the request seems to be
 // in: of another, they may say something ("son", "bin").
 func functionWordsOf(words []word) map[string]bool {
-	best, most := functionWords[0], 0
-	for _, list := range functionWords {
+	best, most := functionWords()[0], 0
+	for _, list := range functionWords() {
 		n := 0
 		for _, w := range words {
 			if list[w.lower] {
@@ -252,7 +253,7 @@ func functionWordsOf(words []word) map[string]bool {
 // auxiliary verbs and courtesy, of English, German, French and Spanish. Negations, numbers
 // and words that limit or offer a choice are not among them, and no word that could be a
 // wish.
-var functionWords = func() (out []map[string]bool) {
+var functionWords = sync.OnceValue(func() (out []map[string]bool) {
 	for _, list := range []string{
 		"a an the this that these those of to from in on at for with as and so then also too it its i me my we us our you your he she they them is are was were be am do does did can could will would shall should may might please thanks thank hello hi hey want need like prefer wish wishes make get give let there here s d m ll ve re just",
 		"ein eine einen einem einer der die das den dem des dies diese dieser von vom zu zum zur aus in im an am auf für bei mit als und so dann auch es ich mir mich wir uns du sie ihr ist sind war bin kann könnte würde will möchte bitte danke hallo gib mach hätte gern gerne brauche",
@@ -266,4 +267,4 @@ var functionWords = func() (out []map[string]bool) {
 		out = append(out, words)
 	}
 	return out
-}()
+})

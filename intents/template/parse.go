@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -32,16 +33,20 @@ var patchSchema []byte
 
 // Compiled schemas of ours.
 var (
-	compiledTemplate = mustCompile(templateSchema)
-	compiledPatch    = mustCompile(patchSchema)
+	compiledTemplate = compiled(func() []byte { return templateSchema })
+	compiledPatch    = compiled(func() []byte { return patchSchema })
 )
 
-func mustCompile(raw []byte) *schema.Schema {
-	s, err := schema.Compile(raw)
-	if err != nil {
-		panic(err)
-	}
-	return s
+// compiled returns a function that compiles a schema when it is first called: most processes need
+// none of them.
+func compiled(raw func() []byte) func() *schema.Schema {
+	return sync.OnceValue(func() *schema.Schema {
+		s, err := schema.Compile(raw())
+		if err != nil {
+			panic(err)
+		}
+		return s
+	})
 }
 
 // Parse reads one template and adds the key "other" if its author left it out. Names are
@@ -77,7 +82,7 @@ func (t *Template) compile() (*schema.Schema, error) {
 		r.add("", "limit", remedies["limit"], "has more than %d bytes", MaxBytes)
 		return nil, r.err("")
 	}
-	r.structure(compiledTemplate, raw, "")
+	r.structure(compiledTemplate(), raw, "")
 	s := r.template(t, "")
 	if err := r.err(""); err != nil {
 		return nil, err
@@ -123,7 +128,7 @@ func (r *report) parse(raw []byte, strict bool) *Template {
 		r.add("", "limit", remedies["limit"], "has more than %d bytes", MaxBytes)
 		return nil
 	}
-	if !r.structure(compiledTemplate, raw, "") || r.rootFails() {
+	if !r.structure(compiledTemplate(), raw, "") || r.rootFails() {
 		return nil
 	}
 	t := &Template{}

@@ -65,7 +65,7 @@ func (r *report) parsePatch(raw []byte) *Patch {
 		r.add("", "limit", remedies["limit"], "has more than %d bytes", MaxBytes)
 		return nil
 	}
-	if !r.structure(compiledPatch, raw, "") || r.rootFails() {
+	if !r.structure(compiledPatch(), raw, "") || r.rootFails() {
 		return nil
 	}
 	p := &Patch{}
@@ -99,7 +99,7 @@ func (r *report) newKeys(raw []byte) []Key {
 	}
 	for i, item := range items {
 		if len(item) > 0 && item[0] == '{' {
-			r.structure(compiledKey, item, at("/new_keys", i))
+			r.structure(compiledKey(), item, at("/new_keys", i))
 		}
 	}
 	return r.keys(raw, "/new_keys", true)
@@ -176,7 +176,7 @@ func (p *Patch) Hash() string {
 }
 
 // compiledKey is the schema of one key definition.
-var compiledKey = mustCompile(keySchema())
+var compiledKey = compiled(keySchema)
 
 func keySchema() []byte {
 	var whole struct {

@@ -11,7 +11,8 @@ import (
 // MaxPayload is the most bytes of a payload with its schema_id.
 const MaxPayload = 256 << 10
 
-var compiledPayload = mustCompile([]byte(`{
+var compiledPayload = compiled(func() []byte {
+	return []byte(`{
   "type": "object",
   "required": ["schema_id", "payload"],
   "properties": {
@@ -20,7 +21,8 @@ var compiledPayload = mustCompile([]byte(`{
     "fragments": {"type": "object"},
     "schema_updates": {"type": "boolean"}
   }
-}`))
+}`)
+})
 
 var payloadMembers = knownMembers("schema_id", "payload", "fragments", "schema_updates")
 
@@ -29,7 +31,7 @@ var payloadMembers = knownMembers("schema_id", "payload", "fragments", "schema_u
 // [*Error] with all problems. The payload shares no memory with raw.
 func ParsePayload(raw []byte) (*Payload, error) {
 	var r report
-	p := r.payload(raw, compiledPayload)
+	p := r.payload(raw, compiledPayload())
 	if err := r.err("payload"); err != nil {
 		return nil, err
 	}
