@@ -76,6 +76,6 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 
 // Bound returns the bucket's maximum age, which limits the window.
 func (s *Seen) Bound(ctx context.Context) (time.Duration, error) {
-	info, err := infoOf(ctx, s.js, "KV_"+s.bucket)
+	info, err := api.InfoOf(ctx, s.js, "KV_"+s.bucket)
 	return info.Config.MaxAge, err
 }

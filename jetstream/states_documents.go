@@ -98,7 +98,7 @@ func (s *States) fewSince(ctx context.Context, since time.Time) (bool, error) {
 	if since.IsZero() {
 		return false, nil
 	}
-	info, err := infoOf(ctx, s.js, s.stream)
+	info, err := api.InfoOf(ctx, s.js, s.stream)
 	if err != nil {
 		return false, err
 	}

@@ -33,7 +33,7 @@ func (s *States) Recent(ctx context.Context, entity string, match func(state.ID)
 	if err != nil {
 		return nil, err
 	}
-	info, err := infoOf(ctx, s.js, s.stream)
+	info, err := api.InfoOf(ctx, s.js, s.stream)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *States) Since(ctx context.Context, since time.Time) (ids []state.ID, fe
 // keys returns the keys of the runs of an entity, or of all for "", which a filter matches.
 func (s *States) keys(ctx context.Context, entity, filter string) (map[string]int, error) {
 	if !s.fenced.Load() {
-		info, err := infoOf(ctx, s.js, s.stream)
+		info, err := api.InfoOf(ctx, s.js, s.stream)
 		if err != nil {
 			return nil, err
 		}

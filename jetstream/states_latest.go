@@ -47,7 +47,7 @@ func (s *States) Latest(ctx context.Context, entity string, want func(aaif.RunSt
 		filter, err := s.filter(entity)
 		if err == nil {
 			var info natsjs.StreamInfo
-			if info, err = infoOf(ctx, s.js, s.stream); err == nil {
+			if info, err = api.InfoOf(ctx, s.js, s.stream); err == nil {
 				l.latest(ctx, entity, filter, info.State)
 				return
 			}

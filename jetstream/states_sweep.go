@@ -126,14 +126,8 @@ func (u usage) share() float64 {
 }
 
 func usageOf(ctx context.Context, js natsjs.JetStream, stream string) (usage, error) {
-	info, err := infoOf(ctx, js, stream)
+	info, err := api.InfoOf(ctx, js, stream)
 	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, err
-}
-
-// infoOf returns a stream's configuration and state.
-func infoOf(ctx context.Context, js natsjs.JetStream, stream string) (info natsjs.StreamInfo, err error) {
-	err = api.Request(ctx, js, "STREAM.INFO."+stream, nil, &info)
-	return info, api.Explain(js.Conn(), err, "look at %s", stream)
 }
 
 // evictBatch is how many runs are deleted before the size is read again.

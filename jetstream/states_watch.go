@@ -98,14 +98,6 @@ func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Rec
 	}
 }
 
-// ignoreEnd returns err, or nil if ctx has ended.
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 type statesWatch struct {
 	s      *States
 	filter string

@@ -40,3 +40,11 @@ func rewatch(ctx context.Context, nc *nats.Conn, what string, once func(<-chan n
 		}
 	}
 }
+
+// ignoreEnd returns err, or nil if ctx has ended.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -19,6 +19,12 @@ func Prefix(js natsjs.JetStream) string {
 	return natsjs.DefaultAPIPrefix
 }
 
+// InfoOf returns a stream's configuration and state.
+func InfoOf(ctx context.Context, js natsjs.JetStream, stream string) (info natsjs.StreamInfo, err error) {
+	err = Request(ctx, js, "STREAM.INFO."+stream, nil, &info)
+	return info, Explain(js.Conn(), err, "look at %s", stream)
+}
+
 // Request sends a request to the JetStream API and decodes its answer, unless answer is
 // nil. If the API refuses, the error is a *natsjs.APIError.
 func Request(ctx context.Context, js natsjs.JetStream, subject string, body, answer any) error {
