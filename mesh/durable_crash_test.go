@@ -247,6 +247,7 @@ func TestNothingIsLostWhenTheServerRestarts(t *testing.T) {
 		if err != nil || string(reply.Payload) != string(task.Payload) {
 			t.Errorf("result %v, %v", reply, err)
 		}
+		eventually(t, "the reply is stored", func() bool { return len(r.replies(task)) > 0 })
 		equal(t, "replies", len(r.replies(task)), 1)
 		equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
 	}
@@ -261,7 +262,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 	for _, late := range []bool{false, true} { // the claim is written at once, or with the first step
 		for _, point := range []mesh.Point{
 			mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit, mesh.PointAfterCommit,
-			mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointReplied, mesh.PointAcked,
+			mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointAnnounced, mesh.PointReplied, mesh.PointAcked,
 		} {
 			t.Run(fmt.Sprintf("%s,late=%t", point, late), func(t *testing.T) {
 				t.Parallel()
@@ -395,6 +396,7 @@ func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Fatalf("result %v, %v", reply, err)
 	}
+	r.drainedQueue()
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "owner and epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, the guardian, the second claim
 }

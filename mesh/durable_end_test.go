@@ -200,3 +200,27 @@ func TestAWorkerDiesBehindTheReply(t *testing.T) {
 		})
 	}
 }
+
+// The sender of a task is told the outcome as soon as the record has it, and what is stored
+// then is the same reply.
+func TestTheSenderIsToldBeforeTheReplyIsStored(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	p := newPoints(t)
+	held := p.hold(mesh.PointAnnounced)
+	r.serve(r.lane(mesh.Config{}, observing(p)), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return task.Envelope.Payload, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
+	})})
+	core := r.listen("aee.reply." + reviewer + ".*")
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	release := within(t, "the announcement", held)
+	told := within(t, "the reply", core)
+	equal(t, "stored replies", len(r.replies(task)), 0)
+	equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
+	close(release)
+	r.drainedQueue()
+	stored := r.replies(task)
+	equal(t, "stored replies", len(stored), 1)
+	equal(t, "reply", canonical(t, encode(t, stored[0])), canonical(t, told.Data))
+}

@@ -145,10 +145,12 @@ func (rw *replyWriter) publishOutcome(r *Run) error {
 	}
 	switch {
 	case rw.repliesBeside(r):
-		if err := rw.storeReply(r, msg); err != nil {
+		// The record has the reply already, so the sender need not wait until it is stored beside it.
+		if err := rw.cfg.Replies.Announce(msg); err != nil {
 			return err
 		}
-		if err := rw.cfg.Replies.Announce(msg); err != nil {
+		r.observe(PointAnnounced)
+		if err := rw.storeReply(r, msg); err != nil {
 			return err
 		}
 	case !r.wrote: // an earlier owner may have stored it

@@ -55,8 +55,8 @@ func TestADurableTaskIsDoneOnceAndAnsweredOnce(t *testing.T) {
 	equal(t, "step", c.Mesh.Step.Kind, state.StepTerminal)
 	equal(t, "task", canonical(t, c.Mesh.Task), canonical(t, encode(t, task)))
 	equal(t, "reply in the record", canonical(t, c.Mesh.Reply), canonical(t, encode(t, replies[0])))
-	order := p.list()[:6]
-	equal(t, "points", order, []mesh.Point{mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointReplied, mesh.PointAcked})
+	order := p.list()[:7]
+	equal(t, "points", order, []mesh.Point{mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointAnnounced, mesh.PointReplied, mesh.PointAcked})
 }
 
 func TestTwoWorkersShareTheDurableLane(t *testing.T) {

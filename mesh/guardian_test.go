@@ -78,6 +78,7 @@ func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Fatalf("result %v, %v", reply, err)
 	}
+	r.drainedQueue()
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, one guardian, the second claim
 }

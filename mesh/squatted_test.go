@@ -30,6 +30,7 @@ func TestAStreamIsStoredWhateverIDsOthersHaveTaken(t *testing.T) {
 	if _, err := r.result(client, task); err != nil {
 		t.Fatal(err)
 	}
+	r.drainedQueue() // so the reply is stored, too
 	var kinds []envelope.Type
 	for _, e := range r.replies(task) {
 		kinds = append(kinds, e.Type)

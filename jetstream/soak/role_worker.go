@@ -30,7 +30,7 @@ var Points = []Point{
 	Point(mesh.PointDelivered), Point(mesh.PointClaimed), Point(mesh.PointBeforeCommit), Point(mesh.PointAfterCommit),
 	pointBeforeEffect, pointAfterEffect,
 	Point(mesh.PointOffer), Point(mesh.PointVerified), Point(mesh.PointMoved),
-	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
+	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointAnnounced), Point(mesh.PointReplied), Point(mesh.PointAcked),
 	Point(mesh.PointRequeue),
 }
 

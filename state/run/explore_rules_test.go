@@ -33,8 +33,8 @@ func broken(from, to *world) string {
 	if from.reply != "" && to.reply != from.reply {
 		return fmt.Sprintf("two replies: %s, then %s", from.reply, to.reply)
 	}
-	if to.reply != "" && (!to.replied || to.rec == nil || string(to.rec.Mesh.Reply) != to.reply) {
-		return "a reply that is not stored"
+	if to.reply != "" && (to.rec == nil || !to.rec.Terminal() || string(to.rec.Mesh.Reply) != to.reply) {
+		return "a reply that the record does not have"
 	}
 	if to.replied && !to.rec.Terminal() || from.replied && from.rev != to.rev {
 		return "something follows the reply"

@@ -331,13 +331,13 @@ func (w *world) work(i int) bool {
 		}
 	case ended:
 		switch {
+		case w.reply == "":
+			w.reply = string(x.cp.Mesh.Reply) // which the record has already
 		case !w.replied && w.rev == x.rev:
 			w.rev++
 			w.replied, x.rev = true, w.rev
 		case !w.replied:
 			w.nak(i) // it reads again
-		case w.reply == "":
-			w.reply = string(x.cp.Mesh.Reply)
 		default:
 			w.ack(i)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -152,6 +153,7 @@ func (o *outgoing) begin(ctx context.Context, first bool) error {
 	var counted bounds.Counted
 	if first {
 		counted = o.Tree.CountTask()
+		runtime.Gosched() // the request to the counters goes out before the write is encoded
 	}
 	if o.Run != nil { // writes while the server counts
 		err = o.Run.addCall(ctx, state.Call{Key: o.c.Key, ID: o.a.TaskID, To: o.c.To, Live: !o.a.Durable, At: o.Now()})
