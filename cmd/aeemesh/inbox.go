@@ -77,6 +77,8 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 	}
 	person, task := "", ""
 	switch {
+	case f.limit < 0:
+		return outcome.Usagef(cmd, "--limit %d: give a number of tasks, or 0 for all", f.limit)
 	case len(args) == 1 && f.all:
 		return outcome.Usagef(cmd, "give PERSON, TASK or --all")
 	case len(args) == 1 && !strings.Contains(args[0], "."):

@@ -75,6 +75,9 @@ func ListCommand(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if limit < 0 {
+				return outcome.Usagef(cmd, "--limit %d: give a number of runs, or 0 for all", limit)
+			}
 			if err := CheckEntity(cmd, entity); err != nil {
 				return err
 			}
