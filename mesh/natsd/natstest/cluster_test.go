@@ -20,9 +20,15 @@ func TestClusterOutlivesOneServer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	kv, err := js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "b", Replicas: 3})
-	if err != nil {
-		t.Fatal(err)
+	var kv natsjs.KeyValue
+	for { // until no server takes a busy one for gone
+		kv, err = js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "b", Replicas: 3})
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := kv.Put(ctx, "k", []byte("1")); err != nil {
 		t.Fatal(err)
