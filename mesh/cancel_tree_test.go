@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -112,7 +113,9 @@ func TestCancelTreeBelowARootThatNobodyServes(t *testing.T) {
 	}()
 	equal(t, "stopped", within(t, "the hop to stop", end.stopped), hop)
 	r.serve(r.lane(mesh.Config{}), root)
-	if o := within(t, "the cancel's answer", over); o.err != nil || !o.got.Cancelled {
+	// The root's next worker reads the cancel, or the hop's E_CANCELLED first: then its handler
+	// has failed when the cancel comes.
+	if o := within(t, "the cancel's answer", over); o.err != nil || !o.got.Cancelled && o.got.Status != string(aaif.RunFailed) {
 		t.Errorf("%+v", o)
 	}
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
