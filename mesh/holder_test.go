@@ -277,6 +277,9 @@ func TestASenderThatMayNotPingWaitsForItsAnswer(t *testing.T) {
 		t.Errorf("refused: %v", err)
 	}
 	eventually(t, "nothing is watched", func() bool { return mesh.HoldersWatched(client) == 0 })
+	for settle(t, nc); len(refused) > 0; { // of probes that were sent before the first refusal came
+		<-refused
+	}
 	second := sending(t, client, patient(`{}`), mesh.SendOptions{})
 	holderOn(t, inboxes)
 	settle(t, r.nc)
