@@ -72,13 +72,16 @@ func (p *Pool) Advance(now time.Time) bool {
 	for _, l := range slices.Clone(p.doc.Lives) {
 		p.advance(l, now)
 	}
-	changed := p.doc.Next != before
-	for _, l := range p.doc.Lives { // in the order of their proposals
-		if l.State == Queued && !p.full(l.Owner) {
+	for _, l := range slices.Clone(p.doc.Lives) { // in the order of their proposals
+		switch {
+		case l.State != Queued:
+		case !p.full(l.Owner):
 			p.move(l, Experimental, KindTrial, "", now)
-			changed = true
+		case now.Unix()-l.Since >= p.cfg.Window.seconds():
+			p.end(l, KindEnded, "no place came free", now)
 		}
 	}
+	changed := p.doc.Next != before
 	return p.cool(now) || changed
 }
 
@@ -106,9 +109,9 @@ func (p *Pool) advance(l *life, now time.Time) {
 		if age >= p.cfg.Compat.seconds() {
 			p.move(l, Retired, KindEnded, l.Why, now)
 		}
-	case Pending, Queued:
+	case Pending:
 		if age >= p.cfg.Window.seconds() {
-			p.end(l, KindEnded, "no decision, or no place came free", now)
+			p.end(l, KindEnded, "no operator has decided", now)
 		}
 	case Rejected, Retired:
 		if age >= p.cfg.Retire.seconds() {

@@ -430,6 +430,25 @@ func TestTrialsAreBounded(t *testing.T) {
 	}
 }
 
+// A key that waits gets the place of a trial that ends at the moment at which it would have
+// waited for too long: it was queued until that trial was decided.
+func TestAPlaceThatComesFreeIsTaken(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{MaxTrials: 2})
+	for i, text := range []string{"dogs", "bikes", "cats", "kayaks", "sledges"} {
+		many(p, 6, wish(i, text), start)
+	}
+	propose(t, p, start.Add(6*time.Minute))
+	p.Advance(start.Add(6*time.Minute + 30*day)) // nobody has used a key
+	var states []State
+	for _, k := range p.Keys(start) {
+		states = append(states, k.State)
+	}
+	if want := []State{Deprecated, Deprecated, Experimental, Experimental}; !slices.Equal(states, want) {
+		t.Errorf("%s, want %s", states, want)
+	}
+}
+
 func TestSensitiveKeysWait(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
