@@ -181,9 +181,10 @@ func (c *cluster) recent(cfg Config, now time.Time) (clients, votes int) {
 	return len(seen), votes
 }
 
-// ripe reports whether a key may be made of a cluster: both gates are open.
+// ripe reports whether a key may be made of a cluster: both gates are open. Its heat exceeds
+// the threshold (SDSI 6.2.1).
 func (c *cluster) ripe(cfg Config, now time.Time) bool {
-	if c.Key != "" || c.heat(cfg, now) < cfg.MinHeat {
+	if c.Key != "" || c.heat(cfg, now) <= cfg.MinHeat {
 		return false
 	}
 	clients, votes := c.recent(cfg, now)

@@ -15,7 +15,7 @@ type Config struct {
 	HalfLife Duration `json:"half_life,omitempty"`
 	// HeatPerVote is how much one vote adds to the heat. Default 10.
 	HeatPerVote float64 `json:"heat_per_vote,omitempty"`
-	// MinHeat is the first gate: a cluster with less makes no key. Default 50.
+	// MinHeat is the first gate: a cluster with no more makes no key. Default 50.
 	MinHeat float64 `json:"min_heat,omitempty"`
 	// MinClients or MinVotes within Recent are the second gate. Defaults 5, 10, 7 days.
 	MinClients int      `json:"min_clients,omitempty"`

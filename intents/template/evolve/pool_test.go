@@ -98,11 +98,20 @@ func TestBothGatesMustBeOpen(t *testing.T) {
 		make func(*Pool)
 		want int
 	}{
-		"five clients at once":    {Config{}, func(p *Pool) { many(p, 6, wish(1, "a window seat"), start.Add(-6*time.Minute)) }, 1},
-		"four clients":            {Config{HeatPerVote: 20}, func(p *Pool) { many(p, 4, wish(1, "a window seat"), start) }, 0},
-		"five clients, but cool":  {Config{HeatPerVote: 9}, func(p *Pool) { many(p, 5, wish(1, "a window seat"), start) }, 0},
-		"ten wishes of three":     {Config{MinHeat: 20}, func(p *Pool) { days(p, 3, 4) }, 1},
-		"ten wishes of three, no": {Config{MinHeat: 20}, func(p *Pool) { days(p, 3, 3) }, 0},
+		"five clients at once":  {Config{}, func(p *Pool) { many(p, 6, wish(1, "a window seat"), start.Add(-6*time.Minute)) }, 1},
+		"four clients":          {Config{HeatPerVote: 20}, func(p *Pool) { many(p, 4, wish(1, "a window seat"), start) }, 0},
+		"five clients, no more": {Config{HeatPerVote: 11}, func(p *Pool) { many(p, 5, wish(1, "a window seat"), start) }, 1},
+		"heat at the threshold": {Config{}, func(p *Pool) {
+			for i := range 5 {
+				p.says(fmt.Sprint("agent.c", i), wish(1, "a window seat"), start.Add(time.Minute))
+			}
+		}, 0},
+		"ten wishes of two, no more": {Config{MinHeat: 15, Anonymity: 2}, func(p *Pool) { days(p, 2, 5) }, 1},
+		"wishes that are near":       {Config{}, func(p *Pool) { nearly(p, 0.87) }, 1},
+		"wishes that are not":        {Config{}, func(p *Pool) { nearly(p, 0.83) }, 0},
+		"five clients, but cool":     {Config{HeatPerVote: 9}, func(p *Pool) { many(p, 5, wish(1, "a window seat"), start) }, 0},
+		"ten wishes of three":        {Config{MinHeat: 20}, func(p *Pool) { days(p, 3, 4) }, 1},
+		"ten wishes of three, no":    {Config{MinHeat: 20}, func(p *Pool) { days(p, 3, 3) }, 0},
 		"long ago": {Config{HalfLife: Duration(999 * time.Hour)}, func(p *Pool) {
 			many(p, 6, wish(1, "a window seat"), start.Add(-8*day))
 		}, 0},
@@ -119,6 +128,19 @@ func TestBothGatesMustBeOpen(t *testing.T) {
 func days(p *Pool, n, of int) {
 	for d := of - 1; d >= 0; d-- {
 		many(p, n, wish(1, "a window seat"), start.Add(-time.Duration(d)*day))
+	}
+}
+
+// nearly has three clients make a wish, and three one that has a similarity to it.
+func nearly(p *Pool, cosine float64) {
+	first, second := make([]float32, 64), make([]float32, 64)
+	first[1], second[1], second[2] = 1, float32(cosine), float32(math.Sqrt(1-cosine*cosine))
+	for i := range 6 {
+		f := Fragment{"a window seat", first}
+		if i >= 3 {
+			f.Vector = second
+		}
+		p.says(fmt.Sprint("agent.c", i), f, start.Add(time.Minute))
 	}
 }
 
@@ -312,6 +334,35 @@ func TestATrialEnds(t *testing.T) {
 	}
 }
 
+// The numbers of SDSI 6.2.3 are the last ones with which a key is promoted, and stays.
+func TestTheThresholds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		day  daily
+		want State
+	}{
+		"promoted":                   {daily{Payloads: 100, Present: 15, Typed: 10, WrongType: 1, Judged: 10, Aligned: 8}, Stable},
+		"not used enough":            {daily{Payloads: 1000, Present: 149, Typed: 10, WrongType: 1, Judged: 10, Aligned: 8}, Experimental},
+		"not aligned enough":         {daily{Payloads: 100, Present: 15, Typed: 10, WrongType: 1, Judged: 100, Aligned: 79}, Experimental},
+		"too many of a wrong type":   {daily{Payloads: 100, Present: 15, Typed: 100, WrongType: 11, Judged: 10, Aligned: 8}, Experimental},
+		"still used":                 {daily{Payloads: 100, Present: 5, Typed: 10, Judged: 10, Aligned: 10}, Experimental},
+		"used too rarely":            {daily{Payloads: 1000, Present: 49, Typed: 10, Judged: 10, Aligned: 10}, Deprecated},
+		"still aligned":              {daily{Payloads: 100, Present: 50, Typed: 10, Judged: 10, Aligned: 6}, Experimental},
+		"aligned too rarely":         {daily{Payloads: 100, Present: 50, Typed: 10, Judged: 100, Aligned: 59}, Deprecated},
+		"types still right":          {daily{Payloads: 100, Present: 50, Typed: 10, WrongType: 3, Judged: 10, Aligned: 10}, Experimental},
+		"types too rarely right":     {daily{Payloads: 100, Present: 50, Typed: 100, WrongType: 31, Judged: 10, Aligned: 10}, Deprecated},
+		"too few payloads to decide": {daily{Payloads: 19, Typed: 10, WrongType: 10, Judged: 10}, Experimental},
+	} {
+		p := onTrial(t, Config{})
+		c.day.Day = dayOf(start)
+		p.doc.Lives[0].Days = []daily{c.day}
+		p.Advance(start.Add(7 * day))
+		if got := state(p, "window_seat", start); got != c.want {
+			t.Errorf("%s: %s, want %s; %+v", name, got, c.want, p.Keys(start.Add(7 * day))[0].Metrics)
+		}
+	}
+}
+
 // Deprecated, withdrawn, gone: with what clients see of each.
 func TestALifeThatEnds(t *testing.T) {
 	t.Parallel()
@@ -324,6 +375,10 @@ func TestALifeThatEnds(t *testing.T) {
 		t.Fatalf("deprecated: %+v", patches)
 	}
 	at = at.Add(14 * day)
+	p.Advance(at.Add(-time.Second))
+	if state(p, "window_seat", at) != Deprecated {
+		t.Error("it is withdrawn before its time")
+	}
 	p.Advance(at)
 	if got := p.View().Patches(base(t), "x", at); len(got) != 0 {
 		t.Errorf("withdrawn: %+v", got)
@@ -446,6 +501,59 @@ func TestAPlaceThatComesFreeIsTaken(t *testing.T) {
 	}
 	if want := []State{Deprecated, Deprecated, Experimental, Experimental}; !slices.Equal(states, want) {
 		t.Errorf("%s, want %s", states, want)
+	}
+}
+
+// A template gets so many keys at once, and the others wait.
+func TestKeysAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{MaxKeys: 2})
+	for i, text := range []string{"dogs", "bikes", "cats"} {
+		many(p, 6, wish(i, text), start)
+	}
+	propose(t, p, start.Add(6*time.Minute))
+	if k := p.Keys(start); len(k) != 3 || k[1].State != Experimental || k[2].State != Queued {
+		t.Errorf("%+v", k)
+	}
+}
+
+// A client's own keys on trial count with those of all.
+func TestTrialsOfOneClientAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{Personal: true, MaxTrials: 3})
+	many(p, 6, wish(9, "bikes"), start)
+	for i := range 10 {
+		for n, text := range []string{"legroom", "quiet cabin", "dogs"} {
+			p.says("agent.frequent", wish(n, text), start.Add(time.Duration(i)*time.Minute))
+		}
+	}
+	propose(t, p, start.Add(10*time.Minute))
+	trials := 0
+	for _, k := range p.Keys(start) {
+		if k.State == Experimental {
+			trials++
+		}
+	}
+	if trials != 3 || len(p.Keys(start)) != 4 {
+		t.Errorf("%d trials: %+v", trials, p.Keys(start))
+	}
+}
+
+// What a model makes of a cluster is optional, and its description has an example of what
+// clients have said (SDSI 6.2.2), whatever the model says.
+func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
+	t.Parallel()
+	for description, added := range map[string]bool{"Where to sit.": true, "Where to sit. Example mapping: 'Window seat' -> true.": false} {
+		p := newPool(t, Config{})
+		many(p, 6, wish(1, "a window seat"), start.Add(-6*time.Minute))
+		k := template.Key{Name: "seat", Type: template.Boolean, Required: true, Description: description, Property: "constraints"}
+		if err := p.Propose(p.Ripe(start)[0].ID, k, base(t), "", start); err != nil {
+			t.Fatal(err)
+		}
+		got := p.Keys(start)[0]
+		if got.Required || got.Property != "" || !got.Experimental || strings.Contains(got.Description, "'window seat' -> true") != added {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 
