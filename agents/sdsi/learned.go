@@ -96,7 +96,8 @@ func (l *learned) told(patches []template.Patch) {
 	l.desk.learner.Told(l.v.Scenario, l.from, keys)
 }
 
-// form returns the form of the version with the patches and the withdrawn keys.
+// form returns the form of the version with the patches and the withdrawn keys. Patches that
+// have expired are in it: their keys are accepted until the pool withdraws them.
 func (l *learned) form() *template.Form {
 	if l.view == nil || l.view.Empty() {
 		return l.v.form
@@ -113,7 +114,7 @@ func (l *learned) form() *template.Form {
 		return f
 	}
 	f = l.v.form
-	t, err := l.v.Apply(l.patches(l.v.Template)...)
+	t, err := l.v.Apply(l.view.Patches(l.v.Template, l.client, time.Time{})...)
 	if err == nil {
 		f, err = template.NewForm(t, template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
 	}

@@ -75,6 +75,38 @@ func TestASuggestionHasWhatIsNew(t *testing.T) {
 	}
 }
 
+// A payload may have a key whose patch has expired: it is accepted until it is withdrawn, and
+// then until the key is gone (SDSI 6.2.3), even if no worker has looked at the pool since.
+func TestAKeyOfAnExpiredPatchIsAccepted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	then, tpl := time.Now().Add(-15*24*time.Hour), tram(t, "tram_v1")
+	for _, c := range []string{"agent.a", "agent.b"} {
+		p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: "window seat", Vector: []float32{1}}}}, then)
+	}
+	for _, c := range p.Ripe(then) {
+		if err := p.Propose(c.ID, template.Key{Name: "window_seat", Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Reject("window_seat", "human.ops", "", then); err != nil { // it is deprecated, for 14 days
+		t.Fatal(err)
+	}
+	desk := r.desk(sdsi.DeskConfig{Unknown: template.UnknownRefused}, tpl)
+	desk.Learn(has{p.View()})
+	r.serve(desk, sells, nil)
+	if got := r.ask(intents.SchemaGet, `{}`); strings.Contains(got, "window_seat") {
+		t.Errorf("a client is told of it: %s", got)
+	}
+	if got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true}}`); strings.Contains(got, "E_INPUT_SCHEMA") {
+		t.Error(got)
+	}
+}
+
 // An agent that answers "not modified" of what the client does not have has not answered.
 func TestNotModifiedIsNoAnswerToAFirstQuestion(t *testing.T) {
 	t.Parallel()

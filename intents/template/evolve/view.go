@@ -43,7 +43,7 @@ func (v *View) Own(client string) bool {
 
 // Patches returns what a client is told beside a template (SDSI 6.2.2): the advertised keys
 // of all, and its own. A key that the template itself has is left out. Patches that expire
-// before a time are, too.
+// before a time are, too; before the zero time none does.
 func (v *View) Patches(t *template.Template, client string, now time.Time) []template.Patch {
 	var out []template.Patch
 	room := template.MaxKeys - len(t.Keys)
