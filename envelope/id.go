@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -159,8 +160,9 @@ func recent(ts string) (t time.Time, ok bool) {
 }
 
 // Time parses field ts. AEE recommends ISO 8601 and requires only ten characters: Time
-// accepts RFC 3339, a date and time without a zone (taken as UTC), and a bare date; ok is
-// false for anything else.
+// accepts RFC 3339, the same without seconds or with a zone such as +0200 or +02, the basic
+// format, a date and time without a zone (taken as UTC), and a bare date; ok is false for
+// anything else.
 func (e *Envelope) Time() (t time.Time, ok bool) {
 	if t, ok := recent(e.TS); ok {
 		return t, true
@@ -168,8 +170,12 @@ func (e *Envelope) Time() (t time.Time, ok bool) {
 	if t, err := time.Parse(time.RFC3339Nano, e.TS); err == nil {
 		return t.UTC(), true
 	}
-	for _, layout := range [...]string{"2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "20060102T150405Z07:00", time.DateOnly} {
-		if t, err := time.Parse(layout, e.TS); err == nil {
+	ts := strings.ToUpper(e.TS) // RFC 3339 allows t and z
+	for _, layout := range [...]string{
+		"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05",
+		"2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "20060102T150405Z07:00", "20060102T150405Z0700", time.DateOnly,
+	} {
+		if t, err := time.Parse(layout, ts); err == nil {
 			return t.UTC(), true
 		}
 	}
