@@ -363,6 +363,7 @@ func TestWithReferences(t *testing.T) {
 		{"{\"z\": 1.50 }\n", []envelope.Reference{a, b}, `{"z": 1.50 ,"references":[{"id":"aaaaaaaa","type":"aee.envelope"},{"id":"bbbbbbbb","type":"aee.envelope","locator":"agent.b"}]}`},
 		{`{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}],"a":1}`, []envelope.Reference{a}, `{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}],"a":1}`},
 		{`{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}],"a":1}`, []envelope.Reference{b, b}, `{"a":1,"references":[{"id":"aaaaaaaa","type":"aee.envelope"},{"id":"bbbbbbbb","type":"aee.envelope","locator":"agent.b"}]}`},
+		{`{"references":[{"x_page":1.50,"id":"aaaaaaaa","type":"aee.envelope"}]}`, []envelope.Reference{b}, `{"references":[{"x_page":1.50,"id":"aaaaaaaa","type":"aee.envelope"},{"id":"bbbbbbbb","type":"aee.envelope","locator":"agent.b"}]}`},
 		{`{"references":null}`, []envelope.Reference{a}, `{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}]}`},
 		{`{"references":"none"}`, []envelope.Reference{a}, ""},
 	} {
@@ -377,7 +378,7 @@ func TestWithReferences(t *testing.T) {
 func TestKeepReferences(t *testing.T) {
 	t.Parallel()
 	keep := func(r envelope.Reference) bool { return r.Corr != "mine" }
-	const mine, other = `{"id":"aaaaaaaa","type":"aee.envelope","corr":"mine"}`, `{"id":"bbbbbbbb","corr":"other","type":"aee.envelope"}`
+	const mine, other = `{"id":"aaaaaaaa","type":"aee.envelope","corr":"mine"}`, `{"id":"bbbbbbbb","corr":"other","type":"aee.envelope","x_page":1.50}`
 	for payload, want := range map[string]string{
 		`{}`:                                     `{}`,
 		`{"z": 1, "references":[` + other + `]}`: `{"z": 1, "references":[` + other + `]}`,

@@ -16,7 +16,7 @@ const ReferenceType = "aee.envelope"
 type Reference struct {
 	ID      string `json:"id"`                // the referenced envelope's id
 	Corr    string `json:"corr,omitempty"`    // its corr, for context
-	Type    string `json:"type"`              // a URI or path where the envelope is available
+	Type    string `json:"type"`              // always [ReferenceType]
 	Locator string `json:"locator,omitempty"` // a URI or path where it can be had
 	Hash    string `json:"hash,omitempty"`    // its [Envelope.Hash]
 }
@@ -38,15 +38,20 @@ func (e *Envelope) Refer(locator string) (Reference, error) {
 // Envelopes embedded in a payload, as in archives, are inert: nothing in this module
 // routes or processes them (AEE, "Exception: Archival and Forensic Snapshots").
 func (e *Envelope) References() ([]Reference, error) {
-	if !mayHaveMember(e.Payload, referencesMember) {
-		return nil, nil
+	refs, _, err := readReferences(e.Payload)
+	return refs, err
+}
+
+// readReferences decodes the references of a payload, and returns their JSON, too: it can
+// have members that a Reference does not have.
+func readReferences(payload json.RawMessage) (refs []Reference, items []json.RawMessage, err error) {
+	if !mayHaveMember(payload, referencesMember) {
+		return nil, nil, nil
 	}
-	var refs []Reference
-	err := eachMember(e.Payload, func(name, value []byte) error {
+	err = eachMember(payload, func(name, value []byte) error {
 		if string(name) != referencesMember || string(value) == "null" {
 			return nil
 		}
-		var items []json.RawMessage
 		if err := json.Unmarshal(value, &items); err != nil {
 			return fmt.Errorf("payload.references must be an array of reference objects: %w", err)
 		}
@@ -59,9 +64,9 @@ func (e *Envelope) References() ([]Reference, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return refs, nil
+	return refs, items, nil
 }
 
 const referencesMember = "references"
@@ -107,14 +112,18 @@ func (r *Reference) read(raw json.RawMessage) error {
 // WithReferences returns a copy of a payload, a JSON object, with more references
 // appended. It leaves out references to envelopes that are referred to already.
 func WithReferences(payload json.RawMessage, more ...Reference) (json.RawMessage, error) {
-	refs, err := (&Envelope{Payload: payload}).References()
+	refs, items, err := readReferences(payload)
 	if err != nil {
 		return nil, err
 	}
 	before := len(refs)
 	for _, ref := range more {
 		if !slices.ContainsFunc(refs, func(r Reference) bool { return r.ID == ref.ID }) {
-			refs = append(refs, ref)
+			item, err := json.Marshal(ref)
+			if err != nil {
+				return nil, err
+			}
+			refs, items = append(refs, ref), append(items, item)
 		}
 	}
 	if len(refs) == before {
@@ -127,10 +136,7 @@ func WithReferences(payload json.RawMessage, more ...Reference) (json.RawMessage
 	if err := json.Unmarshal(payload, &members); err != nil || members == nil {
 		return nil, fmt.Errorf("a payload with references must be a JSON object: %w", err)
 	}
-	raw, err := json.Marshal(refs)
-	if err != nil {
-		return nil, err
-	}
+	raw := arrayOf(items)
 	if _, had := members[referencesMember]; had {
 		members[referencesMember] = raw
 		return json.Marshal(members)
@@ -149,20 +155,26 @@ func WithReferences(payload json.RawMessage, more ...Reference) (json.RawMessage
 // its order. If all references stay, or they cannot be decoded, it returns the payload
 // itself.
 func KeepReferences(payload json.RawMessage, keep func(Reference) bool) json.RawMessage {
-	refs, err := (&Envelope{Payload: payload}).References()
-	if err != nil || !slices.ContainsFunc(refs, func(r Reference) bool { return !keep(r) }) {
+	refs, items, err := readReferences(payload)
+	if err != nil {
 		return payload
 	}
-	kept, err := json.Marshal(slices.DeleteFunc(refs, func(r Reference) bool { return !keep(r) }))
-	if err != nil {
+	var left []json.RawMessage
+	for i, r := range refs {
+		if keep(r) {
+			left = append(left, items[i])
+		}
+	}
+	if len(left) == len(items) {
 		return payload
 	}
 	out := []byte{'{'}
 	err = eachMember(payload, func(name, value []byte) error {
 		if string(name) == referencesMember {
-			if value = kept; string(kept) == "[]" {
+			if len(left) == 0 {
 				return nil
 			}
+			value = arrayOf(left)
 		}
 		if len(out) > 1 {
 			out = append(out, ',')
@@ -175,4 +187,16 @@ func KeepReferences(payload json.RawMessage, keep func(Reference) bool) json.Raw
 		return payload
 	}
 	return append(out, '}')
+}
+
+// arrayOf returns the JSON array of the items.
+func arrayOf(items []json.RawMessage) json.RawMessage {
+	out := []byte{'['}
+	for i, item := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	return append(out, ']')
 }
