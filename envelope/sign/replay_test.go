@@ -35,6 +35,9 @@ func TestReplayIsRefusedForTheWholeWindow(t *testing.T) {
 	if err := r.Check(&envelope.Envelope{From: "agent.b", ID: e.ID}, start); err != nil {
 		t.Errorf("the same id from another sender: %v", err)
 	}
+	if err := r.Check(&envelope.Envelope{From: e.From + e.ID[:1], ID: e.ID[1:]}, start); err != nil {
+		t.Errorf("another sender and another id, which together are the same text: %v", err)
+	}
 	if err := r.Check(e, start.Add(3*time.Minute)); err != nil {
 		t.Errorf("long after the window: %v", err)
 	}

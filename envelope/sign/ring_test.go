@@ -204,12 +204,16 @@ func TestRefusedSignatures(t *testing.T) {
 	sig := func(alg, kid, value string) string {
 		return fmt.Sprintf(`{"alg":%q,"kid":%q,"value":%q}`, alg, kid, value)
 	}
+	large := func(sig string, size int) string { // with a member of others
+		return sig[:len(sig)-1] + `,"x":"` + strings.Repeat("x", size-len(sig)-len(`,"x":""`)) + `"}`
+	}
 	for _, tt := range []struct {
 		name, sig string
 		code      envelope.Code
 	}{
 		{"good", sig("ed25519", "ed", edValue), ""},
 		{"good, other layout", `{ "value": "` + edValue + `", "kid":"ed", "x":[1], "alg":"\u0065d25519"}`, ""},
+		{"good, own layout with an escape", `{"alg":"\u0065d25519","kid":"ed","value":"` + edValue + `"}`, ""},
 		{"good HMAC", sig("HS256", "hs", hsValue), ""},
 		{"a string", `"` + edValue + `"`, envelope.CodeSigUncheckable},
 		{"an empty string", `""`, envelope.CodeSigUncheckable},
@@ -229,6 +233,8 @@ func TestRefusedSignatures(t *testing.T) {
 		{"empty kid", sig("ed25519", "", edValue), envelope.CodeSigInvalid},
 		{"long kid", sig("ed25519", strings.Repeat("k", 65), edValue), envelope.CodeSigInvalid},
 		{"kid as a path", sig("ed25519", "../ed", edValue), envelope.CodeSigInvalid},
+		{"good, as large as may be", large(sig("ed25519", "ed", edValue), 4096), ""},
+		{"too large", large(sig("ed25519", "ed", edValue), 4097), envelope.CodeSigInvalid},
 		{"huge sig", sig("ed25519", "ed", strings.Repeat("A", 5000)), envelope.CodeSigInvalid},
 		{"empty value", sig("ed25519", "ed", ""), envelope.CodeSigInvalid},
 		{"short value", sig("ed25519", "ed", edValue[:84]), envelope.CodeSigInvalid},

@@ -36,6 +36,7 @@ func TestParsePatchRefuses(t *testing.T) {
 		{"no timestamp", `"timestamp": "2031-05-04T09:30:00Z",`, ``, "", "required"},
 		{"no expiration", `"timestamp": "2031-05-04T09:30:00Z",`, `"timestamp": "2031-05-04T09:30:00Z"}`, "", "json"},
 		{"expiration is no time", `"2031-06-03T09:30:00Z"`, `"in June"`, "/expiration", "format"},
+		{"expires when it is made", `2031-06-03T09`, `2031-05-04T09`, "/expiration", "expiration"},
 		{"expires before it is made", `2031-06-03T09`, `2031-05-03T09`, "/expiration", "expiration"},
 		{"nothing in it", `"new_keys": [`, `"x-new_keys": [`, "", ""},
 		// keys of the template are never removed or retyped
@@ -136,7 +137,7 @@ func drawPatches(t *rapid.T) []template.Patch {
 	var all []template.Patch
 	for i := range rapid.IntRange(1, 4).Draw(t, "patches") {
 		p := template.Patch{PatchID: fmt.Sprintf("p%d", rapid.IntRange(0, 2).Draw(t, "id")), ParentSchemaID: "stay_v1",
-			Timestamp: at.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "at")) * time.Hour), Expires: at.Add(48 * time.Hour)}
+			Timestamp: at.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "at")) * time.Hour), Expires: at.Add(time.Duration(rapid.IntRange(48, 50).Draw(t, "expires")) * time.Hour)}
 		used := map[string]bool{}
 		for range rapid.IntRange(0, 3).Draw(t, "changes") {
 			name := rapid.SampledFrom([]string{"pets", "view", "floor", "sauna", "city", "nights", "board"}).Draw(t, "name")
@@ -179,6 +180,11 @@ func TestPatchesCommuteOrConflict(t *testing.T) {
 		mergedAgain, errAgain := template.Merge(shuffled...)
 		if (errMerge == nil) != (errAgain == nil) || errMerge == nil && merged.Hash() != mergedAgain.Hash() {
 			t.Fatalf("the order decides: %v, %v", errMerge, errAgain)
+		}
+		for _, p := range patches {
+			if errMerge == nil && (merged.Timestamp.Before(p.Timestamp) || merged.Expires.After(p.Expires)) {
+				t.Fatalf("merged of %+v is older, or lives longer: %+v", p, merged)
+			}
 		}
 		if err != nil {
 			return
