@@ -355,6 +355,7 @@ func TestMemories(t *testing.T) {
 		"the same run":          {ann, ann, "user session task long_term forever young"},
 		"another run of hers":   {ann, state.Whose{User: "ann", Session: "s1", Run: "r2"}, "user session long_term forever young"},
 		"another session":       {ann, state.Whose{User: "ann", Session: "s2", Run: "r2"}, "user long_term forever young"},
+		"no sessions":           {state.Whose{User: "ann", Run: "r1"}, state.Whose{User: "ann", Run: "r2"}, "user long_term forever young"},
 		"another user":          {ann, state.Whose{User: "bob", Session: "s1", Run: "r2"}, "long_term forever young"},
 		"nobody knows whose":    {state.Whose{}, state.Whose{}, "long_term forever young"},
 		"hers, nobody's before": {state.Whose{}, ann, "long_term forever young"},

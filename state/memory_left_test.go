@@ -70,3 +70,31 @@ func TestMemoriesGrowOld(t *testing.T) {
 		t.Errorf("a minute later: %+v", got)
 	}
 }
+
+// An item whose time is over to the second is left out: with the value 0 it would never
+// expire.
+func TestNoMemoryLivesForEverByItsAge(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]int64{59 * time.Second: 1, 59*time.Second + 999*time.Millisecond: 1, time.Minute: 0, time.Hour: 0} {
+		c := state.New("agent.x", "01J00000000000000000000000", "")
+		c.Doc.MemorySnapshot = []aaif.MemoryItem{{Scope: aaif.ScopeLongTerm, Key: "k", Content: "v", TTLRemainingSeconds: aaif.Int(60)}}
+		for _, now := range []time.Time{start, start.Add(after)} {
+			data, err := state.Codec{Now: func() time.Time { return now }}.Encode(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c, err = (state.Codec{}).Decode(data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := int64(0)
+		if items := c.Doc.MemorySnapshot; len(items) > 0 {
+			if left = items[0].TTLRemainingSeconds.Int64(); left == 0 {
+				left = -1 // for ever
+			}
+		}
+		if left != want {
+			t.Errorf("after %v: %d s are left, want %d (0: it is gone)", after, left, want)
+		}
+	}
+}
