@@ -30,10 +30,6 @@ func TestClusterOutlivesOneServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := kv.Put(ctx, "k", []byte("1")); err != nil {
-		t.Fatal(err)
-	}
-	servers[0].Close()
 	put := func(v string) {
 		t.Helper()
 		for { // until a leader is elected
@@ -48,6 +44,8 @@ func TestClusterOutlivesOneServer(t *testing.T) {
 			}
 		}
 	}
+	put("1")
+	servers[0].Close()
 	put("2")
 	natstest.Restart(t, servers[0])
 	servers[1].Close()
