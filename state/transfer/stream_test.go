@@ -214,6 +214,7 @@ func TestHandoffThatIsRefused(t *testing.T) {
 		return line[:i] + fmt.Sprint(seq) + line[j:]
 	}
 	swap := strings.Replace
+	rest := vars + one + two + end
 	failure := `{"type":"handoff_error","seq":2,"code":"aborted","message":"no more"}` + "\n"
 	for name, tt := range map[string]struct {
 		stream string
@@ -244,11 +245,11 @@ func TestHandoffThatIsRefused(t *testing.T) {
 		"a member twice":               {init + swap(vars, `"value"`, `"seq":1,"value"`, 1), transfer.ErrStream},
 		"variables twice":              {init + vars + at(2, vars), transfer.ErrStream},
 		"pipeline of something else":   {init + swap(vars, "variables", "conversation", 1), transfer.ErrStream},
-		"init with variables":          {swap(init, `"status"`, `"variables":{},"status"`, 1), transfer.ErrStream},
-		"init with a conversation":     {swap(init, `"conversation":[]`, `"conversation":[{"role":"user","content":"hi"}]`, 1), transfer.ErrStream},
-		"init with a second token":     {swap(init, `"source_platform"`, `"migration_token":"x","source_platform"`, 1), transfer.ErrStream},
-		"init without a token":         {swap(init, `"migration_token":"the token",`, ``, 1), transfer.ErrStream},
-		"init without a status":        {swap(init, `"status":"paused",`, ``, 1), state.ErrInvalid},
+		"init with variables":          {swap(init, `"status"`, `"variables":{},"status"`, 1) + rest, transfer.ErrStream},
+		"init with a conversation":     {swap(init, `"conversation":[]`, `"conversation":[{"role":"user","content":"hi"}]`, 1) + rest, transfer.ErrStream},
+		"init with a second token":     {swap(init, `"source_platform"`, `"migration_token":"x","source_platform"`, 1) + rest, transfer.ErrStream},
+		"init without a token":         {swap(init, `"migration_token":"the token",`, ``, 1) + rest, transfer.ErrStream},
+		"init without a status":        {swap(init, `"status":"paused",`, ``, 1) + rest, state.ErrInvalid},
 		"a message with another role":  {swap(whole, `"user"`, `"boss"`, 1), state.ErrChecksum},
 		"a value that is no object":    {init + vars + swap(one, `{"role":"user","content":"hello"}`, `7`, 1), transfer.ErrStream},
 		"neither value nor part":       {init + `{"type":"context_chunk","seq":1}` + "\n", transfer.ErrStream},
@@ -256,11 +257,13 @@ func TestHandoffThatIsRefused(t *testing.T) {
 		"more of a value":              {init + `{"type":"context_chunk","seq":1,"value":{},"more":true}` + "\n", transfer.ErrStream},
 		"more that is false":           {init + `{"type":"context_chunk","seq":1,"part":"{}","more":false}` + "\n", transfer.ErrStream},
 		"a value amid parts":           {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, one), transfer.ErrStream},
-		"another type amid parts":      {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"memory_item","seq":2,"part":"}"}` + "\n", transfer.ErrStream},
-		"the end amid parts":           {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, end), transfer.ErrStream},
-		"parts that are no JSON":       {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"context_chunk","seq":2,"part":"{"}` + "\n", transfer.ErrStream},
-		"a line that is too long":      {init + `{"type":"context_chunk","seq":1,"part":"` + strings.Repeat("x", 300<<10) + `"}` + "\n", state.ErrTooLarge},
-		"bytes that are no UTF-8":      {init + vars + swap(one, "hello", "\xff", 1), transfer.ErrStream},
+		"a value between parts": {init + vars + `{"type":"context_chunk","seq":2,"part":"{\"role\":\"user\",","more":true}` + "\n" + at(3, two) +
+			`{"type":"context_chunk","seq":4,"part":"\"content\":\"hello\"}"}` + "\n" + at(5, end), transfer.ErrStream},
+		"another type amid parts": {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"memory_item","seq":2,"part":"}"}` + "\n", transfer.ErrStream},
+		"the end amid parts":      {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + at(2, end), transfer.ErrStream},
+		"parts that are no JSON":  {init + `{"type":"context_chunk","seq":1,"part":"{","more":true}` + "\n" + `{"type":"context_chunk","seq":2,"part":"{"}` + "\n", transfer.ErrStream},
+		"a line that is too long": {init + `{"type":"context_chunk","seq":1,"part":"` + strings.Repeat("x", 300<<10) + `"}` + "\n", state.ErrTooLarge},
+		"bytes that are no UTF-8": {init + vars + swap(one, "hello", "\xff", 1), transfer.ErrStream},
 	} {
 		got, granted, err := transfer.Read(strings.NewReader(tt.stream), transfer.Limits{}, accepts(g))
 		if !errors.Is(err, tt.want) || got != nil || granted != (transfer.Grant{}) {
