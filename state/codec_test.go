@@ -252,6 +252,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a duplicate":     {replace(`"status":`, `"status":"running","status":`), state.ErrInvalid},
 		"unknown member":  {replace(`"status":`, `"statue":1,"status":`), state.ErrInvalid},
 		"newer":           {replace(`"format":2`, `"format":3`), state.ErrNewer},
+		"no entity":       {replace(`"entity":"`+c.Mesh.Entity+`"`, `"entity":""`), state.ErrInvalid},
 	} {
 		if _, err := (state.Codec{}).Decode(tt.data); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)

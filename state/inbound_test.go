@@ -83,6 +83,27 @@ func TestInboundRefuses(t *testing.T) {
 	}
 }
 
+// Times of another platform are moved to this mesh's clock. None is in the future, and the
+// deadline is at most a month away.
+func TestInboundMovesTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	c := state.New("agent.x", "01J00000000000000000000000", "")
+	there := now.Add(-time.Hour) // its clock, at the checkpoint
+	c.Doc.CheckpointAt = state.Time(there)
+	c.Mesh.StoredAt, c.Mesh.StartedAt, c.Mesh.Deadline = there.Add(-time.Minute), there.Add(time.Minute), there.Add(365*24*time.Hour)
+	if err := c.Inbound(now); err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string][2]time.Time{
+		"stored": {c.Mesh.StoredAt, now.Add(-time.Minute)}, "started": {c.Mesh.StartedAt, now}, "deadline": {c.Mesh.Deadline, now.Add(30 * 24 * time.Hour)},
+	} {
+		if !got[0].Equal(got[1]) {
+			t.Errorf("%s: %v, want %v", name, got[0], got[1])
+		}
+	}
+}
+
 // An agent that a plan names with another spelling is not asked either.
 func TestInboundPlanLosesItsChosenAgents(t *testing.T) {
 	t.Parallel()

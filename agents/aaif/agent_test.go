@@ -147,6 +147,9 @@ func TestLevels(t *testing.T) {
 		{"tracing switched off", tooled + constraints + observable + "telemetry: {tracing: false}", false, "Core Tooled Portable", LevelMultiAgent, "no orchestration.role; neither a subagent nor a handoff"},
 		{"a metric without a threshold", tooled + constraints + "evaluation: {metrics: [{name: relevance}]}", false, "Core Tooled Portable", LevelMultiAgent, "no orchestration.role; neither a subagent nor a handoff"},
 		{"enterprise but for the signature", tooled + constraints + observable + compliance, false, "Core Tooled Portable Observable", LevelEnterprise, "no provenance.signature"},
+		{"tracing switched on", tooled + constraints + observable + "telemetry: {tracing: true}", false, "Core Tooled Portable Observable", LevelEnterprise, "no compliance.safety_level; compliance.audit_log is not true; no provenance.signature"},
+		{"no audit log", tooled + constraints + observable + "compliance: {safety_level: strict, audit_log: false}\n", true, "Core Tooled Portable Observable", LevelEnterprise, "compliance.audit_log is not true"},
+		{"another capability", tooled + constraints + observable + compliance + "required_capabilities: [state.restore]\n", true, "Core Tooled Portable Observable Enterprise", LevelStateful, "required_capabilities lacks state.checkpoint"},
 		{"enterprise", tooled + constraints + observable + compliance, true, "Core Tooled Portable Observable Enterprise", LevelStateful, "required_capabilities lacks state.checkpoint"},
 		{"stateful", tooled + constraints + observable + compliance + stateful, true, "Core Tooled Portable Observable Enterprise Stateful", "", ""},
 		{"stateful and multi-agent", tooled + constraints + multi + observable + compliance + stateful, true, "Core Tooled Portable Multi-agent Observable Enterprise Stateful", "", ""},
@@ -177,6 +180,10 @@ func TestLevels(t *testing.T) {
 			diff(t, "next", next.Level, tt.next)
 			diff(t, "missing", strings.Join(messages, "; "), tt.missing)
 		})
+	}
+	d := definition(t, tooled+constraints+observable+compliance)
+	if d.Provenance = (&Provenance{AuthoredBy: "ann"}); !slices.ContainsFunc(d.Levels(), func(s LevelStatus) bool { return s.Level == LevelEnterprise && len(s.Missing) == 1 }) {
+		t.Error("a provenance without a signature is enough")
 	}
 	if level, next := new(Definition).Level(); level != LevelNone || next.Level != LevelCore || len(next.Missing) != 2 {
 		t.Errorf("%s %v", level, next)
@@ -491,6 +498,7 @@ func TestLevelOfARuntime(t *testing.T) {
 		"teams":                    {team, state, LevelMultiAgent},
 		"gates":                    {team.With("/agent/evaluation"), state, LevelObservable},
 		"audit and signatures":     {audited, Offer{}, LevelEnterprise},
+		"checkpoints, no restore":  {audited, Offer{Capabilities: SetOf(CapStateCheckpoint)}, LevelEnterprise},
 		"and checkpoints":          {audited, state, LevelStateful},
 		"audit without evaluation": {all.With("/agent/compliance/audit_log", "/provenance/signature"), state, LevelPortable},
 	} {
