@@ -138,14 +138,14 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	case cmd.ProcessState == nil:
 		// The reason contains paths of this machine: it is for the log, not the
 		// model.
-		return nil, t.fail(tool.ErrFailed, "the program could not be started", err)
+		return nil, t.fail(tool.ErrFailed, "the program could not be started", &ended{err, stderr})
 	case context.Cause(runCtx) == errTooMuch:
 		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), &ended{errTooMuch, stderr})
 	case ctx.Err() != nil:
 		t.log(ctx, stderr)
 		return nil, ctx.Err()
 	case left:
-		return nil, t.fail(tool.ErrFailed, "the program left a child behind", &ended{err, stderr})
+		return nil, t.fail(tool.ErrFailed, "the program left a child behind", &ended{errLeft, stderr})
 	case err != nil:
 		return nil, t.fail(tool.ErrFailed, words(stdout.buf.Bytes(), cmd), &ended{err, stderr})
 	}
@@ -214,6 +214,7 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Wri
 
 var (
 	errTooMuch = errors.New("the program writes more than it may")
+	errLeft    = errors.New("the program has ended, and a child of it held its input or output open")
 	errNotJSON = errors.New("the program's output is not one JSON value")
 )
 

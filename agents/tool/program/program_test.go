@@ -128,6 +128,9 @@ func TestFailuresByKind(t *testing.T) {
 	if !errors.Is(err, tool.ErrFailed) || !errors.Is(err, os.ErrNotExist) || strings.Contains(err.Error(), "/no/such") {
 		t.Errorf("missing program: %v", err)
 	}
+	if got := logged(t, err); !strings.Contains(got, "/no/such/program: no such file") {
+		t.Errorf("the log does not say why it could not be started: %s", got)
+	}
 }
 
 func TestTheProgramGetsItsEnvironmentAndNoOther(t *testing.T) {
@@ -199,14 +202,28 @@ func TestStandardErrorGoesToTheLogAndIsBounded(t *testing.T) {
 	buf.Reset()
 	// Who gets the error of a failed call logs it, once, with what was written.
 	_, err := newTool(t, "silent failure", log).Call(t.Context(), json.RawMessage(`{}`))
-	var failure *tool.Error
-	if !errors.As(err, &failure) || buf.Len() > 0 || strings.Contains(err.Error(), "secret") {
+	if buf.Len() > 0 || strings.Contains(err.Error(), "secret") {
 		t.Fatalf("log %s, error %v", buf.String(), err)
 	}
-	slog.New(slog.NewTextHandler(&buf, nil)).Warn("failed", "cause", failure.Err)
-	if got := buf.String(); !strings.Contains(got, `cause.err="exit status`) || !strings.Contains(got, "secret detail") {
+	if got := logged(t, err); !strings.Contains(got, `cause.err="exit status`) || !strings.Contains(got, "secret detail") {
 		t.Errorf("log %s", got)
 	}
+}
+
+// logged returns the line that the caller logs of a failed call.
+func logged(t *testing.T, err error) string {
+	t.Helper()
+	var failure *tool.Error
+	if !errors.As(err, &failure) {
+		t.Fatalf("error %v", err)
+	}
+	cause, told := failure.Err.(slog.LogValuer)
+	if !told {
+		return "" // not at level warn
+	}
+	var buf bytes.Buffer
+	slog.New(slog.NewTextHandler(&buf, nil)).Warn("failed", "cause", cause)
+	return buf.String()
 }
 
 // A call that ends, whichever way, leaves no process of its group behind.
@@ -245,6 +262,11 @@ func TestTheWholeGroupIsKilled(t *testing.T) {
 			}
 			if how == "orphan" && (!errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "left a child behind")) {
 				t.Errorf("error %v", err)
+			}
+			if how == "orphan" {
+				if got := logged(t, err); !strings.Contains(got, "held its input or output open") {
+					t.Errorf("log %s", got)
+				}
 			}
 			poll(t, "the child's end", func() bool { return !alive(pid) })
 		})
