@@ -428,6 +428,15 @@ func TestAProgramHandsItsTaskOn(t *testing.T) {
 			t.Errorf("%s: got %+v", bad, got)
 		}
 	}
+	// Only the program's author can correct the name of a receiver.
+	for to, want := range map[string]string{
+		"billing":    `the agent's program delegated the task to "billing", which is no entity`,
+		"bus.orders": "the agent's program delegated the task to bus.orders, where no worker answers",
+	} {
+		if got := do(`{"to":"` + to + `"}`); got.err == nil || got.err.Code != envelope.CodeAgent || !strings.HasPrefix(got.err.Message, want) {
+			t.Errorf("to %s: got %+v, want %s", to, got.err, want)
+		}
+	}
 	// A member that is not read would be lost.
 	got := do(`{"to":"agent.billing","text":"mine","intend":"x"}`)
 	const want = `the agent's program delegated the task with "intend", "text", which is not read: the members are to, reason, intent and payload, and the receiver's data belongs into the payload`

@@ -129,6 +129,31 @@ func TestProgramGarbageIsCountedAndHarmless(t *testing.T) {
 	}
 }
 
+// The log says why a line was ignored, without a word of the line.
+func TestProgramLinesAreIgnoredForAReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var log safeBuffer
+	p := newProgram(t, "serve", func(c *program.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.hostProgram(p, 1)
+	for line, want := range map[string]string{
+		`secret`: `reason="it is no JSON object on one line: byte 1 is wrong"`,
+		`{"type":"result","reply_to":"x","payload":{"secret":NaN}}`:             `reason="it is no JSON object on one line: byte 53 is wrong"`,
+		"{\"type\":\"result\",\"reply_to\":\"x\",\"payload\":\n{\"secret\":1}}": `reason="it is no JSON object on one line: it ends too early"`,
+		`{"type":"result","reply_to":7,"payload":{"secret":1}}`:                 `reason="its reply_to is no text"`,
+		`{"type":"result","payload":{"secret":1}}`:                              `reason="it has no reply_to"`,
+		`["secret"]`:               `reason="it is no JSON object on one line"`,
+		strings.Repeat("x", 70000): `reason="it is longer than 65536 bytes"`,
+	} {
+		if got := w.send(entity, do("lines", line), sending{}); got.payload != `{"text":"answered"}` {
+			t.Errorf("%.80s: got %+v", line, got)
+		}
+		if got := log.String(); !strings.Contains(got, want) || strings.Contains(got, "secret") {
+			t.Errorf("%.80s: log %s, want %s", line, got, want)
+		}
+	}
+}
+
 func TestProgramAnswerOfIllegalTypeFailsItsTaskAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -108,6 +108,9 @@ func runTestProgram(mode string) int {
 			fmt.Println()
 			say("result", map[string]string{"text": "still here"})
 			say("result", map[string]string{"text": "twice"})
+		case "lines": // writes lines of the sender's choice, then answers
+			fmt.Println(c.Text)
+			say("result", map[string]string{"text": "answered"})
 		case "type": // answers with a type of the sender's choice
 			fmt.Println(`{"type":` + c.Text + `,"reply_to":"` + task.ID + `","payload":{}}`)
 		case "handoff":

@@ -7,6 +7,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -66,7 +68,7 @@ func (x *process) readLoop() {
 		line, err := r.next()
 		if err == errLineTooLong {
 			x.p.counts.oversized.Add(1)
-			x.ignored("longer than the limit")
+			x.ignored(fmt.Sprintf("it is longer than %d bytes", x.p.cfg.MaxLine))
 			continue
 		}
 		// A last line without a newline was truncated.
@@ -85,7 +87,7 @@ func (x *process) readLoop() {
 func (x *process) take(line []byte) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil || a.ReplyTo == "" {
-		x.malformed("no JSON object with type, reply_to and payload")
+		x.malformed(unreadable(line, err))
 		return
 	}
 	typ, legal := a.kind()
@@ -131,6 +133,24 @@ func (x *process) take(line []byte) {
 	}
 }
 
+// unreadable says why a line is about no task, without a word of the line. err
+// is the error of reading it; nil if it has no reply_to.
+func unreadable(line []byte, err error) string {
+	const noObject = "it is no JSON object on one line"
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return noObject + ": it ends too early"
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("%s: byte %d is wrong", noObject, syntax.ByteOffset+1)
+	case jsontext.Value(line).Kind() != '{':
+		return noObject
+	case err != nil:
+		return "its reply_to is no text"
+	}
+	return "it has no reply_to"
+}
+
 func (x *process) stream(f *flight, payload stdjson.RawMessage) {
 	if f.over.Load() {
 		return
@@ -158,6 +178,12 @@ func delegation(payload stdjson.RawMessage) error {
 	}
 	if err := json.Unmarshal(payload, &said); err != nil || said.To == "" || said.Payload != nil && said.Payload.Kind() != '{' {
 		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task without saying to whom, or with a payload that is no object")
+	}
+	if err := subject.ValidateEntity(said.To); err != nil {
+		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task to %q, which is no entity, such as agent.billing", clip.Text(said.To, 64))
+	}
+	if subject.EntityType(said.To) == subject.TypeBus {
+		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task to %s, where no worker answers", said.To)
 	}
 	if len(said.Rest) > 0 {
 		return envelope.Errorf(envelope.CodeAgent, "the agent's program delegated the task with %s, which is not read: the members are to, reason, intent and payload, and the receiver's data belongs into the payload",
