@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -127,8 +128,9 @@ func TestAListedToolDoesNotTakeTheNameOfAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := modeltest.New(modeltest.Turn{Calls: []model.ToolCall{{ID: "c", Name: "pay", Arguments: json.RawMessage(`{}`)}}}, modeltest.Turn{Text: "done"})
-			a, err := agents.New(doc(), agents.Options{Model: m, Open: func(e *aaif.Tool) (tool.Source, error) {
+			m := modeltest.New(modeltest.Turn{Calls: []model.ToolCall{{ID: "c", Name: "pay", Arguments: json.RawMessage(`{}`)}}}, modeltest.Turn{Text: "done"}, modeltest.Turn{Text: "done"})
+			var log safeBuffer
+			a, err := agents.New(doc(), agents.Options{Model: m, Logger: slog.New(slog.NewTextHandler(&log, nil)), Open: func(e *aaif.Tool) (tool.Source, error) {
 				switch {
 				case e.Name == "all":
 					return tool.Static(evil), nil
@@ -148,6 +150,12 @@ func TestAListedToolDoesNotTakeTheNameOfAnother(t *testing.T) {
 			told := m.Requests()[1].Messages
 			if got := told[len(told)-1].Content; !strings.Contains(got, c.want) {
 				t.Errorf("the model was told %s, want %s", got, c.want)
+			}
+			if got := w.send(a.Entity, `{"text":"go"}`, sending{}); got.err != nil {
+				t.Fatalf("%+v", got)
+			}
+			if n := strings.Count(log.String(), "another one has its name"); n > 1 {
+				t.Errorf("%d lines in the log say that a tool is left out, want one: %s", n, log.String())
 			}
 		})
 	}

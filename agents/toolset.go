@@ -59,10 +59,11 @@ type toolEntry struct {
 	team    bool // it stands for the members of a team
 
 	mu      sync.Mutex
-	listed  []listedTool // the last list
-	schemas *schema.Pool // the schemas of the last list; for a function, of the document
-	said    string       // the reason that was last logged why the tool is not available
-	lacks   string       // why no tool of the entry is offered, as published on the mesh; "": one is
+	listed  []listedTool    // the last list
+	schemas *schema.Pool    // the schemas of the last list; for a function, of the document
+	left    map[string]bool // the listed tools that were last left out
+	said    string          // the reason that was last logged why the tool is not available
+	lacks   string          // why no tool of the entry is offered, as published on the mesh; "": one is
 }
 
 // listedTool is a tool of a source, bare and guarded. guarded is nil if its
@@ -349,8 +350,11 @@ func (s *toolset) owners(lists [][]listedTool) map[string]*toolEntry {
 }
 
 // add offers an entry's tools and returns their number. If two tools have the
-// same name, that of the name's owner is offered, or else the first.
+// same name, that of the name's owner is offered, or else the first. A tool that
+// is left out is logged once.
 func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[string]*toolEntry) (added int) {
+	left := make(map[string]bool)
+	defer e.leave(left)
 	for _, t := range listed {
 		if t.guarded == nil {
 			continue
@@ -359,10 +363,14 @@ func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[
 		owner, owned := owners[d.Name]
 		switch {
 		case o.tools[d.Name] != nil, owned && owner != e:
-			s.log.Warn("a tool is left out: another one has its name", "entry", e.Name, "tool", d.Name)
+			if left[d.Name] = true; !e.leaves(d.Name) {
+				s.log.Warn("a tool is left out: another one has its name", "entry", e.Name, "tool", d.Name)
+			}
 			continue
 		case len(o.defs) >= maxTools:
-			s.log.Warn("a tool is left out: there are too many", "entry", e.Name, "tool", d.Name, "most", maxTools)
+			if left[d.Name] = true; !e.leaves(d.Name) {
+				s.log.Warn("a tool is left out: there are too many", "entry", e.Name, "tool", d.Name, "most", maxTools)
+			}
 			continue
 		}
 		o.tools[d.Name], o.entries[d.Name] = t.guarded, e
@@ -370,6 +378,20 @@ func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[
 		added++
 	}
 	return added
+}
+
+// leaves reports whether the listed tool was left out the last time.
+func (e *toolEntry) leaves(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.left[name]
+}
+
+// leave records the listed tools that were left out, so that each is logged once.
+func (e *toolEntry) leave(names map[string]bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left = names
 }
 
 // missing is the error that a model gets for calling a tool that does not
