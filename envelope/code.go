@@ -79,7 +79,7 @@ var Codes = [...]CodeInfo{
 	{CodeTimeout, "the task was not done by its deadline", true, "nobody"},
 	{CodeCancelled, "the task was cancelled by its sender or by an operator", false, "nobody"},
 	{CodeBusy, "the worker has no room: its queue is full, or its program has not answered earlier tasks; nothing was done", true, "nobody"},
-	{CodeRateLimited, "the sender is over its quota, or the agent over that of its model before a tool was called; nothing was done", true, "sender"},
+	{CodeRateLimited, "the sender is over its quota; nothing was done", true, "sender"},
 	{CodeDraining, "the worker is shutting down and had not begun; nothing was done", true, "nobody"},
 	{CodeNoResponders, "no worker of the entity is connected", true, "operator"},
 	{CodeUnavailable, "the worker, or a service that it needs, is unreachable for now; the task may have begun", true, "operator"},
