@@ -39,8 +39,11 @@ func testServers(t *testing.T, n int) (*servers, natsjs.KeyValue) {
 	if err := s.awaitJetStream(ctx, js); err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "b", Replicas: n})
-	if err != nil {
+	var kv natsjs.KeyValue
+	if err := poll(ctx, 20*time.Millisecond, func() (err error) { // until no server takes a busy one for gone
+		kv, err = js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "b", Replicas: n})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return s, kv
