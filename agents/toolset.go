@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -59,11 +60,11 @@ type toolEntry struct {
 	team    bool // it stands for the members of a team
 
 	mu      sync.Mutex
-	listed  []listedTool    // the last list
-	schemas *schema.Pool    // the schemas of the last list; for a function, of the document
-	left    map[string]bool // the listed tools that were last left out
-	said    string          // the reason that was last logged why the tool is not available
-	lacks   string          // why no tool of the entry is offered, as published on the mesh; "": one is
+	listed  []listedTool      // the last list
+	schemas *schema.Pool      // the schemas of the last list; for a function, of the document
+	left    map[string]string // why the listed tools were left out that last were, by name
+	said    string            // the reason that was last logged why the tool is not available
+	lacks   string            // why no tool of the entry is offered, as published on the mesh; "": one is
 }
 
 // listedTool is a tool of a source, bare and guarded. guarded is nil if its
@@ -353,8 +354,7 @@ func (s *toolset) owners(lists [][]listedTool) map[string]*toolEntry {
 // same name, that of the name's owner is offered, or else the first. A tool that
 // is left out is logged once.
 func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[string]*toolEntry) (added int) {
-	left := make(map[string]bool)
-	defer e.leave(left)
+	left := map[string]string{}
 	for _, t := range listed {
 		if t.guarded == nil {
 			continue
@@ -363,35 +363,32 @@ func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool, owners map[
 		owner, owned := owners[d.Name]
 		switch {
 		case o.tools[d.Name] != nil, owned && owner != e:
-			if left[d.Name] = true; !e.leaves(d.Name) {
-				s.log.Warn("a tool is left out: another one has its name", "entry", e.Name, "tool", d.Name)
-			}
+			left[d.Name] = "another one has its name"
 			continue
 		case len(o.defs) >= maxTools:
-			if left[d.Name] = true; !e.leaves(d.Name) {
-				s.log.Warn("a tool is left out: there are too many", "entry", e.Name, "tool", d.Name, "most", maxTools)
-			}
+			left[d.Name] = fmt.Sprintf("there are more than %d", maxTools)
 			continue
 		}
 		o.tools[d.Name], o.entries[d.Name] = t.guarded, e
 		o.defs = append(o.defs, model.ToolDef{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
 		added++
 	}
+	e.leaveOut(left, s.log)
 	return added
 }
 
-// leaves reports whether the listed tool was left out the last time.
-func (e *toolEntry) leaves(name string) bool {
+// leaveOut records why listed tools are left out, by name, and logs those that were not left
+// out the last time.
+func (e *toolEntry) leaveOut(left map[string]string, log *slog.Logger) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.left[name]
-}
-
-// leave records the listed tools that were left out, so that each is logged once.
-func (e *toolEntry) leave(names map[string]bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.left = names
+	was := e.left
+	e.left = left
+	e.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if _, known := was[name]; !known {
+			log.Warn("a tool is left out: "+left[name], "entry", e.Name, "tool", name)
+		}
+	}
 }
 
 // missing is the error that a model gets for calling a tool that does not

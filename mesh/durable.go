@@ -151,7 +151,7 @@ const (
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned
 	PointAfterTerminal  Point = "after-terminal"  // the outcome is stored, the reply is not
 	PointDead           Point = "dead"            // the dead letter is stored, if there is one
-	PointAnnounced      Point = "announced"       // the sender was told the outcome, the reply is not stored; only of a run with a record
+	PointAnnounced      Point = "announced"       // the sender was told the outcome, the reply may not be stored yet; only of a run with a record
 	PointReplied        Point = "replied"         // the reply is stored, the message is still in the queue
 	PointAcked          Point = "acked"           // the message is removed from the queue
 	PointRequeue        Point = "requeue"         // the record says that the run goes on, and its message is not queued yet

@@ -20,6 +20,19 @@ func (h has) View(context.Context, string, sdsi.Sender) (*evolve.View, string) {
 func (h has) Observe(string, sdsi.Sender, sdsi.Seen) <-chan struct{}           { return nil }
 func (h has) Told(string, sdsi.Sender, []string)                               {}
 
+// wished puts a key on trial that two clients have wished for.
+func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, vector []float32, now time.Time) {
+	t.Helper()
+	for _, c := range []string{"agent.a", "agent.b"} {
+		p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: strings.ReplaceAll(name, "_", " "), Vector: vector}}}, now)
+	}
+	for _, c := range p.Ripe(now) {
+		if err := p.Propose(c.ID, template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", now); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A result tells of keys that the payload does not have, and not of those that will be
 // withdrawn.
 func TestASuggestionHasWhatIsNew(t *testing.T) {
@@ -33,14 +46,7 @@ func TestASuggestionHasWhatIsNew(t *testing.T) {
 	for i, name := range []string{"window_seat", "quiet_cabin", "red_balloon"} {
 		v := make([]float32, 3)
 		v[i] = 1
-		for _, c := range []string{"agent.a", "agent.b"} {
-			p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: strings.ReplaceAll(name, "_", " "), Vector: v}}}, now)
-		}
-		for _, c := range p.Ripe(now) {
-			if err := p.Propose(c.ID, template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", now); err != nil {
-				t.Fatal(err)
-			}
-		}
+		wished(t, p, tpl, name, v, now)
 	}
 	if err := p.Reject("red_balloon", "human.ops", "", now); err != nil {
 		t.Fatal(err)
@@ -85,14 +91,7 @@ func TestAKeyOfAnExpiredPatchIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	then, tpl := time.Now().Add(-15*24*time.Hour), tram(t, "tram_v1")
-	for _, c := range []string{"agent.a", "agent.b"} {
-		p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: "window seat", Vector: []float32{1}}}}, then)
-	}
-	for _, c := range p.Ripe(then) {
-		if err := p.Propose(c.ID, template.Key{Name: "window_seat", Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", then); err != nil {
-			t.Fatal(err)
-		}
-	}
+	wished(t, p, tpl, "window_seat", []float32{1}, then)
 	if err := p.Reject("window_seat", "human.ops", "", then); err != nil { // it is deprecated, for 14 days
 		t.Fatal(err)
 	}

@@ -494,7 +494,7 @@ func TestAPlaceThatComesFreeIsTaken(t *testing.T) {
 		many(p, 6, wish(i, text), start)
 	}
 	propose(t, p, start.Add(6*time.Minute))
-	p.Advance(start.Add(6*time.Minute + 30*day)) // nobody has used a key
+	p.Advance(start.Add(6*time.Minute + 30*day)) // the trials end: no payload had one of the keys
 	var states []State
 	for _, k := range p.Keys(start) {
 		states = append(states, k.State)
