@@ -214,7 +214,10 @@ func TestANoteWaitsForAsLongAsItsTask(t *testing.T) {
 	client := r.client()
 	note := func(task *envelope.Envelope) uint64 {
 		t.Helper()
-		r.command(client, intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}})
+		eventually(t, "a worker takes the command", func() bool { // Command would put one into the queue that is not taken at once
+			_, err := client.TryCommand(ctxFor(t), mesh.NewCommand(ada, reviewer, intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}}))
+			return err == nil
+		})
 		_, revision := r.life(runOf(task))
 		return revision
 	}

@@ -84,9 +84,8 @@ func TestAServerThatReadsNoAnswersIsCutOff(t *testing.T) {
 		c.MaxMessage = 1 << 20
 		c.Log = slog.New(endings{c.Log.Handler(), ended})
 	})
-	if _, err := open(t, servers, "mcp://it/greet").Tools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := open(t, servers, "mcp://it/greet").Tools(t.Context()) // fails if the session is cut off before its answer comes
+	t.Log(err)
 	if why := <-ended; !strings.Contains(why, "asks more than it reads") {
 		t.Errorf("the session ended: %s", why)
 	}
@@ -135,9 +134,8 @@ func TestAServerThatTakesNoAnswersOverHTTPIsCutOff(t *testing.T) {
 		c.MaxMessage = 1 << 20
 		c.Log = slog.New(endings{c.Log.Handler(), ended})
 	})
-	if _, err := open(t, servers, "mcp://it/greet").Tools(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := open(t, servers, "mcp://it/greet").Tools(t.Context()) // fails if the session is cut off before its answer comes
+	t.Log(err)
 	if why := <-ended; !strings.Contains(why, "asks more than it reads") {
 		t.Errorf("after %d MiB the session ended: %s", sent.Load()>>20, why)
 	}
