@@ -14,6 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
@@ -341,6 +342,22 @@ func TestRetriesGoUnderNewIdsAndTheSameCorr(t *testing.T) {
 	}
 	equal(t, "ids", len(ids), 3)
 	equal(t, "reply", reply.Corr, corr)
+}
+
+// A retry under a new id would go out unsigned.
+func TestATaskThatWasSignedElsewhereIsNotRetried(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	k := newKeys(t)
+	var n atomic.Int32
+	r.serve(r.node(mesh.Config{Verifier: k.verifier()}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		n.Add(1)
+		return nil, envelope.Errorf(envelope.CodeBusy, "not now").WithBackoff(time.Millisecond)
+	})})
+	task := signed(t, k.signer("ada", sign.Ed25519, ada), newTask(reviewer, "code.review", `{}`))
+	_, err := r.node(mesh.Config{}).Send(t.Context(), task, mesh.SendOptions{Retries: 2})
+	equal(t, "code", codeOf(err), envelope.CodeBusy)
+	equal(t, "attempts", n.Load(), int32(1))
 }
 
 func TestRetriesEnd(t *testing.T) {

@@ -30,7 +30,8 @@ type SendOptions struct {
 	CBOR bool
 	// Retries is the maximum number of retries, each with a new id and the same corr,
 	// after an error that says that the task was not begun (E_BUSY, E_RATE_LIMITED,
-	// E_DRAINING, E_NO_RESPONDERS). Default 0.
+	// E_DRAINING, E_NO_RESPONDERS). Default 0. A task that was signed elsewhere is not retried
+	// by a node without a signer: the signature covers the id.
 	Retries int
 	// OnRetry, if set, is called before each retry.
 	OnRetry func(attempt int, wait time.Duration, why *envelope.Error)
@@ -59,6 +60,9 @@ func (c *Client) Send(ctx context.Context, task *envelope.Envelope, opts SendOpt
 
 func (c *Client) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
 	attempted := *task // the caller's task is not changed
+	if task.Sig != nil && c.s.Signer == nil {
+		opts.Retries = 0
+	}
 	var reply *envelope.Envelope
 	err := sender.Retrying(ctx, opts.Retries, opts.OnRetry, func(attempt int) (err error) {
 		if attempt > 0 {
