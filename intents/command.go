@@ -28,6 +28,9 @@ type Target struct {
 	// Durable says that the task is on the durable lane: the command is always answered,
 	// and it is stored if the task has not started.
 	Durable bool `json:"durable,omitempty"`
+	// CopyOf is set by an agent that passes on a command about a task that it has delegated:
+	// the id of that command. A run applies a command once, however often it is passed on.
+	CopyOf string `json:"copy_of,omitempty"`
 }
 
 // CancelTask cancels one task (ID or Run), or every task of a correlation.

@@ -293,6 +293,38 @@ func TestCancelFollowsAHandOver(t *testing.T) {
 	}
 }
 
+// A command that is not answered in time goes through the queue, too, though a worker may
+// have it already: the agent that has the run gets it twice.
+func TestACommandThatComesTwiceIsAppliedOnceAfterAHandOver(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: s})
+	client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
+	r.submit(client, task)
+	within(t, "the last one has it", s.entered)
+	steer := mesh.NewCommand(ada, "agent.a", intents.SteerTask{Target: intents.Target{ID: task.ID, Durable: true}, Text: "be kind"})
+	twice(t, client, steer, `"steered":true`)
+	s.next <- struct{}{}
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"done":1,"heard":["be kind"]}` {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
+// twice sends a command to the workers, and then over the queue.
+func twice(t *testing.T, client *mesh.Node, command *envelope.Envelope, want string) {
+	t.Helper()
+	eventually(t, "a worker takes the command", func() bool {
+		reply, err := client.TryCommand(ctxFor(t), command)
+		return err == nil && strings.Contains(string(reply.Payload), want)
+	})
+	if _, reply, err := client.Perform(ctxFor(t), command, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil || !strings.Contains(string(reply.Payload), want) {
+		t.Errorf("the copy: %v, %v", reply, err)
+	}
+}
+
 func TestTheSenderMayForbidAHandOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -277,6 +277,22 @@ func TestAWishToPauseGoesToAnotherPlatform(t *testing.T) {
 	v.help()
 }
 
+// A command that is not answered in time goes through the queue, too, though the other
+// platform may have it already.
+func TestACommandThatComesTwiceIsAppliedOnceOnAnotherPlatform(t *testing.T) {
+	t.Parallel()
+	v, goOn := newErrand(t, aaif.RunRunning)
+	v.move()
+	eventually(t, "it is in paris", func() bool { return v.berlin.record(v.task).Mesh.Migration.Phase == state.PhaseRelaying })
+	steer := intents.SteerTask{Target: intents.Target{ID: v.task.ID, Durable: true}, Text: "be brief"}
+	twice(t, v.client, mesh.NewCommand(ada, reviewer, steer), `"steered":true`)
+	goOn()
+	within(t, "the reply", v.heard.done)
+	if v.heard.err != nil || string(v.heard.reply.Payload) != `{"settled":"","told":["be brief"]}` {
+		t.Errorf("%v, %v", v.heard.reply, v.heard.err)
+	}
+}
+
 // The worker that was to move a run died between its record and its message: the
 // sweep sees to it.
 func TestAMoveWithoutAMessageIsSweptUp(t *testing.T) {

@@ -17,11 +17,11 @@ import (
 // over, and what they may say besides "run". A move is not among them: where a run
 // goes from here is for this platform to say.
 var commandMembers = map[string][]string{
-	intents.TaskCancel: {"reason", "durable"},
-	intents.TaskPause:  {"reason", "durable"},
-	intents.TaskResume: {"reason", "durable"},
-	intents.TaskSteer:  {"text", "durable"},
-	intents.TaskSettle: {"call", "outcome", "result", "error", "reason", "durable"},
+	intents.TaskCancel: {"reason", "durable", "copy_of"},
+	intents.TaskPause:  {"reason", "durable", "copy_of"},
+	intents.TaskResume: {"reason", "durable", "copy_of"},
+	intents.TaskSteer:  {"text", "durable", "copy_of"},
+	intents.TaskSettle: {"call", "outcome", "result", "error", "reason", "durable", "copy_of"},
 }
 
 // Command gives a command about a handed-over run, an envelope of the handoff's

@@ -95,7 +95,7 @@ func TestACommandIsAboutTheRunOfItsHandoff(t *testing.T) {
 		return err == nil
 	}
 	for intent, rest := range map[string]string{
-		intents.TaskCancel: `"reason":"enough","durable":true`,
+		intents.TaskCancel: `"reason":"enough","durable":true,"copy_of":"01HZX9Q6W4T2"`,
 		intents.TaskPause:  `"reason":"lunch"`,
 		intents.TaskResume: `"durable":true`,
 		intents.TaskSteer:  `"text":"be brief <&>"`,

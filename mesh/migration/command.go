@@ -82,7 +82,7 @@ func (m *Mover) forward(ctx context.Context, about *state.Migration, runID strin
 	}
 	defer p.Close()
 	// The order names the run by its own id, which is the same there.
-	o.ID, o.Corr, o.Run = "", "", runID
+	o.ID, o.Corr, o.Run, o.CopyOf = "", "", runID, o.Envelope
 	o.To, o.Platform, o.WaitMS, o.Abort = "", "", 0, false
 	e := envelope.New(envelope.TypeTask, m.cfg.Entity, m.cfg.Entity, o.Intent, wire.MustJSON(o))
 	e.Priority = envelope.PriorityUrgent

@@ -22,6 +22,8 @@ type Order struct {
 	// Denied is why the sender may not move the run where the order says; nil if it may.
 	Denied error `json:"-"`
 
+	// CopyOf is the Envelope of the order that this one passes on.
+	CopyOf   string          `json:"copy_of,omitempty"`
 	ID       string          `json:"id,omitempty"`
 	Run      string          `json:"run,omitempty"`
 	Corr     string          `json:"corr,omitempty"`

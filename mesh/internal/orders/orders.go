@@ -28,11 +28,20 @@ type Order struct {
 // maxSteerText bounds a message for a run's next turn.
 const maxSteerText = 32 << 10
 
+// maxCopyOf bounds the id of a command that is passed on, as it is stored with the run.
+const maxCopyOf = 128
+
 // New reads the order of a command.
 func New(env *envelope.Envelope, keyID string, signed bool) (*Order, error) {
 	o := &Order{Order: run.Order{Envelope: env.ID, Intent: env.Intent, From: env.From}, KeyID: keyID, Signed: signed}
 	if err := json.Unmarshal(env.Payload, &o.Order); err != nil {
 		return nil, fault.Misfit(err)
+	}
+	if len(o.CopyOf) > maxCopyOf {
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "copy_of has %d bytes, the limit is %d", len(o.CopyOf), maxCopyOf)
+	}
+	if o.CopyOf != "" {
+		o.Envelope = o.CopyOf
 	}
 	if len(o.Text) > maxSteerText {
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), maxSteerText)
@@ -68,7 +77,7 @@ func (o *Order) MayReach(c *state.Checkpoint) bool {
 // Forwarded returns the command for the agent that the task was delegated to, nil if that agent
 // does not get such orders. id is that of its task.
 func (o *Order) Forwarded(id string) intents.Command {
-	target := intents.Target{ID: id, Durable: true}
+	target := intents.Target{ID: id, Durable: true, CopyOf: o.Envelope}
 	switch o.Intent {
 	case intents.TaskCancel:
 		return intents.CancelTask{ID: id, Reason: o.Reason, Durable: true}

@@ -79,11 +79,11 @@ func TestAnOrderThatNamesNoMesh(t *testing.T) {
 func TestWhatIsForwardedAndAnswered(t *testing.T) {
 	t.Parallel()
 	for intent, want := range map[string]string{
-		intents.TaskCancel: `{"id":"task-0002","reason":"why","durable":true}`, intents.TaskPause: `{"id":"task-0002","durable":true,"reason":"why"}`,
-		intents.TaskResume: `{"id":"task-0002","durable":true,"reason":"why"}`, intents.TaskSteer: `{"id":"task-0002","durable":true,"text":"left"}`,
+		intents.TaskCancel: `{"id":"task-0002","reason":"why","durable":true}`, intents.TaskPause: `{"id":"task-0002","durable":true,"copy_of":"cmd-0001","reason":"why"}`,
+		intents.TaskResume: `{"id":"task-0002","durable":true,"copy_of":"cmd-0001","reason":"why"}`, intents.TaskSteer: `{"id":"task-0002","durable":true,"copy_of":"cmd-0001","text":"left"}`,
 		intents.TaskSettle: "", intents.TaskMigrate: "",
 	} {
-		o := &Order{Order: run.Order{Intent: intent, Reason: "why", Text: "left"}}
+		o := &Order{Order: run.Order{Envelope: "cmd-0001", Intent: intent, Reason: "why", Text: "left"}}
 		cmd := o.Forwarded("task-0002")
 		if want == "" {
 			if cmd != nil {
@@ -111,6 +111,20 @@ func TestWhatIsForwardedAndAnswered(t *testing.T) {
 	}
 	if got := string((&Order{Order: run.Order{Intent: intents.TaskMigrate}}).Result(Outcome{})); got != `{"migrating":false}` {
 		t.Error(got)
+	}
+}
+
+func TestACommandThatIsPassedOnHasTheIDOfTheFirst(t *testing.T) {
+	t.Parallel()
+	first := order(t, intents.TaskSteer, intents.SteerTask{Target: intents.Target{ID: "task-0001"}, Text: "left"})
+	second := order(t, intents.TaskSteer, first.Forwarded("task-0002"))
+	third := order(t, intents.TaskSteer, second.Forwarded("task-0003"))
+	if first.Envelope == "" || second.Envelope != first.Envelope || third.Envelope != first.Envelope {
+		t.Errorf("%s, %s, %s", first.Envelope, second.Envelope, third.Envelope)
+	}
+	long := intents.SteerTask{Target: intents.Target{ID: "task-0001", CopyOf: strings.Repeat("x", 129)}, Text: "left"}
+	if _, err := New(envelope.New(envelope.TypeTask, "human.ada", "agent.a", intents.TaskSteer, wire.MustJSON(long)), "", false); code(err) != envelope.CodeTooLarge {
+		t.Error(err)
 	}
 }
 
