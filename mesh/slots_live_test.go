@@ -159,7 +159,7 @@ func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
 	for range tasks {
 		within(t, "a task", g.entered)
 	}
-	equal(t, "slots of a busy agent", held(), 8)
+	eventually(t, "each task has a slot", func() bool { return held() == 8 }) // a slot that is renewed late is taken again
 	g.open()
 	for _, task := range tasks {
 		if _, err := r.result(client, task); err != nil {
