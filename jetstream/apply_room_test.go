@@ -150,6 +150,34 @@ func (m *meetsProbes) CreateStream(ctx context.Context, cfg natsjs.StreamConfig)
 	return m.JetStream.CreateStream(ctx, cfg)
 }
 
+// A busy server may create the probe after its sender has stopped waiting: Apply deletes it
+// all the same, because it reserves the room of the whole plan.
+func TestARoomProbeWithoutAnAnswerIsDeleted(t *testing.T) {
+	t.Parallel()
+	js := &losesAnswer{JetStream: start(t)}
+	if got := apply(t, js, jetstream.Options{}); len(got) != len(jetstream.Topology()) || js.lost != 1 {
+		t.Errorf("got %q, %d answers lost", words(got), js.lost)
+	}
+	if probe, ok := configs(t, js)["AEE_ROOM"]; ok {
+		t.Errorf("the probe is left, with %d bytes reserved", probe.MaxBytes)
+	}
+}
+
+// losesAnswer loses the server's answer to the creation of a probe.
+type losesAnswer struct {
+	natsjs.JetStream
+	lost int
+}
+
+func (l *losesAnswer) CreateStream(ctx context.Context, cfg natsjs.StreamConfig) (natsjs.Stream, error) {
+	s, err := l.JetStream.CreateStream(ctx, cfg)
+	if cfg.Name == "AEE_ROOM" && err == nil {
+		l.lost++
+		return nil, context.DeadlineExceeded
+	}
+	return s, err
+}
+
 // A server that removes its empty directory of streams while the first stream is created
 // fails to create it; Apply tries again.
 func TestApplyOutlastsADirectoryThatIsRemoved(t *testing.T) {

@@ -186,7 +186,7 @@ func (p roomProbe) mayDelete(ctx context.Context) bool {
 	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
 }
 
-// remove deletes the probe of another process, and reports whether there was one.
+// remove deletes a probe, of this process or of another, and reports whether there was one.
 func (p roomProbe) remove(ctx context.Context) bool { return p.delete(ctx) == nil }
 
 func (p roomProbe) delete(ctx context.Context) error {
@@ -196,7 +196,7 @@ func (p roomProbe) delete(ctx context.Context) error {
 }
 
 // fits reports whether the server can reserve that many bytes; known is false if the
-// server did not say.
+// server did not say. It leaves no stream behind.
 func (p roomProbe) fits(ctx context.Context, bytes int64) (fits, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()
@@ -206,5 +206,8 @@ func (p roomProbe) fits(ctx context.Context, bytes int64) (fits, known bool) {
 	if err == nil {
 		return true, p.mayDelete(ctx)
 	}
-	return false, api.HasNoRoom(err) || api.HasCode(err, api.AccountExceeded)
+	if known = api.HasNoRoom(err) || api.HasCode(err, api.AccountExceeded); !known {
+		p.remove(ctx) // a busy server may have created it, or do so only now, and it would hold the room
+	}
+	return false, known
 }
