@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// patterns of commands in a file, by its extension: whole ones, and those that prose and
+// hints mention with placeholders or without their arguments.
+var whole, mentioned = map[string]*regexp.Regexp{
+	".md":   regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```"),
+	".go":   regexp.MustCompile(`(?m)^//\t(aeemesh .*)$`),
+	".yaml": regexp.MustCompile(`(?m)^# *(aeemesh .*)$`),
+	".py":   regexp.MustCompile(`(?m)^(?:# *|  )(aeemesh .*)$`),
+	".mjs":  regexp.MustCompile(`(?m)^// *(aeemesh .*)$`),
+}, map[string]*regexp.Regexp{
+	".md": regexp.MustCompile("`(aeemesh [^`]+)`"),
+	".go": regexp.MustCompile(`\\"(aeemesh [^"\\]+)\\"`),
+}
+
+// A command that the help, a hint, a page or a file of the examples shows has the name and
+// the flags of a command of this program, and the arguments if it is shown whole. The
+// commands are parsed, not run.
+func TestWrittenCommandsAreUnderstood(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	root := newApp(nil, nil, nil, func(string) string { return "" }).root()
+	check := func(where, text string, understood func(root *cobra.Command, args []string) error) {
+		for _, words := range shellCommands(text) {
+			if words[0] != "aeemesh" {
+				continue
+			}
+			seen++
+			if err := understood(root, words[1:]); err != nil {
+				t.Errorf("%s: %s: %v", where, strings.Join(words, " "), err)
+			}
+		}
+	}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		check(c.CommandPath()+" --help", c.Example, parses)
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+	}
+	walk(root)
+	inHelp := seen
+	top := filepath.Join("..", "..")
+	err := filepath.WalkDir(top, func(name string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name != top && strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+			return filepath.SkipDir
+		case d.IsDir() || whole[filepath.Ext(name)] == nil || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		each := func(pattern *regexp.Regexp, understood func(*cobra.Command, []string) error) {
+			if pattern == nil {
+				return
+			}
+			for _, m := range pattern.FindAllSubmatchIndex(text, -1) {
+				check(fmt.Sprintf("%s:%d", name, 1+bytes.Count(text[:m[2]], []byte("\n"))), string(text[m[2]:m[3]]), understood)
+			}
+		}
+		each(whole[filepath.Ext(name)], parses)
+		each(mentioned[filepath.Ext(name)], isNamed)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inHelp < 200 || seen < 600 {
+		t.Errorf("%d commands were found, %d of them in the help: the patterns are wrong", seen, inHelp)
+	}
+}
+
+// isNamed looks for the command and the flags of a command line that may lack arguments.
+func isNamed(root *cobra.Command, args []string) error {
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	c.InitDefaultHelpFlag()
+	for _, arg := range rest {
+		name, isFlag := strings.CutPrefix(arg, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isFlag && c.Flag(name) == nil {
+			return fmt.Errorf("%q has no flag --%s", c.CommandPath(), name)
+		}
+	}
+	if len(rest) > 0 && c.HasSubCommands() && regexp.MustCompile(`^[a-z]+$`).MatchString(rest[0]) {
+		return fmt.Errorf("%q is no command of %q", rest[0], c.CommandPath())
+	}
+	return nil
+}
+
+// parses parses a command line as the program does before it runs a command.
+func parses(root *cobra.Command, args []string) error {
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	c.Flags().VisitAll(func(f *pflag.Flag) { f.Changed = false }) // by an earlier command line
+	if err := c.ParseFlags(rest); err != nil {
+		return err
+	}
+	if left := c.Flags().Args(); c.HasSubCommands() && len(left) > 0 {
+		return fmt.Errorf("%q is no command of %q", left[0], c.CommandPath())
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		return err
+	}
+	return c.ValidateRequiredFlags()
+}
+
+// shellCommands splits a text of the shell into simple commands, without redirections and
+// variables that are set before a command. Commands within $(…) and <(…) follow the
+// command that contains them. It knows as much of the shell as the pages use.
+func shellCommands(text string) (commands [][]string) {
+	var words []string
+	var word strings.Builder
+	inWord, drop := false, false // drop: the next word is the target of a redirection
+	endWord := func() {
+		if inWord && !drop {
+			words = append(words, word.String())
+		}
+		if inWord {
+			drop = false
+		}
+		word.Reset()
+		inWord = false
+	}
+	assignment := regexp.MustCompile(`^[A-Za-z_]+=`)
+	keywords := []string{"if", "then", "else", "until", "while", "do", "exec", "!", "{"}
+	var inner [][]string
+	endCommand := func() {
+		endWord()
+		for len(words) > 0 && (assignment.MatchString(words[0]) || slices.Contains(keywords, words[0])) {
+			words = words[1:]
+		}
+		if len(words) > 2 && words[0] == "ssh" {
+			words = words[2:]
+		}
+		if len(words) > 0 {
+			commands = append(commands, words)
+		}
+		commands = append(commands, inner...)
+		words, inner = nil, nil
+	}
+	// substitution takes $(…) at text[i:], where i is at the bracket, and returns where it ends.
+	substitution := func(i int) int {
+		depth := 0
+		for j := i; j < len(text); j++ {
+			switch text[j] {
+			case '(':
+				depth++
+			case ')':
+				if depth--; depth == 0 {
+					inner = append(inner, shellCommands(text[i+1:j])...)
+					word.WriteString("OUTPUT")
+					inWord = true
+					return j
+				}
+			}
+		}
+		return len(text)
+	}
+	for i := 0; i < len(text); i++ {
+		rest := text[i:]
+		switch {
+		case strings.HasPrefix(rest, "\\\n"):
+			i++
+		case rest[0] == '\\' && len(rest) > 1:
+			i++
+			word.WriteByte(text[i])
+			inWord = true
+		case rest[0] == '\'':
+			end := strings.IndexByte(rest[1:], '\'')
+			if end < 0 {
+				return append(commands, []string{"aeemesh", "unclosed quote: " + rest})
+			}
+			word.WriteString(rest[1 : 1+end])
+			inWord = true
+			i += 1 + end
+		case rest[0] == '"':
+			inWord = true
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				switch {
+				case text[i] == '\\' && i+1 < len(text):
+					i++
+					word.WriteByte(text[i])
+				case strings.HasPrefix(text[i:], "$("):
+					i = substitution(i + 1)
+				default:
+					word.WriteByte(text[i])
+				}
+			}
+		case strings.HasPrefix(rest, "$("), strings.HasPrefix(rest, "<("):
+			i = substitution(i + 1)
+		case rest[0] == '#' && !inWord:
+			if end := strings.IndexByte(rest, '\n'); end >= 0 {
+				i += end - 1
+			} else {
+				i = len(text)
+			}
+		case strings.HasPrefix(rest, "<<<"):
+			endWord()
+			drop, i = true, i+2
+		case strings.HasPrefix(rest, "<<'END'\n"):
+			if end := strings.Index(rest, "\nEND\n"); end >= 0 {
+				i += end + len("\nEND\n") - 2
+			}
+		case rest[0] == '<', rest[0] == '>':
+			if word.String() == "2" {
+				word.Reset()
+				inWord = false
+			}
+			endWord()
+			drop = true
+			if strings.HasPrefix(rest, ">>") || strings.HasPrefix(rest, ">&") {
+				i++
+			}
+		case strings.ContainsRune("\n;|&()", rune(rest[0])):
+			endCommand()
+		case rest[0] == ' ', rest[0] == '\t':
+			endWord()
+		default:
+			word.WriteByte(rest[0])
+			inWord = true
+		}
+	}
+	endCommand()
+	return commands
+}
+
+func TestShellCommands(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`aeemesh send agent.x '{"a": 1}' --stream   # words`: `[[aeemesh send agent.x {"a": 1} --stream]]`,
+		"a=1 aeemesh up & sleep 2; echo x | aeemesh ask e -": `[[aeemesh up] [sleep 2] [echo x] [aeemesh ask e -]]`,
+		`id=$(aeemesh send e "two words" -d)`:                `[[aeemesh send e two words -d]]`,
+		`nats req e "$(aeemesh envelope new e x)" --raw`:     `[[nats req e OUTPUT --raw] [aeemesh envelope new e x]]`,
+		"cat > f <<'END'\naeemesh nothing\nEND\naeemesh up":  `[[cat] [aeemesh up]]`,
+		"aeemesh up \\\n  --port 1 > log 2>&1\njq . <<<x":    `[[aeemesh up --port 1] [jq .]]`,
+		"if out=$(aeemesh plan); then\n! aeemesh up\nfi":     `[[aeemesh plan] [aeemesh up] [fi]]`,
+		"ssh worker aeemesh keys trust -":                    `[[aeemesh keys trust -]]`,
+	} {
+		if got := fmt.Sprint(shellCommands(text)); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
