@@ -279,6 +279,7 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 	node := r.node(mesh.Config{})
 	for want, agent := range map[string]mesh.Agent{
 		`agent: entity "reviewer": has no type: it must be <type>.<name>, like "agent.reviewer"` + "\na handler is needed\nconcurrency -1: must be at least 1\nversion \"v1.0.0\" is not a semantic version (example: 1.0.0)": {Entity: "reviewer", Concurrency: -1, Version: "v1.0.0"},
+		"agent: a handler is needed":                                          {Entity: reviewer, Handler: mesh.HandlerFunc(nil)},
 		"agent: entity bus.x: a bus has no worker":                            {Entity: "bus.x", Handler: echo},
 		"agent: entity human.ada: a human has no worker":                      {Entity: ada, Handler: echo},
 		`agent: entity "aee.ask": first token "aee" is reserved for the mesh`: {Entity: "aee.ask", Handler: echo},
@@ -286,6 +287,9 @@ func TestServeRefusesWhatCannotWork(t *testing.T) {
 		if err := node.Serve(t.Context(), agent); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+	}
+	if err := node.Serve(t.Context(), mesh.Agent{Entity: reviewer, Handler: mesh.Typed[struct{}, struct{}](nil)}); err == nil || err.Error() != "agent: a handler is needed" {
+		t.Errorf("Typed of no function: %v", err)
 	}
 	_, err := mesh.New(nil, mesh.Config{Prefix: "agent", Entity: "x", MaxTimeout: -1})
 	want := "mesh node: a NATS connection is needed\n" + `prefix "agent": first token "agent" is an entity type` + "\n" +

@@ -67,7 +67,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	case subject.TypeBus, subject.TypeHuman:
 		bad = append(bad, fmt.Errorf("entity %s: a %s has no worker", a.Entity, subject.EntityType(a.Entity)))
 	}
-	if a.Handler == nil {
+	if f, isFunc := a.Handler.(HandlerFunc); a.Handler == nil || isFunc && f == nil {
 		bad = append(bad, errors.New("a handler is needed"))
 	}
 	a.Concurrency, a.Queue = cmp.Or(a.Concurrency, DefaultConcurrency), cmp.Or(a.Queue, DefaultQueue)

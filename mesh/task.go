@@ -48,6 +48,9 @@ func (f HandlerFunc) Handle(ctx context.Context, task *Task) (json.RawMessage, e
 // into I as encoding/json does; a payload that does not fit is answered with
 // E_INPUT_SCHEMA. O must encode as a JSON object.
 func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
+	if f == nil {
+		return HandlerFunc(nil) // which Serve refuses
+	}
 	return HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		var in I
 		if err := json.Unmarshal(task.Input(), &in); err != nil {
