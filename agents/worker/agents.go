@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -47,7 +48,10 @@ func (w *Worker) makeAgents() error {
 		if err != nil {
 			return err
 		}
-		if other, taken := from[h.Entity]; taken {
+		switch other, taken := from[h.Entity]; {
+		case taken && other == h.name():
+			return faulty("Agents", "%s is there twice", other)
+		case taken:
 			return faulty("Agents", "%s and %s are both %s", other, h.name(), h.Entity)
 		}
 		from[h.Entity] = h.name()
@@ -84,6 +88,9 @@ func (w *Worker) makeAgent(given Agent) (*hosted, error) {
 		if h.doc, err = w.read(h.file); err != nil {
 			return nil, err
 		}
+	}
+	if h.doc.Definition() == nil {
+		return nil, faulty("Agents", "%s: an agent definition is needed, not a document of kind %q", cmp.Or(h.file, given.As, "a document"), h.doc.Kind())
 	}
 	view := w.directory.For(directory.AskerOf(h.doc.Definition(), given.As, h.file))
 	if given.Handler == nil && given.Program == nil && h.doc.Definition().Agent.Orchestration != nil {

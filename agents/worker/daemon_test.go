@@ -119,3 +119,31 @@ func TestAWorkerEndsWhenASubscriptionIsRefused(t *testing.T) {
 		t.Errorf("run: %v", err)
 	}
 }
+
+// What a worker began to say has been said when Serve returns.
+func TestServeWaitsForItsHooks(t *testing.T) {
+	t.Parallel()
+	cfg := config(natstest.Run(t, natsd.Config{}), "agent.one")
+	returned, said := make(chan struct{}), false
+	cfg.Hooks.Draining = func() {
+		select {
+		case <-returned: // Serve did not wait
+		case <-time.After(100 * time.Millisecond):
+			said = true
+		}
+	}
+	_, stop := start(t, cfg)
+	stop()
+	close(returned)
+	if !said {
+		t.Error("Serve returned while a hook was called")
+	}
+}
+
+func TestServeNeedsAConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, worker.Config{Agents: []worker.Agent{{As: "agent.one", Handler: sayOK}}})
+	if err := w.Serve(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "a NATS connection is needed") {
+		t.Errorf("got %v", err)
+	}
+}

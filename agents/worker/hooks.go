@@ -6,7 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Hooks receive what an operator should see. A nil hook logs it instead.
+// Hooks receive what an operator should see. A nil hook logs it instead. Serve returns
+// after the last of them.
 type Hooks struct {
 	// Notices receives what a document says that this worker does not do, and
 	// other problems of one agent, before it is served.

@@ -184,6 +184,9 @@ const flushTime = 2 * time.Second
 // nothing was lost. It fails if an agent cannot be served, and stops the others
 // then. A worker serves once.
 func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
+	if conn == nil {
+		return errors.New("serve: a NATS connection is needed")
+	}
 	if w.served.Swap(true) {
 		return errors.New("a worker serves once")
 	}
@@ -227,6 +230,12 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 		return err
 	}
 	defer endTemplates()
-	defer context.AfterFunc(ctx, w.cfg.Hooks.Draining)()
+	told := make(chan struct{})
+	undrained := context.AfterFunc(ctx, func() { defer close(told); w.cfg.Hooks.Draining() })
+	defer func() {
+		if !undrained() {
+			<-told
+		}
+	}()
 	return w.serve(ctx, node)
 }

@@ -13,6 +13,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/worker"
@@ -83,6 +84,32 @@ func TestAConfigurationIsChecked(t *testing.T) {
 				t.Errorf("%s: %v names no %s", name, err, field)
 			}
 		}
+	}
+}
+
+// A document of another kind hosts no agent; aaif.Parse reads it where no kind is given.
+func TestAnAgentNeedsADefinition(t *testing.T) {
+	t.Parallel()
+	const file = "../../state/testdata/examples/night-porter.json"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := aaif.Parse(data, aaif.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = worker.New(worker.Config{Agents: []worker.Agent{{Document: doc, File: file}}})
+	if err == nil || err.Error() != "Agents: "+file+": an agent definition is needed, not a document of kind \"agent-state\"" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnAgentThatIsThereTwice(t *testing.T) {
+	t.Parallel()
+	one := worker.Agent{As: "agent.one", Handler: sayOK}
+	if _, err := worker.New(worker.Config{Agents: []worker.Agent{one, one}}); err == nil || err.Error() != "Agents: agent.one is there twice" {
+		t.Errorf("got %v", err)
 	}
 }
 
