@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -82,6 +83,17 @@ func (g *httpGate) cutting(f func(*http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cut = f
+}
+
+// answering has the gate answer every request in the receiver's place.
+func (g *httpGate) answering(status int, body string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lie = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
 }
 
 func newKey(t *testing.T, kid string, rings ...*sign.Ring) *sign.Signer {

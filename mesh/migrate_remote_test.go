@@ -134,9 +134,15 @@ func TestARunThatDoesNotGetToAnotherPlatform(t *testing.T) {
 		left   string
 		why    string
 	}{
-		"nobody there":     {before: func(v *voyage) { v.gate.down.Store(true) }},
-		"an unknown key":   {change: func(v *voyage) { v.parisKeys = new(sign.Ring) }, why: "token_key"},
-		"an unknown agent": {change: func(v *voyage) { v.targetEntity = "agent.somebody_else" }, why: "unknown_agent"},
+		"nobody there": {before: func(v *voyage) { v.gate.down.Store(true) }, why: "the receiver cannot be reached"},
+		"a certificate of an unknown authority": {change: func(v *voyage) {
+			v.trust = func(url string) (*handoff.Client, error) { return handoff.NewClient(url, handoff.ClientOptions{}) }
+		}, why: "of an unknown authority: name the file of the authority that signed it with --handoff-ca"},
+		"a server that is no receiver": {before: func(v *voyage) { v.gate.answering(http.StatusNotFound, "no such page") }, why: "the receiver answers 404 Not Found"},
+		"a page that is no answer":     {before: func(v *voyage) { v.gate.answering(http.StatusOK, "<html>") }, why: "the answer is not that of a receiver"},
+		"a receiver without room":      {before: func(v *voyage) { v.gate.answering(http.StatusServiceUnavailable, `{"code":"busy"}`) }, why: "the receiver has no room for now"},
+		"an unknown key":               {change: func(v *voyage) { v.parisKeys = new(sign.Ring) }, why: "token_key"},
+		"an unknown agent":             {change: func(v *voyage) { v.targetEntity = "agent.somebody_else" }, why: "unknown_agent"},
 		"a connection that breaks": {before: func(v *voyage) {
 			v.gate.cutting(func(r *http.Request) bool { return r.Method == http.MethodPost })
 		}, left: "refused"},

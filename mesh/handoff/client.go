@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/cert"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -250,20 +251,29 @@ func (c *Client) request(ctx context.Context, method, path, request string, body
 
 func (c *Client) send(req *http.Request, want int, out any) error {
 	resp, err := c.http.Do(req)
-	if what, hint := cert.Fault(err, "--handoff-ca"); what != "" {
-		return fmt.Errorf("handoff to %s: %s: %s: %w", c.base, what, hint, err)
-	}
-	if err != nil {
+	switch what, hint := cert.Fault(err, "--handoff-ca"); {
+	case what != "":
+		return c.away(err, "%s: %s", what, hint)
+	case req.Context().Err() != nil: // the caller knows why it ended
 		return fmt.Errorf("handoff: %w", err)
+	case err != nil:
+		return c.away(err, "the receiver cannot be reached")
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != want {
 		return c.failure(resp)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxCommand)).Decode(out); err != nil {
-		return fmt.Errorf("handoff to %s: answer: %w", c.base, err)
+		return c.away(err, "the answer is not that of a receiver")
 	}
 	return nil
+}
+
+// away returns the error for a receiver that does not answer, or not as a receiver does. The
+// message is for the peer that asked for the transfer; cause, which may name addresses or quote
+// the answer, is for the log.
+func (c *Client) away(cause error, format string, args ...any) error {
+	return envelope.Errorf(envelope.CodeUnavailable, format, args...).WithCause(fmt.Errorf("handoff to %s: %w", c.base, cause))
 }
 
 // failure reads what the receiver says.
@@ -271,7 +281,7 @@ func (c *Client) failure(resp *http.Response) error {
 	var p problem
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if json.Unmarshal(body, &p) != nil || p.Code == "" {
-		return fmt.Errorf("handoff to %s: it answers %s: %.100q", c.base, resp.Status, body)
+		return c.away(fmt.Errorf("%.100q", body), "the receiver answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	switch p.Code {
 	case "unknown":
@@ -279,7 +289,7 @@ func (c *Client) failure(resp *http.Response) error {
 	case "not_staged":
 		return fmt.Errorf("handoff to %s: %w", c.base, ErrNotStaged)
 	case "busy":
-		return fmt.Errorf("handoff to %s: %w", c.base, ErrBusy)
+		return c.away(ErrBusy, "the receiver has no room for now")
 	}
 	return fmt.Errorf("handoff to %s: %w", c.base, transfer.RemoteError(p.Code, p.Message))
 }
