@@ -160,7 +160,7 @@ func (cm *controls) freshControl(env *envelope.Envelope, now time.Time) *envelop
 // accepts signed commands only: task ids are public, and an unsigned from proves nothing.
 func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	var what intents.CancelTask
-	if json.Unmarshal(env.Payload, &what) != nil {
+	if wire.ReadJSON(env.Payload, &what) != nil {
 		return false
 	}
 	mine := func(t *Task) bool {

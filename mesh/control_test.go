@@ -35,6 +35,21 @@ func (r *rig) control(e *envelope.Envelope) chan *nats.Msg {
 	return answers
 }
 
+// A cancel names a task as its schema says: id, not ID.
+func TestACancelNamesItsTaskAsTheSchemaSays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: willing{g}})
+	task := newTask(reviewer, "code.review", `{}`)
+	reply := r.send(task)
+	within(t, "the task", g.entered)
+	r.control(cancelOf(task, fmt.Sprintf(`{"id":"another-task","ID":%q,"Corr":%q,"reason":"first"}`, task.ID, task.Corr)))
+	within(t, "the cancel's result", r.control(cancelOf(task, fmt.Sprintf(`{"id":%q,"reason":"second"}`, task.ID))))
+	want := task.ReplyError(envelope.Errorf(envelope.CodeCancelled, "cancelled by human.ada: second"))
+	same(t, parse(t, within(t, "the task's end", reply).Data), want)
+}
+
 func TestSenderCancelsQueuedAndRunningTasks(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"id", "corr"} {

@@ -206,7 +206,7 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 	switch {
 	case err == nil:
 		var says intents.SpecQueryResult
-		_ = json.Unmarshal(reply.Payload, &says) // an unreadable answer names no extensions
+		_ = wire.ReadJSON(reply.Payload, &says) // an unreadable answer names no extensions
 		return true, false, says.Extensions, nil
 	case ctx.Err() != nil:
 		return false, false, nil, context.Cause(ctx)

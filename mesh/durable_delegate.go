@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/orders"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -97,7 +97,7 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 		return out
 	}
 	var result intents.CommandResult
-	if json.Unmarshal(reply.Payload, &result) != nil {
+	if wire.ReadJSON(reply.Payload, &result) != nil {
 		return out
 	}
 	out.Answered(result)

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -40,7 +39,7 @@ func (l *lane) askToGuard(ctx context.Context, request guardian.Request) string 
 		return "" // no other worker: if this one dies, its runs resume when the lease of their messages ends
 	}
 	var answer guardAnswer
-	_ = json.Unmarshal(reply.Payload, &answer)
+	_ = wire.ReadJSON(reply.Payload, &answer)
 	return answer.Instance
 }
 
@@ -64,7 +63,7 @@ func (l *lane) betweenWorkers(intent string) func(*Task) {
 func (l *lane) askedToGuard(t *Task) {
 	h := l.host
 	var request guardian.Request
-	if json.Unmarshal(t.Envelope.Payload, &request) != nil || t.Envelope.From != h.Entity || l.draining.Load() {
+	if wire.ReadJSON(t.Envelope.Payload, &request) != nil || t.Envelope.From != h.Entity || l.draining.Load() {
 		return
 	}
 	if l.guardian.Asked(request) {

@@ -2,7 +2,6 @@ package canceltree
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -88,7 +88,7 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 		return out, below, err
 	}
 	if answered {
-		if err := json.Unmarshal(reply.Payload, &out); err != nil {
+		if err := wire.ReadJSON(reply.Payload, &out); err != nil {
 			return out, below, err
 		}
 	}
@@ -99,7 +99,7 @@ func Cancel(ctx context.Context, node *mesh.Node, log *slog.Logger, entity strin
 	w.walk(ctx, branches(!answered, before, after))
 	if !answered {
 		if reply, err = node.Await(ctx, e, mesh.ResultOptions{}); err == nil {
-			err = json.Unmarshal(reply.Payload, &out)
+			err = wire.ReadJSON(reply.Payload, &out)
 		}
 	}
 	return out, w.below, err

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -30,7 +30,7 @@ func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command
 	if err != nil {
 		return out, err
 	}
-	return out, json.Unmarshal(reply.Payload, &out)
+	return out, wire.ReadJSON(reply.Payload, &out)
 }
 
 // durably marks a command as one for the durable lane.

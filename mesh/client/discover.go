@@ -174,5 +174,5 @@ func (c *Client) Query(ctx context.Context, entity, intent string, in, out any) 
 	if err != nil || out == nil {
 		return reply, err
 	}
-	return reply, json.Unmarshal(reply.Payload, out)
+	return reply, wire.ReadJSON(reply.Payload, out)
 }

@@ -233,7 +233,7 @@ func withdrawnReason(e *envelope.Envelope) string {
 	var p struct {
 		Reason string `json:"reason"`
 	}
-	_ = json.Unmarshal(e.Payload, &p) // without a readable payload there is no reason
+	_ = wire.ReadJSON(e.Payload, &p) // without a readable payload there is no reason
 	return clip.Text(p.Reason, 128)
 }
 

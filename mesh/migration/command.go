@@ -2,7 +2,6 @@ package migration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,7 +62,7 @@ func (m *Mover) Forward(ctx context.Context, c *state.Checkpoint, o *run.Order) 
 		return result, envelope.Errorf(code, "%s says: %s", clip.Text(about.Target, 128), clip.Text(said.Message, 128))
 	}
 	if err == nil {
-		if err = json.Unmarshal(reply.Payload, &result); err != nil {
+		if err = wire.ReadJSON(reply.Payload, &result); err != nil {
 			err = fmt.Errorf("its answer: %w", err)
 		}
 	}

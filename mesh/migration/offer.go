@@ -105,7 +105,7 @@ func (m *Mover) ask(ctx context.Context, p offerPayload) (answer offerAnswer, er
 	case reply.Type == envelope.TypeError:
 		return answer, envelope.ErrorOf(reply)
 	}
-	return answer, json.Unmarshal(reply.Payload, &answer)
+	return answer, wire.ReadJSON(reply.Payload, &answer)
 }
 
 // issue signs the migration token for the captured run. A worker without a key makes
@@ -153,7 +153,7 @@ func (m *Mover) tokenSigner() (*sign.Signer, error) {
 // room (an offer without To) if this worker has room. Offered blocks on the store.
 func (m *Mover) Offered(ctx context.Context, task *envelope.Envelope, accept func(payload json.RawMessage), refuse func(error)) {
 	var p offerPayload
-	if err := json.Unmarshal(task.Payload, &p); err != nil || p.From == m.cfg.Worker || task.From != m.cfg.Entity {
+	if err := wire.ReadJSON(task.Payload, &p); err != nil || p.From == m.cfg.Worker || task.From != m.cfg.Entity {
 		return
 	}
 	switch {

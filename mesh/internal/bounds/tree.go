@@ -61,7 +61,7 @@ func ReadTree(raw json.RawMessage) (*Tree, error) {
 		Tokens        *int64     `json:"tokens"`
 		USD           *model.USD `json:"usd"`
 	}
-	err := json.Unmarshal(raw, &w)
+	err := wire.ReadJSON(raw, &w)
 	if w == nil && err == nil {
 		return nil, nil
 	}

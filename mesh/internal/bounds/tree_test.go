@@ -18,6 +18,9 @@ func TestTheTreeOfAHopIsReadOnceAndKeepsItsBounds(t *testing.T) {
 			t.Errorf("%s: accepted as %+v", bad, tree)
 		}
 	}
+	if tree, err := ReadTree(json.RawMessage(`{"max_depth":3,"MAX_DEPTH":0,"Depth":2}`)); err != nil || tree.MaxDepth != 3 || tree.Depth != 0 {
+		t.Errorf("names in another case were taken for bounds: %+v, %v", tree, err)
+	}
 	for _, none := range []json.RawMessage{nil, json.RawMessage(`null`)} {
 		if tree, err := ReadTree(none); tree != nil || err != nil {
 			t.Errorf("%s: got %+v, %v", none, tree, err)

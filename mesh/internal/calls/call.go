@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -52,7 +52,7 @@ func readReply(a *Answer) {
 			Cost   model.USD `json:"cost_usd"`
 		} `json:"usage"`
 	}
-	if a.Envelope.Type == envelope.TypeResult && json.Unmarshal(a.Envelope.Payload, &result) == nil {
+	if a.Envelope.Type == envelope.TypeResult && wire.ReadJSON(a.Envelope.Payload, &result) == nil {
 		u := result.Usage
 		a.Usage = state.Usage{InputTokens: max(0, u.Input), OutputTokens: max(0, u.Output), CostNanoUSD: max(0, int64(u.Cost))}
 	}

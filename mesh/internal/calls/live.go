@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -131,7 +131,7 @@ func (o *outgoing) awaitJob(ctx context.Context, task *envelope.Envelope) error 
 		ID      string `json:"job_id"`
 		Replies string `json:"replies"`
 	}
-	if o.Stores == nil || json.Unmarshal(o.a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
+	if o.Stores == nil || wire.ReadJSON(o.a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
 		o.remove(task.ID)
 		return nil
 	}

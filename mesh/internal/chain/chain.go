@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Limits of a chain.
@@ -98,7 +99,7 @@ func parseLink(text string) (*envelope.Envelope, About, error) {
 	if e.Type != envelope.TypeEvent || e.Intent != intents.TaskHanded {
 		return nil, about, fmt.Errorf("it is no event of intent %s", intents.TaskHanded)
 	}
-	if err := json.Unmarshal(e.Payload, &about); err != nil || about.Task == "" || about.Caller == "" || e.ReplyTo != about.Task {
+	if err := wire.ReadJSON(e.Payload, &about); err != nil || about.Task == "" || about.Caller == "" || e.ReplyTo != about.Task {
 		return nil, about, errors.New("it does not say which task was delegated")
 	}
 	return e, about, nil

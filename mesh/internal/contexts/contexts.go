@@ -61,7 +61,7 @@ func (t Task) isPartyTo(e *envelope.Envelope) bool {
 func (c *Contexts) AnswerFetch(ctx context.Context, task Task) (intents.FetchResult, error) {
 	var none intents.FetchResult
 	var want intents.FetchTask
-	if err := json.Unmarshal(task.Payload, &want); err != nil {
+	if err := wire.ReadJSON(task.Payload, &want); err != nil {
 		return none, err
 	}
 	found, err := c.find(ctx, want.ID)
@@ -101,7 +101,7 @@ func (c *Contexts) find(ctx context.Context, id string) (*envelope.Envelope, err
 func (c *Contexts) AnswerRefute(ctx context.Context, task Task) (intents.RefuteResult, error) {
 	var none intents.RefuteResult
 	var what intents.RefuteTask
-	if err := json.Unmarshal(task.Payload, &what); err != nil {
+	if err := wire.ReadJSON(task.Payload, &what); err != nil {
 		return none, err
 	}
 	if len(what.ID) > wire.MaxName {

@@ -128,3 +128,14 @@ func TestARefutedContextSaysSo(t *testing.T) {
 		t.Errorf("%+v, %v", fetched, err)
 	}
 }
+
+// The schema of aee.context.fetch is about id and hash: so is the answer.
+func TestAFetchIsReadAsItsSchemaSays(t *testing.T) {
+	t.Parallel()
+	c, e := known(t, nil)
+	payload := json.RawMessage(`{"id":"another-id","ID":"` + e.ID + `"}`)
+	answer, err := c.AnswerFetch(t.Context(), Task{Envelope: envelope.New(envelope.TypeTask, "human.ada", "agent.x", intents.ContextFetch, payload)})
+	if err != nil || answer.Found {
+		t.Errorf("found %v, %v", answer.Found, err)
+	}
+}

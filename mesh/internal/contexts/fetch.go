@@ -2,7 +2,6 @@ package contexts
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -54,7 +53,7 @@ func (c *Contexts) Fetch(ctx context.Context, t Task, ref envelope.Reference) (*
 		return nil, err
 	}
 	var found intents.FetchResult
-	if err := json.Unmarshal(reply.Payload, &found); err != nil || !found.Found || found.Envelope == nil {
+	if err := wire.ReadJSON(reply.Payload, &found); err != nil || !found.Found || found.Envelope == nil {
 		return nil, envelope.Errorf(envelope.CodeNotFound, "%s knows no envelope %s", whom, clip.Text(ref.ID, 128))
 	}
 	e, err := envelope.ParseLimits(found.Envelope, c.cfg.Limits)

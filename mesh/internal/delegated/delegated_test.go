@@ -53,6 +53,13 @@ func TestATaskThatWasDelegatedTwice(t *testing.T) {
 	if err != nil || forbidden || h.Task != first.ID || h.Caller != "human.ada" || len(h.Chain) != 1 {
 		t.Fatalf("%+v, %v, %v", h, forbidden, err)
 	}
+	cased := append(bytes.TrimSuffix(slices.Clone(raw), []byte("}")), `,"Caller":"human.eve"}`...)
+	if h, _, err := delegated.Check(cased, second, sign.Verifier{}, 8); err != nil || h.Caller != "human.ada" {
+		t.Errorf("a name in another case was taken for the caller: %+v, %v", h, err)
+	}
+	if ref, err := delegated.ReadRef(json.RawMessage(`{"entity":"agent.a","ENTITY":"agent.b"}`)); err != nil || ref.Entity != "agent.a" {
+		t.Errorf("a name in another case was taken for the entity: %+v, %v", ref, err)
+	}
 	h.Epoch, h.Digest = 3, "digest"
 	h.Chain = slices.Grow(h.Chain, 8)
 	another, err := h.Next(second, "agent.b", "agent.d", unsigned)

@@ -38,7 +38,7 @@ func ReadRef(raw json.RawMessage) (*StateRef, error) {
 		return nil, nil
 	}
 	var ref *StateRef
-	if err := json.Unmarshal(raw, &ref); err != nil {
+	if err := wire.ReadJSON(raw, &ref); err != nil {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.context must be a reference to an Agent State document")
 	}
 	return ref, nil

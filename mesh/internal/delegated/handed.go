@@ -53,7 +53,7 @@ func Read(raw json.RawMessage, task *envelope.Envelope) (h *Handed, forbidden bo
 		return nil, true, nil
 	}
 	h = &Handed{}
-	if err := json.Unmarshal(raw, h); err != nil {
+	if err := wire.ReadJSON(raw, h); err != nil {
 		return nil, false, bad("must be true, false, or an object as docs/nats-binding.md describes it")
 	}
 	switch {

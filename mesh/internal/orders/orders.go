@@ -34,7 +34,7 @@ const maxCopyOf = 128
 // New reads the order of a command.
 func New(env *envelope.Envelope, keyID string, signed bool) (*Order, error) {
 	o := &Order{Order: run.Order{Envelope: env.ID, Intent: env.Intent, From: env.From}, KeyID: keyID, Signed: signed}
-	if err := json.Unmarshal(env.Payload, &o.Order); err != nil {
+	if err := wire.ReadJSON(env.Payload, &o.Order); err != nil {
 		return nil, fault.Misfit(err)
 	}
 	if len(o.CopyOf) > maxCopyOf {

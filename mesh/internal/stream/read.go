@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -30,7 +29,7 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 			Text    string `json:"text"`
 			Restart bool   `json:"restart"`
 		}
-		if json.Unmarshal(e.Payload, &p) != nil || p.Seq <= seq {
+		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq {
 			continue
 		}
 		gap = gap || p.Seq > seq+1

@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // WithSeq puts "seq" into a JSON object, in front.
@@ -62,3 +64,8 @@ func PlainText(payload json.RawMessage) []byte {
 	}
 	return payload
 }
+
+// ReadJSON reads JSON of a peer into v, a pointer. It compares names of members letter by letter,
+// as the schemas do: encoding/json would also take ID for id, and so see another value than
+// the check before it.
+func ReadJSON(data json.RawMessage, v any) error { return jsonv2.Unmarshal(data, v) }

@@ -18,6 +18,20 @@ func TestPayloadsGetTheirNumberInFront(t *testing.T) {
 	}
 }
 
+func TestNamesOfMembersAreReadLetterByLetter(t *testing.T) {
+	t.Parallel()
+	var v struct {
+		ID   string          `json:"id"`
+		Data json.RawMessage `json:"data"`
+	}
+	if err := ReadJSON(json.RawMessage(`{"id":"a","ID":"b","Id":"c","data":[1],"unknown":1}`), &v); err != nil || v.ID != "a" || string(v.Data) != "[1]" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if err := ReadJSON(json.RawMessage(`{"id":7}`), &v); err == nil {
+		t.Error("a number was taken for a text")
+	}
+}
+
 func TestPlainTextIsTheTextAloneIfThereIsNothingElse(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
