@@ -8,6 +8,8 @@ import (
 	"errors"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -17,7 +19,7 @@ import (
 // get answers sdsi.schema.get.
 func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (json.RawMessage, error) {
 	var ask template.GetTask
-	if err := json.Unmarshal(payload, &ask); err != nil {
+	if err := jsonv2.Unmarshal(payload, &ask); err != nil { // letter by letter, as the schema names the members
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "the members scenario, schema_id, preferred_language and if_hash are strings, and schema_updates is true or false").WithCause(err)
 	}
 	v, err := d.wanted(ctx, ask)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,7 @@ func TestNegotiation(t *testing.T) {
 	contains(t, "not modified", r.ask(intents.SchemaGet, `{"preferred_language":"de","if_hash":"`+answer.Hash+`"}`), `"not_modified":true`)
 	contains(t, "modified", r.ask(intents.SchemaGet, `{"preferred_language":"en","if_hash":"`+answer.Hash+`"}`), `"keys":`)
 	contains(t, "an old version", r.ask(intents.SchemaGet, `{"schema_id":"tram_v9"}`), `"schema_id":"tram_v9"`)
+	contains(t, "a name in another case", r.ask(intents.SchemaGet, `{"schema_id":"tram_v9","SCHEMA_ID":"one_v1"}`), `"schema_id":"tram_v9"`)
 	contains(t, "an unknown version", r.ask(intents.SchemaGet, `{"schema_id":"tram_v1"}`), "E_NOT_FOUND", "tram_v10")
 	contains(t, "an unknown scenario", r.ask(intents.SchemaGet, `{"scenario":"bus"}`), "E_NOT_FOUND", "tram_ticket")
 	contains(t, "a wrong type", r.ask(intents.SchemaGet, `{"scenario":1}`), "E_INPUT_SCHEMA")
@@ -165,6 +167,27 @@ func TestNegotiation(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, "as plain text", text, `"schema_id":"tram_v10"`)
+}
+
+// records is a slog.Handler that hands the records to a test.
+type records chan slog.Record
+
+func (r records) Enabled(context.Context, slog.Level) bool           { return true }
+func (r records) Handle(_ context.Context, record slog.Record) error { r <- record; return nil }
+func (r records) WithAttrs([]slog.Attr) slog.Handler                 { return r }
+func (r records) WithGroup(string) slog.Handler                      { return r }
+
+// Clients decide what keys they send: their payloads do not fill the log.
+func TestUnknownKeysOfClientsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	logged := make(records, 100)
+	r.serve(r.desk(sdsi.DeskConfig{Logger: slog.New(logged)}, tram(t, "tram_v1")), sells, nil)
+	contains(t, "the result", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","x":1,"y":2,"z":3}}`), `"ticket":"T1"`)
+	record := natstest.Within(t, "the record", logged)
+	if record.Level >= slog.LevelWarn || len(logged) > 0 {
+		t.Errorf("%d more records after %s %q", len(logged), record.Level, record.Message)
+	}
 }
 
 func mustJSON(t testing.TB, e *envelope.Envelope) []byte {
