@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
@@ -68,7 +69,7 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 		return nil, &outcome.UsageError{Err: err, Hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
 	otel.SetLogger(logr.FromSlogHandler(a.Log.Handler()))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.Log.Warn("telemetry not exported", "err", err) }))
+	otel.SetErrorHandler(notExported(a.Log))
 	var err error
 	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version())),
@@ -196,6 +197,15 @@ func (t *telemetry) stop() error {
 	}
 	wait.Wait()
 	return errors.Join(bad...)
+}
+
+// notExported logs that telemetry was not exported, at most once a minute: a collector that is
+// away fails every export, which is every few seconds.
+func notExported(log *slog.Logger) otel.ErrorHandler {
+	sometimes := &rate.Sometimes{Interval: time.Minute}
+	return otel.ErrorHandlerFunc(func(err error) {
+		sometimes.Do(func() { log.Warn("telemetry not exported", "err", err) })
+	})
 }
 
 // stopTelemetry stops the exporters of a command. A failure is printed, but is
