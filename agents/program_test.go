@@ -86,9 +86,16 @@ func TestProgramErrorsTravelAsTheyAre(t *testing.T) {
 	}{
 		"own code": {`{"code":"NO_REPO","message":"no such repository","retryable":true,"backoff_ms":70,"repo":"x"}`,
 			envelope.Error{Code: "NO_REPO", Message: "no such repository", Retryable: true, BackoffMS: 70}},
-		"no code":   {`{"message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
-		"nothing":   {`{}`, envelope.Error{Code: envelope.CodeAgent, Message: "the agent's program gave no message"}},
-		"no object": {``, envelope.Error{Code: envelope.CodeAgent, Message: "the agent's program answered without a payload object"}},
+		"no code": {`{"message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
+		"busy": {`{"code":"E_BUSY","message":"I am busy","backoff_ms":70}`, // E_BUSY says that nothing was done
+			envelope.Error{Code: envelope.CodeUnavailable, Message: "I am busy", Retryable: true, BackoffMS: 70}},
+		"the mesh's code": {`{"code":"E_NOT_FOUND","message":"no such file"}`, envelope.Error{Code: envelope.CodeNotFound, Message: "no such file"}},
+		"signature":       {`{"code":"E_SIG_INVALID","message":"bad"}`, envelope.Error{Code: envelope.CodeAgent, Message: "E_SIG_INVALID: bad"}},
+		"code of words":   {`{"code":"no\nsuch repo","message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
+		"long code":       {`{"code":"` + strings.Repeat("X", 129) + `","message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
+		"code 7":          {`{"code":7,"message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
+		"nothing":         {`{}`, envelope.Error{Code: envelope.CodeAgent, Message: "the agent's program gave no message"}},
+		"no object":       {``, envelope.Error{Code: envelope.CodeAgent, Message: "the agent's program answered without a payload object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := w.send(entity, do("error", c.payload), sending{})
@@ -169,6 +176,59 @@ func TestProgramAnswerOfIllegalTypeFailsItsTaskAtOnce(t *testing.T) {
 	}
 	if d := p.Health().Details; d["lines_malformed"] != int64(5) || d["lines_unknown_task"] != nil {
 		t.Errorf("health %v", d)
+	}
+}
+
+// A program's answer that cannot be read, but says to which task it belongs, ends the task
+// at once: its sender learns the cause, and does not wait until the deadline.
+func TestProgramAnswerThatCannotBeReadFailsItsTaskAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := newProgram(t, "serve", nil)
+	w.hostProgram(p, 1)
+	long := strings.Repeat("x", 70_000) // the limit is 64 KiB
+	for name, c := range map[string]struct {
+		line string
+		want *envelope.Error
+	}{
+		"too long":                  {`{"type":"result","reply_to":"TASK","payload":{"text":"` + long + `"}}`, tooLong},
+		"too long, reply_to last":   {`{"payload":{"type":"stream","text":"` + long + `"}, "reply_to": "TASK", "type": "result"}`, tooLong},
+		"NaN":                       {`{"type":"result","reply_to":"TASK","payload":{"score":NaN}}`, noJSON},
+		"a text of another dialect": {`{'type': 'result', 'reply_to': 'TASK', 'payload': {'ok': True}}`, noJSON},
+		"a name twice":              {`{"type":"result","reply_to":"TASK","payload":{"a":1,"a":2}}`, noJSON},
+	} {
+		got := w.send(entity, do("raw", c.line), sending{})
+		if got.err == nil || got.err.Code != c.want.Code || got.err.Message != c.want.Message || got.err.Retryable {
+			t.Errorf("%s: got %+v, want %v", name, got, c.want)
+		}
+	}
+	if got := w.send(entity, do("echo", "free"), sending{}); got.payload != `{"text":"free"}` {
+		t.Errorf("its place is not free: got %+v", got)
+	}
+	if d := p.Health().Details; d["lines_malformed"] != int64(3) || d["lines_oversized"] != int64(2) {
+		t.Errorf("health %v", d)
+	}
+}
+
+var (
+	tooLong = envelope.Errorf(envelope.CodeTooLarge, "the agent's program answered with a line of more than 65536 bytes")
+	noJSON  = envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a line that is no JSON object")
+)
+
+// An unreadable line that names several tasks, none, or a stream says nothing about the end of a task.
+func TestProgramLineThatIsNoAnswerIsHarmless(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.hostProgram(newProgram(t, "serve", nil), 1)
+	for _, line := range []string{
+		`got the task TASK`,
+		`{'id': 'TASK', 'reply_to': None}`,
+		`{"type":"stream","reply_to":"TASK","payload":{"text":NaN}}`,
+		`{"type":"result","reply_to":"another-task","payload":{"text":NaN}}`,
+	} {
+		if got := w.send(entity, do("raw", line+"\n"+`{"type":"result","reply_to":"TASK","payload":{"text":"done"}}`), sending{}); got.payload != `{"text":"done"}` {
+			t.Errorf("%s: got %+v", line, got)
+		}
 	}
 }
 

@@ -103,7 +103,7 @@ func runTestProgram(mode string) int {
 			fmt.Println("this is no JSON")
 			fmt.Println(`{"type":"result","reply_to":"nobody-asked-this","payload":{}}`)
 			fmt.Println(`{"type":"stream","reply_to":"` + task.ID + `","payload":[1]}`)
-			fmt.Println(`{"type":"result","type":"error","reply_to":"` + task.ID + `","payload":{}}`)
+			fmt.Println(`{"type":"stream","type":"stream","reply_to":"` + task.ID + `","payload":{}}`)
 			fmt.Println(strings.Repeat("x", 100_000))
 			fmt.Println()
 			say("result", map[string]string{"text": "still here"})
@@ -111,6 +111,8 @@ func runTestProgram(mode string) int {
 		case "lines": // writes lines of the sender's choice, then answers
 			fmt.Println(c.Text)
 			say("result", map[string]string{"text": "answered"})
+		case "raw": // answers with a line of the sender's choice
+			fmt.Println(strings.ReplaceAll(c.Text, "TASK", task.ID))
 		case "type": // answers with a type of the sender's choice
 			fmt.Println(`{"type":` + c.Text + `,"reply_to":"` + task.ID + `","payload":{}}`)
 		case "handoff":

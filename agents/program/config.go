@@ -34,7 +34,8 @@ type Config struct {
 	Env []string
 
 	// MaxLine bounds a line of its output, in bytes. A longer line is skipped
-	// and counted. Default 8 MiB.
+	// and counted. If it answers a task, the task fails with E_TOO_LARGE.
+	// Default 8 MiB.
 	MaxLine int
 	// StartWait is how long a task waits for a program that is being
 	// restarted, before its sender gets E_UNAVAILABLE. Default 5 s.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,8 @@ func (x *process) readLoop() {
 		line, err := r.next()
 		if err == errLineTooLong {
 			x.p.counts.oversized.Add(1)
-			x.ignored(fmt.Sprintf("it is longer than %d bytes", x.p.cfg.MaxLine))
+			x.unread(line, fmt.Sprintf("it is longer than %d bytes", x.p.cfg.MaxLine),
+				envelope.Errorf(envelope.CodeTooLarge, "the agent's program answered with a line of more than %d bytes", x.p.cfg.MaxLine))
 			continue
 		}
 		// A last line without a newline was truncated.
@@ -87,7 +89,8 @@ func (x *process) readLoop() {
 func (x *process) take(line []byte) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil || a.ReplyTo == "" {
-		x.malformed(unreadable(line, err))
+		x.p.counts.malformed.Add(1)
+		x.unread(line, unreadable(line, err), envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a line that is no JSON object"))
 		return
 	}
 	typ, legal := a.kind()
@@ -131,6 +134,58 @@ func (x *process) take(line []byte) {
 	default:
 		f.done <- outcome{err: failure(stdjson.RawMessage(a.Payload))}
 	}
+}
+
+// unread handles a line that cannot be read. If it is the answer to a task under way, the task
+// fails with problem: its sender would wait until the deadline and learn nothing of the cause.
+func (x *process) unread(line []byte, reason string, problem *envelope.Error) {
+	f := x.meant(line)
+	if f == nil {
+		x.ignored(reason)
+		return
+	}
+	x.p.notes.warn("answer of program not read", "reason", reason)
+	x.answered.Store(true)
+	f.done <- outcome{err: problem}
+}
+
+// The members that say to which task a line belongs, and whether it ends it, in a line that is no
+// JSON: quotes of both kinds occur, because programs print dictionaries.
+var (
+	namesTask = regexp.MustCompile(`reply_to["']\s*:\s*["']([^"'\\]+)["']`)
+	namesType = regexp.MustCompile(`type["']\s*:\s*["']([^"'\\]+)["']`)
+)
+
+// meant returns the task that an unreadable line is meant to end, and removes it from the table;
+// nil if the line names no task under way, or several, or is part of a stream.
+func (x *process) meant(line []byte) *flight {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	id := ""
+	for _, m := range namesTask.FindAllSubmatch(line, -1) {
+		switch said := string(m[1]); {
+		case x.flights[said] == nil || said == id:
+		case id != "":
+			return nil
+		default:
+			id = said
+		}
+	}
+	streams, ends := false, false
+	for _, m := range namesType.FindAllSubmatch(line, -1) {
+		switch envelope.Type(m[1]) {
+		case envelope.TypeStream:
+			streams = true
+		case envelope.TypeResult, envelope.TypeError, typeHandoff:
+			ends = true
+		}
+	}
+	f := x.flights[id]
+	if f == nil || streams && !ends {
+		return nil
+	}
+	x.remove(id, f)
+	return f
 }
 
 // unreadable says why a line is about no task, without a word of the line. err
@@ -206,8 +261,9 @@ func namesText(names []string) string {
 	return strings.Join(quoted, ", ") + more
 }
 
-// failure is the program's own error: its code and its other members are sent
-// unchanged.
+// failure is the program's own error. A code of its own is sent unchanged, and so is one of the
+// mesh's that a program can know the truth of. For the mesh it is the error of a peer: see
+// [Program] for the codes that promise that the task was not begun.
 func failure(payload stdjson.RawMessage) *envelope.Error {
 	said := envelope.ErrorOf(&envelope.Envelope{Payload: payload})
 	var message struct {
@@ -216,10 +272,35 @@ func failure(payload stdjson.RawMessage) *envelope.Error {
 	if stdjson.Unmarshal(payload, &message); message.Message == nil || *message.Message == "" {
 		said.Message = "the agent's program gave no message"
 	}
-	return &envelope.Error{
-		Code: said.Code, Message: said.Message, Retryable: said.Retryable, BackoffMS: said.BackoffMS,
-		EvidenceRefs: said.EvidenceRefs, Details: said.Details,
+	switch {
+	case !isCode(said.Code):
+		said.Code = envelope.CodeAgent
+	case ofMesh(said.Code):
+		said.Message = string(said.Code) + ": " + said.Message
+		said.Code = envelope.CodeAgent
 	}
+	return said
+}
+
+// maxCode is the length of the longest code, in bytes.
+const maxCode = 128
+
+// isCode reports whether a program's code is one word.
+func isCode(c envelope.Code) bool {
+	return len(c) <= maxCode && !strings.ContainsFunc(string(c), func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// ofMesh reports whether a code is about the admission of a message. A program gets tasks that
+// are admitted.
+func ofMesh(c envelope.Code) bool {
+	switch c {
+	case envelope.CodeInvalidEnvelope, envelope.CodeEncoding, envelope.CodeWrongRecipient, envelope.CodeUnexpectedType,
+		envelope.CodeSigRequired, envelope.CodeSigInvalid, envelope.CodeSigUncheckable,
+		envelope.CodeKeyUnknown, envelope.CodeKeyInvalid, envelope.CodeFromDenied,
+		envelope.CodeReplay, envelope.CodeStale:
+		return true
+	}
+	return false
 }
 
 func (x *process) malformed(reason string) {
@@ -256,32 +337,36 @@ func (x *process) stderrLoop() {
 
 var errLineTooLong = errors.New("the line is too long")
 
+// endOfLine is how much of the end of a line that is too long is returned.
+const endOfLine = 4 << 10
+
 // lineReader reads lines with a maximum length.
 type lineReader struct {
 	r   *bufio.Reader
 	max int
-	cut bool // return the beginning of a line that is too long instead of an error
+	cut bool // a line that is too long is no error: its beginning is returned
 	buf []byte
+	end []byte // the end of a line that is too long
 }
 
 // next returns the next line with its newline; it is valid until the next call.
-// The rest of a line that is too long is skipped. At the end of input, the
-// remaining text is returned together with the error.
+// Of a line that is too long it returns the beginning and, with an error, the end.
+// At the end of input, the remaining text is returned together with the error.
 func (l *lineReader) next() ([]byte, error) {
-	l.buf = l.buf[:0]
-	tooLong := false
+	l.buf, l.end = l.buf[:0], l.end[:0]
 	for {
 		part, err := l.r.ReadSlice('\n')
-		if room := l.max - len(l.buf); len(part) > room {
-			part, tooLong = part[:room], true
-		}
-		l.buf = append(l.buf, part...)
+		room := min(l.max-len(l.buf), len(part))
+		l.buf = append(l.buf, part[:room]...)
+		l.end = append(l.end, part[room:]...)
+		tooLong := len(l.end) > 0
+		l.end = l.end[max(0, len(l.end)-endOfLine):]
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 		case err != nil:
 			return l.buf, err
 		case tooLong && !l.cut:
-			return nil, errLineTooLong
+			return append(l.buf, l.end...), errLineTooLong
 		default:
 			return l.buf, nil
 		}

@@ -33,9 +33,15 @@ import (
 // Any number of streams may precede one result, one error, or one handoff. A
 // handoff delegates the task to another agent, which answers it
 // ([mesh.Task.Delegate]); its payload may also have intent and payload, and any
-// other member is an error. An error's code is sent unchanged; the default is
-// E_AGENT. The mesh fills in the rest of the envelope and signs it. Other
-// members of a line are ignored.
+// other member is an error. The mesh fills in the rest of the envelope and
+// signs it. Other members of a line are ignored.
+//
+// An error's code is sent unchanged if it is the program's own: one word of at
+// most 128 visible ASCII characters. The default, also for a code that is no
+// such word, is E_AGENT. Of the mesh's codes, E_BUSY, E_RATE_LIMITED, E_DRAINING
+// and E_NO_RESPONDERS become E_UNAVAILABLE, because they promise that the task
+// was not begun. Those that are about the admission of a message, such as
+// E_REPLAY, become E_AGENT, with the code in the message.
 //
 // A task of the durable lane has one more member. It may be sent again after a
 // crash of the program or of its worker, and it is not known how much of it the
@@ -61,7 +67,8 @@ import (
 // no such object, or that names a task that is not under way, is counted,
 // logged and otherwise ignored. A line that names a task under way, but has
 // another type, or a result or error that is not an object, fails the task with
-// E_AGENT.
+// E_AGENT. So does a line that is not JSON but has the reply_to of a task under
+// way; if it is longer than MaxLine, the task fails with E_TOO_LARGE.
 type Program struct {
 	cfg    Config
 	counts lineCounts
