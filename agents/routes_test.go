@@ -29,7 +29,7 @@ func TestPeersSeeRoutesNotWords(t *testing.T) {
 	a := newAgent(t, doc(t, `"model": {"provider": "openai", "preferred": "a"}`), agents.Options{Model: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w.host(a)
 	got := w.send(a.Entity, `{"text":"go"}`, sending{})
-	if got.err == nil || got.err.Code != envelope.CodeRateLimited || got.err.Message != "no model answered: openai/a: model rate limited (retry after 5s); lab/b: model refused the credential, left alone" {
+	if got.err == nil || got.err.Code != envelope.CodeRateLimited || got.err.Message != "no model answered: openai/a: model rate limited (retry after 5s); lab/b: not asked after an earlier failure: model refused the credential" {
 		t.Errorf("told %+v", got.err)
 	}
 	if got.err != nil && got.err.BackoffMS != 5000 {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -97,14 +98,19 @@ type Try struct {
 
 // String describes the try in a text that may be sent to peers.
 func (t Try) String() string {
-	s := t.Route + ": " + t.Kind.Error()
+	s := t.Route + ": "
 	if !t.Asked {
-		s += ", left alone"
+		s += "not asked after an earlier failure: "
 	}
-	if t.RetryAfter > 0 {
-		s += fmt.Sprintf(" (retry after %s)", t.RetryAfter.Round(time.Millisecond))
+	return s + t.Kind.Error() + advice(t.RetryAfter)
+}
+
+// advice describes a delay that a provider asked for.
+func advice(after time.Duration) string {
+	if after <= 0 {
+		return ""
 	}
-	return s
+	return fmt.Sprintf(" (retry after %s)", after.Round(time.Millisecond))
 }
 
 // Errorf returns an Error without status. A %w in the format sets the cause,
@@ -121,7 +127,7 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return e
 }
 
-// Error returns the kind, the message, the status and the retry advice.
+// Error returns the kind, the message, the status and the retry advice, which is said once.
 func (e *Error) Error() string {
 	s := e.Kind.Error()
 	if e.Status != 0 {
@@ -130,8 +136,8 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		s += ": " + e.Message
 	}
-	if e.RetryAfter > 0 {
-		s += fmt.Sprintf(" (retry after %s)", e.RetryAfter)
+	if after := advice(e.RetryAfter); !strings.Contains(s, after) { // the message of an error of several routes says it
+		s += after
 	}
 	return s
 }

@@ -89,6 +89,9 @@ func TestEveryRouteFailedIsOneError(t *testing.T) {
 			t.Errorf("%q is not in the error: %v", part, err)
 		}
 	}
+	if n := strings.Count(err.Error(), "(retry after 5s)"); n != 1 {
+		t.Errorf("the advice is said %d times: %v", n, err)
+	}
 	for _, try := range e.Tries { // fit for peers
 		if strings.Contains(try.String(), "much") || strings.Contains(try.String(), "key") {
 			t.Errorf("the provider's words are in %q", try)
