@@ -162,7 +162,8 @@ func recent(ts string) (t time.Time, ok bool) {
 // Time parses field ts. AEE recommends ISO 8601 and requires only ten characters: Time
 // accepts RFC 3339, the same without seconds or with a zone such as +0200 or +02, the basic
 // format, a date and time without a zone (taken as UTC), and a bare date; ok is false for
-// anything else.
+// anything else, such as week dates and ordinal dates, which RFC 3339 excludes. A leap second,
+// 23:59:60, counts as the second after it.
 func (e *Envelope) Time() (t time.Time, ok bool) {
 	if t, ok := recent(e.TS); ok {
 		return t, true
@@ -171,6 +172,20 @@ func (e *Envelope) Time() (t time.Time, ok bool) {
 		return t.UTC(), true
 	}
 	ts := strings.ToUpper(e.TS) // RFC 3339 allows t and z
+	if t, ok := otherTime(ts); ok {
+		return t, true
+	}
+	for _, leap := range [...]struct{ is, was string }{{":59:60", ":59:59"}, {"5960", "5959"}} {
+		if i := strings.LastIndex(ts, leap.is); i > len("20060102T") {
+			t, ok := otherTime(ts[:i] + leap.was + ts[i+len(leap.is):])
+			return t.Add(time.Second), ok
+		}
+	}
+	return time.Time{}, false
+}
+
+// otherTime parses a timestamp in capitals.
+func otherTime(ts string) (t time.Time, ok bool) {
 	for _, layout := range [...]string{
 		"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05",
 		"2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "20060102T150405Z07:00", "20060102T150405Z0700", time.DateOnly,
