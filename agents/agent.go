@@ -332,6 +332,9 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		a.Formats = formats(&def.Agent, true)
 		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))
 		if err != nil {
+			if a.verdict.teamless { // the verdict says it, and where
+				return nil
+			}
 			return err
 		}
 		if plan != nil {

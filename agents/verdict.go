@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +10,10 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
+	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
 // A Verdict is the result of checking a document against a runtime: which
@@ -32,15 +36,71 @@ type Verdict struct {
 	// Accepted are the places of such fields that the operator has accepted.
 	Accepted []string `json:"accepted,omitzero"`
 
-	accept []string
+	accept   []string
+	teamless bool // Refusals say why the team cannot work
 }
 
-// Judge checks a definition against a runtime with these options. It uses the
-// document alone: [New], which decides by the same rule, also finds out whether
-// functions are registered and tools can be opened.
+// Judge checks a definition against a runtime with these options. It decides by the
+// document alone: it makes the agent with [New], as if the operator had given an
+// entity, the model and every function.
 func Judge(doc *aaif.Document, opts Options) Verdict {
 	v, _ := judge(doc, opts)
+	given, err := asGiven(doc.Definition(), opts)
+	if err == nil {
+		_, err = New(doc, given)
+		err = errors.Unwrap(err) // which agent it is
+	}
+	for _, err := range reasons(err) {
+		p := aaif.Problem{Rule: RuleUnusable, Message: err.Error()}
+		if pointer, message, ok := strings.Cut(p.Message, ": "); ok && strings.HasPrefix(pointer, "/") {
+			p.Pointer, p.Message = pointer, message
+		}
+		v.refuse(p)
+	}
 	return v
+}
+
+// asGiven returns the options with stand-ins for what an operator may still give.
+func asGiven(def *aaif.Definition, opts Options) (Options, error) {
+	if _, err := aaif.EntityName(def.Agent.Name); err != nil && opts.As == "" {
+		opts.As = "agent.unnamed"
+	}
+	opts.Open, opts.Models, opts.RequireTools, opts.IntentsDir, opts.Logger = nil, nil, false, "", nil
+	if !opts.byModel() {
+		return opts, nil
+	}
+	m, o := def.Agent.Model, def.Agent.Orchestration
+	team := o != nil && len(o.Subagents)+len(o.Pipeline) > 0
+	offline := m != nil && m.Provider == aaif.ProviderCustom && m.ProviderID == builtin.ProviderID
+	if opts.Model == nil && !offline && (orchestrate.HasModel(def) || !team) { // a team without a model has another pattern
+		opts.Model = builtin.New()
+	}
+	opts.Tools = new(tool.Registry)
+	for i := range def.Agent.Tools {
+		t := &def.Agent.Tools[i]
+		if _, err := opts.Tools.Lookup(t.Name); err == nil || t.EffectiveProtocol() != aaif.ProtocolFunction {
+			continue
+		}
+		if err := opts.Tools.Add(tool.Raw(tool.Definition{Name: t.Name}, func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, nil })); err != nil {
+			return opts, fmt.Errorf("/agent/tools/%d: %w", i, err)
+		}
+	}
+	return opts, nil
+}
+
+// reasons returns the errors that are joined in an error of [New], without refusals, which are
+// in the verdict already.
+func reasons(err error) (out []error) {
+	switch e := err.(type) {
+	case nil, *Refusal:
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			out = append(out, reasons(err)...)
+		}
+	default:
+		out = append(out, err)
+	}
+	return out
 }
 
 // judge does the work of Judge, and also returns the document with the
@@ -94,6 +154,7 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 	for _, p := range team {
 		if p.Severity == aaif.SeverityError { // an agent whose team cannot work is not hosted
 			v.refuse(p)
+			v.teamless = true
 			continue
 		}
 		v.add(p)

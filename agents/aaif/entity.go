@@ -40,7 +40,7 @@ func EntityName(name string) (string, error) {
 					b.WriteString(s)
 					continue
 				}
-				return "", fmt.Errorf("agent name %q: no entity id can be made of %q (name the entity yourself, as in agent.helper)", clip.Text(name, 60), r)
+				return "", fmt.Errorf("agent name %q: no entity id can be made of %q (name the entity yourself, as in worker --as agent.helper)", clip.Text(name, 60), r)
 			}
 			gap = true
 			continue
@@ -52,9 +52,9 @@ func EntityName(name string) (string, error) {
 	}
 	switch id := b.String(); {
 	case id == "":
-		return "", fmt.Errorf("agent name %q: no letter or digit to make an entity id of (name the entity yourself, as in agent.helper)", clip.Text(name, 60))
+		return "", fmt.Errorf("agent name %q: no letter or digit to make an entity id of (name the entity yourself, as in worker --as agent.helper)", clip.Text(name, 60))
 	case len(id) > maxEntityName:
-		return "", fmt.Errorf("agent name %q: the entity id would be longer than %d characters (shorten the name)", clip.Text(name, 60), maxEntityName)
+		return "", fmt.Errorf("agent name %q: the entity id would be longer than %d characters (shorten the name, or name the entity yourself, as in worker --as agent.helper)", clip.Text(name, 60), maxEntityName)
 	default:
 		return "agent." + id, nil
 	}

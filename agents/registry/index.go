@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -109,6 +110,16 @@ func (x *Index) Skilled(skill string) []Card {
 		return cmp.Or(strings.Compare(a.Entity, b.Entity), cmp.Compare(a.Revision, b.Revision))
 	})
 	return out
+}
+
+// SkillOf returns the skill of a reference skill:NAME, folded as by [FoldSkill]. name is the
+// part after "skill:", which may be percent-encoded; the result is "" if it names no skill.
+func SkillOf(name string) string {
+	text, err := url.PathUnescape(strings.TrimPrefix(name, "//"))
+	if err != nil {
+		return ""
+	}
+	return FoldSkill(text)
 }
 
 // FoldSkill normalises a skill for comparison: small letters and digits, with

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -32,10 +31,9 @@ type candidate struct {
 // skill resolves a skill: reference to an agent that has the skill and is
 // healthy or degraded.
 func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
-	name, err := url.PathUnescape(strings.TrimPrefix(rest, "//"))
-	want := registry.FoldSkill(name)
-	if err != nil || want == "" {
-		return orchestrate.Member{}, unknown(ref, "it names no skill", "such a one is skill:go_review", err)
+	want := registry.SkillOf(rest)
+	if want == "" {
+		return orchestrate.Member{}, unknown(ref, "it names no skill", "such a one is skill:go_review", nil)
 	}
 	d := v.dir
 	var all []candidate

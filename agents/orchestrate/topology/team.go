@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/registry"
 )
 
 const at = "/agent/orchestration"
@@ -152,6 +153,8 @@ func (t *team) refs() {
 		switch {
 		case m.ref == "":
 			t.fail(m.pointer+"/ref", aaif.RuleID, refForms, "the reference is empty")
+		case namesNoSkill(m.ref):
+			t.fail(m.pointer+"/ref", aaif.RuleID, "as in skill:go_review", "the reference names no skill")
 		case !orchestrate.IsRef(m.ref) && !isPath(m.ref):
 			t.names = append(t.names, m)
 		case t.isSelf(m.ref):
@@ -163,6 +166,12 @@ func (t *team) refs() {
 			t.warn(t.members[j].pointer+"/alias", aaif.RuleReference, "choose another alias", "the alias %s is also the reference of subagent %d: the alias wins", quote(t.members[j].alias), i)
 		}
 	}
+}
+
+// namesNoSkill reports whether a reference is skill: without a skill.
+func namesNoSkill(ref string) bool {
+	scheme, rest, ok := strings.Cut(ref, ":")
+	return ok && strings.EqualFold(scheme, "skill") && registry.SkillOf(rest) == ""
 }
 
 // conditions reports conditions of subagents that never hold, and those that

@@ -116,7 +116,7 @@ func (g *group) resolve(from int, ref string) []int {
 	}
 	switch strings.ToLower(scheme) {
 	case "skill":
-		return g.skills[registry.FoldSkill(rest)]
+		return g.skills[registry.SkillOf(rest)]
 	case "urn":
 		keys = []string{strings.ToLower(strings.TrimPrefix(strings.ToLower(rest), "uuid:"))}
 	case "nats":

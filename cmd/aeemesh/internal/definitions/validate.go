@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -231,8 +230,7 @@ func checksumOf(doc *aaif.Document) []aaif.Problem {
 // ruleChecksum is the rule of problems with a state's checksum.
 const ruleChecksum aaif.Rule = "checksum"
 
-// unplayable reports why a worker cannot have a custom model that a document
-// names, mainly the offline one.
+// unplayable reports a custom model that a worker knows only if its operator has set it up.
 func unplayable(d *aaif.Definition) []aaif.Problem {
 	m := d.Agent.Model
 	switch {
@@ -245,15 +243,8 @@ func unplayable(d *aaif.Definition) []aaif.Problem {
 			p.Hint = fmt.Sprintf("did you mean %q, the offline model? Else give base_url", builtin.ProviderID)
 		}
 		return []aaif.Problem{p}
-	case m.ProviderID != builtin.ProviderID:
-		return nil
 	}
-	err := agents.CheckBuiltin(m.Preferred, m.Params)
-	if err == nil {
-		return nil
-	}
-	pointer, what, _ := strings.Cut(err.Error(), ": ")
-	return []aaif.Problem{{Pointer: pointer, Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker refuses this model: " + what, Hint: "correct it, or give the worker a program (--exec)"}}
+	return nil
 }
 
 // unfillable reports why tools of protocol http can never be offered, whatever
