@@ -21,7 +21,7 @@ type Backlog struct {
 
 	Scheduled int // delayed tasks that are not due yet
 	Due       int // delayed tasks that are due and that no worker has moved yet
-	Dead      int // tasks with a dead letter, or that were retried after one
+	Dead      int // tasks with a dead letter; if there are very many, also those that were retried after one
 }
 
 // A PriorityBacklog counts the tasks of one priority.
@@ -76,6 +76,7 @@ func (b Backlog) Oldest() time.Time {
 //
 // It needs permission for $JS.API.CONSUMER.LIST.<stream> and $JS.API.STREAM.INFO of the
 // lane's streams and of [BucketLanes], and for $JS.API.DIRECT.GET of [StreamWork] to find the oldest tasks.
+// With $JS.API.DIRECT.GET of [StreamDead] it does not count tasks that were retried after a dead letter.
 // Its cost grows with the number of consumers and of scheduled or dead tasks, not with
 // the number of pending tasks.
 func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, error) {
@@ -108,6 +109,9 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, _ int) { b.add(a.Entity, func(l *Backlog) { l.Dead++ }) }},
 	} {
 		subjects, err := api.Subjects(ctx, q.js, count.stream, count.filter)
+		if err == nil && count.filter == q.m.AllDead() {
+			err = q.withoutPermits(ctx, subjects)
+		}
 		if errors.Is(err, ErrNotFound) && count.stream != q.name() {
 			continue // an older topology
 		}
@@ -129,6 +133,33 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 	}
 	sorted.By(all, func(x, y Backlog) int { return strings.Compare(x.Entity, y.Entity) })
 	return all, nil
+}
+
+// maxPermits is for how many subjects of [StreamDead] it is found out whether they have a letter
+// or only the permit to retry one, which is kept as long. A letter may have a megabyte.
+const maxPermits = 64
+
+// withoutPermits removes the subjects of [StreamDead] whose last letter was retried.
+func (q *Queue) withoutPermits(ctx context.Context, subjects map[string]int) error {
+	var single []string // a subject with several messages has a letter after the permit
+	for s, n := range subjects {
+		if n == 1 {
+			single = append(single, s)
+		}
+	}
+	if len(single) == 0 || len(single) > maxPermits {
+		return nil
+	}
+	last, err := api.Last(ctx, q.js, StreamDead+q.m.Suffix(), single...)
+	if errors.Is(err, ErrDenied) {
+		return nil // the user may count letters, and not read them
+	}
+	for _, msg := range last {
+		if msg.Header.Get(headerDeadRetry) != "" {
+			delete(subjects, msg.Subject)
+		}
+	}
+	return err
 }
 
 // backlogs collects the backlogs.

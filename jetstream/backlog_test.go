@@ -35,7 +35,11 @@ func TestBacklog(t *testing.T) {
 		// A task that was retried once, and died again: its permit to be retried is no letter.
 		again := jetstream.NewDead(js, m)
 		work, _ := m.Work("normal", "agent.again")
+		better, _ := m.Work("normal", "agent.better")
 		if _, err := again.Retry(ctx, bury(t, again, jetstream.DeadLetter{Entity: "agent.again", TaskID: "t", Subject: work, Data: []byte("{}")})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := again.Retry(ctx, bury(t, again, jetstream.DeadLetter{Entity: "agent.better", TaskID: "t", Subject: better, Data: []byte("{}")})); err != nil {
 			t.Fatal(err)
 		}
 		bury(t, again, jetstream.DeadLetter{Entity: "agent.again", TaskID: "t", Subject: work, Data: []byte("{}"), Work: 2})
@@ -61,7 +65,7 @@ func TestBacklog(t *testing.T) {
 			// Tasks that the lane requeued count as unacknowledged. The lane creates its
 			// consumers one after the other.
 			b := of["agent.drawn"]
-			return len(all) == 5 && all[1].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7 && b.Priorities[0].Consumer
+			return len(all) == 6 && all[1].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7 && b.Priorities[0].Consumer
 		})
 		alone := of["agent.alone"]
 		if u := alone.Priorities[0]; u.Priority != "urgent" || u.Consumer || u.Pending != 2 || u.Oldest.Before(before.Add(-time.Second)) || alone.Pending() != 2 || !alone.Oldest().Equal(u.Oldest) {
@@ -78,6 +82,9 @@ func TestBacklog(t *testing.T) {
 		}
 		if d := of["agent.again"]; d.Dead != 1 || d.Pending() != 1 {
 			t.Errorf("dead again: %+v", d)
+		}
+		if d := of["agent.better"]; d.Dead != 0 || d.Pending() != 1 {
+			t.Errorf("retried, and not dead again: %+v", d)
 		}
 		some, err := q.Backlog(ctx, "agent.late", "agent.nobody")
 		if err != nil || len(some) != 2 || some[0].Scheduled != 1 || some[1].Entity != "agent.nobody" || len(some[1].Priorities) != 4 {
