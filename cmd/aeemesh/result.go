@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -133,13 +134,33 @@ func printResult(s *session.Session, ctx context.Context, id, entity string, rep
 		return outcome.WithReply(outcome.Remote(failed), reply)
 	case err != nil:
 		return session.LaneError(err)
-	case a.Term.JSON:
+	}
+	return printReply(a, reply, view)
+}
+
+// printReply prints a result, but for a text that was streamed, and warns of an answer that
+// is not complete.
+func printReply(a *session.App, reply *envelope.Envelope, view *traffic.StreamView) error {
+	if truncated(reply.Payload) {
+		a.Term.Warn("the answer of %s ends early: it was cut off at the model's token limit (model.params.max_tokens)", reply.From)
+	}
+	if a.Term.JSON {
 		return printEnvelope(a, reply)
 	}
 	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
 		a.Term.Payload(reply.Payload)
 	}
 	return nil
+}
+
+// truncated reports whether a result says that the answer was cut off at the model's token limit.
+func truncated(payload json.RawMessage) bool {
+	var said struct {
+		Usage struct {
+			Truncated bool `json:"truncated"`
+		} `json:"usage"`
+	}
+	return json.Unmarshal(payload, &said) == nil && said.Usage.Truncated
 }
 
 // waitOver reports whether err is the end of --timeout, or an interrupt.

@@ -231,11 +231,8 @@ func exchangeTask(s *session.Session, ctx context.Context, cmd *cobra.Command, t
 	if err != nil {
 		return outcome.WithReply(unanswered(s, ctx, task.To, err), reply)
 	}
-	if a.Term.JSON {
-		return printEnvelope(a, reply)
-	}
-	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
-		a.Term.Payload(reply.Payload)
+	if err := printReply(a, reply, &view); err != nil || a.Term.JSON {
+		return err
 	}
 	if isJob(task, reply) {
 		a.Term.Hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
