@@ -238,7 +238,7 @@ func handoffListCommand(a *app) *cobra.Command {
 		Long: `Lists the handoffs of the last 30 days, newest first, with the phase that each
 has reached: receiving, staged (it waits for its source to release it),
 accepted, running (its workers have it), or refused. Refused ones are kept for
-20 to 40 minutes.`,
+20 to 40 minutes. The status is that of the run here, once its workers have it.`,
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
 		Args: outcome.Arguments(),
@@ -267,7 +267,7 @@ func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
 		a.Term.Say("no run was transferred to here")
 		return nil
 	}
-	return term.List(a.Term, []string{"handoff", "phase", "from", "agent", "run", "since", "why"}, all, func(h handoff.Status) []string {
-		return []string{runs.ShortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, runs.ShortRun(h.Run), term.Ago(h.Since), h.Reason}
+	return term.List(a.Term, []string{"handoff", "phase", "from", "agent", "run", "status", "since", "why"}, all, func(h handoff.Status) []string {
+		return []string{runs.ShortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, runs.ShortRun(h.Run), string(h.Status), term.Ago(h.Since), h.Reason}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/run"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
@@ -59,6 +60,28 @@ func TestHandoffArrives(t *testing.T) {
 	equal(t, "kicks", fmt.Sprint(p.kicked), fmt.Sprint([]string{x.run}))
 	equal(t, "records", p.records(), "running small")
 	equal(t, "phases", strings.Join(p.phases, " "), "receiving staged accepted running")
+
+	// The phase stays, and the status is that of the run.
+	for _, want := range []aaif.RunStatus{aaif.RunRunning, aaif.RunCompleted} {
+		if want == aaif.RunCompleted {
+			run.End(c, run.Ending{Reply: []byte(`{}`)})
+			rec, err := p.states.Get(t.Context(), c.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := state.Codec{}.Over(rec.Revision).Encode(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.states.Put(t.Context(), c.ID(), rec.Revision, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, err := p.receiver.List(t.Context())
+		if err != nil || len(all) != 1 || all[0].Phase != state.PhaseRunning || all[0].Status != want {
+			t.Errorf("list: %+v, %v, want status %s", all, err, want)
+		}
+	}
 }
 
 // A run that waited at its source waits on, and no worker is woken for it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/state"
@@ -110,7 +111,24 @@ func (r *Receiver) List(ctx context.Context) ([]Status, error) {
 		}
 		s := h.status()
 		s.Since, s.Source = h.migration().Since, h.migration().Source
+		if s.Phase == state.PhaseRunning {
+			s.Status = r.statusOf(ctx, h)
+		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// statusOf returns the status of a run that its workers have; "" if there is no record of it
+// any more, or if it cannot be read.
+func (r *Receiver) statusOf(ctx context.Context, h *record) aaif.RunStatus {
+	rec, err := r.cfg.States.Get(ctx, h.c.ID())
+	if err != nil {
+		return ""
+	}
+	head, err := rec.Header()
+	if err != nil {
+		return ""
+	}
+	return head.Status
 }

@@ -177,6 +177,8 @@ type Status struct {
 
 	Source string    `json:"source,omitempty"` // in lists: the platform that it came from
 	Since  time.Time `json:"since,omitzero"`   // in lists: when the phase began
+
+	Status aaif.RunStatus `json:"status,omitempty"` // in lists: of the run, once its workers have it
 }
 
 // Receive reads a streaming handoff to its end, and stages the run: it is kept,
