@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -97,13 +99,15 @@ func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) err
 	}
 	b := &bench{benchOptions: o, url: url, server: server}
 	for _, inflight := range o.inflight {
-		rows, err := b.measure(ctx, inflight)
+		once := func(mode benchMode) (sidesRun, error) { return b.once(ctx, mode, inflight) }
+		rows, err := b.compare(once, benchRaw, benchPlain, benchHS256, benchEd25519)
 		if err != nil {
-			return err
+			return fmt.Errorf("bench %w", err)
 		}
 		for _, row := range rows {
+			row.Inflight = inflight
 			if o.json {
-				if err := json.NewEncoder(stdout).Encode(row); err != nil {
+				if err := json.NewEncoder(stdout).Encode(row.benchRow); err != nil {
 					return err
 				}
 				continue
@@ -126,43 +130,64 @@ type bench struct {
 	js     natsjs.JetStream // of "bench durable"
 }
 
-// measure runs the rounds for one number of requests in flight: raw, ours, raw,
-// ours, raw, ours, raw.
-func (b *bench) measure(ctx context.Context, inflight int) ([]benchRow, error) {
-	order := []benchMode{benchRaw, benchPlain, benchRaw, benchHS256, benchRaw, benchEd25519, benchRaw}
-	runs := map[benchMode][]benchRun{}
+// sidesRun is one measurement, with each process's processor time per operation in
+// microseconds.
+type sidesRun struct {
+	benchRun
+	server, worker, client float64
+}
+
+// compare runs the rounds of one comparison: raw, ours, raw, and so on. Ratios
+// are of operations per second, each to the mean of the raw runs around it.
+func (b *bench) compare(once func(benchMode) (sidesRun, error), raw benchMode, ours ...benchMode) ([]durableRow, error) {
+	runs := map[benchMode][]sidesRun{}
 	ratios := map[benchMode][]float64{}
-	for range b.rounds {
-		round := make([]benchRun, len(order))
-		for i, mode := range order {
-			run, err := b.once(ctx, mode, inflight)
-			if err != nil {
-				return nil, fmt.Errorf("bench %s: %w", mode, err)
-			}
-			round[i] = run
-			runs[mode] = append(runs[mode], run)
+	measure := func(mode benchMode) (sidesRun, error) {
+		run, err := once(mode)
+		if err != nil {
+			return run, fmt.Errorf("%s: %w", mode, err)
 		}
-		for i, mode := range order {
-			if mode != benchRaw {
-				ratios[mode] = append(ratios[mode], 2*round[i].PerSecond/(round[i-1].PerSecond+round[i+1].PerSecond))
+		runs[mode] = append(runs[mode], run)
+		return run, nil
+	}
+	for range b.rounds {
+		before, err := measure(raw)
+		if err != nil {
+			return nil, err
+		}
+		for _, mode := range ours {
+			run, err := measure(mode)
+			if err != nil {
+				return nil, err
 			}
+			after, err := measure(raw)
+			if err != nil {
+				return nil, err
+			}
+			ratios[mode] = append(ratios[mode], 2*run.PerSecond/(before.PerSecond+after.PerSecond))
+			before = after
 		}
 	}
-	var rows []benchRow
-	for _, mode := range []benchMode{benchRaw, benchPlain, benchHS256, benchEd25519} {
-		pick := func(f func(benchRun) float64) float64 {
+	var rows []durableRow
+	for _, mode := range append([]benchMode{raw}, ours...) {
+		pick := func(f func(sidesRun) float64) float64 {
 			var all []float64
 			for _, run := range runs[mode] {
 				all = append(all, f(run))
 			}
 			return median(all)
 		}
-		rows = append(rows, benchRow{
-			Mode: mode, Inflight: inflight, RatioToRaw: median(ratios[mode]),
-			PerSecond: pick(func(r benchRun) float64 { return r.PerSecond }),
-			P50Micros: pick(func(r benchRun) float64 { return r.P50Micros }),
-			P99Micros: pick(func(r benchRun) float64 { return r.P99Micros }),
-			CPUMicros: pick(func(r benchRun) float64 { return r.CPUMicros }),
+		rows = append(rows, durableRow{
+			benchRow: benchRow{
+				Mode: mode, RatioToRaw: median(ratios[mode]),
+				PerSecond: pick(func(r sidesRun) float64 { return r.PerSecond }),
+				P50Micros: pick(func(r sidesRun) float64 { return r.P50Micros }),
+				P99Micros: pick(func(r sidesRun) float64 { return r.P99Micros }),
+				CPUMicros: pick(func(r sidesRun) float64 { return r.CPUMicros }),
+			},
+			Server: pick(func(r sidesRun) float64 { return r.server }),
+			Worker: pick(func(r sidesRun) float64 { return r.worker }),
+			Client: pick(func(r sidesRun) float64 { return r.client }),
 		})
 	}
 	return rows, nil
@@ -180,31 +205,36 @@ func median(all []float64) float64 {
 }
 
 // once makes one measurement with its own responder and client.
-func (b *bench) once(ctx context.Context, mode benchMode, inflight int) (benchRun, error) {
+func (b *bench) once(ctx context.Context, mode benchMode, inflight int) (run sidesRun, err error) {
 	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight)}
 	responder, _, err := startRole(ctx, "respond", append(args, fmt.Sprintf("--task-events=%t", b.events))...)
 	if err != nil {
-		return benchRun{}, err
+		return run, err
 	}
 	defer responder.stop()
-	before := cpuOf(b.server.pid(), responder.pid())
-	args = append(args, "--duration", b.duration.String(), "--payload", strconv.Itoa(b.payload))
-	client := exec.CommandContext(ctx, responder.cmd.Path, append([]string{"bench", "request"}, args...)...)
-	client.Stderr = os.Stderr
+	return b.client(ctx, []int{responder.pid()}, append([]string{"request"}, append(args, "--payload", strconv.Itoa(b.payload))...)...)
+}
+
+// client runs a client until it has made its measurement. CPU includes its start-up,
+// which is small in comparison.
+func (b *bench) client(ctx context.Context, workers []int, args ...string) (run sidesRun, err error) {
+	server, worker := cpuOf(b.server.pid()), cpuOf(workers...)
+	client, err := roleCommand(ctx, append(args, "--duration", b.duration.String())...)
+	if err != nil {
+		return run, err
+	}
 	out, err := client.Output()
 	if err != nil {
-		return benchRun{}, fmt.Errorf("client: %w", err)
+		return run, fmt.Errorf("client: %w", err)
 	}
-	after := cpuOf(b.server.pid(), responder.pid())
-	var run benchRun
-	if err := json.Unmarshal(out, &run); err != nil {
-		return benchRun{}, fmt.Errorf("client: %w", err)
+	serverEnd, workerEnd := cpuOf(b.server.pid()), cpuOf(workers...)
+	if err := json.Unmarshal(out, &run.benchRun); err != nil {
+		return run, fmt.Errorf("client: %w", err)
 	}
-	if before >= 0 && after >= 0 {
-		// The total includes the client's start-up, which is small in
-		// comparison.
-		total := after - before + client.ProcessState.UserTime() + client.ProcessState.SystemTime()
-		run.CPUMicros = float64(total.Microseconds()) / float64(run.Total)
+	if server >= 0 && serverEnd >= 0 {
+		each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(run.Total) }
+		run.server, run.worker, run.client = each(serverEnd-server), each(workerEnd-worker), each(client.ProcessState.UserTime()+client.ProcessState.SystemTime())
+		run.CPUMicros = run.server + run.worker + run.client
 	}
 	return run, nil
 }
@@ -224,13 +254,22 @@ func (r *role) stop() {
 	r.cmd.Wait()
 }
 
-func startRole(ctx context.Context, name string, args ...string) (*role, string, error) {
+// roleCommand returns the command of a child process, which is not started.
+func roleCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, "", fmt.Errorf("bench: %w", err)
+		return nil, fmt.Errorf("bench: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, self, append([]string{"bench", name}, args...)...)
+	cmd := exec.CommandContext(ctx, self, append([]string{"bench"}, args...)...)
 	cmd.Stderr = os.Stderr
+	return cmd, nil
+}
+
+func startRole(ctx context.Context, name string, args ...string) (*role, string, error) {
+	cmd, err := roleCommand(ctx, append([]string{name}, args...)...)
+	if err != nil {
+		return nil, "", err
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, "", err
@@ -250,6 +289,27 @@ func startRole(ctx context.Context, name string, args ...string) (*role, string,
 		return nil, "", fmt.Errorf("bench %s did not start", name)
 	}
 	return r, strings.TrimSpace(string(line[:n])), nil
+}
+
+// withServer starts a server with JetStream that stores in a directory of its own, calls f
+// with a connection to it, and removes all.
+func withServer(ctx context.Context, f func(server *role, conn *nats.Conn, js natsjs.JetStream) error, args ...string) (err error) {
+	dir, err := os.MkdirTemp("", "aeemesh-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server, url, err := startRole(ctx, "server", append([]string{"--store", dir}, args...)...)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	conn, js, err := connect(url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return f(server, conn, js)
 }
 
 // cpuOf returns the processor time that processes have used so far, or -1 if

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +19,6 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
-	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -109,27 +107,20 @@ func runBenchAgents(ctx context.Context, o crowdOptions, stdout, stderr io.Write
 
 // measure makes one measurement on a server of its own.
 func (o crowdOptions) measure(ctx context.Context, n int) (row crowdRow, err error) {
-	dir, err := os.MkdirTemp("", "aeemesh-bench-")
-	if err != nil {
-		return row, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, url, err := startRole(ctx, "server", "--store", dir)
-	if err != nil {
-		return row, err
-	}
-	defer server.stop()
-	conn, js, err := connect(url)
-	if err != nil {
-		return row, err
-	}
-	defer conn.Close()
-	if _, err := jetstream.Apply(ctx, js, jetstream.Options{Map: subject.Map{}}); err != nil {
+	err = withServer(ctx, func(server *role, conn *nats.Conn, js natsjs.JetStream) error {
+		row, err = o.measureOn(ctx, n, server, conn, js)
+		return err
+	})
+	return row, err
+}
+
+func (o crowdOptions) measureOn(ctx context.Context, n int, server *role, conn *nats.Conn, js natsjs.JetStream) (row crowdRow, err error) {
+	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
 		return row, err
 	}
 	row = crowdRow{Agents: n, Sample: min(o.sample, n)}
 	serverBefore := residentOf(server.pid())
-	worker, first, err := startRole(ctx, "crowd", "--url", url, "--agents", strconv.Itoa(n), "--profile", o.profile)
+	worker, first, err := startRole(ctx, "crowd", "--url", conn.ConnectedUrl(), "--agents", strconv.Itoa(n), "--profile", o.profile)
 	if err != nil {
 		return row, err
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
@@ -28,13 +30,8 @@ type crowdUp struct {
 func newBenchCrowdCommand(stdout io.Writer) *cobra.Command {
 	var url, profile string
 	var n int
-	cmd := &cobra.Command{Use: "crowd", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
-		conn, js, err := connect(url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("crowd", &url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+		ctx = untilStdinCloses(ctx)
 		node, err := mesh.New(conn, mesh.Config{Entity: benchAgent, Durable: benchLane(js)})
 		if err != nil {
 			return err
@@ -55,7 +52,7 @@ func newBenchCrowdCommand(stdout io.Writer) *cobra.Command {
 			}
 		}
 		return served()
-	}}
+	})
 	cmd.Flags().StringVar(&url, "url", "", "")
 	cmd.Flags().IntVar(&n, "agents", 1, "")
 	cmd.Flags().StringVar(&profile, "profile", "", "")
@@ -65,7 +62,6 @@ func newBenchCrowdCommand(stdout io.Writer) *cobra.Command {
 // serveCrowd serves n agents on a node and returns when all of them are up. The returned
 // function waits for their end.
 func serveCrowd(ctx context.Context, node *mesh.Node, n int) (wait func() error, err error) {
-	echo := mesh.HandlerFunc(func(_ context.Context, t *mesh.Task) (json.RawMessage, error) { return t.Envelope.Payload, nil })
 	ready, failed := make(chan struct{}, n), make(chan error, n)
 	var all sync.WaitGroup
 	for i := range n {

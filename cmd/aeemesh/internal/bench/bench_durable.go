@@ -3,16 +3,14 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -110,38 +108,34 @@ func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, only s
 }
 
 // benchDurable runs all measurements against one server.
-func benchDurable(ctx context.Context, o benchOptions, sync, only string, stdout io.Writer) (err error) {
-	dir, err := os.MkdirTemp("", "aeemesh-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, url, err := startRole(ctx, "server", "--store", dir, fmt.Sprintf("--always=%t", sync == "always"))
-	if err != nil {
-		return err
-	}
-	defer server.stop()
-	conn, js, err := connect(url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := benchStreams(ctx, js); err != nil {
-		return err
-	}
-	b := &bench{benchOptions: o, url: url, server: server, js: js}
-	compare := func(inflight, bytes int, raw benchMode, ours ...benchMode) error {
-		rows, err := b.compare(ctx, inflight, bytes, raw, ours...)
-		for _, row := range rows {
+func benchDurable(ctx context.Context, o benchOptions, sync, only string, stdout io.Writer) error {
+	return withServer(ctx, func(server *role, conn *nats.Conn, js natsjs.JetStream) error {
+		if err := benchStreams(ctx, js); err != nil {
+			return err
+		}
+		b := &bench{benchOptions: o, url: conn.ConnectedUrl(), server: server, js: js}
+		return b.durableRows(ctx, only, func(row durableRow) error {
 			row.Sync = sync
-			if err := printDurable(stdout, o.json, row); err != nil {
+			return printDurable(stdout, o.json, row)
+		})
+	}, fmt.Sprintf("--always=%t", sync == "always"))
+}
+
+// durableRows makes all measurements against one server.
+func (b *bench) durableRows(ctx context.Context, only string, print func(durableRow) error) error {
+	compare := func(inflight, bytes int, raw benchMode, ours ...benchMode) error {
+		once := func(mode benchMode) (sidesRun, error) { return b.durable(ctx, mode, inflight, bytes) }
+		rows, err := b.compare(once, raw, ours...)
+		for _, row := range rows {
+			row.Inflight, row.Bytes = inflight, bytes
+			if err := print(row); err != nil {
 				return err
 			}
 		}
 		return err
 	}
 	if only != "checkpoint" {
-		for _, inflight := range o.inflight {
+		for _, inflight := range b.inflight {
 			if err := compare(inflight, 0, benchStream, benchTask); err != nil {
 				return err
 			}
@@ -210,74 +204,9 @@ func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
 	return err
 }
 
-// compare runs the rounds of one comparison: raw, ours, raw, and so on. Ratios
-// are of operations per second, each to the mean of the raw runs around it.
-func (b *bench) compare(ctx context.Context, inflight, bytes int, raw benchMode, ours ...benchMode) ([]durableRow, error) {
-	runs := map[benchMode][]durableRun{}
-	ratios := map[benchMode][]float64{}
-	measure := func(mode benchMode) (durableRun, error) {
-		run, err := b.durable(ctx, mode, inflight, bytes)
-		if err != nil {
-			return run, fmt.Errorf("%s: %w", mode, err)
-		}
-		runs[mode] = append(runs[mode], run)
-		return run, nil
-	}
-	for range b.rounds {
-		before, err := measure(raw)
-		if err != nil {
-			return nil, err
-		}
-		for _, mode := range ours {
-			run, err := measure(mode)
-			if err != nil {
-				return nil, err
-			}
-			after, err := measure(raw)
-			if err != nil {
-				return nil, err
-			}
-			ratios[mode] = append(ratios[mode], 2*run.PerSecond/(before.PerSecond+after.PerSecond))
-			before = after
-		}
-	}
-	var rows []durableRow
-	for _, mode := range append([]benchMode{raw}, ours...) {
-		pick := func(f func(durableRun) float64) float64 {
-			var all []float64
-			for _, run := range runs[mode] {
-				all = append(all, f(run))
-			}
-			return median(all)
-		}
-		rows = append(rows, durableRow{
-			Bytes: bytes,
-			benchRow: benchRow{
-				Mode: mode, Inflight: inflight, RatioToRaw: median(ratios[mode]),
-				PerSecond: pick(func(r durableRun) float64 { return r.PerSecond }),
-				P50Micros: pick(func(r durableRun) float64 { return r.P50Micros }),
-				P99Micros: pick(func(r durableRun) float64 { return r.P99Micros }),
-				CPUMicros: pick(func(r durableRun) float64 { return r.CPUMicros }),
-			},
-			Server: pick(func(r durableRun) float64 { return r.server }),
-			Worker: pick(func(r durableRun) float64 { return r.worker }),
-			Client: pick(func(r durableRun) float64 { return r.client }),
-		})
-	}
-	return rows, nil
-}
-
-// durableRun is one measurement, with each process's processor time per
-// operation in microseconds.
-type durableRun struct {
-	benchRun
-	server, worker, client float64
-}
-
 // durable makes one measurement with its own client, and with a worker if the
 // mode needs one.
-func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (durableRun, error) {
-	var run durableRun
+func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (run sidesRun, err error) {
 	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight), "--payload", strconv.Itoa(b.payload), "--bytes", strconv.Itoa(bytes)}
 	if err := benchPurge(ctx, b.js); err != nil {
 		return run, err
@@ -291,25 +220,5 @@ func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int
 		defer worker.stop()
 		workers = append(workers, worker.pid())
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return run, err
-	}
-	server, worker := cpuOf(b.server.pid()), cpuOf(workers...)
-	client := exec.CommandContext(ctx, self, append([]string{"bench", "durable", "submit", "--duration", b.duration.String()}, args...)...)
-	client.Stderr = os.Stderr
-	out, err := client.Output()
-	if err != nil {
-		return run, fmt.Errorf("client: %w", err)
-	}
-	serverEnd, workerEnd := cpuOf(b.server.pid()), cpuOf(workers...)
-	if err := json.Unmarshal(out, &run.benchRun); err != nil {
-		return run, fmt.Errorf("client: %w", err)
-	}
-	if server >= 0 && serverEnd >= 0 {
-		each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(run.Total) }
-		run.server, run.worker, run.client = each(serverEnd-server), each(workerEnd-worker), each(client.ProcessState.UserTime()+client.ProcessState.SystemTime())
-		run.CPUMicros = run.server + run.worker + run.client
-	}
-	return run, nil
+	return b.client(ctx, workers, append([]string{"durable", "submit"}, args...)...)
 }

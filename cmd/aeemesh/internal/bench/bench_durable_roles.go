@@ -35,13 +35,8 @@ const benchKeys = 4
 
 func newBenchWorkCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := &cobra.Command{Use: "work", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
-		conn, js, err := connect(r.url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("work", &r.url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+		ctx = untilStdinCloses(ctx)
 		ready := func() { fmt.Fprintln(stdout, "ready") }
 		if benchMode(r.mode) == benchStream {
 			return benchRawWorker(ctx, conn, js, ready)
@@ -51,9 +46,8 @@ func newBenchWorkCommand(stdout io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		echo := mesh.HandlerFunc(func(_ context.Context, t *mesh.Task) (json.RawMessage, error) { return t.Envelope.Payload, nil })
 		return node.Serve(ctx, mesh.Agent{Entity: benchAgent, Handler: echo, Concurrency: r.inflight, Queue: 4 * r.inflight, Ready: ready})
-	}}
+	})
 	r.add(cmd)
 	return cmd
 }
@@ -86,22 +80,18 @@ func benchRawWorker(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, r
 
 func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := &cobra.Command{Use: "submit", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		conn, js, err := connect(r.url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("submit", &r.url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
 		var call func(context.Context) error
+		var err error
 		switch benchMode(r.mode) {
 		case benchStream:
 			call, err = r.rawTask(conn, js)
 		case benchTask:
 			call, err = r.durableTask(conn, js)
 		case benchKV:
-			call, err = r.rawPut(cmd.Context(), js)
+			call, err = r.rawPut(ctx, js)
 		case benchSwap:
-			call, err = r.rawUpdate(cmd.Context(), js)
+			call, err = r.rawUpdate(ctx, js)
 		case benchCheckpoint:
 			call, err = r.checkpoint(js)
 		default:
@@ -110,12 +100,12 @@ func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		run, err := r.load(cmd.Context(), call)
+		run, err := r.load(ctx, call)
 		if err != nil {
 			return err
 		}
 		return json.NewEncoder(stdout).Encode(run)
-	}}
+	})
 	r.add(cmd)
 	return cmd
 }

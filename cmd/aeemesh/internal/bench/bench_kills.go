@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -22,7 +21,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // killOptions are the settings of "bench kills".
@@ -107,44 +105,27 @@ type killBench struct {
 	live   *liveTasks
 }
 
-func runBenchKills(ctx context.Context, o killOptions) (err error) {
-	dir, err := os.MkdirTemp("", "aeemesh-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, url, err := startRole(ctx, "server", "--store", dir)
-	if err != nil {
-		return err
-	}
-	defer server.stop()
-	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: url})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return err
-	}
-	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
-		return err
-	}
-	node, err := mesh.New(conn, killConfig(js, benchClient))
-	if err != nil {
-		return err
-	}
-	if !o.json {
-		fmt.Fprintf(o.stderr, "%d cores, %s; %d workers, %d runs and %d live tasks; lease %v\n", runtime.NumCPU(), runtime.Version(), o.workers, o.workers*o.runs, o.workers*o.runs, mesh.DefaultLease)
-		fmt.Fprintf(o.stdout, "%-44s %6s %8s %8s %8s %8s\n", "", "times", "p50 ms", "p90 ms", "p99 ms", "max ms")
-	}
-	b := &killBench{killOptions: o, url: url, server: server, node: node, rand: rand.New(rand.NewPCG(o.seed, o.seed)), crew: map[int]*role{}}
-	for i, phase := range []func(context.Context) error{b.kill, b.drain, b.calmDown, b.watch} {
-		if err := b.phase(ctx, conn, fmt.Sprintf("%s_kills%d", benchAgent, i), phase); err != nil {
+func runBenchKills(ctx context.Context, o killOptions) error {
+	return withServer(ctx, func(server *role, conn *nats.Conn, js natsjs.JetStream) error {
+		if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
 			return err
 		}
-	}
-	return nil
+		node, err := mesh.New(conn, killConfig(js, benchClient))
+		if err != nil {
+			return err
+		}
+		if !o.json {
+			fmt.Fprintf(o.stderr, "%d cores, %s; %d workers, %d runs and %d live tasks; lease %v\n", runtime.NumCPU(), runtime.Version(), o.workers, o.workers*o.runs, o.workers*o.runs, mesh.DefaultLease)
+			fmt.Fprintf(o.stdout, "%-44s %6s %8s %8s %8s %8s\n", "", "times", "p50 ms", "p90 ms", "p99 ms", "max ms")
+		}
+		b := &killBench{killOptions: o, url: conn.ConnectedUrl(), server: server, node: node, rand: rand.New(rand.NewPCG(o.seed, o.seed)), crew: map[int]*role{}}
+		for i, phase := range []func(context.Context) error{b.kill, b.drain, b.calmDown, b.watch} {
+			if err := b.phase(ctx, conn, fmt.Sprintf("%s_kills%d", benchAgent, i), phase); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // phase runs one measurement with tasks of its own, and cleans up behind it.

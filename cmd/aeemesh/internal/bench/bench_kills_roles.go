@@ -60,8 +60,8 @@ func newBenchKillsWorkCommand(stdout io.Writer) *cobra.Command {
 	var workers, concurrency int
 	var alone bool
 	var reconnect time.Duration
-	cmd := &cobra.Command{Use: "work", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
+	cmd := childCommand("work", func(ctx context.Context) error {
+		ctx = untilStdinCloses(ctx)
 		errs := make([]error, workers)
 		var serving, ready sync.WaitGroup
 		ready.Add(workers)
@@ -74,7 +74,7 @@ func newBenchKillsWorkCommand(stdout io.Writer) *cobra.Command {
 		fmt.Fprintln(stdout, "ready")
 		serving.Wait()
 		return errors.Join(errs...)
-	}}
+	})
 	f := cmd.Flags()
 	f.StringVar(&url, "url", "", "")
 	f.StringVar(&entity, "entity", "", "")
@@ -148,8 +148,8 @@ func killWorker(ctx context.Context, url, entity string, concurrency int, reconn
 }
 
 func newBenchKillsBurnCommand(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{Use: "burn", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
+	return childCommand("burn", func(ctx context.Context) error {
+		ctx = untilStdinCloses(ctx)
 		fmt.Fprintln(stdout, "ready")
 		for n := 0; ctx.Err() == nil; n++ {
 			if n%1000 == 0 {
@@ -157,7 +157,7 @@ func newBenchKillsBurnCommand(stdout io.Writer) *cobra.Command {
 			}
 		}
 		return nil
-	}}
+	})
 }
 
 // sighting is what is known of a run.

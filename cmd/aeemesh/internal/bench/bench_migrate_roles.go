@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -128,13 +129,8 @@ func moveLog(logs bool) *slog.Logger {
 func newBenchMigrateWorkCommand(stdout io.Writer) *cobra.Command {
 	var url, platform, remote, ca string
 	var logs bool
-	cmd := &cobra.Command{Use: "work", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
-		conn, js, err := connect(url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("work", &url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+		ctx = untilStdinCloses(ctx)
 		cfg := mesh.Config{Entity: benchAgent, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}, TaskEvents: mesh.EventsFailures, Logger: moveLog(logs), Durable: moveLane(js, platform)}
 		if platform != "" { // runs that leave are signed, others need no key
 			signer, ring, err := moveKeys(platform)
@@ -167,7 +163,7 @@ func newBenchMigrateWorkCommand(stdout io.Writer) *cobra.Command {
 			_ = conn.Publish(moveSubject, body)
 		}
 		return node.Serve(ctx, mesh.Agent{Entity: benchAgent, Handler: moveHandler(tell), Concurrency: 4, Ready: func() { fmt.Fprintln(stdout, "ready") }})
-	}}
+	})
 	f := cmd.Flags()
 	f.StringVar(&url, "url", "", "")
 	f.StringVar(&platform, "platform", "", "")
@@ -228,13 +224,8 @@ func moveHandler(tell func(moveReport)) mesh.Handler {
 func newBenchMigrateReceiveCommand(stdout io.Writer) *cobra.Command {
 	var url, cert, key string
 	var logs bool
-	cmd := &cobra.Command{Use: "receive", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
-		conn, js, err := connect(url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("receive", &url, func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error {
+		ctx = untilStdinCloses(ctx)
 		_, ring, err := moveKeys(targetSystem)
 		if err != nil {
 			return err
@@ -264,7 +255,7 @@ func newBenchMigrateReceiveCommand(stdout io.Writer) *cobra.Command {
 			return err
 		}
 		return nil
-	}}
+	})
 	f := cmd.Flags()
 	f.StringVar(&url, "url", "", "")
 	f.StringVar(&cert, "cert", "", "")

@@ -59,22 +59,43 @@ func untilStdinCloses(ctx context.Context) context.Context {
 	return ctx
 }
 
+// childCommand returns the command of a child process, which is for the bench alone.
+func childCommand(use string, run func(ctx context.Context) error) *cobra.Command {
+	return &cobra.Command{Use: use, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) }}
+}
+
+// connectedCommand returns the command of a child process that is connected to the server
+// at url.
+func connectedCommand(use string, url *string, run func(ctx context.Context, conn *nats.Conn, js natsjs.JetStream) error) *cobra.Command {
+	return childCommand(use, func(ctx context.Context) error {
+		conn, js, err := connect(*url)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return run(ctx, conn, js)
+	})
+}
+
+// echo is a handler that returns its input.
+var echo = mesh.HandlerFunc(func(_ context.Context, t *mesh.Task) (json.RawMessage, error) { return t.Envelope.Payload, nil })
+
 func newBenchServerCommand(stdout io.Writer) *cobra.Command {
 	cfg := natsd.Config{Port: natsd.RandomPort}
-	cmd := &cobra.Command{Use: "server", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := childCommand("server", func(ctx context.Context) error {
 		cfg.JetStream = cfg.StoreDir != ""
 		srv, err := natsd.New(cfg)
 		if err != nil {
 			return err
 		}
-		if err := srv.Start(cmd.Context()); err != nil {
+		if err := srv.Start(ctx); err != nil {
 			return err
 		}
 		defer srv.Close()
 		fmt.Fprintln(stdout, srv.ClientURL())
-		<-untilStdinCloses(cmd.Context()).Done()
+		<-untilStdinCloses(ctx).Done()
 		return nil
-	}}
+	})
 	cmd.Flags().StringVar(&cfg.StoreDir, "store", "", "")
 	cmd.Flags().BoolVar(&cfg.SyncAlways, "always", false, "")
 	return cmd
@@ -116,13 +137,8 @@ func (r *roleFlags) node(conn *nats.Conn, entity, peer string) (*mesh.Node, erro
 
 func newBenchRespondCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := &cobra.Command{Use: "respond", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		ctx := untilStdinCloses(cmd.Context())
-		conn, err := nats.Connect(r.url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("respond", &r.url, func(ctx context.Context, conn *nats.Conn, _ natsjs.JetStream) error {
+		ctx = untilStdinCloses(ctx)
 		if benchMode(r.mode) == benchRaw {
 			if _, err := conn.QueueSubscribe(benchAgent, mesh.QueueGroup, func(msg *nats.Msg) { msg.Respond(msg.Data) }); err != nil {
 				return err
@@ -138,10 +154,9 @@ func newBenchRespondCommand(stdout io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		echo := mesh.HandlerFunc(func(_ context.Context, t *mesh.Task) (json.RawMessage, error) { return t.Envelope.Payload, nil })
 		ready := func() { fmt.Fprintln(stdout, "ready") }
 		return node.Serve(ctx, mesh.Agent{Entity: benchAgent, Handler: echo, Concurrency: r.inflight, Queue: 4 * r.inflight, Ready: ready})
-	}}
+	})
 	r.add(cmd)
 	return cmd
 }
@@ -157,22 +172,17 @@ type benchRun struct {
 
 func newBenchRequestCommand(stdout io.Writer) *cobra.Command {
 	var r roleFlags
-	cmd := &cobra.Command{Use: "request", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		conn, err := nats.Connect(r.url)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
+	cmd := connectedCommand("request", &r.url, func(ctx context.Context, conn *nats.Conn, _ natsjs.JetStream) error {
 		call, err := r.caller(conn)
 		if err != nil {
 			return err
 		}
-		run, err := r.load(cmd.Context(), call)
+		run, err := r.load(ctx, call)
 		if err != nil {
 			return err
 		}
 		return json.NewEncoder(stdout).Encode(run)
-	}}
+	})
 	r.add(cmd)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -71,58 +70,47 @@ Hops are counted and their bounds checked, as in production.`,
 	return cmd
 }
 
-func runBenchTree(ctx context.Context, o benchOptions, chains, fans []int, stdout, stderr io.Writer) (err error) {
-	dir, err := os.MkdirTemp("", "aeemesh-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, url, err := startRole(ctx, "server", "--store", dir)
-	if err != nil {
-		return err
-	}
-	defer server.stop()
-	if !o.json {
-		fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds)
-		fmt.Fprintf(stdout, "%-8s %5s %-8s %10s %10s %10s %7s\n", "", "hops", "", "p50 µs", "p99 µs", "µs a hop", "ratio")
-	}
-	b := &benchTree{benchOptions: o, url: url, stdout: stdout}
-	defer b.close()
-	if err := b.start(ctx, slices.Max(append([]int{1}, chains...))); err != nil {
-		return err
-	}
-	for _, n := range chains {
-		if err := b.measure(ctx, "chain", n); err != nil {
+func runBenchTree(ctx context.Context, o benchOptions, chains, fans []int, stdout, stderr io.Writer) error {
+	return withServer(ctx, func(_ *role, conn *nats.Conn, js natsjs.JetStream) error {
+		if !o.json {
+			fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds)
+			fmt.Fprintf(stdout, "%-8s %5s %-8s %10s %10s %10s %7s\n", "", "hops", "", "p50 µs", "p99 µs", "µs a hop", "ratio")
+		}
+		b := &benchTree{benchOptions: o, stdout: stdout, conn: conn}
+		defer b.close()
+		if err := b.start(ctx, js, slices.Max(append([]int{1}, chains...))); err != nil {
 			return err
 		}
-	}
-	for _, n := range fans {
-		if err := b.measure(ctx, "fan-out", n); err != nil {
-			return err
+		for _, n := range chains {
+			if err := b.measure(ctx, "chain", n); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		for _, n := range fans {
+			if err := b.measure(ctx, "fan-out", n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // benchTree is the client of the bench, with the agents that it calls.
 type benchTree struct {
 	benchOptions
-	url    string
 	stdout io.Writer
 	conn   *nats.Conn
 	client *mesh.Node
 	stop   context.CancelFunc
 	all    sync.WaitGroup
-	conns  []*nats.Conn
+	conns  []*nats.Conn // of the agents
 }
 
 func (b *benchTree) connect() (*nats.Conn, natsjs.JetStream, error) {
-	conn, err := nats.Connect(b.url)
-	if err != nil {
-		return nil, nil, err
+	conn, js, err := connect(b.conn.ConnectedUrl())
+	if err == nil {
+		b.conns = append(b.conns, conn)
 	}
-	b.conns = append(b.conns, conn)
-	js, err := natsjs.New(conn)
 	return conn, js, err
 }
 
@@ -144,16 +132,11 @@ const benchWide = "agent.bench-wide"
 
 // start serves a chain of agents, an agent that calls many others, and their
 // raw counterparts.
-func (b *benchTree) start(ctx context.Context, longest int) error {
-	conn, js, err := b.connect()
-	if err != nil {
-		return err
-	}
-	b.conn = conn
+func (b *benchTree) start(ctx context.Context, js natsjs.JetStream, longest int) (err error) {
 	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
 		return err
 	}
-	if b.client, err = mesh.New(conn, benchNode(js, "service.bench-client")); err != nil {
+	if b.client, err = mesh.New(b.conn, benchNode(js, "service.bench-client")); err != nil {
 		return err
 	}
 	serving, stop := context.WithCancel(ctx)
