@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -95,10 +96,5 @@ func (b *builder) called(turn int, id string) bool {
 	if id == "" {
 		return true
 	}
-	for _, c := range b.messages[turn].ToolCalls {
-		if c.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.messages[turn].ToolCalls, func(c model.ToolCall) bool { return c.ID == id })
 }

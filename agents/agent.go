@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -210,9 +211,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 		return nil, errors.New("agent: an agent definition is needed")
 	}
 	def := doc.Definition()
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Logger = slog.New(secret.LogHandler(opts.Logger.Handler(), opts.Redactor))
 	var bad []error
 	note := func(err error) {
@@ -225,9 +224,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	a.Entity, err = entityOf(def, opts.As)
 	note(err)
 	a.Version, a.Description, a.AgentID = def.Agent.Version, def.Agent.Description, def.AgentID
-	if a.Description == "" {
-		a.Description = def.Agent.Goal
-	}
+	a.Description = cmp.Or(a.Description, def.Agent.Goal)
 	a.Metadata, a.NoStream = metadata(def, opts), !streams(&def.Agent)
 	a.Queue, a.Seal = opts.Queue, opts.StateKeys
 	report, err := a.report(def, &opts)

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,10 +143,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 
 // describe derives decision evidence from the run's record, without the model.
 func describe(r *run) *intents.DecisionEvidence {
-	decision := strings.TrimSpace(r.messages[len(r.messages)-1].Content)
-	if decision == "" {
-		decision = "an empty answer"
-	}
+	decision := cmp.Or(strings.TrimSpace(r.messages[len(r.messages)-1].Content), "an empty answer")
 	how := "without calling a tool"
 	action := "Answered; no tool was called."
 	if len(r.toolsUsed) > 0 {

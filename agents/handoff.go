@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,10 +35,7 @@ func handoffSpan(ctx context.Context, target orchestrate.Member, passContext boo
 	if r == nil || r.tracer == nil {
 		return ctx, func(error) {}
 	}
-	id := target.AgentID
-	if id == "" {
-		id = target.Entity
-	}
+	id := cmp.Or(target.AgentID, target.Entity)
 	ctx, span := r.tracer.Start(ctx, spanHandoff, trace.WithAttributes(
 		attribute.String("target_agent.id", id), attribute.Bool("pass_context", passContext),
 		attribute.String("gen_ai.agent.name", r.agent), attribute.String("aee.handoff.to", target.Entity)))

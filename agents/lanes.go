@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 
@@ -23,9 +24,7 @@ func (a *Agent) Accept(node *mesh.Node) error {
 	if a.accepted {
 		return nil
 	}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
+	a.log = cmp.Or(a.log, slog.New(slog.DiscardHandler))
 	d := node.Durable()
 	inTheClear := d != nil && a.encrypt && a.Seal == nil && d.Codec.Seal == nil // checkpoints would be stored unencrypted
 	if a.undeclared && d != nil && d.Slots == nil {

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -28,10 +29,7 @@ func (l *loop) overhead(req *model.Request) int {
 	for _, t := range req.Tools {
 		n += len(t.Name) + len(t.Description) + len(t.Parameters)
 	}
-	answer := req.Params.MaxTokens
-	if answer == 0 {
-		answer = 1024
-	}
+	answer := cmp.Or(req.Params.MaxTokens, 1024)
 	return n/bytesPerToken + answer
 }
 

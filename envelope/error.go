@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,9 +116,7 @@ func ErrorOf(e *Envelope) *Error {
 		}
 		return nil
 	})
-	if out.Message == "" {
-		out.Message = "the peer gave no message"
-	}
+	out.Message = cmp.Or(out.Message, "the peer gave no message")
 	return out
 }
 

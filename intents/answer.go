@@ -1,6 +1,7 @@
 package intents
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -56,9 +57,7 @@ func (r *Registry) AnswerValidatePayload(task stdjson.RawMessage) (ValidateResul
 	if err := r.decode(ValidatePayload, task, &t); err != nil {
 		return ValidateResult{}, err
 	}
-	if t.TypeHint == "" {
-		t.TypeHint = Task
-	}
+	t.TypeHint = cmp.Or(t.TypeHint, Task)
 	err := r.Validate(t.Intent, t.TypeHint, t.PayloadToValidate)
 	var invalid *ValidationError
 	switch {

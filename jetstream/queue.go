@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,9 +70,7 @@ const MaxScheduled = 256 * mib
 // [ErrFull]: the stream is full; [ErrTooLarge]: the task exceeds the server's
 // max_payload.
 func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
-	if s.Priority == "" {
-		s.Priority = "normal"
-	}
+	s.Priority = cmp.Or(s.Priority, "normal")
 	subj, err := q.m.Work(s.Priority, s.Entity)
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit: %w", err)

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -175,9 +176,7 @@ func (a admission) limit() {
 		return
 	}
 	h, timeout := a.host, a.Requires.Timeout
-	if timeout == 0 {
-		timeout = h.node.cfg.DefaultTimeout
-	}
+	timeout = cmp.Or(timeout, h.node.cfg.DefaultTimeout)
 	timeout = min(timeout, h.node.cfg.MaxTimeout)
 	if h.Timeout > 0 {
 		timeout = min(timeout, h.Timeout)

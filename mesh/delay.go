@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -86,10 +87,7 @@ func (ds *deliveries) deadlineOf(r *Run) time.Time {
 // timeout returns how long a durable task may take: its own timeout within the
 // worker's limit.
 func (ds *deliveries) timeout(requires envelope.Requirements) time.Duration {
-	timeout := requires.Timeout
-	if timeout == 0 {
-		timeout = ds.cfg.DefaultTimeout
-	}
+	timeout := cmp.Or(requires.Timeout, ds.cfg.DefaultTimeout)
 	return min(timeout, ds.cfg.MaxTimeout)
 }
 

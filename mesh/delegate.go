@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -320,10 +321,7 @@ func (t *Task) left() time.Duration {
 	}
 	requires, _ := t.Envelope.Requirements()
 	cfg := &t.host.node.cfg
-	timeout := requires.Timeout
-	if timeout == 0 {
-		timeout = cfg.DefaultTimeout
-	}
+	timeout := cmp.Or(requires.Timeout, cfg.DefaultTimeout)
 	return time.Until(t.queued.Add(min(timeout, cfg.MaxTimeout)))
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -242,12 +243,8 @@ const unreadablePause = time.Minute
 // unreadable reports errors that a retry by this worker would meet again: it lacks a
 // key, it is older than the record, or the record was forged or damaged.
 func unreadable(err error) bool {
-	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	reasons := []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge}
+	return slices.ContainsFunc(reasons, func(e error) bool { return errors.Is(err, e) })
 }
 
 // releaseParked releases the run after its handler returned ErrParked: it acks the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,11 +90,7 @@ func (hs *holdings) nak(h *hold, delay time.Duration) {
 func (hs *holdings) claimed() []*Run {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	out := make([]*Run, 0, len(hs.runs))
-	for _, r := range hs.runs {
-		out = append(out, r)
-	}
-	return out
+	return slices.Collect(maps.Values(hs.runs))
 }
 
 // enlist records a run that was drawn. If this worker already has a run with that id,

@@ -1,5 +1,7 @@
 package mesh
 
+import "maps"
+
 // Health is an agent's health, as the agent itself reports it.
 type Health struct {
 	Status  string         // "healthy", "degraded" or "unhealthy" (AEE, aee.status.health)
@@ -17,9 +19,7 @@ func (h *host) health() Health {
 		"running": h.active.Load(), "queued": h.queue.Len(),
 		"concurrency": h.Concurrency, "queue": max(0, h.Queue),
 	}
-	for k, v := range out.Details {
-		details[k] = v
-	}
+	maps.Copy(details, out.Details)
 	out.Details = details
 	switch {
 	case out.Status == "healthy" && h.stopping.Load():

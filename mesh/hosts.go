@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,9 +54,5 @@ func (s *hosts) add(h *host) (remove func()) {
 func (s *hosts) all() []*host {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*host, 0, len(s.now))
-	for h := range s.now {
-		out = append(out, h)
-	}
-	return out
+	return slices.Collect(maps.Keys(s.now))
 }

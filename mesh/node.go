@@ -112,9 +112,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		bad = append(bad, errors.New("MaxTimeout and DefaultTimeout cannot be negative"))
 	}
 	cfg.Version = cmp.Or(cfg.Version, wire.NoVersion)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Durable != nil {
 		if cfg.Durable, err = cfg.Durable.normal(); err != nil {
 			bad = append(bad, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,12 +207,8 @@ func (s *records) temporary(err error) bool {
 }
 
 func connectionError(err error) bool {
-	for _, e := range []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrTimeout, nats.ErrNoResponders} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	reasons := []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrTimeout, nats.ErrNoResponders}
+	return slices.ContainsFunc(reasons, func(e error) bool { return errors.Is(err, e) })
 }
 
 // persist calls f until it succeeds, fails with an error that a retry would meet

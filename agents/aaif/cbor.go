@@ -5,6 +5,7 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"reflect"
@@ -115,12 +116,7 @@ func (c *cborConverter) object(m map[string]any, pointer string, depth int) *Pro
 	if p := c.write(jsontext.BeginObject, pointer); p != nil {
 		return p
 	}
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
 		at := child(pointer, name)
 		if p := c.write(jsontext.String(name), at); p != nil {
 			return p

@@ -181,12 +181,8 @@ func placeholder(s string) bool {
 		return true
 	}
 	lower := strings.ToLower(s)
-	for _, word := range []string{"example", "placeholder", "changeme", "change-me", "your", "redacted", "xxxx", "dummy", "env:", "vault:"} {
-		if strings.Contains(lower, word) {
-			return true
-		}
-	}
-	return false
+	words := []string{"example", "placeholder", "changeme", "change-me", "your", "redacted", "xxxx", "dummy", "env:", "vault:"}
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(lower, word) })
 }
 
 // IsUUID reports whether s has the form of a UUID (RFC 9562).

@@ -139,10 +139,7 @@ const maxPrinted = 20
 
 // Error names the document and its problems, one per line if there are several.
 func (e *Error) Error() string {
-	name := e.Name
-	if name == "" {
-		name = "AAIF document"
-	}
+	name := cmp.Or(e.Name, "AAIF document")
 	if len(e.Problems) == 1 {
 		p := e.Problems[0]
 		sep := ": "

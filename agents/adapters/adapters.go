@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,9 +49,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if err := cfg.Telemetry.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}

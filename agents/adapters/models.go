@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -217,9 +218,7 @@ func (s *Set) route(at, name, first, modelName string, def *aaif.Definition, opt
 	if name == builtin.ProviderID {
 		free := model.USD(0)
 		p.M, p.Facts.Input, p.Facts.Output = builtin.New(), &free, &free
-		if p.Facts.ContextTokens == 0 {
-			p.Facts.ContextTokens = 1 << 20 // it has no limit
-		}
+		p.Facts.ContextTokens = cmp.Or(p.Facts.ContextTokens, 1<<20) // it has no limit
 		return p, nil, agents.CheckBuiltin(modelName, def.Agent.Model.Params)
 	}
 	e, notices, err := s.endpoint(at, name, name == first, def.Agent.Model, opts)

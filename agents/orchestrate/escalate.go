@@ -1,6 +1,7 @@
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -36,12 +37,8 @@ func (w *work) escalate(ctx context.Context, at *post, problem *envelope.Error) 
 	}
 	next := w.named(name)
 	was := at.who.Extras
-	if next.Extras.TimeoutSeconds == 0 {
-		next.Extras.TimeoutSeconds = was.TimeoutSeconds
-	}
-	if next.Extras.Intent == "" {
-		next.Extras.Intent = was.Intent
-	}
+	next.Extras.TimeoutSeconds = cmp.Or(next.Extras.TimeoutSeconds, was.TimeoutSeconds)
+	next.Extras.Intent = cmp.Or(next.Extras.Intent, was.Intent)
 	if next.Extras.ResultSchema == nil {
 		next.Extras.ResultSchema = was.ResultSchema
 	}

@@ -1,11 +1,13 @@
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -57,9 +59,7 @@ func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 	if opts.Directory == nil {
 		opts.Directory = Entities{}
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	h := &Handoffs{opts: opts}
 	o := def.Agent.Orchestration
 	if o == nil {
@@ -268,12 +268,7 @@ func Passed(messages []model.Message) []model.Message {
 // members.
 func teamTalk(task *mesh.Task, outputs map[string]json.RawMessage) []model.Message {
 	out := []model.Message{model.User(text(task.Input()))}
-	aliases := make([]string, 0, len(outputs))
-	for alias := range outputs {
-		aliases = append(aliases, alias)
-	}
-	slices.Sort(aliases)
-	for _, alias := range aliases {
+	for _, alias := range slices.Sorted(maps.Keys(outputs)) {
 		out = append(out, model.Assistant(alias+": "+text(outputs[alias])))
 	}
 	return out

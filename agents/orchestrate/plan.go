@@ -1,6 +1,7 @@
 package orchestrate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -104,9 +105,7 @@ func (p *Plan) members(o *aaif.Orchestration) error {
 	for i, s := range o.Subagents {
 		pointer := fmt.Sprintf("%s/subagents/%d", at, i)
 		m := Participant{Alias: s.Alias, Ref: s.Ref, Role: s.Role, PassMemoryKeys: s.PassMemoryKeys}
-		if m.Alias == "" {
-			m.Alias = s.Ref
-		}
+		m.Alias = cmp.Or(m.Alias, s.Ref)
 		if slices.ContainsFunc(p.Members, func(other Participant) bool { return other.Alias == m.Alias }) {
 			bad = append(bad, fmt.Errorf("%s/alias: there are two subagents %q", pointer, m.Alias))
 		}

@@ -1,6 +1,7 @@
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,9 +95,7 @@ func New(plan *Plan, opts Options) *Team {
 	if t.opts.MemberTime <= 0 {
 		t.opts.MemberTime = 10 * time.Minute
 	}
-	if t.log == nil {
-		t.log = slog.New(slog.DiscardHandler)
-	}
+	t.log = cmp.Or(t.log, slog.New(slog.DiscardHandler))
 	return t
 }
 

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -159,9 +160,7 @@ func discard(resp *http.Response) {
 func headerOf(o Options, c credential) (func(*http.Request, string) error, error) {
 	in, name := "header", o.Auth.Header
 	if o.Auth.Type == aaif.AuthAPIKey {
-		if name == "" {
-			name = DefaultKeyHeader
-		}
+		name = cmp.Or(name, DefaultKeyHeader)
 		if o.KeyIn != "" {
 			in, name = o.KeyIn, o.KeyName
 		}

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -130,12 +131,8 @@ func New(c Config) (*Policy, error) {
 	if p.maxResponse < 0 || p.timeout < 0 {
 		bad = append(bad, errors.New("outbound: max_response_bytes and timeout_seconds cannot be negative"))
 	}
-	if p.maxResponse == 0 {
-		p.maxResponse = DefaultMaxResponse
-	}
-	if p.timeout == 0 {
-		p.timeout = DefaultTimeout
-	}
+	p.maxResponse = cmp.Or(p.maxResponse, DefaultMaxResponse)
+	p.timeout = cmp.Or(p.timeout, DefaultTimeout)
 	p.shared = p.transport(p.checkAddress, nil)
 	p.outside = p.transport(checkOutside, nil)
 	return p, errors.Join(bad...)

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,12 +42,8 @@ func newSigner(o Options, c credential) (*signer, error) {
 		}
 	}
 	service, region := awsOf(o.Endpoint.Hostname())
-	if s.service == "" {
-		s.service = service
-	}
-	if s.region == "" {
-		s.region = region
-	}
+	s.service = cmp.Or(s.service, service)
+	s.region = cmp.Or(s.region, region)
 	if !awsWord.MatchString(s.service) || !awsWord.MatchString(s.region) {
 		return nil, errors.New(`auth aws_sigv4: the host does not name service and region: give scopes ["service=…", "region=…"]`)
 	}

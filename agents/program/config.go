@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -95,16 +96,12 @@ func (c *Config) complete() error {
 		}
 	}
 	c.RestartMax = max(c.RestartMax, c.RestartMin)
-	if c.MaxLine == 0 {
-		c.MaxLine = DefaultMaxLine
-	}
+	c.MaxLine = cmp.Or(c.MaxLine, DefaultMaxLine)
 	if c.MaxLine < 0 {
 		bad = append(bad, fmt.Errorf("max line %d: must be above 0", c.MaxLine))
 	}
 	c.Env = append([]string{}, c.Env...) // never nil, which would mean inherit
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if err := errors.Join(bad...); err != nil {
 		return fmt.Errorf("program: %w", err)
 	}

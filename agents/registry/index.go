@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,10 +48,7 @@ func (x *Index) Set(e *Entry) {
 
 // All returns the cards, in the order of their keys.
 func (x *Index) All() []Card {
-	out := make([]Card, 0, len(x.cards))
-	for _, c := range x.cards {
-		out = append(out, c)
-	}
+	out := slices.AppendSeq(make([]Card, 0, len(x.cards)), maps.Values(x.cards))
 	sorted.By(out, func(a, b Card) int { return strings.Compare(a.Key, b.Key) })
 	return out
 }

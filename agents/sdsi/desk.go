@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -119,12 +120,7 @@ func handledAs(schemaID string) string {
 
 // Scenarios returns the names of the scenarios, sorted.
 func (d *Desk) Scenarios() []string {
-	var names []string
-	for name := range d.current {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(d.current))
 }
 
 // Current returns the current template of each scenario, in the order of [Desk.Scenarios].

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,7 @@ type Options struct {
 // A panic becomes an error.
 func Guard(v Vault, o Options) Vault {
 	g := &guarded{vault: v, Options: o, entries: map[aaif.VaultRef]*entry{}}
-	if g.TTL == 0 {
-		g.TTL = DefaultTTL
-	}
+	g.TTL = cmp.Or(g.TTL, DefaultTTL)
 	if g.Timeout <= 0 {
 		g.Timeout = DefaultTimeout
 	}

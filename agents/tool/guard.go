@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,9 +81,7 @@ func Guard(t Tool, opts Options) (*Guarded, error) {
 	if err := def.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.Timeout == 0 {
-		opts.Timeout = DefaultTimeout
-	}
+	opts.Timeout = cmp.Or(opts.Timeout, DefaultTimeout)
 	if opts.MaxArgs <= 0 {
 		opts.MaxArgs = DefaultMaxArgs
 	}

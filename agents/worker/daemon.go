@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -49,12 +50,7 @@ func (w *Worker) mustHear(violation string) bool {
 	if strings.Contains(violation, `"$srv.`) {
 		return true
 	}
-	for _, h := range w.agents {
-		if strings.Contains(violation, strings.ToLower(h.Entity)+`"`) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.agents, func(h *hosted) bool { return strings.Contains(violation, strings.ToLower(h.Entity)+`"`) })
 }
 
 // A DeniedError says that the NATS user may not subscribe to a subject on which

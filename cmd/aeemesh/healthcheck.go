@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -36,9 +37,7 @@ this machine.`,
 				if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 					return outcome.Usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
 				}
-				if u.Path == "" {
-					u.Path = "/readyz"
-				}
+				u.Path = cmp.Or(u.Path, "/readyz")
 				to = u.String()
 			} else {
 				listen := a.Env("AEEMESH_HEALTH_LISTEN")

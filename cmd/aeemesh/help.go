@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,10 +18,7 @@ import (
 // briefHelp) it prints only these, unless all are asked for.
 func printHelp(a *session.App, cmd *cobra.Command, all bool) {
 	var b strings.Builder
-	about := cmd.Long
-	if about == "" {
-		about = cmd.Short
-	}
+	about := cmp.Or(cmd.Long, cmd.Short)
 	b.WriteString(strings.TrimSpace(about) + "\n")
 	if more := cmd.Annotations[annotMore]; all && more != "" {
 		b.WriteString("\n" + strings.TrimSpace(more) + "\n")

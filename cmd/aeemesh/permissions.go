@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,10 +56,7 @@ func (d *doctor) permissions(ctx context.Context) {
 		d.tryPermissions(need, as, hint, err)
 		return
 	}
-	who := info.Data.User
-	if who == "" {
-		who = "this user"
-	}
+	who := cmp.Or(info.Data.User, "this user")
 	p := info.Data.Permissions
 	if p == nil || p.Publish == nil && p.Subscribe == nil {
 		d.tell("permissions", "ok", "", "%s may do everything in account %s", who, info.Data.Account)
@@ -232,20 +230,13 @@ func (r *subjectRule) covers(need string) bool {
 	if r == nil {
 		return true
 	}
-	for _, denied := range r.Deny {
-		if covers(denied, need) {
-			return false
-		}
+	if slices.ContainsFunc(r.Deny, func(denied string) bool { return covers(denied, need) }) {
+		return false
 	}
 	if len(r.Allow) == 0 {
 		return true
 	}
-	for _, allowed := range r.Allow {
-		if covers(allowed, need) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Allow, func(allowed string) bool { return covers(allowed, need) })
 }
 
 // covers reports whether a pattern matches all subjects that need matches; each

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,12 +50,7 @@ func takesDurable(info micro.Info) bool {
 	if says, ok := info.Metadata[mesh.MetaDurable]; ok {
 		return says == mesh.DurableOn
 	}
-	for _, e := range info.Endpoints {
-		if e.Name == "work" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(info.Endpoints, func(e micro.EndpointInfo) bool { return e.Name == "work" })
 }
 
 // lacking says why durable tasks wait, as the text after "and"; "" if a worker

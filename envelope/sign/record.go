@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -51,9 +52,7 @@ func recordError(err error) error {
 		return err // not JSON
 	}
 	where, kind := string(wrong.JSONPointer), wrong.JSONKind.String()
-	if where == "" {
-		where = "it"
-	}
+	where = cmp.Or(where, "it")
 	switch wrong.JSONKind {
 	case '{':
 		kind = "object"

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
@@ -135,12 +136,7 @@ func calls(f *types.Func, names ...string) bool {
 		return false
 	}
 	full := f.FullName()
-	for _, name := range names {
-		if full == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(names, full)
 }
 
 // object returns what a plain identifier stands for, or nil.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
@@ -29,10 +31,7 @@ func ignoredErrors(p *pkg, file *ast.File) {
 		if !isError(t) || neverFails(p.callee(call)) {
 			return true
 		}
-		name := text(call.Fun)
-		if name == "" {
-			name = "the call"
-		}
+		name := cmp.Or(text(call.Fun), "the call")
 		severity := review.SeverityWarning
 		if strings.HasSuffix(name, ".Close") { // often there is nothing left to do
 			severity = review.SeverityInfo
@@ -49,12 +48,8 @@ func neverFails(f *types.Func) bool {
 		return false
 	}
 	name := f.FullName()
-	for _, prefix := range []string{"fmt.Print", "fmt.Fprint", "(*strings.Builder).", "(*bytes.Buffer).", "(hash.Hash"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"fmt.Print", "fmt.Fprint", "(*strings.Builder).", "(*bytes.Buffer).", "(hash.Hash"}
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // shadowedErrors finds an error that is declared anew in an inner block and

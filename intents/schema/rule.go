@@ -249,10 +249,8 @@ func (b *builder) endless() bool {
 			return false
 		}
 		state[r] = open
-		for _, sub := range r.inPlace() {
-			if visit(sub) {
-				return true
-			}
+		if slices.ContainsFunc(r.inPlace(), visit) {
+			return true
 		}
 		state[r] = done
 		return false

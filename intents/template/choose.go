@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,9 +22,7 @@ func Choose(ctx context.Context, m Model, offers []Listed, request string, o Fil
 	if len(request) > MaxText {
 		return "", fmt.Errorf("choose a scenario: the request has %d bytes, at most %d are possible", len(request), MaxText)
 	}
-	if o.Threshold == 0 {
-		o.Threshold = DefaultThreshold
-	}
+	o.Threshold = cmp.Or(o.Threshold, DefaultThreshold)
 	var list []string
 	most := max(64, promptDescriptions/max(1, len(offers)))
 	for i, l := range offers {

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -140,9 +141,7 @@ func (c *coverage) leave(fragment string) {
 	from, to, _ := c.find(fragment)
 	c.leaves++
 	for i := from; i < to; i++ {
-		if c.left[i] == 0 {
-			c.left[i] = c.leaves
-		}
+		c.left[i] = cmp.Or(c.left[i], c.leaves)
 	}
 }
 

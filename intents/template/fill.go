@@ -2,6 +2,7 @@ package template
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,9 +102,7 @@ func Fill(ctx context.Context, m Model, t *Template, text string, o FillOptions)
 	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) > MaxText {
 		return nil, fmt.Errorf("fill in template %s: the request has %d bytes, at most %d are possible", clip.Text(t.SchemaID, maxID), len(text), MaxText)
 	}
-	if o.Threshold == 0 {
-		o.Threshold = DefaultThreshold
-	}
+	o.Threshold = cmp.Or(o.Threshold, DefaultThreshold)
 	form, err := NewForm(t, FormOptions{})
 	if err != nil {
 		return nil, err
@@ -380,10 +379,5 @@ func (m *Mapping) Add(more *Mapping) {
 }
 
 func (m *Mapping) has(key string) bool {
-	for _, one := range m.Keys {
-		if one.Key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.Keys, func(one Mapped) bool { return one.Key == key })
 }

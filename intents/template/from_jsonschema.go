@@ -2,6 +2,7 @@ package template
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -89,12 +90,8 @@ func (c *conversion) template(id, scenario string, input, output json.RawMessage
 		}
 	}
 	t.Language, t.ResponseSchema = x.Language, x.ResponseSchema
-	if t.SchemaID == "" {
-		t.SchemaID = x.SchemaID
-	}
-	if t.Scenario == "" {
-		t.Scenario = x.Scenario
-	}
+	t.SchemaID = cmp.Or(t.SchemaID, x.SchemaID)
+	t.Scenario = cmp.Or(t.Scenario, x.Scenario)
 	if !isNull(output) {
 		t.ResponseSchema = bytes.Clone(output)
 	}

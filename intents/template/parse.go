@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	stdjson "encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,12 +148,7 @@ func (r *report) parse(raw []byte, strict bool) *Template {
 
 // rootFails reports whether the document is no object.
 func (r *report) rootFails() bool {
-	for _, p := range r.problems {
-		if p.Pointer == "" && p.Rule == "type" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.problems, func(p Problem) bool { return p.Pointer == "" && p.Rule == "type" })
 }
 
 func decodeMember(t *Template, m member) {

@@ -235,9 +235,7 @@ func (j *judgement) stepsOf(writes []write, done map[string]digest) {
 				done[name] = now
 			}
 		}
-		for name, d := range w.Done {
-			done[name] = d
-		}
+		maps.Copy(done, w.Done)
 	}
 }
 

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func (o Options) normal() (Options, error) {
 	if o.Dir == "" {
 		bad = append(bad, errors.New("the directory is missing"))
 	}
-	if o.Faults == 0 {
-		o.Faults = 100
-	}
+	o.Faults = cmp.Or(o.Faults, 100)
 	o.Second = orDefault(o.Second, 2)
 	o.Servers, o.Workers, o.Places, o.Clients = max(o.Servers, 1), orDefault(o.Workers, 3), orDefault(o.Places, 4), orDefault(o.Clients, 16)
 	if o.Moves > 0 {
@@ -95,19 +94,10 @@ func (o Options) normal() (Options, error) {
 	if o.Faults < 0 || o.For < 0 || o.Workers < 1 || o.Places < 1 || o.Clients < 1 || o.Lease < 100*time.Millisecond || o.Pace < 0 || o.Patience < 0 || o.Moves < 0 || o.Disk < 0 {
 		bad = append(bad, errors.New("numbers and durations cannot be negative, and a lease is at least 100ms"))
 	}
-	if o.Break != "" && !known(Breaks, o.Break) {
+	if o.Break != "" && !slices.Contains(Breaks, o.Break) {
 		bad = append(bad, fmt.Errorf("break %q: it is one of %v", o.Break, Breaks))
 	}
 	return o, errors.Join(bad...)
-}
-
-func known(all []string, s string) bool {
-	for _, a := range all {
-		if a == s {
-			return true
-		}
-	}
-	return false
 }
 
 func orDefault[T comparable](v, d T) T {

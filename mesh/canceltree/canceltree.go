@@ -1,6 +1,7 @@
 package canceltree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -305,9 +306,7 @@ func (w *walk) read(ctx context.Context, b branch) (c *state.Checkpoint, known b
 
 func (w *walk) unread(b branch) {
 	task := b.task()
-	if task.TaskID == "" {
-		task.TaskID = b.run // the root, if it was named by its run
-	}
+	task.TaskID = cmp.Or(task.TaskID, b.run) // the root, if it was named by its run
 	w.count(func(s *Below) { s.Unread = append(s.Unread, task) })
 }
 

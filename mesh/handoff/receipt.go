@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,9 +33,7 @@ func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signe
 		return Receipt{}, err
 	}
 	m := h.migration()
-	if issuer == "" {
-		issuer = h.c.Mesh.Entity
-	}
+	issuer = cmp.Or(issuer, h.c.Mesh.Entity)
 	v := transfer.Verdict{Handoff: id, Issuer: issuer, Source: m.Source, Target: m.Target, RunID: h.c.Doc.RunID, Issued: r.cfg.Now(ctx)}
 	out := Receipt{Handoff: id, Entity: h.c.Mesh.Entity, Run: h.c.Doc.RunID}
 	switch m.Phase {

@@ -1,12 +1,14 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -161,9 +163,7 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	if cfg.Observe == nil {
 		cfg.Observe = func(context.Context, state.Phase, bool) {}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Receiver{cfg: cfg, open: make(chan struct{}, cfg.Open)}, errors.Join(bad...)
 }
 
@@ -330,10 +330,5 @@ func opening(entity string, g transfer.Grant) *state.Checkpoint {
 }
 
 func matchAny(patterns []string, entity string) bool {
-	for _, p := range patterns {
-		if sign.MatchFrom(p, entity) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p string) bool { return sign.MatchFrom(p, entity) })
 }

@@ -74,12 +74,8 @@ const (
 // Connect connects as NATS users expect: it reconnects for ever with jitter,
 // keeps what is sent meanwhile (8 MiB), and says what is going on.
 func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
-	if c.URL == "" {
-		c.URL = nats.DefaultURL
-	}
-	if c.Wait == 0 {
-		c.Wait = 10 * time.Second
-	}
+	c.URL = cmp.Or(c.URL, nats.DefaultURL)
+	c.Wait = cmp.Or(c.Wait, 10*time.Second)
 	var at atomic.Pointer[string] // the server of the connection
 	opts, err := c.options(&at)
 	if err != nil {
@@ -182,10 +178,7 @@ func (c Config) tell(s Status) {
 }
 
 func (c Config) options(at *atomic.Pointer[string]) ([]nats.Option, error) {
-	name := c.Name
-	if name == "" {
-		name = "aeemesh"
-	}
+	name := cmp.Or(c.Name, "aeemesh")
 	opts := []nats.Option{
 		nats.Name(name),
 		nats.MaxReconnects(-1),

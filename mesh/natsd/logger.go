@@ -1,6 +1,7 @@
 package natsd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,9 +15,7 @@ type logger struct {
 }
 
 func newLogger(log *slog.Logger) *logger {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &logger{log: log, fatal: make(chan error, 1)}
 }
 

@@ -1,6 +1,7 @@
 package natsd
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"slices"
@@ -26,13 +27,9 @@ func (c *Config) options() (*server.Options, error) {
 	opts.DontListen = c.InProcessOnly
 	set(&opts.ServerName, c.Name)
 	set(&opts.Host, c.Host)
-	if opts.Host == "" {
-		opts.Host = "127.0.0.1"
-	}
+	opts.Host = cmp.Or(opts.Host, "127.0.0.1")
 	set(&opts.Port, c.Port)
-	if opts.Port == 0 {
-		opts.Port = DefaultPort
-	}
+	opts.Port = cmp.Or(opts.Port, DefaultPort)
 	if c.MonitorPort != 0 {
 		opts.HTTPHost, opts.HTTPPort = opts.Host, c.MonitorPort
 	}

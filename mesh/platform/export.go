@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func (p *Platform) Export(ctx context.Context, id state.ID, o ExportOptions) ([]
 	case o.Signer == nil:
 		return nil, errors.New("export: a migration token must be signed")
 	}
-	if o.Issuer == "" {
-		o.Issuer = id.Entity
-	}
+	o.Issuer = cmp.Or(o.Issuer, id.Entity)
 	if o.Life <= 0 {
 		o.Life = transfer.MaxTokenLife
 	}

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -29,9 +30,7 @@ func (p *Platform) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkO
 	if of.TaskID == "" {
 		of.TaskID = envelope.NewID()
 	}
-	if of.From == "" {
-		of.From = p.cfg.Entity
-	}
+	of.From = cmp.Or(of.From, p.cfg.Entity)
 	if c.Mesh.Entity == "" {
 		served := &served{workers: discoverBy(p.cfg.Client), codec: func(string) state.Codec { return d.Codec }}
 		entity, err := served.entity(ctx, c.Doc.AgentID, "")

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,9 +65,7 @@ func (p *Platform) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	if opts.Handoffs == nil {
 		return nil, errors.New("handoff receiver: Handoffs is needed")
 	}
-	if opts.Platform == "" {
-		opts.Platform = p.cfg.Name
-	}
+	opts.Platform = cmp.Or(opts.Platform, p.cfg.Name)
 	if opts.Codec == nil {
 		opts.Codec = func(string) state.Codec { return d.Codec }
 	}

@@ -1,15 +1,14 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
 // Dot writes the tree in the language of Graphviz. fold is as in [TextOptions].
 func (t *Tree) Dot(fold int) string {
-	if fold == 0 {
-		fold = DefaultFold
-	}
+	fold = cmp.Or(fold, DefaultFold)
 	d := dotWriter{fold: fold}
 	d.line("digraph mesh {")
 	d.line("  rankdir=LR;")

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -164,13 +165,7 @@ func (b *Builder) Step(at time.Time, entity, intent string, s intents.StepEvent)
 // childOf is the task that a step is about. A step for which no task was sent has
 // an id made of its own.
 func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
-	name := s.Step
-	if name == "" {
-		name = s.Alias
-	}
-	if name == "" {
-		name = s.To
-	}
+	name := cmp.Or(s.Step, s.Alias, s.To)
 	key := above.id + "/" + name
 	var f *facts
 	switch {

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -76,13 +77,9 @@ func (f *facts) stand(n *Node) {
 	case w.state == "":
 		w = f.caller
 	}
-	if w.state == "" {
-		w.state = Unknown // named by others as the one above them, and nothing else
-	}
+	w.state = cmp.Or(w.state, Unknown) // named by others as the one above them, and nothing else
 	n.State, n.Code, n.Message, n.Then = w.state, w.code, w.message, f.caller.then
-	if n.Status == "" {
-		n.Status = w.status
-	}
+	n.Status = cmp.Or(n.Status, w.status)
 	if n.State.Ended() {
 		n.Ended, n.DurationMS = w.at, w.long()
 		if other := f.caller; other.state == w.state && other.at.Before(n.Ended) {
@@ -140,9 +137,7 @@ func (t *Tree) sum(now time.Time) {
 			t.Usage = &total
 		}
 	}
-	if t.State == "" {
-		t.State = Unknown
-	}
+	t.State = cmp.Or(t.State, Unknown)
 	end := now
 	if t.State.Ended() {
 		end = time.Time{}

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -43,9 +44,7 @@ func (t *Tree) Text(opts TextOptions) string {
 	if opts.Paint == nil {
 		opts.Paint = func(_ State, s string) string { return s }
 	}
-	if opts.Fold == 0 {
-		opts.Fold = DefaultFold
-	}
+	opts.Fold = cmp.Or(opts.Fold, DefaultFold)
 	d := drawing{fold: opts.Fold}
 	for _, root := range t.Roots {
 		d.draw(root, "", "")

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -199,10 +200,7 @@ func settle(c *state.Checkpoint, o *Order, now time.Time) (left int, err error) 
 			calls = append(calls, e.ID)
 		}
 	}
-	why := o.Error
-	if why == "" {
-		why = o.Reason
-	}
+	why := cmp.Or(o.Error, o.Reason)
 	for _, call := range calls {
 		if left, err = c.Settle(call, string(o.Outcome), o.Result, why, o.From, now); err != nil {
 			return left, err

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,15 +66,9 @@ func New(cfg Config) (embedding.Embedder, error) {
 	case cfg.Dimensions < 0 || cfg.Batch < 0 || cfg.MaxRetries < 0 || cfg.RequestTimeout < 0:
 		return nil, errors.New("openai embedder: numbers must not be negative")
 	}
-	if cfg.Batch == 0 {
-		cfg.Batch = DefaultBatch
-	}
-	if cfg.RequestTimeout == 0 {
-		cfg.RequestTimeout = time.Minute
-	}
-	if cfg.KeyHeader == "" {
-		cfg.KeyHeader = "Authorization"
-	}
+	cfg.Batch = cmp.Or(cfg.Batch, DefaultBatch)
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, time.Minute)
+	cfg.KeyHeader = cmp.Or(cfg.KeyHeader, "Authorization")
 	return &embedder{cfg: cfg, target: u.JoinPath("embeddings").String(), client: &endpoint.Client{
 		HTTP: endpoint.SameOrigin(cfg.HTTPClient), Host: u.Hostname(), Timeout: cfg.RequestTimeout, MaxBody: maxResponse, Retries: cfg.MaxRetries,
 	}}, nil

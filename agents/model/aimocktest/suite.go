@@ -2,6 +2,7 @@ package aimocktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,9 +49,7 @@ const answer = "The rain in Spain stays mainly in the plain, «says» the song, 
 // with Retry-After, and a stream that breaks.
 func Run(t *testing.T, s *Server, o Options, newModel NewFunc) {
 	t.Helper()
-	if o.Model == "" {
-		o.Model = "m"
-	}
+	o.Model = cmp.Or(o.Model, "m")
 	if len(o.Extended) == 0 {
 		o.Extended = json.RawMessage(defaultExtended)
 	}

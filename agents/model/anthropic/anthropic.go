@@ -61,9 +61,7 @@ type Model struct {
 
 // New returns a Model, or all that is wrong with cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = DefaultBaseURL
-	}
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, DefaultBaseURL)
 	var problems []error
 	u, err := endpoint.ParseBase(cfg.BaseURL)
 	if err != nil {

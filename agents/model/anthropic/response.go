@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -250,9 +251,7 @@ func (a *ask) response() (*model.Response, error) {
 	t := a.turn
 	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.past.Add(t.usage), Model: t.model, Provider: adapter, Dropped: a.dropped}
 	slices.Sort(res.Dropped)
-	if res.Model == "" {
-		res.Model = a.req.Model
-	}
+	res.Model = cmp.Or(res.Model, a.req.Model)
 	var text strings.Builder
 	var pieces []model.Piece
 	ids := map[string]bool{}

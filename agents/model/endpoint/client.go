@@ -2,6 +2,7 @@ package endpoint
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,10 +141,7 @@ func retryable(res *http.Response, err error) bool {
 // that clients that failed together do not come back together. It is false where
 // the answer asks for more than MaxDelay.
 func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
-	most := c.MaxDelay
-	if most == 0 {
-		most = defaultMaxDelay
-	}
+	most := cmp.Or(c.MaxDelay, defaultMaxDelay)
 	if res != nil {
 		if asked := model.RetryAfter(res.Header, time.Now()); asked > 0 {
 			return asked, asked <= most

@@ -76,9 +76,7 @@ type Model struct {
 
 // New returns a Model, or all errors in cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
-	if cfg.Provider == "" {
-		cfg.Provider = Gemini
-	}
+	cfg.Provider = cmp.Or(cfg.Provider, Gemini)
 	var problems []error
 	if cfg.Provider != Gemini && cfg.Provider != Vertex {
 		problems = append(problems, fmt.Errorf("provider: %q is neither %s nor %s", cfg.Provider, Gemini, Vertex))

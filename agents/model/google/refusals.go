@@ -3,6 +3,7 @@ package google
 import (
 	"errors"
 	"regexp"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
@@ -34,12 +35,7 @@ var words = []struct {
 		func(r *model.Request) bool { return r.Format.Type == model.FormatJSONSchema }},
 	{signatures, regexp.MustCompile(`(?i)thought.?signature`),
 		func(r *model.Request) bool {
-			for _, m := range r.Messages {
-				if len(m.Provider) > 0 {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(r.Messages, func(m model.Message) bool { return len(m.Provider) > 0 })
 		}},
 }
 

@@ -2,6 +2,7 @@ package google
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"math"
@@ -232,9 +233,7 @@ func (c *conversation) contents(messages []model.Message) (system *wireContent, 
 
 // text makes a part; the API refuses an empty one.
 func text(s string) wirePart {
-	if s == "" {
-		s = " "
-	}
+	s = cmp.Or(s, " ")
 	return wirePart{Text: &s}
 }
 

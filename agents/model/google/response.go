@@ -2,6 +2,7 @@ package google
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -173,9 +174,7 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 		return nil, err
 	}
 	res := &model.Response{Message: model.Assistant(t.text.String()), Finish: finish, Usage: t.usage, Model: t.model}
-	if res.Model == "" {
-		res.Model = req.Model
-	}
+	res.Model = cmp.Or(res.Model, req.Model)
 	ids := takenIDs(req)
 	var pieces []model.Piece
 	for _, p := range t.parts {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -118,10 +119,7 @@ func (b *builder) within(name string, v, least, most float64) *float64 {
 
 func (b *builder) params(p *params, in model.Params) {
 	q := b.provider.quirks
-	hottest := q.maxTemperature
-	if hottest == 0 {
-		hottest = 2
-	}
+	hottest := cmp.Or(q.maxTemperature, 2)
 	penalties := q.penalties
 	if penalties == [2]float64{} {
 		penalties = [2]float64{-2, 2}
@@ -150,10 +148,7 @@ func (b *builder) params(p *params, in model.Params) {
 }
 
 func (b *builder) seed(p *params, v int64) {
-	name := b.provider.seed
-	if name == "" {
-		name = seed
-	}
+	name := cmp.Or(b.provider.seed, seed)
 	switch {
 	case !b.take(seed, name):
 	case name == seed:
@@ -164,10 +159,7 @@ func (b *builder) seed(p *params, v int64) {
 }
 
 func (b *builder) maxTokens(p *params, n int64) {
-	name := b.provider.maxTokens
-	if name == "" {
-		name = maxTokens
-	}
+	name := cmp.Or(b.provider.maxTokens, maxTokens)
 	if b.refused[maxTokens] == otherName {
 		name = map[string]string{maxTokens: maxCompletionTokens, maxCompletionTokens: maxTokens}[name]
 	}
@@ -210,9 +202,7 @@ func (b *builder) format(p *params, req *model.Request) bool {
 		return false
 	}
 	s := formatSchema{Name: f.Name, Schema: f.Schema, Strict: f.Strict || q.strict && fitsStrict(f.Schema)}
-	if s.Name == "" {
-		s.Name = "output"
-	}
+	s.Name = cmp.Or(s.Name, "output")
 	b.wire.schema = true
 	p.ResponseFormat = &format{Type: "json_schema", JSONSchema: &s}
 	return true

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,12 +205,8 @@ func (t *turn) call(index int64, id, name, arguments string) error {
 		c = &partialCall{index: index}
 		t.calls = append(t.calls, c)
 	}
-	if c.id == "" {
-		c.id = id
-	}
-	if c.name == "" {
-		c.name = name
-	}
+	c.id = cmp.Or(c.id, id)
+	c.name = cmp.Or(c.name, name)
 	c.arguments.WriteString(arguments)
 	return nil
 }
@@ -224,9 +221,7 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 		Usage:   t.usage,
 		Model:   t.model,
 	}
-	if res.Model == "" {
-		res.Model = req.Model
-	}
+	res.Model = cmp.Or(res.Model, req.Model)
 	ids := make(map[string]bool, len(t.calls))
 	for i, c := range t.calls {
 		if c.name == "" {

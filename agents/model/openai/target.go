@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -27,10 +28,7 @@ func (m *Model) target(name, key string) (string, http.Header, error) {
 	if version != "" {
 		to.RawQuery = url.Values{"api-version": {version}}.Encode()
 	}
-	name = m.cfg.KeyHeader
-	if name == "" {
-		name = m.provider.keyHeader
-	}
+	name = cmp.Or(m.cfg.KeyHeader, m.provider.keyHeader)
 	header := make(http.Header)
 	switch {
 	case key == "":
@@ -48,9 +46,7 @@ func azure(base *url.URL, name, version string) (*url.URL, string) {
 	if strings.HasSuffix(path, "/openai/v1") {
 		return base, ""
 	}
-	if version == "" {
-		version = DefaultAPIVersion
-	}
+	version = cmp.Or(version, DefaultAPIVersion)
 	if strings.Contains(path, "/deployments/") {
 		return base, version
 	}

@@ -2,10 +2,12 @@ package route
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -195,21 +197,15 @@ func (c *Catalog) With(own *Catalog) *Catalog {
 
 // or fills in facts that f lacks from g.
 func (f Facts) or(g Facts) Facts {
-	if f.ContextTokens == 0 {
-		f.ContextTokens = g.ContextTokens
-	}
-	if f.MaxOutputTokens == 0 {
-		f.MaxOutputTokens = g.MaxOutputTokens
-	}
+	f.ContextTokens = cmp.Or(f.ContextTokens, g.ContextTokens)
+	f.MaxOutputTokens = cmp.Or(f.MaxOutputTokens, g.MaxOutputTokens)
 	if f.Input == nil && f.Output == nil { // do not mix prices of two sources
 		f.Input, f.Output, f.CachedInput, f.CacheWrite, f.Long = g.Input, g.Output, g.CachedInput, g.CacheWrite, g.Long
 	}
 	if f.Regions == nil {
 		f.Regions = g.Regions
 	}
-	if f.Quality == 0 {
-		f.Quality = g.Quality
-	}
+	f.Quality = cmp.Or(f.Quality, g.Quality)
 	return f
 }
 
@@ -282,10 +278,5 @@ func Matches(pattern, provider, name string) bool {
 	if m := dated.FindStringSubmatch(name); m != nil {
 		names = append(names, m[1])
 	}
-	for _, n := range names {
-		if glob(pattern, provider+"/"+n) || glob(pattern, n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n string) bool { return glob(pattern, provider+"/"+n) || glob(pattern, n) })
 }

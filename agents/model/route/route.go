@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,9 +79,7 @@ func New(routes []Route, o Options) (*Router, error) {
 	if o.Health == nil {
 		o.Health = NewHealth(HealthOptions{})
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	switch o.Strategy {
 	case "":
 		o.Strategy = aaif.RoutePreferredFirst

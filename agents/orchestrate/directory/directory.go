@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -95,9 +96,7 @@ type Directory struct {
 // New makes a directory. It does no I/O. Before [Directory.Use] it resolves
 // entity ids and definitions only.
 func New(cfg Config) *Directory {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Directory{
 		cfg: cfg, log: cfg.Logger, health: map[string]verdict{}, cells: map[string]*cell{},
 		listing: make(chan struct{}, 1), asking: make(chan struct{}, 1), stale: make(chan struct{}, 1), used: make(chan struct{}),

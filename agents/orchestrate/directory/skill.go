@@ -52,9 +52,7 @@ func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member,
 		defer d.mu.Unlock()
 		if w := d.roster.workers[entity]; w != nil {
 			w.picked++
-			if m.AgentID == "" {
-				m.AgentID = w.agentID
-			}
+			m.AgentID = cmp.Or(m.AgentID, w.agentID)
 		}
 		return m, nil
 	}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +55,7 @@ func (t *team) bounds(pointer string, raw json.RawMessage) {
 // before: they end there, as if no member were named.
 func (t *team) escalations() {
 	told := make(map[string]bool)
-	for _, start := range sortedSteps(t.extras.Steps) {
+	for _, start := range slices.Sorted(maps.Keys(t.extras.Steps)) {
 		first := t.lookup(start)
 		if first == nil {
 			continue
@@ -95,13 +96,4 @@ func (m *member) whom() string {
 		return m.ref
 	}
 	return "\n" + m.alias
-}
-
-func sortedSteps(steps map[string]orchestrate.StepExtras) []string {
-	var names []string
-	for name := range steps {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

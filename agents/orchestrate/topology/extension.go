@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 			child := pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 			typ, ok := types[name]
 			if !ok {
-				names := sortedNames(types)
+				names := slices.Sorted(maps.Keys(types))
 				t.fail(child, RuleExtension, instead(name, names, "there are "+strings.Join(names, ", ")), "there is no member %s", quote(name))
 				continue
 			}
@@ -144,15 +145,6 @@ func membersOf(typ reflect.Type) map[string]reflect.Type {
 		}
 	}
 	return out
-}
-
-func sortedNames(m map[string]reflect.Type) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // steps checks the members of steps: whether their names are known, and their

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,9 +76,7 @@ func newTeam(doc *aaif.Document) *team {
 	}
 	for i, s := range t.o.Subagents {
 		m := member{alias: s.Alias, ref: s.Ref, role: s.Role, pointer: fmt.Sprintf("%s/subagents/%d", at, i), when: momentOf(s.When)}
-		if m.alias == "" {
-			m.alias = m.ref
-		}
+		m.alias = cmp.Or(m.alias, m.ref)
 		t.join(m)
 	}
 	t.listed = len(t.members)

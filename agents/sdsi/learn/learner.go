@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -189,14 +190,9 @@ func (l *Learner) Look(ctx context.Context) {
 }
 
 func (l *Learner) sorted() []*pool {
-	var all []*pool
-	for _, p := range l.pools {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(a, b *pool) int {
+	return slices.SortedFunc(maps.Values(l.pools), func(a, b *pool) int {
 		return slices.Compare([]string{a.id.scenario, a.id.cohort}, []string{b.id.scenario, b.id.cohort})
 	})
-	return all
 }
 
 func (p *pool) log() *slog.Logger {

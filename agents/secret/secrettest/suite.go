@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -128,9 +129,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 func (s Subject) clean(t *testing.T, err error) {
 	t.Helper()
 	all := map[string]string{"plain": PlainValue, "member": MemberValue, "old": OldValue}
-	for name, value := range s.Credentials {
-		all[name] = value
-	}
+	maps.Copy(all, s.Credentials)
 	for ; err != nil; err = errors.Unwrap(err) {
 		for _, verb := range []string{"%v", "%+v", "%#v"} {
 			if found := Find(fmt.Sprintf(verb, err), all); found != nil {

@@ -187,16 +187,12 @@ func (c Config) withDefaults() Config {
 	if c.ConnectTimeout <= 0 {
 		c.ConnectTimeout = DefaultConnectTimeout
 	}
-	if c.Ping == 0 {
-		c.Ping = DefaultPing
-	}
+	c.Ping = cmp.Or(c.Ping, DefaultPing)
 	if c.MaxMessage <= 0 {
 		c.MaxMessage = DefaultMaxMessage
 	}
 	c.Version = cmp.Or(c.Version, "dev")
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 

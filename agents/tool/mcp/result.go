@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -39,10 +40,7 @@ type block struct {
 func resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 	texts, blocks, allText := contents(r.Content)
 	if r.IsError {
-		words := shortened(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText)
-		if words == "" {
-			words = "the tool says that it failed, and not why"
-		}
+		words := cmp.Or(shortened(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText), "the tool says that it failed, and not why")
 		return nil, &tool.Error{Kind: tool.ErrFailed, Message: words}
 	}
 	if r.NeedsInput() {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,9 +140,7 @@ func (s *source) Tools(ctx context.Context) ([]tool.Tool, error) {
 // document's texts, and with the server's schemas if the document has none.
 func (s *source) definition(r *remote) tool.Definition {
 	d := tool.Definition{Name: s.entry.Name, Description: s.entry.Description, Parameters: s.entry.ParametersSchema, Output: s.entry.OutputSchema}
-	if d.Description == "" {
-		d.Description = r.description
-	}
+	d.Description = cmp.Or(d.Description, r.description)
 	if len(d.Parameters) == 0 {
 		d.Parameters = r.input
 	}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,7 @@ const pause = 5 * time.Second
 // permit.
 func Open(entry *aaif.Tool, access outbound.Access, o Options) (*Source, error) {
 	s := &Source{entry: entry, access: access, log: o.Logger, turn: make(chan struct{}, 1)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.log = cmp.Or(s.log, slog.New(slog.DiscardHandler))
 	s.log = s.log.With("entry", entry.Name)
 	location, fragment, selects := strings.Cut(strings.TrimSpace(entry.Endpoint), "#")
 	if location == "" {

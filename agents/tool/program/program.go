@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,15 +98,9 @@ func New(cfg Config) (*Tool, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("program tool: %w", errors.Join(problems...))
 	}
-	if cfg.MaxResult == 0 {
-		cfg.MaxResult = DefaultMaxResult
-	}
-	if cfg.MaxStderr == 0 {
-		cfg.MaxStderr = DefaultMaxStderr
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.MaxResult = cmp.Or(cfg.MaxResult, DefaultMaxResult)
+	cfg.MaxStderr = cmp.Or(cfg.MaxStderr, DefaultMaxStderr)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Command = slices.Clone(cfg.Command)
 	cfg.Env = append([]string{}, cfg.Env...) // never nil, because os/exec would inherit the environment
 	return &Tool{cfg}, nil

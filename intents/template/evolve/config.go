@@ -1,6 +1,7 @@
 package evolve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,9 +167,7 @@ func (c Config) WithDefaults() (Config, error) {
 	whole("max_personal", &c.MaxPersonal, 5, 1, 10)
 	whole("max_bytes", &c.MaxBytes, 512<<10, 16<<10, 900<<10)
 	whole("max_clusters", &c.MaxClusters, 256, 4, 1024)
-	if c.Approve == "" {
-		c.Approve = ApproveSensitive
-	}
+	c.Approve = cmp.Or(c.Approve, ApproveSensitive)
 	if c.Approve != ApproveSensitive && c.Approve != ApproveAll {
 		bad = append(bad, fmt.Errorf("approve: %q is neither %q nor %q", c.Approve, ApproveSensitive, ApproveAll))
 	}

@@ -3,6 +3,7 @@ package answers
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,12 +92,7 @@ func (r *Reader) Withdrawn(reply *envelope.Envelope) bool {
 	if reply.Type != envelope.TypeError || envelope.ErrorOf(reply).Code != envelope.CodeCancelled {
 		return false
 	}
-	for _, pattern := range r.Operators {
-		if sign.MatchFrom(pattern, reply.From) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Operators, func(pattern string) bool { return sign.MatchFrom(pattern, reply.From) })
 }
 
 // Known is the last chain that was verified. The next reply of the same stream has the

@@ -1,6 +1,7 @@
 package bounds
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -40,15 +41,9 @@ func (l Limits) WithDefaults() (Limits, error) {
 	if err := l.Validate(); err != nil {
 		return l, err
 	}
-	if l.MaxDepth == 0 {
-		l.MaxDepth = DefaultMaxDepth
-	}
-	if l.MaxTasks == 0 {
-		l.MaxTasks = DefaultMaxTasks
-	}
-	if l.MaxIterations == 0 {
-		l.MaxIterations = DefaultMaxIterations
-	}
+	l.MaxDepth = cmp.Or(l.MaxDepth, DefaultMaxDepth)
+	l.MaxTasks = cmp.Or(l.MaxTasks, DefaultMaxTasks)
+	l.MaxIterations = cmp.Or(l.MaxIterations, DefaultMaxIterations)
 	return l, nil
 }
 

@@ -1,6 +1,7 @@
 package bounds
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -143,9 +144,7 @@ func (p *Position) Inherit(members map[string]json.RawMessage, waits bool, deadl
 	}
 	was := p.inherited.Load()
 	if was == nil || was.waits != waits || !was.deadline.Equal(next.Deadline) || !slices.Equal(was.teams, next.Teams) {
-		if next.Root == "" {
-			next.Root = p.task.ID
-		}
+		next.Root = cmp.Or(next.Root, p.task.ID)
 		next.Key = p.treeKey()
 		if waits {
 			next.Waiting = p.waiters()

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,7 @@ func (o *outgoing) askPerson(ctx context.Context) (*Answer, error) {
 	if d := o.stores(); d == nil || d.Inbox == nil {
 		return nil, fault.NoInbox
 	}
-	if o.c.Intent == "" {
-		o.c.Intent = intents.HumanAsk
-	}
+	o.c.Intent = cmp.Or(o.c.Intent, intents.HumanAsk)
 	o.c.OnStream = nil // people do not stream
 	task, err := o.newTask()
 	if err != nil {

@@ -1,6 +1,7 @@
 package delegated
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -75,9 +76,7 @@ const inlineDivisor = 2
 func (d *Documents) Store(ctx context.Context, c *state.Checkpoint, runID string, from state.Parent) (*StateRef, error) {
 	c = c.Clone()
 	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, runID
-	if c.Doc.AgentID == "" {
-		c.Doc.AgentID = d.AgentID
-	}
+	c.Doc.AgentID = cmp.Or(c.Doc.AgentID, d.AgentID)
 	if c.Doc.AgentID == "" {
 		c.Doc.AgentID = state.AgentID(d.Entity)
 	}

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 
@@ -16,9 +17,7 @@ func Misfit(err error) *envelope.Error {
 		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit the agent's input").WithCause(err)
 	}
 	field, value := wrong.Field, wrong.Value
-	if field == "" {
-		field = "it"
-	}
+	field = cmp.Or(field, "it")
 	switch value {
 	case "array", "object":
 		value = "an " + value

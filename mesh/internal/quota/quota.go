@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -94,15 +95,9 @@ func New(q Limits) *Table {
 	if q.UnknownRate == 0 {
 		q.UnknownRate, q.UnknownBurst = 1000, 2000
 	}
-	if q.UrgentRate == 0 {
-		q.UrgentRate = 100
-	}
-	if q.Cap == "" {
-		q.Cap = envelope.PriorityUrgent
-	}
-	if q.UnknownCap == "" {
-		q.UnknownCap = envelope.PriorityHigh
-	}
+	q.UrgentRate = cmp.Or(q.UrgentRate, 100)
+	q.Cap = cmp.Or(q.Cap, envelope.PriorityUrgent)
+	q.UnknownCap = cmp.Or(q.UnknownCap, envelope.PriorityHigh)
 	out := &Table{limits: q, named: map[string]bool{}, unknown: newAllowances(10*q.UnknownRate, 10*q.UnknownBurst)}
 	out.proven.init(func() *sender { return newSender(q.Rate, q.Burst, q.UrgentRate) })
 	out.claimed.init(func() *sender { return newSender(q.UnknownRate, q.UnknownBurst, q.UrgentRate) })

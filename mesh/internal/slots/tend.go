@@ -3,6 +3,7 @@ package slots
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -144,10 +145,7 @@ func (s *Slots[T]) drop(slot *heldSlot) {
 // three quarters of its lease, is given to [Slots.lost].
 func (s *Slots[T]) renew(ctx context.Context) {
 	s.mu.Lock()
-	all := slices.Clone(s.free)
-	for _, slot := range s.used {
-		all = append(all, slot)
-	}
+	all := slices.AppendSeq(slices.Clone(s.free), maps.Values(s.used))
 	s.mu.Unlock()
 	var renewals sync.WaitGroup
 	for _, slot := range all {
@@ -196,10 +194,7 @@ func (s *Slots[T]) lost(slot *heldSlot, why error) {
 
 func (s *Slots[T]) release() {
 	s.mu.Lock()
-	all := append(s.free, s.back...)
-	for _, slot := range s.used {
-		all = append(all, slot)
-	}
+	all := slices.AppendSeq(append(s.free, s.back...), maps.Values(s.used))
 	s.free, s.back, s.used = nil, nil, map[T]*heldSlot{}
 	s.mu.Unlock()
 	for _, slot := range all {

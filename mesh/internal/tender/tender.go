@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -130,10 +131,7 @@ func (t *Tender) look(l *Lane) {
 func (t *Tender) take() []*Lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]*Lane, 0, len(t.unseen))
-	for l := range t.unseen {
-		all = append(all, l)
-	}
+	all := slices.Collect(maps.Keys(t.unseen))
 	clear(t.unseen)
 	return all
 }
@@ -141,11 +139,7 @@ func (t *Tender) take() []*Lane {
 func (t *Tender) all() []*Lane {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]*Lane, 0, len(t.lanes))
-	for l := range t.lanes {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Keys(t.lanes))
 }
 
 // survey looks for the waiting runs, and for those of dead workers, of lanes that begin or

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -196,12 +197,7 @@ func (r *reader) meant(key string) string {
 	if _, ok := r.settings[folded]; ok {
 		return fmt.Sprintf(" (did you mean %s?)", folded)
 	}
-	keys := make([]string, 0, len(r.settings))
-	for k := range r.settings {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	if near := aaif.Nearest(folded, keys); near != "" {
+	if near := aaif.Nearest(folded, slices.Sorted(maps.Keys(r.settings))); near != "" {
 		return fmt.Sprintf(" (did you mean %s?)", near)
 	}
 	return ""

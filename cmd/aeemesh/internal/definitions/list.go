@@ -106,10 +106,7 @@ func showDefinitions(a *session.App, all []registry.Entry, workers map[string]in
 			a.Term.Warn("%s: %s", term.Printable(v.Key), term.Printable(v.Problem))
 			continue
 		}
-		id := v.AgentID
-		if id == "" {
-			id = "-"
-		}
+		id := cmp.Or(v.AgentID, "-")
 		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), term.Ago(v.At), v.By})
 	}
 	if a.Term.JSON {

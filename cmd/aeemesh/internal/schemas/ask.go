@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -154,9 +155,7 @@ func (f *Filling) fill(ctx context.Context, a *session.App, client *sdsi.Client,
 
 func (f *Filling) options() template.FillOptions {
 	threshold := f.threshold
-	if threshold == 0 {
-		threshold = -1 // every mapping is taken
-	}
+	threshold = cmp.Or(threshold, -1) // every mapping is taken
 	return template.FillOptions{Threshold: threshold, Now: time.Now()}
 }
 

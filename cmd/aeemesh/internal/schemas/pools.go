@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,10 +183,7 @@ func printStats(t *term.Terminal, s *stock, now time.Time, limit int) {
 		if i == limit {
 			break
 		}
-		said := strings.Join(c.Examples, "; ")
-		if said == "" {
-			said = "(no words that several clients have said)"
-		}
+		said := cmp.Or(strings.Join(c.Examples, "; "), "(no words that several clients have said)")
 		rows = append(rows, []string{fmt.Sprint(c.ID), fmt.Sprintf("%.1f", c.Heat), fmt.Sprint(c.Clients), fmt.Sprint(c.Votes), c.Key, said})
 	}
 	if len(rows) > 0 {

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -108,9 +109,7 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 		f.Seed = rand.Uint64N(1_000_000)
 	}
 	f.Disk = int64(f.disk) << 20
-	if f.Second == 0 {
-		f.Second = -1 // there 0 stands for the default
-	}
+	f.Second = cmp.Or(f.Second, -1) // there 0 stands for the default
 	keep := f.dir != ""
 	if f.Dir = f.dir; keep {
 		err = os.MkdirAll(f.Dir, 0o700)

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -34,10 +35,7 @@ type Event struct {
 func (t *Terminal) Tell(e Event, format string, args ...any) {
 	sentence := sprintf(format, args...)
 	if t.Records != nil {
-		msg := e.Msg
-		if msg == "" {
-			msg = sentence
-		}
+		msg := cmp.Or(e.Msg, sentence)
 		t.Records.Log(context.Background(), e.Level, msg, e.Attrs...)
 		return
 	}

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -350,10 +351,7 @@ func handedOut(msg *nats.Msg) bool {
 
 // asked makes an envelope from plain text, which is shown like any other.
 func asked(entity string, header nats.Header, data []byte) *envelope.Envelope {
-	from := header.Get(mesh.HeaderFrom)
-	if from == "" {
-		from = "human.unknown"
-	}
+	from := cmp.Or(header.Get(mesh.HeaderFrom), "human.unknown")
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(data), "\uFFFD")), '}')
 	e := envelope.New(envelope.TypeTask, from, entity, intents.AgentAsk, payload)
 	e.ID, e.Corr = "", ""
