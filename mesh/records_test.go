@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 
@@ -27,7 +28,7 @@ func (a *away) Get(ctx context.Context, id state.ID) (state.Record, error) {
 // A record has changed and cannot be read: health and log name the failure to read it.
 func TestAFailureToReadAChangedRecordIsNamed(t *testing.T) {
 	t.Parallel()
-	n, ctx := serveDurable(t, 0, Agent{Entity: "agent.reviewer", Handler: HandlerFunc(nil)})
+	n, ctx := serveDurable(t, 0, Agent{Entity: "agent.reviewer", Handler: HandlerFunc(func(context.Context, *Task) (json.RawMessage, error) { return nil, nil })})
 	s := newRecords(n.cfg.Durable, "agent.reviewer", n.cfg.Durable.Codec, n.log, n.conn, n.tel.Lane)
 	s.states = &away{Store: s.states}
 	_, rec, err := s.swap(ctx, state.ID{Entity: "agent.reviewer", Run: "run-1"}, func() (uint64, error) { return 0, state.ErrChanged },
