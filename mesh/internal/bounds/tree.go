@@ -65,7 +65,7 @@ func ReadTree(raw json.RawMessage) (*Tree, error) {
 	if w == nil && err == nil {
 		return nil, nil
 	}
-	if w == nil {
+	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
 	}
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
@@ -74,7 +74,7 @@ func ReadTree(raw json.RawMessage) (*Tree, error) {
 	t := &w.Tree
 	t.MaxDepth, t.MaxTasks, t.MaxIterations = value(w.MaxDepth), value(w.MaxTasks), value(w.MaxIterations)
 	t.Tokens, t.USD = value(w.Tokens), value(w.USD)
-	if err != nil || t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting) {
+	if t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
 	}
 	return t, nil

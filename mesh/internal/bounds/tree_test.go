@@ -2,6 +2,7 @@ package bounds
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -17,6 +18,9 @@ func TestTheTreeOfAHopIsReadOnceAndKeepsItsBounds(t *testing.T) {
 		if tree, err := ReadTree(json.RawMessage(bad)); err == nil {
 			t.Errorf("%s: accepted as %+v", bad, tree)
 		}
+	}
+	if _, err := ReadTree(json.RawMessage(`{"max_depth":2.5}`)); err == nil || strings.Contains(err.Error(), "greater than 0") {
+		t.Errorf("half a hop: %v", err)
 	}
 	if tree, err := ReadTree(json.RawMessage(`{"max_depth":3,"MAX_DEPTH":0,"Depth":2}`)); err != nil || tree.MaxDepth != 3 || tree.Depth != 0 {
 		t.Errorf("names in another case were taken for bounds: %+v, %v", tree, err)
