@@ -2,6 +2,8 @@ package mesh_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,45 @@ func TestADeafLaneShows(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// Runs that have begun need room in the store to end. If there is none, the worker's health says
+// what an operator has to do, and after that they end.
+func TestARunThatHasNoRoomToEndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	gate := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if err := task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil); err != nil {
+			return nil, err
+		}
+		return gate.Handle(ctx, task)
+	})})
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the run", gate.entered)
+	limit := func(bytes func(now uint64) int64) {
+		info := r.bucketInfo()
+		info.Config.MaxBytes = bytes(info.State.Bytes)
+		if _, err := r.js(r.nc).UpdateStream(ctxFor(t), info.Config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := r.bucketInfo().Config.MaxBytes
+	limit(func(now uint64) int64 { return int64(now) })
+	gate.open()
+	eventually(t, "the health names the way out", func() bool {
+		msg, err := r.nc.RequestMsg(&nats.Msg{Subject: reviewer, Data: encode(t, newTask(reviewer, intents.StatusHealth, `{}`))}, time.Second)
+		if err != nil {
+			return false
+		}
+		p := parse(t, msg.Data).Payload
+		return member(t, p, "status") == `"degraded"` && strings.Contains(string(p), "an operator raises its limit")
+	})
+	limit(func(uint64) int64 { return before })
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
 }
 
 // A run that is sealed with a key that this worker lacks waits for another

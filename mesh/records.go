@@ -51,6 +51,9 @@ func newRecords(cfg *Durable, entity string, codec state.Codec, log *slog.Logger
 
 // failed records that the store does not answer, and logs it at most once a second.
 func (s *records) failed(err error) {
+	if errors.Is(err, jetstream.ErrFull) {
+		err = fmt.Errorf("%w: runs that have begun end as soon as an operator raises its limit; \"aeemesh doctor\" names the command", err)
+	}
 	now := time.Now()
 	s.failing.Store(&failure{now, err})
 	if last := s.loggedAt.Load(); now.UnixNano()-last > int64(time.Second) && s.loggedAt.CompareAndSwap(last, now.UnixNano()) {
