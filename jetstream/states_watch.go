@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
@@ -84,18 +85,12 @@ func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Rec
 	if err := look(); err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	tick := time.NewTicker(nameLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for pause.For(ctx, nameLook) {
 		if err := look(); err != nil && s.js.Conn().IsClosed() {
 			return ignoreEnd(ctx, fmt.Errorf("watch runs: %w", nats.ErrConnectionClosed))
 		}
 	}
+	return nil
 }
 
 type statesWatch struct {

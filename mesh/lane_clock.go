@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
 )
 
 // serverClock estimates the server's time from occasional readings. The lanes of a node
@@ -26,15 +28,8 @@ type clockSource interface {
 
 // tend reads the server's clock every ten seconds.
 func (c *serverClock) tend(ctx context.Context, source clockSource) {
-	tick := time.NewTicker(10 * time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			c.read(ctx, source)
-		case <-ctx.Done():
-			return
-		}
+	for pause.For(ctx, 10*time.Second) {
+		c.read(ctx, source)
 	}
 }
 

@@ -106,7 +106,7 @@ func deadListCommand(a *session.App) *cobra.Command {
 			})
 		}),
 	})
-	runs.EntityFlag(a, c, &entity)
+	runs.EntityFlag(c, &entity)
 	return c
 }
 

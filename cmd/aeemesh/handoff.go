@@ -124,7 +124,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 	if len(s.Verifier.Ring.List()) == 0 && !a.Sign.Shared {
 		a.Term.Warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
 	}
-	r, err := runs.ReceiverOf(a.App, cmd, s, known)
+	r, err := runs.ReceiverOf(a.App, s, known)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func listHandoffs(a *app, ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close()
-	r, err := runs.ReceiverOf(a.App, cmd, s, nil)
+	r, err := runs.ReceiverOf(a.App, s, nil)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -56,14 +57,7 @@ func inquire(ctx context.Context, node *mesh.Node, entity, intent string, out an
 	defer wait.Wait()
 	defer cancel(nil)
 	wait.Go(func() {
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for pause.For(ctx, 20*time.Millisecond) {
 			if err := refusedTo(node.Conn(), before, entity); err != nil {
 				cancel(err)
 				return

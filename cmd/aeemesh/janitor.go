@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -99,8 +100,6 @@ func keepTidy(s *session.Session, ctx context.Context, every time.Duration) erro
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for {
 		pass, cancel := context.WithTimeout(ctx, max(every, a.Conn.Wait()))
 		done, err := tidyStates(pass, states)
@@ -115,10 +114,8 @@ func keepTidy(s *session.Session, ctx context.Context, every time.Duration) erro
 		case done.Runs+done.Objects+done.Restored > 0:
 			a.Log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, every) {
 			return nil
-		case <-tick.C:
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -40,16 +42,9 @@ func watchWait(a *session.App, ctx context.Context, node *mesh.Node, entity stri
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
 		var had []mesh.Instance // the workers that may have the task
 		missing := 0            // checks in a row that found none of them
-		for since, next := time.Now(), time.Now().Add(firstLook); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for since, next := time.Now(), time.Now().Add(firstLook); pause.For(ctx, 100*time.Millisecond); {
 			if err := refusedTo(node.Conn(), before, entity); err != nil {
 				cancel(err)
 				return
@@ -113,10 +108,7 @@ func refusedTo(conn *nats.Conn, before error, entity string) error {
 	if err == before || !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
-	inbox := conn.Opts.InboxPrefix
-	if inbox == "" {
-		inbox = "_INBOX"
-	}
+	inbox := cmp.Or(conn.Opts.InboxPrefix, "_INBOX")
 	switch text := strings.ToLower(err.Error()); {
 	case strings.Contains(text, "publish") && strings.Contains(text, strings.ToLower(entity)+`"`):
 		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not publish to %s; \"aeemesh auth perms %s --sender\" prints what it needs", entity, entity)

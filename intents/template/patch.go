@@ -58,8 +58,6 @@ func (r *report) texts(p *Patch) {
 	}
 }
 
-var patchMembers = knownMembers("patch_id", "parent_schema_id", "timestamp", "expiration", "new_keys", "modified_keys", "client")
-
 func (r *report) parsePatch(raw []byte) *Patch {
 	if len(raw) > MaxBytes {
 		r.add("", "limit", remedies["limit"], "has more than %d bytes", MaxBytes)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -174,18 +175,7 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 	if reader.last != nil || !opts.Follow {
 		return reader.result()
 	}
-	for msg, err := range d.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{After: after}) {
-		if err == nil {
-			err = reader.take(msg)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if reader.last != nil {
-			return reader.result()
-		}
-	}
-	return nil, context.Cause(ctx)
+	return reader.readUntilEnd(ctx, d.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{After: after}))
 }
 
 // Perform submits a task as [Client.Submit] does and waits for its terminal envelope as
@@ -210,38 +200,14 @@ func (c *Client) Perform(ctx context.Context, task *envelope.Envelope, submit Su
 	if err != nil {
 		return receipt, nil, err
 	}
-	reader := &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
-	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.Again}) {
-		if err == nil {
-			err = reader.take(msg)
-		}
-		if err != nil {
-			return receipt, nil, err
-		}
-		if reader.last != nil {
-			reply, err := reader.result()
-			return receipt, reply, err
-		}
-	}
-	return receipt, nil, context.Cause(ctx)
+	reply, err := c.readerFor(task, opts).readUntilEnd(ctx, follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.Again}))
+	return receipt, reply, err
 }
 
 // Await is [Client.Perform] for a task that was already submitted. It ignores
 // [ResultOptions].Follow.
 func (c *Client) Await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
-	reader := &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
-	for msg, err := range c.cfg.Stores.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}) {
-		if err == nil {
-			err = reader.take(msg)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if reader.last != nil {
-			return reader.result()
-		}
-	}
-	return nil, context.Cause(ctx)
+	return c.readerFor(task, opts).readUntilEnd(ctx, c.cfg.Stores.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}))
 }
 
 // replyReader reads the messages on a task's reply subject.
@@ -254,6 +220,26 @@ type replyReader struct {
 	digest               string // of the task; "" if it is not known
 	epoch                string
 	last                 *envelope.Envelope
+}
+
+func (c *Client) readerFor(task *envelope.Envelope, opts ResultOptions) *replyReader {
+	return &replyReader{client: c, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: wire.TaskDigest(task), onStream: opts.OnStream}
+}
+
+// readUntilEnd takes messages until the terminal envelope, and returns the result.
+func (r *replyReader) readUntilEnd(ctx context.Context, messages iter.Seq2[jetstream.Message, error]) (*envelope.Envelope, error) {
+	for msg, err := range messages {
+		if err == nil {
+			err = r.take(msg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.last != nil {
+			return r.result()
+		}
+	}
+	return nil, context.Cause(ctx)
 }
 
 func (r *replyReader) take(msg jetstream.Message) error {

@@ -27,7 +27,8 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 		sensitive = "every change waits for an operator"
 	}
 	if there := likeNamed(base, k.Name); there != nil {
-		return p.refineBase(c, there, about, sensitive, now)
+		p.refineBase(c, there, about, sensitive, now)
+		return nil
 	}
 	if there := p.life(k.Name, c.Owner); there != nil {
 		c.Key = there.Key.Name
@@ -74,11 +75,11 @@ func (p *Pool) admit(l *life, base *template.Template) error {
 }
 
 // refineBase proposes a better description of a key of the template.
-func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensitive string, now time.Time) error {
+func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensitive string, now time.Time) {
 	c.Key = base.Name
 	text := refined(*base, about)
 	if base.Name == template.Other || text == base.Description || c.Owner != "" || p.life(base.Name, "") != nil || len(p.doc.Lives) >= maxLives {
-		return nil
+		return
 	}
 	k := *base
 	k.Description, k.Descriptions = text, nil
@@ -89,7 +90,6 @@ func (p *Pool) refineBase(c *cluster, base *template.Key, about Cluster, sensiti
 	} else {
 		p.move(l, Stable, KindRefined, "clients ask for it in other words", now)
 	}
-	return nil
 }
 
 // begin decides what a new, or an approved, key is first.

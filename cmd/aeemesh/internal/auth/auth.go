@@ -77,7 +77,7 @@ own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
 			if err != nil {
 				return err
 			}
-			p, err := permissionsOf(a, cmd, m, f, r)
+			p, err := permissionsOf(cmd, m, f, r)
 			if err != nil {
 				return err
 			}

@@ -113,7 +113,7 @@ func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 }
 
 // permissionsOf returns the permissions that a user of a role needs.
-func permissionsOf(a *session.App, cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
+func permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
 	var p perms.Permissions
 	var failed error
 	add := func(more perms.Permissions, err error) {

@@ -122,7 +122,7 @@ func conditionEval(a *session.App, ctx context.Context, cmd *cobra.Command, lang
 		return err
 	}
 	if a.Term.JSON {
-		return a.Term.Object(verdictOf(ok, nil))
+		return a.Term.Object(Verdict{Result: &ok})
 	}
 	a.Term.Line("%t", ok)
 	return nil

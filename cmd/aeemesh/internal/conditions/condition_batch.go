@@ -26,13 +26,6 @@ type Verdict struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func verdictOf(ok bool, err error) Verdict {
-	if err != nil {
-		return Verdict{Error: err.Error()}
-	}
-	return Verdict{Result: &ok}
-}
-
 // conditionCase is an input line. Other members, with which drivers label their
 // cases, are ignored.
 type conditionCase struct {

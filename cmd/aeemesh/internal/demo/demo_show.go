@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/examples/code-reviewer/review"
 	"github.com/aeemesh/aeemesh/intents"
@@ -92,16 +93,9 @@ func (w *demoWatch) show(ctx context.Context, s traffic.Sighting) {
 func (w *demoWatch) awaitReceipt(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, demoThinks)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause.For(ctx, 10*time.Millisecond) {
 		cp, err := w.node.Run(ctx, demoVictim, w.victim)
 		if err == nil && slices.ContainsFunc(cp.Mesh.Effects, func(e state.Effect) bool { return e.Status == state.EffectDone }) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
 			return
 		}
 	}

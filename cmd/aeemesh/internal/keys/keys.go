@@ -235,6 +235,20 @@ func shareKey(a *session.App, ctx context.Context, cmd *cobra.Command, r sign.Re
 	return nil
 }
 
+// changedKey writes a record that was changed here to the mesh's bucket, if it is to be
+// shared, and prints it with --json.
+func changedKey(a *session.App, ctx context.Context, cmd *cobra.Command, r sign.Record, share bool) error {
+	if share {
+		if err := shareKey(a, ctx, cmd, r); err != nil {
+			return err
+		}
+	}
+	if a.Term.JSON {
+		return a.Term.Object(r)
+	}
+	return nil
+}
+
 func keysShowCommand(a *session.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show KID",
@@ -287,15 +301,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 				return err
 			}
 			a.Term.Good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
-			if shared {
-				if err := shareKey(a, ctx, cmd, r); err != nil {
-					return err
-				}
-			}
-			if a.Term.JSON {
-				return a.Term.Object(r)
-			}
-			return nil
+			return changedKey(a, ctx, cmd, r, shared)
 		}),
 	}
 	return DirFlag(a, c, &shared)
@@ -331,15 +337,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 			default:
 				a.Term.Good("key %s is revoked in %s", r.KID, a.DirToWrite())
 			}
-			if shared {
-				if err := shareKey(a, ctx, cmd, r); err != nil {
-					return err
-				}
-			}
-			if a.Term.JSON {
-				return a.Term.Object(r)
-			}
-			return nil
+			return changedKey(a, ctx, cmd, r, shared)
 		}),
 	}
 	return DirFlag(a, c, &shared)

@@ -63,7 +63,7 @@ trusted by: --keys, the default directory, or --shared-keys.`,
 	flags.BoolVar(&f.abort, "abort", false, "take back a move that has not ended")
 	flags.StringVar(&f.reason, "reason", "", "why, for the record")
 	f.export.add(a, flags)
-	EntityFlag(a, c, &f.entity)
+	EntityFlag(c, &f.entity)
 	flags.StringVar(&a.As, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
 	session.BindEnv(flags, "from", "AEEMESH_FROM")
 	a.AddStateKeyFlag(flags)

@@ -215,7 +215,7 @@ func ShortRun(run string) string {
 }
 
 // EntityFlag adds --entity to a command about runs.
-func EntityFlag(a *session.App, c *cobra.Command, to *string) {
+func EntityFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 

@@ -101,7 +101,7 @@ func runCommandOf(a *session.App, r runCommand) *cobra.Command {
 	for _, arg := range r.args {
 		c.Use += " " + arg
 	}
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	if r.flags != nil {
 		r.flags(c)
 	}
@@ -308,7 +308,7 @@ and calls that both make have the same idempotency key.`,
 			})
 		}),
 	})
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	a.AddStateFlags(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")

@@ -38,7 +38,7 @@ by default the one before the last, TO the last.`,
 			})
 		}),
 	})
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	a.AddStateKeyFlag(c.Flags())
 	return c
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -62,7 +63,7 @@ back.`,
 	})
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "`file` to write, object:BUCKET/NAME, or - for standard output")
 	f.add(a, c.Flags())
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	a.AddStateFlags(c.Flags())
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
@@ -141,10 +142,7 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 
 // handOver exports a run for transfer to another platform.
 func handOver(a *session.App, ctx context.Context, s *session.Session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
-	issuer := f.issuer
-	if issuer == "" {
-		issuer = h.Entity
-	}
+	issuer := cmp.Or(f.issuer, h.Entity)
 	signer, err := tokenSigner(a, issuer)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 			})
 		}),
 	})
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	a.AddStateKeyFlag(c.Flags())
 	return c
 }

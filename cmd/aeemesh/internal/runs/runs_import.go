@@ -55,7 +55,7 @@ func AddReceiverFlags(a *session.App, c *cobra.Command) {
 }
 
 // ReceiverOf makes the receiver of transferred runs for a session.
-func ReceiverOf(a *session.App, cmd *cobra.Command, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
+func ReceiverOf(a *session.App, s *session.Session, known map[string]string) (*handoff.Receiver, error) {
 	js, m, err := a.Streams(s.Conn)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, re
 	if err != nil {
 		return err
 	}
-	r, err := ReceiverOf(a, cmd, s, nil)
+	r, err := ReceiverOf(a, s, nil)
 	if err != nil {
 		return err
 	}

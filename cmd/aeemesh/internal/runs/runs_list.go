@@ -112,7 +112,7 @@ func ListCommand(a *session.App) *cobra.Command {
 			return printRuns(a, list, more)
 		}),
 	})
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(Statuses, ", ")+"; running is awaiting_tool_result, too")
 	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
 	return c

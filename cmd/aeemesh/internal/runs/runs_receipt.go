@@ -32,7 +32,7 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 				return err
 			}
 			defer s.Close()
-			r, err := ReceiverOf(a, cmd, s, nil)
+			r, err := ReceiverOf(a, s, nil)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ may happen twice.`,
 	})
 	c.Flags().BoolVar(&sure, "sure", false, "the file has not been imported, and will not be")
 	c.Flags().StringVar(&reason, "reason", "", "how you know, for the record")
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	AddReceiverFlags(a, c)
 	return c
 }

@@ -59,7 +59,7 @@ it.`,
 			})
 		}),
 	})
-	EntityFlag(a, c, &entity)
+	EntityFlag(c, &entity)
 	a.AddStateKeyFlag(c.Flags())
 	c.Flags().BoolVar(&document, "document", false, "print the Agent State document instead")
 	c.Flags().Uint64Var(&at, "at", 0, "with --document: the checkpoint of this `revision`, not the latest")

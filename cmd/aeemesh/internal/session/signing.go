@@ -273,17 +273,10 @@ func (a *App) ReplayConfig(cfg *mesh.Config) {
 // own, are fixed at its start: when one of them becomes invalid, keepKeys
 // warns.
 func (a *App) KeepKeys(ctx context.Context, ring *sign.Ring, own []string) {
-	tick := time.NewTicker(keyReload)
-	defer tick.Stop()
 	told := map[string]bool{}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			a.reloadKeys(ring)
-			a.TellSpent(ring, own, told, time.Now())
-		}
+	for pause.For(ctx, keyReload) {
+		a.reloadKeys(ring)
+		a.TellSpent(ring, own, told, time.Now())
 	}
 }
 
