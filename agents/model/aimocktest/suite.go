@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -298,19 +297,9 @@ func (p *proof) cut() {
 
 func (p *proof) sameJSON(got json.RawMessage, want string) {
 	p.Helper()
-	if g, w := decode(p.T, got), decode(p.T, []byte(want)); !reflect.DeepEqual(g, w) {
+	if !modeltest.SameJSON(p.T, got, want) {
 		p.Errorf("JSON %s, want %s", got, want)
 	}
-}
-
-func decode(t *testing.T, b []byte) (v any) {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("decode %q: %v", b, err)
-	}
-	return v
 }
 
 func compact(t *testing.T, b []byte) []byte {

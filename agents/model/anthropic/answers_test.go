@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -130,7 +129,7 @@ func TestThoughtsComeBackAsTheyCame(t *testing.T) {
 		if err := json.Unmarshal([]byte(server.bodies[1]), &body); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(body.Messages[1].Content); !sameMembers(t, got, "["+blocks+"]") {
+		if got := string(body.Messages[1].Content); !modeltest.SameJSON(t, got, "["+blocks+"]") {
 			t.Errorf("the turn went back as\n%s, want\n[%s]", got, blocks)
 		}
 		// The double holds signatures to account.
@@ -377,13 +376,6 @@ func TestNewReportsAllProblems(t *testing.T) {
 	}
 }
 
-// body serves one body without a network.
-type body struct{ media, text string }
-
-func (b body) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {b.media}}, Body: io.NopCloser(strings.NewReader(b.text)), Request: req}, nil
-}
-
 func FuzzAnswer(f *testing.F) {
 	f.Add(true, sse(start, begin(0, `{"type":"thinking","thinking":"","signature":""}`), delta(0, `{"type":"thinking_delta","thinking":"a"}`), begin(1, `{"type":"text","text":"x"}`), say(1, "a b"),
 		begin(2, `{"type":"tool_use","id":"a","name":"one","input":{}}`), delta(2, `{"type":"input_json_delta","partial_json":"{\"x\":1}"}`), stop("tool_use"), end))
@@ -397,37 +389,10 @@ func FuzzAnswer(f *testing.F) {
 		if stream {
 			media = "text/event-stream"
 		}
-		m, err := anthropic.New(anthropic.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: body{media, text}}})
+		m, err := anthropic.New(anthropic.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: modeltest.Body{Media: media, Text: text}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got strings.Builder
-		res, err := m.Generate(t.Context(), hi, func(d model.Delta) error {
-			if d.Text == "" {
-				t.Error("an empty delta")
-			}
-			got.WriteString(d.Text)
-			return nil
-		})
-		if (res == nil) == (err == nil) {
-			t.Fatalf("response %v and error %v", res, err)
-		}
-		if err != nil {
-			var e *model.Error
-			if !errors.As(err, &e) {
-				t.Fatalf("error %v is not an *Error", err)
-			}
-			return
-		}
-		if got.String() != res.Message.Content {
-			t.Errorf("streamed %q, answered %q", got.String(), res.Message.Content)
-		}
-		next := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), res.Message}}
-		if err := next.Validate(); err != nil {
-			t.Errorf("the turn cannot go into a conversation: %v", err)
-		}
-		if _, err := m.Generate(t.Context(), next, nil); err != nil && strings.Contains(err.Error(), "build the request") {
-			t.Errorf("the turn cannot be sent back: %v", err)
-		}
+		modeltest.CheckAnswer(t, m, true, "build the request")
 	})
 }

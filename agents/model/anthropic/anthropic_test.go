@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -107,19 +106,6 @@ var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
 
 func f(v float64) *float64 { return &v }
 
-func sameMembers(t *testing.T, a, b string) bool {
-	t.Helper()
-	decode := func(s string) (v any) {
-		d := json.NewDecoder(strings.NewReader(s))
-		d.UseNumber()
-		if err := d.Decode(&v); err != nil {
-			t.Fatalf("decode %s: %v", s, err)
-		}
-		return v
-	}
-	return reflect.DeepEqual(decode(a), decode(b))
-}
-
 func TestRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	seed := int64(7)
@@ -154,7 +140,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.bodies[0]; !sameMembers(t, got, want) {
+	if got := c.bodies[0]; !modeltest.SameJSON(t, got, want) {
 		t.Errorf("body\n got %s\nwant %s", got, want)
 	}
 	if !strings.Contains(c.bodies[0], `{"y": 1.50, "x": "<&>"}`) {
@@ -172,7 +158,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if _, err := plain.Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"model":"m","max_tokens":8192,"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`; !sameMembers(t, c.bodies[0], want) {
+	if want := `{"model":"m","max_tokens":8192,"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}`; !modeltest.SameJSON(t, c.bodies[0], want) {
 		t.Errorf("body %s, want %s", c.bodies[0], want)
 	}
 	if _, ok := c.headers[0]["X-Api-Key"]; ok || c.paths[0] != "/proxy/v1/messages" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/aimocktest"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 func TestAgainstAimock(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAgainstAimock(t *testing.T) {
 				t.Fatalf("no output config: %v, %s", err, body)
 			}
 			const want = `{"type":"object","properties":{"city":{"type":"string"},"n":{"type":"integer"}},"required":["city","n"],"additionalProperties":false}`
-			if f := got.OutputConfig.TextFormat; f.Type != "json_schema" || f.Structure.JSONSchema.Name != "place" || !sameJSON(t, f.Structure.JSONSchema.Schema, want) {
+			if f := got.OutputConfig.TextFormat; f.Type != "json_schema" || f.Structure.JSONSchema.Name != "place" || !modeltest.SameJSON(t, f.Structure.JSONSchema.Schema, want) {
 				t.Errorf("the schema did not arrive: %s", body)
 			}
 		},

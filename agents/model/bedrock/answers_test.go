@@ -1,7 +1,6 @@
 package bedrock_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,7 +115,7 @@ func TestWholeAnswers(t *testing.T) {
 		t.Errorf("response %+v", got)
 	}
 	// Every digit stays; the order of names is not the SDK's concern.
-	if args := string(got.Message.ToolCalls[0].Arguments); !sameJSON(t, args, `{"n":9007199254740993,"f":1.50,"list":[],"null":null}`) {
+	if args := string(got.Message.ToolCalls[0].Arguments); !modeltest.SameJSON(t, args, `{"n":9007199254740993,"f":1.50,"list":[],"null":null}`) {
 		t.Errorf("arguments %s", args)
 	}
 }
@@ -166,7 +165,7 @@ func TestThoughtsComeBackAsTheyCame(t *testing.T) {
 		if err := json.Unmarshal([]byte(server.bodies[1]), &body); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(body.Messages[1].Content); !sameJSON(t, got, "["+blocks+"]") {
+		if got := string(body.Messages[1].Content); !modeltest.SameJSON(t, got, "["+blocks+"]") {
 			t.Errorf("the turn went back as\n%s, want\n[%s]", got, blocks)
 		}
 		other := req
@@ -358,13 +357,6 @@ func TestAnswersMayBeginBeforeTheRequestHasEnded(t *testing.T) {
 	}
 }
 
-// body serves one body without a network.
-type body struct{ media, text string }
-
-func (b body) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {b.media}}, Body: io.NopCloser(strings.NewReader(b.text)), Request: req}, nil
-}
-
 // recorded is a stream's bytes.
 func recorded(c *canned) string {
 	rec := httptest.NewRecorder()
@@ -379,42 +371,13 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(false, `{"output":{"message":{"role":"assistant","content":[{"toolUse":{"toolUseId":"a","name":"x","input":[1,{"y":null}]}},{"reasoningContent":{"redactedContent":"eA=="}},{"new":1}]}},"stopReason":"tool_use"}`)
 	f.Fuzz(func(t *testing.T, stream bool, text string) {
 		media := "application/json"
-		var onDelta func(model.Delta) error
-		var told bytes.Buffer
 		if stream {
 			media = "application/vnd.amazon.eventstream"
-			onDelta = func(d model.Delta) error {
-				if d.Text == "" {
-					t.Error("an empty delta")
-				}
-				told.WriteString(d.Text)
-				return nil
-			}
 		}
-		m, err := bedrock.New(bedrock.Config{Region: "eu-central-1", Key: func(context.Context) (string, error) { return testKey, nil }, HTTPClient: &http.Client{Transport: body{media, text}}})
+		m, err := bedrock.New(bedrock.Config{Region: "eu-central-1", Key: func(context.Context) (string, error) { return testKey, nil }, HTTPClient: &http.Client{Transport: modeltest.Body{Media: media, Text: text}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := m.Generate(t.Context(), hi, onDelta)
-		if (res == nil) == (err == nil) {
-			t.Fatalf("response %v and error %v", res, err)
-		}
-		if err != nil {
-			var e *model.Error
-			if !errors.As(err, &e) {
-				t.Fatalf("error %v is not an *Error", err)
-			}
-			return
-		}
-		if stream && told.String() != res.Message.Content {
-			t.Errorf("streamed %q, answered %q", told.String(), res.Message.Content)
-		}
-		next := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), res.Message}}
-		if err := next.Validate(); err != nil {
-			t.Errorf("the turn cannot go into a conversation: %v", err)
-		}
-		if _, err := m.Generate(t.Context(), next, nil); err != nil && strings.Contains(err.Error(), "serialize") {
-			t.Errorf("the turn cannot be sent back: %v", err)
-		}
+		modeltest.CheckAnswer(t, m, stream, "serialize")
 	})
 }

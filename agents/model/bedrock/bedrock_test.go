@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -21,19 +20,6 @@ func TestConforms(t *testing.T) {
 	modeltest.Run(t, func(t *testing.T, turns ...modeltest.Turn) model.Model {
 		return newModel(t, double(t, turns...).URL)
 	})
-}
-
-func sameJSON(t *testing.T, a, b string) bool {
-	t.Helper()
-	decode := func(s string) (v any) {
-		d := json.NewDecoder(strings.NewReader(s))
-		d.UseNumber()
-		if err := d.Decode(&v); err != nil {
-			t.Fatalf("decode %s: %v", s, err)
-		}
-		return v
-	}
-	return reflect.DeepEqual(decode(a), decode(b))
 }
 
 // canned serves answers, the last one for ever, and keeps what was asked.
@@ -137,7 +123,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.bodies[0]; !sameJSON(t, got, want) {
+		if got := c.bodies[0]; !modeltest.SameJSON(t, got, want) {
 			t.Errorf("body\n got %s\nwant %s", got, want)
 		}
 		if !strings.Contains(c.bodies[0], `{"a.b*|#@{}": {"y": 1.50, "x": "<&>"}, "top_k": 9007199254740993, "presence_penalty": 1}`) || !strings.Contains(c.bodies[0], `{"n": 9007199254740993}`) {
@@ -155,7 +141,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), hi, nil); err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`; !sameJSON(t, c.bodies[0], want) {
+	if want := `{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`; !modeltest.SameJSON(t, c.bodies[0], want) {
 		t.Errorf("body %s, want %s", c.bodies[0], want)
 	}
 }
@@ -199,7 +185,7 @@ func TestExtendedWins(t *testing.T) {
 		if body.InferenceConfig == nil {
 			body.InferenceConfig = json.RawMessage(`null`)
 		}
-		if !sameJSON(t, string(body.InferenceConfig), c.want) || string(body.AdditionalModelRequestFields) != string(c.params.Extended) || !slices.Equal(res.Dropped, c.dropped) {
+		if !modeltest.SameJSON(t, string(body.InferenceConfig), c.want) || string(body.AdditionalModelRequestFields) != string(c.params.Extended) || !slices.Equal(res.Dropped, c.dropped) {
 			t.Errorf("%s: %s, dropped %q, want %s and %q", c.params.Extended, server.bodies[0], res.Dropped, c.want, c.dropped)
 		}
 	}
@@ -336,7 +322,7 @@ func TestSchemasAreNarrowed(t *testing.T) {
 			}
 			continue
 		}
-		if got := body.OutputConfig.TextFormat.Structure.JSONSchema.Schema; !sameJSON(t, got, want) {
+		if got := body.OutputConfig.TextFormat.Structure.JSONSchema.Schema; !modeltest.SameJSON(t, got, want) {
 			t.Errorf("%s became %s, want %s", in, got, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/bedrock"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 func TestKeyHasThreeForms(t *testing.T) {
@@ -162,7 +163,7 @@ func TestWithAKeyNothingComesFromTheEnvironment(t *testing.T) {
 	m, err := bedrock.New(bedrock.Config{Region: "eu-central-1", Key: func(context.Context) (string, error) { return testKey, nil },
 		HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			asked <- r.URL.Host
-			return body{"application/json", fine}.RoundTrip(r)
+			return modeltest.Body{Media: "application/json", Text: fine}.RoundTrip(r)
 		})}})
 	if err != nil {
 		t.Fatal(err)

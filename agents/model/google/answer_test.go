@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/google"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 func stream(events ...string) string { return "data: " + strings.Join(events, "\n\ndata: ") + "\n\n" }
@@ -194,36 +195,7 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told strings.Builder
-		var onDelta func(model.Delta) error
-		if sse {
-			onDelta = func(d model.Delta) error {
-				if d.Text == "" {
-					t.Error("an empty delta")
-				}
-				told.WriteString(d.Text)
-				return nil
-			}
-		}
-		res, err := m.Generate(t.Context(), hi, onDelta)
-		if (res == nil) == (err == nil) {
-			t.Fatalf("response %v and error %v", res, err)
-		}
-		if err != nil {
-			var e *model.Error
-			if !errors.As(err, &e) {
-				t.Fatalf("error %v is not an *Error", err)
-			}
-			return
-		}
-		if sse && told.String() != res.Message.Content {
-			t.Errorf("streamed %q, answered %q", told.String(), res.Message.Content)
-		}
-		next := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), res.Message}}
-		if err := next.Validate(); err != nil {
-			t.Errorf("the turn cannot go into a conversation: %v", err)
-		}
-		m.Generate(t.Context(), next, nil)
+		modeltest.CheckAnswer(t, m, sse, "build the request")
 	})
 }
 

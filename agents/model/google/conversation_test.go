@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 // What the model signed goes back as it was, each part with its signature, and
@@ -35,14 +36,14 @@ func TestSignaturesGoBack(t *testing.T) {
 	const replies = `{"role":"user","parts":[{"functionResponse":{"id":"given-1","name":"one","response":{"output":1}}},{"functionResponse":{"name":"two","response":{"output":"not JSON"}}}]}]}`
 	const want = `{"contents":[{"role":"user","parts":[{"text":"hi"}]},{"role":"model","parts":[{"text":"I look.","thoughtSignature":"dGV4dA=="},` +
 		`{"functionCall":{"id":"given-1","name":"one","args":{"n":1.0}},"thoughtSignature":"Zmlyc3Q="},{"functionCall":{"name":"two","args":{}}}]},` + replies
-	if _, err := m.Generate(t.Context(), req, nil); err != nil || !sameJSON(t, c.bodies[1], want) {
+	if _, err := m.Generate(t.Context(), req, nil); err != nil || !modeltest.SameJSON(t, c.bodies[1], want) {
 		t.Errorf("error %v\n got %s\nwant %s", err, c.bodies[1], want)
 	}
 
 	// Another model of the same making gets the word that stands for a signature.
 	req.Model = "gemini-4-flash"
 	foreign := strings.NewReplacer(`,"thoughtSignature":"dGV4dA=="`, "", "Zmlyc3Q=", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", `"id":"given-1",`, "").Replace(want)
-	if _, err := m.Generate(t.Context(), req, nil); err != nil || !sameJSON(t, c.bodies[2], foreign) {
+	if _, err := m.Generate(t.Context(), req, nil); err != nil || !modeltest.SameJSON(t, c.bodies[2], foreign) {
 		t.Errorf("error %v\n got %s\nwant %s", err, c.bodies[2], foreign)
 	}
 	req.Model = "gemini-2.5-flash"

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -92,19 +91,6 @@ func serve(t *testing.T, h http.Handler) string {
 
 var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
 
-func sameJSON(t *testing.T, a, b string) bool {
-	t.Helper()
-	decode := func(s string) (v any) {
-		d := json.NewDecoder(strings.NewReader(s))
-		d.UseNumber()
-		if err := d.Decode(&v); err != nil {
-			t.Fatalf("decode %s: %v", s, err)
-		}
-		return v
-	}
-	return reflect.DeepEqual(decode(a), decode(b))
-}
-
 func TestRequestOnTheWire(t *testing.T) {
 	t.Parallel()
 	f := func(v float64) *float64 { return &v }
@@ -133,7 +119,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if err != nil || len(res.Dropped) > 0 || res.Provider != "google" {
 		t.Fatalf("response %+v, error %v", res, err)
 	}
-	if !sameJSON(t, c.bodies[0], want) {
+	if !modeltest.SameJSON(t, c.bodies[0], want) {
 		t.Errorf("body\n got %s\nwant %s", c.bodies[0], want)
 	}
 	if !strings.Contains(c.bodies[0], `"vendor.knob*":{"y":1.50,"x":"<&>"}`) || !strings.Contains(c.bodies[0], `"temperature":0.90`) {

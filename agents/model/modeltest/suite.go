@@ -1,7 +1,6 @@
 package modeltest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -469,17 +468,7 @@ func testConcurrency(t *testing.T, newModel NewFunc) {
 // wantJSON compares JSON texts, numbers by their digits.
 func wantJSON(t *testing.T, got json.RawMessage, want string) {
 	t.Helper()
-	if !reflect.DeepEqual(decode(t, got), decode(t, raw(want))) {
+	if !SameJSON(t, got, want) {
 		t.Errorf("JSON %s, want %s", got, want)
 	}
-}
-
-func decode(t *testing.T, b json.RawMessage) (v any) {
-	t.Helper()
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("decode %q: %v", b, err)
-	}
-	return v
 }

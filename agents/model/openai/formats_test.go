@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
 var closed = json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`)
@@ -55,7 +56,7 @@ func TestStructuredOutputOfEachProvider(t *testing.T) {
 		if err := json.Unmarshal([]byte(srv.bodies[0]), &got); err != nil {
 			t.Fatal(err)
 		}
-		same := string(got.ResponseFormat) == c.want || c.want != "" && got.ResponseFormat != nil && sameMembers(t, string(got.ResponseFormat), c.want)
+		same := string(got.ResponseFormat) == c.want || c.want != "" && got.ResponseFormat != nil && modeltest.SameJSON(t, string(got.ResponseFormat), c.want)
 		if !same || !reflect.DeepEqual(res.Dropped, c.dropped) {
 			t.Errorf("%s: response_format %s, dropped %q, want %s and %q", c.provider, got.ResponseFormat, res.Dropped, c.want, c.dropped)
 		}

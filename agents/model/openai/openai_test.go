@@ -87,7 +87,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.bodies[0]
-	if !sameMembers(t, got, want) {
+	if !modeltest.SameJSON(t, got, want) {
 		t.Errorf("body\n got %s\nwant %s", got, want)
 	}
 	if !strings.Contains(got, `{"y": 1.50, "x": "<&>"}`) {
@@ -102,25 +102,12 @@ func TestRequestOnTheWire(t *testing.T) {
 	if _, err := plain.Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.bodies[0], `{"messages":[{"content":"hi","role":"user"}],"model":"m","stream_options":{"include_usage":true},"stream":true}`; !sameMembers(t, got, want) {
+	if got, want := c.bodies[0], `{"messages":[{"content":"hi","role":"user"}],"model":"m","stream_options":{"include_usage":true},"stream":true}`; !modeltest.SameJSON(t, got, want) {
 		t.Errorf("body\n got %s\nwant %s", got, want)
 	}
 	if auth, ok := c.headers[0]["Authorization"]; ok {
 		t.Errorf("without a key, Authorization is %q", auth)
 	}
-}
-
-func sameMembers(t *testing.T, a, b string) bool {
-	t.Helper()
-	decode := func(s string) (v any) {
-		d := json.NewDecoder(strings.NewReader(s))
-		d.UseNumber()
-		if err := d.Decode(&v); err != nil {
-			t.Fatalf("decode %s: %v", s, err)
-		}
-		return v
-	}
-	return reflect.DeepEqual(decode(a), decode(b))
 }
 
 // rewrite sends requests for any host to one server.
@@ -440,13 +427,6 @@ func TestNewReportsAllProblems(t *testing.T) {
 	}
 }
 
-// body serves one body without a network.
-type body struct{ media, text string }
-
-func (b body) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {b.media}}, Body: io.NopCloser(strings.NewReader(b.text)), Request: req}, nil
-}
-
 func FuzzAnswer(f *testing.F) {
 	f.Add(true, streamOf(opening, say("a b"), callDelta(`"index":0,`, "a", "one", `{"x":1}`), finish("stop"), "[DONE]"))
 	f.Add(true, streamOf(opening, `{"error":{"message":"x","code":429}}`))
@@ -458,34 +438,10 @@ func FuzzAnswer(f *testing.F) {
 		if stream {
 			media = "text/event-stream"
 		}
-		m, err := openai.New(openai.Config{BaseURL: "http://h/v1", HTTPClient: &http.Client{Transport: body{media, text}}})
+		m, err := openai.New(openai.Config{BaseURL: "http://h/v1", HTTPClient: &http.Client{Transport: modeltest.Body{Media: media, Text: text}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got strings.Builder
-		res, err := m.Generate(t.Context(), hi, func(d model.Delta) error {
-			if d.Text == "" {
-				t.Error("an empty delta")
-			}
-			got.WriteString(d.Text)
-			return nil
-		})
-		if (res == nil) == (err == nil) {
-			t.Fatalf("response %v and error %v", res, err)
-		}
-		if err != nil {
-			var e *model.Error
-			if !errors.As(err, &e) {
-				t.Fatalf("error %v is not an *Error", err)
-			}
-			return
-		}
-		if got.String() != res.Message.Content {
-			t.Errorf("streamed %q, answered %q", got.String(), res.Message.Content)
-		}
-		next := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), res.Message}}
-		if err := next.Validate(); err != nil {
-			t.Errorf("the turn cannot go into a conversation: %v", err)
-		}
+		modeltest.CheckAnswer(t, m, true, "build the request")
 	})
 }

@@ -67,7 +67,7 @@ func TestStandardParametersOfEachProvider(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := `{"model":"m","messages":[{"role":"user","content":"hi"}],` + want.params + `}`; !sameMembers(t, c.bodies[0], want) {
+			if want := `{"model":"m","messages":[{"role":"user","content":"hi"}],` + want.params + `}`; !modeltest.SameJSON(t, c.bodies[0], want) {
 				t.Errorf("body\n got %s\nwant %s", c.bodies[0], want)
 			}
 			if !reflect.DeepEqual(res.Dropped, want.dropped) {
@@ -215,7 +215,7 @@ func TestEndpointsOfProviders(t *testing.T) {
 		var got string
 		m, err := openai.New(openai.Config{Provider: c.provider, BaseURL: c.base, HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			got = r.URL.String()
-			return body{"application/json", fine}.RoundTrip(r)
+			return modeltest.Body{Media: "application/json", Text: fine}.RoundTrip(r)
 		})}})
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +230,7 @@ func TestEndpointsOfProviders(t *testing.T) {
 		}
 	}
 	// A base URL without a provider is whose host it has.
-	m, err := openai.New(openai.Config{BaseURL: "https://api.mistral.ai/v1", HTTPClient: &http.Client{Transport: body{"application/json", fine}}})
+	m, err := openai.New(openai.Config{BaseURL: "https://api.mistral.ai/v1", HTTPClient: &http.Client{Transport: modeltest.Body{Media: "application/json", Text: fine}}})
 	if err != nil {
 		t.Fatal(err)
 	}
