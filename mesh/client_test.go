@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
@@ -309,6 +310,14 @@ func TestPubAckInsteadOfAnAnswerGivesTheHint(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "a JetStream stream captures the subject of agent.reviewer") || !strings.Contains(err.Error(), "no_ack") {
 		t.Errorf("Send: %v", err)
 	}
+	// A person's tasks are meant to be captured: by the stream of the inboxes.
+	if _, err := js.CreateStream(t.Context(), natsjs.StreamConfig{Name: "INBOXES", Subjects: []string{"human.>"}, Storage: natsjs.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.node(mesh.Config{}).Send(t.Context(), newTask("human.eve", "code.review", `{}`), mesh.SendOptions{})
+	if err == nil || !strings.Contains(err.Error(), "the task is in the inbox of human.eve") {
+		t.Errorf("Send to a person: %v", err)
+	}
 }
 
 func TestRetriesGoUnderNewIdsAndTheSameCorr(t *testing.T) {
@@ -422,6 +431,20 @@ func TestSendTakesTasksOnly(t *testing.T) {
 	}
 	if _, err := client.Send(t.Context(), newTask("not an entity", "x.y", `{}`), mesh.SendOptions{}); err == nil {
 		t.Error("a task was sent to no subject")
+	}
+}
+
+// Cancel gets no answer, and Command waits for a worker where there is none: a command that
+// every worker refuses is refused before it is sent.
+func TestACommandThatNamesNoTaskIsNotSent(t *testing.T) {
+	t.Parallel()
+	client := newDurableRig(t).client()
+	const want = "mesh.task.cancel to agent.reviewer: "
+	if err := client.Cancel(reviewer, intents.CancelTask{Reason: "enough"}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Cancel: %v", err)
+	}
+	if _, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Command: %v", err)
 	}
 }
 

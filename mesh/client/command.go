@@ -25,12 +25,25 @@ func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command
 	if d == nil {
 		return out, sender.ErrLiveOnly
 	}
-	e := sender.NewCommand(c.cfg.Entity, entity, durably(cmd))
+	e, err := c.newCommand(entity, durably(cmd))
+	if err != nil {
+		return out, err
+	}
 	reply, err := SendCommand(ctx, c, entity, e)
 	if err != nil {
 		return out, err
 	}
 	return out, wire.ReadJSON(reply.Payload, &out)
+}
+
+// newCommand returns the envelope of a command. It refuses a command that no worker accepts,
+// because the sender may never get the workers' answer.
+func (c *Client) newCommand(entity string, cmd intents.Command) (*envelope.Envelope, error) {
+	e := sender.NewCommand(c.cfg.Entity, entity, cmd)
+	if err := intents.NewRegistry().Validate(e.Intent, intents.Task, e.Payload); err != nil {
+		return nil, fmt.Errorf("%s to %s: %w", e.Intent, entity, err)
+	}
+	return e, nil
 }
 
 // durably marks a command as one for the durable lane.

@@ -162,7 +162,11 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 // Cancel sends a cancel to all workers of an entity, for tasks that were sent with this node's
 // entity as from. It does not wait; the sender of each cancelled task gets E_CANCELLED.
 func (c *Client) Cancel(entity string, what intents.CancelTask) error {
-	if err := c.s.PublishControl(sender.NewCommand(c.cfg.Entity, entity, what)); err != nil {
+	e, err := c.newCommand(entity, what)
+	if err != nil {
+		return err
+	}
+	if err := c.s.PublishControl(e); err != nil {
 		return err
 	}
 	return c.s.Conn.FlushTimeout(2 * time.Second)

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
@@ -153,8 +154,12 @@ func OtherTask(reply, task *envelope.Envelope) error {
 
 // NotReply returns the error for a message that is not a valid reply.
 func NotReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
-	if wire.IsPubAck(msg.Data) {
+	switch {
+	case !wire.IsPubAck(msg.Data):
+		return fmt.Errorf("reply from %s: %w", task.To, err)
+	case subject.EntityType(task.To) == subject.TypeHuman:
+		return fault.Unusable("the task is in the inbox of %s, and a person answers no live task: Post the task, or have an agent Call the person", task.To)
+	default:
 		return fault.Unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
 	}
-	return fmt.Errorf("reply from %s: %w", task.To, err)
 }
