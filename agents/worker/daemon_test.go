@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -145,5 +147,25 @@ func TestServeNeedsAConnection(t *testing.T) {
 	w := newWorker(t, worker.Config{Agents: []worker.Agent{{As: "agent.one", Handler: sayOK}}})
 	if err := w.Serve(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "a NATS connection is needed") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Only a document that refers to agents has references to report.
+func TestADocumentWithoutReferencesReportsNone(t *testing.T) {
+	t.Parallel()
+	cfg := config(natstest.Run(t, natsd.Config{}))
+	const model = "model: {provider: custom, provider_id: builtin, preferred: echo}"
+	cfg.Agents = []worker.Agent{
+		{File: write(t, "chief.yaml", "sc_standard: SC-006\nagent: {name: Chief, goal: x, "+model+", orchestration: {role: synthesizer}}\n")},
+		{File: write(t, "lead.yaml", "sc_standard: SC-006\nagent: {name: Lead, goal: x, orchestration: {role: orchestrator, subagents: [{ref: agent.chief, alias: chief}], pipeline: [chief]}}\n")},
+	}
+	reported := make(chan string, 2)
+	cfg.Hooks.References = func(entity string, answered, of int, _ []aaif.Problem) {
+		reported <- fmt.Sprintf("%s: %d of %d", entity, answered, of)
+	}
+	_, stop := start(t, cfg)
+	defer stop()
+	if got := <-reported; got != "agent.lead: 1 of 1" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -16,7 +16,8 @@ type Hooks struct {
 	// difference to any agent.
 	Unneeded func(pointer string)
 	// References receives how many references of an agent's document to
-	// subagents are answered by a running agent, once all agents are served.
+	// subagents are answered by a running agent, once all agents are served. It is not
+	// called for a document without references.
 	References func(entity string, answered, of int, missing []aaif.Problem)
 	// NoLane receives why the durable lane is not there, if the worker, whose
 	// first agent is entity, serves live tasks until it is.

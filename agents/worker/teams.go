@@ -116,11 +116,14 @@ func (w *Worker) reportMissing(ctx context.Context) (wait func()) {
 			if h.view == nil {
 				continue
 			}
+			of := len(directory.References(h.doc.Definition()))
+			if of == 0 {
+				continue
+			}
 			missing := h.doc.Locate(h.view.Check(looking, h.doc.Definition()))
 			if ctx.Err() != nil {
 				return
 			}
-			of := len(directory.References(h.doc.Definition()))
 			w.cfg.Hooks.References(h.Entity, of-len(missing), of, missing)
 		}
 	})

@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import socket
+import sys
 import urllib.parse
 import uuid
 
@@ -82,4 +83,8 @@ def serve(url):
 
 
 if __name__ == "__main__":
-    serve(os.environ.get("NATS_URL", "127.0.0.1:4222"))
+    server = os.environ.get("NATS_URL", "127.0.0.1:4222")
+    try:
+        serve(server)
+    except OSError as error:
+        sys.exit(f"no connection to the NATS server {server}: {error}")
