@@ -85,6 +85,47 @@ func TestWrittenCommandsAreUnderstood(t *testing.T) {
 	}
 }
 
+// The configurations and agent documents that the pages show are valid. A block of a part of
+// a document is checked as such a part; blocks of smaller parts are not checked.
+func TestWrittenDocumentsAreValid(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence := regexp.MustCompile("(?ms)^```yaml\n((?:#.*?\n)*([a-z_]+):.*?)^```")
+	file := filepath.Join(t.TempDir(), "block.yaml")
+	checked := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range fence.FindAllSubmatchIndex(text, -1) {
+			block, args := string(text[m[2]:m[3]]), []string{"validate", file}
+			switch first := string(text[m[4]:m[5]]); first {
+			case "sc_standard":
+			case "model", "tools", "orchestration":
+				block = "sc_standard: SC-006\nagent:\n  name: Shown\n  goal: Shown.\n  " + strings.ReplaceAll(block, "\n", "\n  ")
+			case "when":
+				continue
+			default:
+				args = []string{"config", "check", file}
+			}
+			checked++
+			if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, out, words := runForTest(args...); code != exitOK {
+				t.Errorf("%s:%d: %s%s", page, 1+bytes.Count(text[:m[2]], []byte("\n")), out, words)
+			}
+		}
+	}
+	if checked < 15 {
+		t.Errorf("%d blocks were checked: the pattern is wrong", checked)
+	}
+}
+
 // isNamed looks for the command and the flags of a command line that may lack arguments.
 func isNamed(root *cobra.Command, args []string) error {
 	c, rest, err := root.Find(args)
