@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -167,5 +169,48 @@ func TestADocumentWithoutReferencesReportsNone(t *testing.T) {
 	defer stop()
 	if got := <-reported; got != "agent.lead: 1 of 1" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// The program of docs/signing.md, "Keys of a Go program": it verifies, and signs its answers.
+func TestAProgramTakesItsKeysFromADirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "keys")
+	for kid, from := range map[string]string{"ada": "human.ada", "one": "agent.one"} {
+		signer, key, err := sign.NewKey(kid, sign.Ed25519, from)
+		if err == nil {
+			err = sign.SaveKey(dir, signer, key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys, err := sign.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := &sign.Ring{}
+	if err := ring.Replace(sign.Local, keys.Trusted); err != nil {
+		t.Fatal(err)
+	}
+	srv := natstest.Run(t, natsd.Config{})
+	cfg := config(srv, "agent.one")
+	cfg.Node.Verifier = sign.Verifier{Ring: ring}
+	cfg.Node.Signer, _ = keys.SignerFor("agent.one", time.Now())
+	_, stop := start(t, cfg)
+	defer stop()
+
+	ada := mesh.Config{Entity: "human.ada", Verifier: cfg.Node.Verifier}
+	ada.Signer, _ = keys.SignerFor("human.ada", time.Now())
+	node, err := mesh.New(natstest.Conn(t, srv), ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := node.Send(t.Context(), envelope.New(envelope.TypeTask, "human.ada", "agent.one", "agent.ask", nil), mesh.SendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, kid, ok := sign.Describe(reply); !ok || kid != "one" {
+		t.Errorf("the reply is signed with %q, %v", kid, ok)
 	}
 }
