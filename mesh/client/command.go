@@ -84,7 +84,7 @@ func SendCommand(ctx context.Context, c *Client, entity string, e *envelope.Enve
 	return reply, nil
 }
 
-// TryCommand sends a command ([NewCommand]) to all workers of its addressee, and waits two
+// TryCommand sends a command (NewCommand of package mesh) to all workers of its addressee, and waits two
 // seconds for an answer of the worker that has the run. It returns an error reply as an
 // [envelope.Error]. If no worker answers, the error is [IsUnanswered], and the caller may
 // [Client.Submit] the same envelope: a worker that did receive it ignores the copy.

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -90,11 +91,13 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, re
 	_, _, tokenErr := transfer.TakeToken(file)
 	isCopy := !refuse && errors.Is(tokenErr, transfer.ErrTokenInvalid)
 	var to *outFile
-	if receipt != "" {
-		if !isCopy {
-			if err := canSign(a, ctx, r, file, refuse); err != nil {
-				return err
-			}
+	switch {
+	case receipt == "":
+	case isCopy:
+		a.Term.Warn("a copy has no receipt: %s is not written", term.Printable(receipt))
+	default:
+		if err := canSign(a, ctx, r, file, refuse); err != nil {
+			return err
 		}
 		if to, err = openOut(a, ctx, s, receipt); err != nil {
 			return err
