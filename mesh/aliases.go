@@ -33,11 +33,11 @@ const (
 
 // Errors of the methods that [Node] has from package client.
 var (
-	ErrNoResult = client.ErrNoResult
-	ErrBegun    = client.ErrBegun
-	ErrAnswered = client.ErrAnswered
-	ErrTooLate  = client.ErrTooLate
-	ErrMisfit   = client.ErrMisfit
+	ErrNoResult = client.ErrNoResult // the task has not ended, or there is no task with this id
+	ErrBegun    = client.ErrBegun    // a worker has or may have begun the task, which was to be withdrawn
+	ErrAnswered = client.ErrAnswered // the task for a person has a valid answer already
+	ErrTooLate  = client.ErrTooLate  // the time for an answer is over, or the task was withdrawn
+	ErrMisfit   = client.ErrMisfit   // the answer does not fit requires.result_schema
 )
 
 // IsUnanswered reports whether err, of Node.TryCommand, means that no worker answered: no
