@@ -86,6 +86,10 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 			out.Refused = problem
 			return out
 		}
+		if why := unreadable(err); why != nil {
+			out.Refused = envelope.Errorf(envelope.CodeInternal, "this worker cannot read or write the run's record: %s", why.Error()).WithCause(err)
+			return out
+		}
 		if err != nil && !errors.Is(err, state.ErrChanged) {
 			out.Refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record cannot be read or written for now: %w", err)
 			return out

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -240,11 +239,16 @@ const parkedGrace = 30 * time.Second
 // another worker may be able to.
 const unreadablePause = time.Minute
 
-// unreadable reports errors that a retry by this worker would meet again: it lacks a
-// key, it is older than the record, or the record was forged or damaged.
-func unreadable(err error) bool {
-	reasons := []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge}
-	return slices.ContainsFunc(reasons, func(e error) bool { return errors.Is(err, e) })
+// unreadable returns the reason of an error that a retry by this worker would meet again: it lacks a
+// key, it is older than the record, or the record was forged or damaged. Of any other error it
+// returns nil.
+func unreadable(err error) error {
+	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
+		if errors.Is(err, e) {
+			return e
+		}
+	}
+	return nil
 }
 
 // releaseParked releases the run after its handler returned ErrParked: it acks the

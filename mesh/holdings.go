@@ -166,7 +166,7 @@ func (hs *holdings) nakFailed(r *Run, err error) {
 	e := r.task.Envelope
 	hs.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
 	pause := time.Second
-	if unreadable(err) {
+	if unreadable(err) != nil {
 		pause = unreadablePause
 		hs.tel.Unreadable(hs.host.Entity)
 		hs.records.unreadableRun.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})

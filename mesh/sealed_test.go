@@ -64,6 +64,10 @@ func TestAWorkerWithAKeyBelievesNoRecordThatWasPutInPlace(t *testing.T) {
 		forge func(t *testing.T, r *durableRig, k state.Codec, history []state.Record) []byte
 		why   string
 	}{
+		"a damaged one": {func(t *testing.T, r *durableRig, k state.Codec, history []state.Record) []byte {
+			data := history[len(history)-1].Data
+			return data[:len(data)/2]
+		}, "no valid Agent State document"},
 		"a clear one": {func(t *testing.T, r *durableRig, k state.Codec, history []state.Record) []byte {
 			c, err := k.Read(history[len(history)-1])
 			if err != nil {
@@ -109,8 +113,8 @@ func TestAWorkerWithAKeyBelievesNoRecordThatWasPutInPlace(t *testing.T) {
 				t.Fatalf("history of %d, %v", len(history), err)
 			}
 			r.inPlace(rec, tt.forge(t, r, codec, history))
-			if _, err := client.Command(ctxFor(t), reviewer, intents.ResumeTask{Target: target}); err == nil {
-				t.Error("it was resumed")
+			if _, err := client.Command(ctxFor(t), reviewer, intents.ResumeTask{Target: target}); codeOf(err) != envelope.CodeInternal || !strings.Contains(envelope.AsError(err).Message, "cannot read or write the run's record: ") || !strings.Contains(envelope.AsError(err).Message, tt.why) {
+				t.Errorf("resume: %v", err)
 			}
 			if err := r.nc.Publish("aee.work.normal."+reviewer, encode(t, task)); err != nil { // a message for it
 				t.Fatal(err)
