@@ -93,6 +93,25 @@ func (f *messageFlags) build(a *session.App, cmd *cobra.Command, to string, payl
 var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalate_to", "evidence", "format", "handed_by", "handoff", "human_approval",
 	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
+// treeKeys are the members of requires.tree.
+var treeKeys = []string{"deadline", "depth", "key", "max_depth", "max_iterations", "max_tasks", "root", "teams", "tokens", "usd", "waiting"}
+
+// knownKeys refuses a member that is nearly a known one, and warns of other unknown ones.
+func knownKeys(a *session.App, cmd *cobra.Command, where string, members map[string]json.RawMessage, known []string) error {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if slices.Contains(known, name) || strings.HasPrefix(name, "x-") {
+			continue
+		}
+		near := aaif.Nearest(name, known)
+		if near == "" { // a part of a name is a misspelling, too: timeout for timeout_ms
+			a.Term.Warn("%s: no agent of this mesh looks at %q; it is sent as it is", where, name)
+			continue
+		}
+		return &outcome.UsageError{Err: fmt.Errorf("%s: %q is not a known key", where, name), Cmd: cmd, Hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
+	}
+	return nil
+}
+
 // requirements combines --requires and the flags that stand for its keys.
 func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
@@ -101,16 +120,14 @@ func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.Ra
 			return nil, outcome.Usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if slices.Contains(requireKeys, name) || strings.HasPrefix(name, "x-") {
-			continue
+	if err := knownKeys(a, cmd, "--requires", members, requireKeys); err != nil {
+		return nil, err
+	}
+	var tree map[string]json.RawMessage
+	if json.Unmarshal(members["tree"], &tree) == nil { // a misspelt bound would not bound anything
+		if err := knownKeys(a, cmd, "--requires: tree", tree, treeKeys); err != nil {
+			return nil, err
 		}
-		near := aaif.Nearest(name, requireKeys)
-		if near == "" { // a part of a name is a misspelling, too: timeout for timeout_ms
-			a.Term.Warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
-			continue
-		}
-		return nil, &outcome.UsageError{Err: fmt.Errorf("--requires: %q is not a known key", name), Cmd: cmd, Hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
 	}
 	if f.decisionEvidence != "" {
 		members["decision_evidence"] = envelope.AppendString(nil, f.decisionEvidence)
