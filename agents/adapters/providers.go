@@ -3,6 +3,7 @@ package adapters
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -101,13 +102,8 @@ func keyVariable(id string) string {
 // this name, whatever name a document gives the provider.
 func keyOwner(variable string) aaif.Provider {
 	for name, p := range providers {
-		if variable == keyVariable(string(name)) {
+		if variable == keyVariable(string(name)) || slices.Contains(p.keys, variable) {
 			return name
-		}
-		for _, key := range p.keys {
-			if key == variable {
-				return name
-			}
 		}
 	}
 	return ""

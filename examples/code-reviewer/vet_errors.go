@@ -130,14 +130,7 @@ func shadowedErrors(p *pkg, file *ast.File) {
 			}
 		}
 		within(body, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BlockStmt:
-				check(n.List)
-			case *ast.CaseClause:
-				check(n.Body)
-			case *ast.CommClause:
-				check(n.Body)
-			}
+			check(statementsOf(n))
 			return true
 		})
 	})

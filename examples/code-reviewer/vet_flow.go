@@ -65,16 +65,22 @@ func unreachableCode(p *pkg, file *ast.File) {
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.BlockStmt:
-			check(n.List)
-		case *ast.CaseClause:
-			check(n.Body)
-		case *ast.CommClause:
-			check(n.Body)
-		}
+		check(statementsOf(n))
 		return true
 	})
+}
+
+// statementsOf returns the statements of a block or a clause.
+func statementsOf(n ast.Node) []ast.Stmt {
+	switch n := n.(type) {
+	case *ast.BlockStmt:
+		return n.List
+	case *ast.CaseClause:
+		return n.Body
+	case *ast.CommClause:
+		return n.Body
+	}
+	return nil
 }
 
 // terminates says whether nothing behind s in its list can run. It follows

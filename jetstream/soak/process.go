@@ -24,7 +24,6 @@ type launcher struct {
 // A process is one child. It exits when its standard input closes, so that none survives
 // if the soak itself is killed.
 type process struct {
-	name  string
 	ready string      // the first line that it wrote
 	lines chan string // the lines after it; closed at its end
 	ended chan struct{}
@@ -46,7 +45,7 @@ func (l *launcher) start(ctx context.Context, name string, role ...string) (*pro
 	if err != nil {
 		return nil, err
 	}
-	p := &process{name: name, lines: make(chan string, 64), ended: make(chan struct{}), log: log}
+	p := &process{lines: make(chan string, 64), ended: make(chan struct{}), log: log}
 	p.cmd = exec.Command(l.self[0], append(l.self[1:len(l.self):len(l.self)], role...)...)
 	p.cmd.Stderr = log
 	ownProcessGroup(p.cmd)

@@ -64,7 +64,6 @@ type hit struct {
 	w     *worker
 	p     *process
 	token string
-	point Point
 	run   string
 }
 
@@ -141,7 +140,7 @@ func (ws *workers) listen(w *worker, p *process) {
 		case len(f) != 4 || f[0] != "hit":
 			continue
 		}
-		h := hit{w: w, p: p, token: f[1], point: Point(f[2]), run: f[3]}
+		h := hit{w: w, p: p, token: f[1], run: f[3]}
 		ws.mu.Lock()
 		to := ws.armed[h.token]
 		delete(ws.armed, h.token)

@@ -30,20 +30,9 @@ func truthy(v any) bool {
 // strictlyEqual implements ===. Two arrays or two objects are never equal,
 // because they are not identical.
 func strictlyEqual(x, y any) bool {
-	switch x := x.(type) {
-	case string:
-		y, ok := y.(string)
-		return ok && x == y
-	case float64:
-		y, ok := y.(float64)
-		return ok && x == y
-	case bool:
-		y, ok := y.(bool)
-		return ok && x == y
-	case nil:
-		return y == nil
-	case undefined:
-		return y == undefined{}
+	switch x.(type) {
+	case string, float64, bool, nil, undefined:
+		return x == y
 	}
 	return false
 }

@@ -138,14 +138,8 @@ func (b *Budget) equal(x, y any, depth int) bool {
 			}
 		}
 		return true
-	case float64:
-		y, ok := y.(float64)
-		return ok && x == y
-	case bool:
-		y, ok := y.(bool)
-		return ok && x == y
-	case nil:
-		return y == nil
+	case float64, bool, nil:
+		return x == y
 	}
 	return false
 }

@@ -251,10 +251,8 @@ func (s Setting) texts(wrong error, list ...string) ([]string, error) {
 	case s.Kind != Text && s.Kind != List && !s.Secret:
 		return nil, wrong
 	}
-	for _, text := range list {
-		if hasPassword(text) {
-			return nil, errors.New("it holds a password, which belongs into a file of its own")
-		}
+	if slices.ContainsFunc(list, hasPassword) {
+		return nil, errors.New("it holds a password, which belongs into a file of its own")
 	}
 	return list, nil
 }

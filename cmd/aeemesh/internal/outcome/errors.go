@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,10 +63,8 @@ func takes(names []string) string {
 
 // OneOf refuses values that are not in the list.
 func OneOf(cmd *cobra.Command, flag, value string, allowed ...string) error {
-	for _, v := range allowed {
-		if v == value {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return Usagef(cmd, "--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
 }
