@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -210,6 +211,26 @@ func TestCBORAllTheWay(t *testing.T) {
 		return nil
 	}}); err != nil || !slices.Equal(later, chunks) {
 		t.Errorf("later %q, %v", later, err)
+	}
+}
+
+// The wait ends with the error of OnStream, while the task goes on.
+func TestAnErrorFromOnStreamEndsTheWaitForADurableTask(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(streamFive)})
+	client := r.client()
+	task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"stream":true}`)
+	enough := errors.New("enough")
+	stop := mesh.ResultOptions{OnStream: func(*envelope.Envelope) error { return enough }}
+	if _, reply, err := client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, stop); !errors.Is(err, enough) || reply != nil {
+		t.Errorf("Perform: %v, %v", reply, err)
+	}
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+	if reply, err := client.Result(ctxFor(t), task.To, task.ID, stop); !errors.Is(err, enough) || reply != nil {
+		t.Errorf("Result: %v, %v", reply, err)
 	}
 }
 
