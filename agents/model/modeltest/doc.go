@@ -15,6 +15,8 @@
 //		return newAdapter(t, protocolDouble(t, turns))
 //	})
 //
-// Both choose the turn by the number of assistant messages in the conversation.
+// [CheckAnswer] is for fuzz tests of an adapter: what any answer of a server must become.
+//
+// Fake and Run choose the turn by the number of assistant messages in the conversation.
 // So they have no state between calls, and are safe for concurrent use.
 package modeltest
