@@ -87,8 +87,10 @@ func TestProgramErrorsTravelAsTheyAre(t *testing.T) {
 		"own code": {`{"code":"NO_REPO","message":"no such repository","retryable":true,"backoff_ms":70,"repo":"x"}`,
 			envelope.Error{Code: "NO_REPO", Message: "no such repository", Retryable: true, BackoffMS: 70}},
 		"no code": {`{"message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
-		"busy": {`{"code":"E_BUSY","message":"I am busy","backoff_ms":70}`, // E_BUSY says that nothing was done
-			envelope.Error{Code: envelope.CodeUnavailable, Message: "I am busy", Retryable: true, BackoffMS: 70}},
+		"busy": {`{"code":"E_BUSY","message":"I am busy","retryable":true,"backoff_ms":70}`,
+			envelope.Error{Code: envelope.CodeBusy, Message: "I am busy", Retryable: true, BackoffMS: 70}},
+		"another's": {`{"code":"E_NO_RESPONDERS","message":"my helper is away","retryable":true}`,
+			envelope.Error{Code: envelope.CodeUnavailable, Message: "my helper is away", Retryable: true}},
 		"the mesh's code": {`{"code":"E_NOT_FOUND","message":"no such file"}`, envelope.Error{Code: envelope.CodeNotFound, Message: "no such file"}},
 		"signature":       {`{"code":"E_SIG_INVALID","message":"bad"}`, envelope.Error{Code: envelope.CodeAgent, Message: "E_SIG_INVALID: bad"}},
 		"code of words":   {`{"code":"no\nsuch repo","message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},

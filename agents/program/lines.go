@@ -262,8 +262,7 @@ func namesText(names []string) string {
 }
 
 // failure is the program's own error. A code of its own is sent unchanged, and so is one of the
-// mesh's that a program can know the truth of. For the mesh it is the error of a peer: see
-// [Program] for the codes that promise that the task was not begun.
+// mesh's, unless it is about the admission of a message.
 func failure(payload stdjson.RawMessage) *envelope.Error {
 	said := envelope.ErrorOf(&envelope.Envelope{Payload: payload})
 	var message struct {
@@ -279,7 +278,10 @@ func failure(payload stdjson.RawMessage) *envelope.Error {
 		said.Message = string(said.Code) + ": " + said.Message
 		said.Code = envelope.CodeAgent
 	}
-	return said
+	return &envelope.Error{
+		Code: said.Code, Message: said.Message, Retryable: said.Retryable, BackoffMS: said.BackoffMS,
+		EvidenceRefs: said.EvidenceRefs, Details: said.Details,
+	}
 }
 
 // maxCode is the length of the longest code, in bytes.

@@ -38,10 +38,10 @@ import (
 //
 // An error's code is sent unchanged if it is the program's own: one word of at
 // most 128 visible ASCII characters. The default, also for a code that is no
-// such word, is E_AGENT. Of the mesh's codes, E_BUSY, E_RATE_LIMITED, E_DRAINING
-// and E_NO_RESPONDERS become E_UNAVAILABLE, because they promise that the task
-// was not begun. Those that are about the admission of a message, such as
-// E_REPLAY, become E_AGENT, with the code in the message.
+// such word, is E_AGENT. Codes of the mesh that are about the admission of a
+// message, such as E_REPLAY, become E_AGENT, with the code in the message.
+// E_BUSY, E_RATE_LIMITED and E_DRAINING promise that the program has done
+// nothing: the task is sent again.
 //
 // A task of the durable lane has one more member. It may be sent again after a
 // crash of the program or of its worker, and it is not known how much of it the
