@@ -87,7 +87,11 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 			return out
 		}
 		if why := unreadable(err); why != nil {
-			out.Refused = envelope.Errorf(envelope.CodeInternal, "this worker cannot read or write the run's record: %s", why.Error()).WithCause(err)
+			code := envelope.CodeInternal
+			if why == state.ErrSealed || why == state.ErrNewer { // another worker may be able to
+				code = envelope.CodeUnavailable
+			}
+			out.Refused = envelope.Errorf(code, "this worker cannot read or write the run's record: %s", why.Error()).WithCause(err)
 			return out
 		}
 		if err != nil && !errors.Is(err, state.ErrChanged) {
