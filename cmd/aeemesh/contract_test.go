@@ -200,7 +200,7 @@ func TestExitStatusesTellFailuresApart(t *testing.T) {
 		{4, envelope.CodeInputSchema, "ask agent.moody E_INPUT_SCHEMA"},
 		{5, envelope.CodeTimeout, "send agent.moody wait --timeout 100ms"},
 		{5, envelope.CodeTimeout, "ask agent.moody wait --timeout 100ms"},
-		{5, envelope.CodeTimeout, "send agent.none hi --durable --timeout 100ms"},
+		{5, envelope.CodeTimeout, "send agent.none hi --durable --timeout 1s"},
 		{5, envelope.CodeTimeout, "result 01JD3YZ8M4XXXXXXXXXXXXXXXX agent.none --follow --timeout 100ms"},
 	} {
 		env := map[string]string{"NATS_URL": srv.ClientURL(), "HOME": dir, "USER": "ada"}

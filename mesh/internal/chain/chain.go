@@ -8,11 +8,12 @@ import (
 	"slices"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // Limits of a chain.
@@ -99,7 +100,7 @@ func parseLink(text string) (*envelope.Envelope, About, error) {
 	if e.Type != envelope.TypeEvent || e.Intent != intents.TaskHanded {
 		return nil, about, fmt.Errorf("it is no event of intent %s", intents.TaskHanded)
 	}
-	if err := wire.ReadJSON(e.Payload, &about); err != nil || about.Task == "" || about.Caller == "" || e.ReplyTo != about.Task {
+	if err := jsonv2.Unmarshal(e.Payload, &about); err != nil || about.Task == "" || about.Caller == "" || e.ReplyTo != about.Task {
 		return nil, about, errors.New("it does not say which task was delegated")
 	}
 	return e, about, nil
