@@ -3,15 +3,17 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // patterns of commands in a file, by its extension: whole ones, and those that prose and
@@ -35,7 +37,11 @@ func TestWrittenCommandsAreUnderstood(t *testing.T) {
 	seen := 0
 	root := newApp(nil, nil, nil, func(string) string { return "" }).root()
 	check := func(where, text string, understood func(root *cobra.Command, args []string) error) {
-		for _, words := range shellCommands(text) {
+		commands, err := shellCommands(text)
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+		}
+		for _, words := range commands {
 			if words[0] != "aeemesh" {
 				continue
 			}
@@ -165,124 +171,41 @@ func parses(root *cobra.Command, args []string) error {
 	return c.ValidateRequiredFlags()
 }
 
-// shellCommands splits a text of the shell into simple commands, without redirections and
-// variables that are set before a command. Commands within $(…) and <(…) follow the
-// command that contains them. It knows as much of the shell as the pages use.
-func shellCommands(text string) (commands [][]string) {
-	var words []string
-	var word strings.Builder
-	inWord, drop := false, false // drop: the next word is the target of a redirection
-	endWord := func() {
-		if inWord && !drop {
-			words = append(words, word.String())
-		}
-		if inWord {
-			drop = false
-		}
-		word.Reset()
-		inWord = false
+// shellCommands returns the simple commands of a shell script, without redirections and
+// variables that are set before a command. Commands within $(…) and <(…) are among them.
+func shellCommands(text string) (commands [][]string, err error) {
+	script, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return nil, err
 	}
-	assignment := regexp.MustCompile(`^[A-Za-z_]+=`)
-	keywords := []string{"if", "then", "else", "until", "while", "do", "exec", "!", "{"}
-	var inner [][]string
-	endCommand := func() {
-		endWord()
-		for len(words) > 0 && (assignment.MatchString(words[0]) || slices.Contains(keywords, words[0])) {
-			words = words[1:]
-		}
-		if len(words) > 2 && words[0] == "ssh" {
-			words = words[2:]
-		}
-		if len(words) > 0 {
-			commands = append(commands, words)
-		}
-		commands = append(commands, inner...)
-		words, inner = nil, nil
+	words := &expand.Config{
+		Env:       expand.FuncEnviron(func(name string) string { return "$" + name }),
+		CmdSubst:  func(w io.Writer, _ *syntax.CmdSubst) error { _, err := io.WriteString(w, "OUTPUT"); return err },
+		ProcSubst: func(*syntax.ProcSubst) (string, error) { return "OUTPUT", nil },
 	}
-	// substitution takes $(…) at text[i:], where i is at the bracket, and returns where it ends.
-	substitution := func(i int) int {
-		depth := 0
-		for j := i; j < len(text); j++ {
-			switch text[j] {
-			case '(':
-				depth++
-			case ')':
-				if depth--; depth == 0 {
-					inner = append(inner, shellCommands(text[i+1:j])...)
-					word.WriteString("OUTPUT")
-					inWord = true
-					return j
-				}
-			}
+	syntax.Walk(script, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok || len(call.Args) == 0 || err != nil {
+			return err == nil
 		}
-		return len(text)
-	}
-	for i := 0; i < len(text); i++ {
-		rest := text[i:]
-		switch {
-		case strings.HasPrefix(rest, "\\\n"):
-			i++
-		case rest[0] == '\\' && len(rest) > 1:
-			i++
-			word.WriteByte(text[i])
-			inWord = true
-		case rest[0] == '\'':
-			end := strings.IndexByte(rest[1:], '\'')
-			if end < 0 {
-				return append(commands, []string{"aeemesh", "unclosed quote: " + rest})
-			}
-			word.WriteString(rest[1 : 1+end])
-			inWord = true
-			i += 1 + end
-		case rest[0] == '"':
-			inWord = true
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				switch {
-				case text[i] == '\\' && i+1 < len(text):
-					i++
-					word.WriteByte(text[i])
-				case strings.HasPrefix(text[i:], "$("):
-					i = substitution(i + 1)
-				default:
-					word.WriteByte(text[i])
-				}
-			}
-		case strings.HasPrefix(rest, "$("), strings.HasPrefix(rest, "<("):
-			i = substitution(i + 1)
-		case rest[0] == '#' && !inWord:
-			if end := strings.IndexByte(rest, '\n'); end >= 0 {
-				i += end - 1
-			} else {
-				i = len(text)
-			}
-		case strings.HasPrefix(rest, "<<<"):
-			endWord()
-			drop, i = true, i+2
-		case strings.HasPrefix(rest, "<<'END'\n"):
-			if end := strings.Index(rest, "\nEND\n"); end >= 0 {
-				i += end + len("\nEND\n") - 2
-			}
-		case rest[0] == '<', rest[0] == '>':
-			if word.String() == "2" {
-				word.Reset()
-				inWord = false
-			}
-			endWord()
-			drop = true
-			if strings.HasPrefix(rest, ">>") || strings.HasPrefix(rest, ">&") {
-				i++
-			}
-		case strings.ContainsRune("\n;|&()", rune(rest[0])):
-			endCommand()
-		case rest[0] == ' ', rest[0] == '\t':
-			endWord()
-		default:
-			word.WriteByte(rest[0])
-			inWord = true
+		var command []string
+		for _, arg := range call.Args {
+			var word string
+			word, err = expand.Literal(words, arg)
+			command = append(command, word)
 		}
-	}
-	endCommand()
-	return commands
+		switch command[0] {
+		case "exec":
+			command = command[1:]
+		case "ssh":
+			command = command[min(2, len(command)):]
+		}
+		if len(command) > 0 {
+			commands = append(commands, command)
+		}
+		return true
+	})
+	return commands, err
 }
 
 func TestShellCommands(t *testing.T) {
@@ -294,11 +217,11 @@ func TestShellCommands(t *testing.T) {
 		`nats req e "$(aeemesh envelope new e x)" --raw`:     `[[nats req e OUTPUT --raw] [aeemesh envelope new e x]]`,
 		"cat > f <<'END'\naeemesh nothing\nEND\naeemesh up":  `[[cat] [aeemesh up]]`,
 		"aeemesh up \\\n  --port 1 > log 2>&1\njq . <<<x":    `[[aeemesh up --port 1] [jq .]]`,
-		"if out=$(aeemesh plan); then\n! aeemesh up\nfi":     `[[aeemesh plan] [aeemesh up] [fi]]`,
+		"if out=$(aeemesh plan); then\n! aeemesh up\nfi":     `[[aeemesh plan] [aeemesh up]]`,
 		"ssh worker aeemesh keys trust -":                    `[[aeemesh keys trust -]]`,
 	} {
-		if got := fmt.Sprint(shellCommands(text)); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		if got, err := shellCommands(text); fmt.Sprint(got) != want {
+			t.Errorf("%s:\n got %s, %v\nwant %s", text, got, err, want)
 		}
 	}
 }

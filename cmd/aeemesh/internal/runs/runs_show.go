@@ -37,7 +37,7 @@ it.`,
   aeemesh runs show 0f4c --document --at 17
 
   # with the nats CLI:
-  nats kv get aee_state agent.reviewer.<run id>`,
+  nats kv get aee_state agent.reviewer.RUN_ID`,
 		Args:              outcome.Arguments("RUN"),
 		ValidArgsFunction: session.Completing(a, CompleteRuns),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
