@@ -91,7 +91,7 @@ func (f *messageFlags) build(a *session.App, cmd *cobra.Command, to string, payl
 // (docs/nats-binding.md). Peers ignore other keys, so a misspelt key would have
 // no effect.
 var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalate_to", "evidence", "format", "handed_by", "handoff", "human_approval",
-	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
+	"lane", "mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
 // treeKeys are the members of requires.tree.
 var treeKeys = []string{"deadline", "depth", "key", "max_depth", "max_iterations", "max_tasks", "root", "teams", "tokens", "usd", "waiting"}

@@ -14,15 +14,17 @@ import (
 )
 
 // commandMembers are the commands that a source may give to a run that it handed
-// over, and what they may say besides "run". A move is not among them: where a run
+// over, and what they may say besides commonMembers. A move is not among them: where a run
 // goes from here is for this platform to say.
 var commandMembers = map[string][]string{
-	intents.TaskCancel: {"reason", "durable", "copy_of"},
-	intents.TaskPause:  {"reason", "durable", "copy_of"},
-	intents.TaskResume: {"reason", "durable", "copy_of"},
-	intents.TaskSteer:  {"text", "durable", "copy_of"},
-	intents.TaskSettle: {"call", "outcome", "result", "error", "reason", "durable", "copy_of"},
+	intents.TaskCancel: {"reason"},
+	intents.TaskPause:  {"reason"},
+	intents.TaskResume: {"reason"},
+	intents.TaskSteer:  {"text"},
+	intents.TaskSettle: {"call", "outcome", "result", "error", "reason"},
 }
+
+var commonMembers = []string{"run", "durable", "copy_of"}
 
 // Command gives a command about a handed-over run, an envelope of the handoff's
 // issuer, to the run's entity here, and returns its answer, an envelope too.
@@ -80,7 +82,7 @@ func (h *record) command(raw []byte) (*envelope.Envelope, error) {
 		return nil, fmt.Errorf("the command must name run %s, which was transferred", h.c.Doc.RunID)
 	}
 	for name := range members {
-		if name != "run" && !slices.Contains(allowed, name) {
+		if !slices.Contains(commonMembers, name) && !slices.Contains(allowed, name) {
 			return nil, fmt.Errorf("a command %s has no member %.80q here", e.Intent, name)
 		}
 	}
