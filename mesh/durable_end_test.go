@@ -224,3 +224,16 @@ func TestTheSenderIsToldBeforeTheReplyIsStored(t *testing.T) {
 	equal(t, "stored replies", len(stored), 1)
 	equal(t, "reply", canonical(t, encode(t, stored[0])), canonical(t, told.Data))
 }
+
+// Who asks for a result right after its sender was told may be too early: Result looks again.
+func TestAResultThatIsNotThereIsLookedForAgain(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	looks := r.listen("$JS.API.DIRECT.GET.KV_aee_state.$KV.aee_reply.>")
+	if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{}); !isErr(err, mesh.ErrNoResult) {
+		t.Error(err)
+	}
+	settle(t, r.nc)
+	equal(t, "looks", len(drained(looks)), 5)
+}

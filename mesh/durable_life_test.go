@@ -204,6 +204,7 @@ func TestCBORAllTheWay(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	r.stored(task, reply)
 	// And a client that asks later gets the same.
 	var later []string
 	if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{OnStream: func(e *envelope.Envelope) error {

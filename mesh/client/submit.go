@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
@@ -146,8 +147,8 @@ var ErrNoResult = errors.New("there is no result yet")
 // Result returns the terminal envelope of a durable task. Any process may call it, and
 // repeatedly, for as long as the stream of replies keeps the envelope. An error envelope
 // is returned as an *[envelope.Error] with FromPeer true, together with the envelope. If
-// there is no terminal envelope yet, Result fails with [ErrNoResult], or waits if Follow
-// is set. A task that was retried after it had failed has several terminal envelopes; the
+// there is no terminal envelope yet, Result fails with [ErrNoResult] after 150 ms, or waits if
+// Follow is set. A task that was retried after it had failed has several terminal envelopes; the
 // last one counts.
 func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultOptions) (*envelope.Envelope, error) {
 	d := c.cfg.Stores
@@ -156,12 +157,11 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 	}
 	reader := &replyReader{client: c, entity: entity, taskID: taskID, onStream: opts.OnStream}
 	var after uint64
-	for again := true; again; {
-		again = false
+	for wait := firstLook; ; wait *= 2 {
+		lost := false
 		for msg, err := range d.Replies.Read(ctx, entity, taskID, after) {
-			if opts.Follow && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-				again = true // the question or its answer was lost, as where a server is restarted
-				break
+			if lost = opts.Follow && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded); lost {
+				break // the question or its answer, as where a server is restarted
 			}
 			if err != nil {
 				return nil, err
@@ -171,12 +171,24 @@ func (c *Client) Result(ctx context.Context, entity, taskID string, opts ResultO
 				return nil, err
 			}
 		}
+		switch {
+		case lost:
+		case reader.last != nil:
+			return reader.result()
+		case opts.Follow:
+			return reader.readUntilEnd(ctx, d.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{After: after}))
+		case wait > lastLook || !pause.For(ctx, wait):
+			return reader.result()
+		}
 	}
-	if reader.last != nil || !opts.Follow {
-		return reader.result()
-	}
-	return reader.readUntilEnd(ctx, d.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{After: after}))
 }
+
+// A reply is announced just before it is stored, and any replica may answer: Result looks a
+// few times before it says that there is none. These are the first and the longest pause.
+const (
+	firstLook = 10 * time.Millisecond
+	lastLook  = 80 * time.Millisecond
+)
 
 // Perform submits a task as [Client.Submit] does and waits for its terminal envelope as
 // [Client.Result] does; it ignores [ResultOptions].Follow. It subscribes to the replies
