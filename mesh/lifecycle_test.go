@@ -146,6 +146,7 @@ func TestAgentTellsTheBusOfItself(t *testing.T) {
 	r.request(newTask(reviewer, "code.review", `{}`))
 	r.request(newTask(reviewer, "aee.no.such", `{}`))
 	joined := parse(t, within(t, "joined", events).Data)
+	equal(t, "the first event", joined.Intent, intents.AgentJoined)
 	first := presenceOf(t, joined)
 	if _, err := time.Parse(envelope.TimeLayout, first.Started); err != nil || first.Instance == "" {
 		t.Errorf("started %q, instance %q", first.Started, first.Instance)

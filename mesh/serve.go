@@ -43,8 +43,8 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	defer n.hosts.add(h)()
-	h.quieten = n.beats.Add(h)
 	h.events.announce(intents.AgentJoined)
+	h.quieten = n.beats.Add(h) // a heartbeat comes after it
 	if h.Ready != nil {
 		h.Ready()
 	}
