@@ -286,7 +286,7 @@ func (h *host) stop() error {
 	case <-deadline.C:
 		left := h.running.Matching(nil)
 		if len(left) > 0 { // else only handlers of already answered tasks still run
-			err = fmt.Errorf("drain %s: %d tasks did not end within %v; live ones failed, durable ones were released", h.Entity, len(left), h.node.cfg.Drain)
+			err = fmt.Errorf("drain %s: after %v there were tasks under way still (%d): live ones failed, durable ones were released", h.Entity, h.node.cfg.Drain, len(left))
 		}
 		for _, t := range left {
 			cause := envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done")

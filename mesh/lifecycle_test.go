@@ -103,7 +103,7 @@ func TestDrainGivesUpAfterItsTime(t *testing.T) {
 	w.stop()
 	equal(t, "the answer", errorOf(t, parse(t, within(t, "an answer", answers).Data)).Code, envelope.CodeUnavailable)
 	err := within(t, "Serve", w.done)
-	if err == nil || !strings.Contains(err.Error(), "drain agent.reviewer: 1 tasks did not end within 20ms") {
+	if err == nil || !strings.Contains(err.Error(), "drain agent.reviewer: after 20ms there were tasks under way still (1)") {
 		t.Errorf("Serve: %v", err)
 	}
 	equal(t, "what the handler hears", codeOf(within(t, "the handler", stopped)), envelope.CodeUnavailable)

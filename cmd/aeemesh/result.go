@@ -83,6 +83,7 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	}
 	mind := func() {}
 	if follow {
+		a.Term.Progress("waiting for task %s of %s; \"aeemesh runs show %s -e %s\" shows whether it has begun", term.Printable(id), entity, term.Printable(id), entity)
 		mind = mindTakers(s, ctx, entity)
 	}
 	reply, err := s.Node.Result(ctx, entity, id, opts)

@@ -221,7 +221,7 @@ func commanded(a *session.App, r runCommand, what string, got intents.CommandRes
 	case got.Status == canceltree.StatusWithdrawn:
 		a.Term.Good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
 	case got.Status == "noted":
-		a.Term.Good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
+		a.Term.Good("no %s has begun: noted, and one of this id will be %s when its turn comes", what, r.done)
 	case got.Status == "pausing":
 		a.Term.Good("%s: it pauses when the step that it is in has ended", what)
 	case got.Status != "" && got.Status != r.done:

@@ -170,6 +170,9 @@ func withTopology(a *session.App, ctx context.Context, cmd *cobra.Command, f *to
 	if err != nil {
 		return err
 	}
+	if opts.Replicas > 1 && conn.ConnectedClusterName() == "" {
+		a.Term.Warn("the server is in no cluster: if it stands alone, it refuses more than one replica")
+	}
 	ctx, cancel := context.WithTimeout(ctx, max(ApplyTimeout, a.Conn.Wait()))
 	defer cancel()
 	return do(ctx, js, opts)
