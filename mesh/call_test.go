@@ -157,7 +157,7 @@ func TestCallEndsWithAnErrorThatTells(t *testing.T) {
 		{mesh.Call{To: helper, Key: "x"}, "E_MINE", "no luck"},
 		{mesh.Call{To: ada, Key: "x"}, envelope.CodeUnavailable, "inboxes"},
 		{mesh.Call{To: "bus.x", Key: "x"}, envelope.CodeNoResponders, "no worker"},
-		{mesh.Call{To: "agent.nobody", Key: "x", Timeout: 50 * time.Millisecond}, envelope.CodeNoResponders, "no worker serves agent.nobody"},
+		{mesh.Call{To: "agent.nobody", Key: "x", Timeout: time.Second}, envelope.CodeNoResponders, "no worker serves agent.nobody"},
 		{mesh.Call{To: helper}, envelope.CodeInternal, "key"},
 		{mesh.Call{To: "agent.*", Key: "x"}, envelope.CodeInternal, "agent.*"},
 	} {

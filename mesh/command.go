@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
@@ -65,12 +66,12 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	o.Unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
 	ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
 	defer cancel()
-	out := l.commands.applyRunning(o)
-	if !out.Found && !found && out.Refused == nil {
-		out = l.commands.applyStored(ctx, o, false)
+	out := l.commands.apply(ctx, o, found)
+	for wait := 5 * time.Millisecond; out.Between && wait < time.Second && pause.For(ctx, wait); wait *= 2 {
+		out = l.commands.apply(ctx, o, found)
 	}
 	switch {
-	case out.Silent, !o.Durable && !out.Found && !found:
+	case out.Silent, out.Between, !o.Durable && !out.Found && !found: // where none answers, the sender uses the queue
 	case out.Refused != nil:
 		h.fail(t, out.Refused)
 	case !out.Found && !found:
@@ -79,6 +80,16 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 		out.Done = out.Done || found
 		answer(o.Result(out))
 	}
+}
+
+// apply applies an order to the runs that this worker owns, else to stored runs that no
+// worker owns, unless it was found elsewhere.
+func (cs *commands) apply(ctx context.Context, o *orders.Order, found bool) orders.Outcome {
+	out := cs.applyRunning(o)
+	if !out.Found && !found && out.Refused == nil {
+		out = cs.applyStored(ctx, o, false)
+	}
+	return out
 }
 
 // applyRunning applies an order to the runs that this worker owns.

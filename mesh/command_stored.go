@@ -42,10 +42,15 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 			continue
 		}
 		one := cs.applyTo(ctx, rec.ID, o, alone)
+		if out.Between = out.Between || one.Between; one.Silent {
+			out.Silent = true
+			continue
+		}
 		out.Found, out.Done = out.Found || one.Found, out.Done || one.Done
 		out.Runs = append(out.Runs, one.Runs...)
 		out.Status = one.Status
 	}
+	out.Silent = out.Silent && !out.Found
 	return out
 }
 
@@ -171,7 +176,8 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		out.Did(rec.ID.Run, done.Status)
 		return out, false, nil
 	case done.Do == run.AskOwner:
-		out.Silent = m.Owner != cs.host.id
+		out.Between = m.Owner == cs.host.id
+		out.Silent = !out.Between
 		return out, false, nil
 	case done.Do == run.Forward:
 		return cs.forwardOrder(ctx, c, o), false, nil

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -140,6 +142,73 @@ func TestCancelOfAQueuedTask(t *testing.T) {
 		t.Error("the cancelled task was begun")
 	default:
 	}
+}
+
+// heldClaim is a store that stores the first record of a run and answers later.
+type heldClaim struct {
+	state.Store
+	once   sync.Once
+	stored chan struct{}
+	answer chan struct{}
+}
+
+func (h *heldClaim) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	rev, err := h.Store.Put(ctx, id, prev, data)
+	h.once.Do(func() {
+		close(h.stored)
+		<-h.answer
+	})
+	return rev, err
+}
+
+// A command that comes while a worker claims its run is for that worker: its record has an
+// owner, who does not have the run yet.
+func TestACommandWhileARunIsClaimed(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	store := &heldClaim{stored: make(chan struct{}), answer: make(chan struct{})}
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the claim", store.stored)
+	time.AfterFunc(50*time.Millisecond, func() { close(store.answer) })
+	result, err := client.Command(ctxFor(t), reviewer, intents.SteerTask{Target: intents.Target{ID: task.ID}, Text: "be brief"})
+	if err != nil || !result.Steered {
+		t.Errorf("%+v, %v", result, err)
+	}
+	within(t, "the run", g.entered)
+	g.open()
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+}
+
+// tardy is a store that writes late.
+type tardy struct{ state.Store }
+
+func (s tardy) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	pause.For(ctx, 100*time.Millisecond)
+	return s.Store.Put(ctx, id, prev, data)
+}
+
+// A worker does not answer for the runs of another one, however late that one answers.
+func TestTheOwnerAnswersACommandForACorr(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.States = tardy{d.States} }), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the run", g.entered)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	result, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{Corr: task.Corr}})
+	if err != nil || !result.Paused {
+		t.Errorf("%+v, %v", result, err)
+	}
+	g.open()
 }
 
 // A pause of a task that has not begun is noted, and a resume takes it back. What needs a

@@ -96,6 +96,7 @@ func (o *Order) Forwarded(id string) intents.Command {
 type Outcome struct {
 	Found   bool // the task exists, and the sender may command it
 	Silent  bool // another worker answers
+	Between bool // the run is this worker's, which is about to begin it or to let it go
 	Done    bool
 	Status  string
 	Runs    []string
