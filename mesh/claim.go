@@ -167,12 +167,10 @@ func (r *Run) change(ctx context.Context, c *state.Checkpoint, v run.Verdict, m 
 	}
 	switch {
 	case out.Verdict == run.Ended:
-		if err := r.stream.EndTurn(true); err != nil {
-			return out, err
-		}
 		r.stream.Save(c)
 		return out, r.setEnd(c, nil, out.End)
 	case out.Capture:
+		r.claiming = c
 		return out, r.captured(c)
 	}
 	return out, nil

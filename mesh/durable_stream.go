@@ -60,11 +60,15 @@ func (s *streamedRun) Encode(seq int, payload json.RawMessage) (reply jetstream.
 			return reply, err
 		}
 	}
+	c := s.cp.Load()
+	if c == nil {
+		c = s.claiming
+	}
 	entity, taskID := t.originalTask()
 	chain, digest := t.handed.Proof()
 	reply, err = answers.Stored{
-		Env: e, CBOR: t.cbor, Entity: entity, TaskID: taskID, MsgID: s.msgID(seq), Chain: chain, ChainDigest: digest,
-		Seq: seq, Epoch: t.handed.RunEpoch((*Run)(s).Epoch()),
+		Env: e, CBOR: t.cbor, Entity: entity, TaskID: taskID, MsgID: s.msgID(c, seq), Chain: chain, ChainDigest: digest,
+		Seq: seq, Epoch: t.handed.RunEpoch(c.Mesh.Epoch),
 	}.Message()
 	if err != nil {
 		return reply, fmt.Errorf("encode stream envelope: %w", err)
@@ -76,8 +80,8 @@ func (s *streamedRun) Encode(seq int, payload json.RawMessage) (reply jetstream.
 // the same one from its record, and no other client can: a stream remembers an id for
 // all subjects, so a client that guessed the id could keep this envelope out by
 // publishing another reply with it.
-func (s *streamedRun) msgID(seq int) string {
-	m := &s.cp.Load().Mesh
+func (s *streamedRun) msgID(c *state.Checkpoint, seq int) string {
+	m := &c.Mesh
 	mark := sha256.New()
 	fmt.Fprintf(mark, "%d %s ", m.StoredAt.UnixNano(), s.id.Run)
 	mark.Write(m.Task)

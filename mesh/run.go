@@ -43,6 +43,7 @@ type Run struct {
 	// A handler's steps and the mesh's own are written one at a time.
 	mu           sync.Mutex
 	cp           atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
+	claiming     *state.Checkpoint                // while a claim also captures the run: what its stream is sent for
 	rev          uint64                           // of cp; 0: not written, see claim_late.go
 	tried        []string                         // state ids of first writes that may be stored
 	end          error                            // why nothing more may be written: ErrLost, ErrParked

@@ -152,10 +152,21 @@ func (d *Stream) send(payload json.RawMessage) error {
 	return nil
 }
 
-// Flush waits until all sent envelopes are stored.
+// Flush waits until all sent envelopes are stored. It withdraws text that this worker could
+// not read, because the next owner could not read it either.
 func (d *Stream) Flush(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.flush(ctx)
+}
+
+func (d *Stream) flush(ctx context.Context) error {
+	if d.gap {
+		d.repeated = d.text
+		if err := d.sendRestart(); err != nil {
+			return err
+		}
+	}
 	return d.confirm(ctx, len(d.unconfirmed))
 }
 
@@ -206,12 +217,6 @@ var errNotSent = errors.New("not sent")
 func (d *Stream) Save(c *state.Checkpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gap { // the next owner could not read it
-		d.repeated = d.text
-		if err := d.sendRestart(); err != nil {
-			d.lane.Log.Warn("text not withdrawn", "run", d.task.RunID(), "err", err)
-		}
-	}
 	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
 }
 
@@ -265,5 +270,5 @@ func (d *Stream) Seal(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sealed = true
-	return d.confirm(ctx, len(d.unconfirmed))
+	return d.flush(ctx)
 }

@@ -42,7 +42,11 @@ func (sending) Encode(seq int, payload json.RawMessage) (jetstream.Reply, error)
 
 // newLane returns a lane on a server of its own.
 func newLane(t *testing.T) *Lane {
-	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	return newLaneOn(t, natstest.Run(t, natsd.Config{JetStream: true}))
+}
+
+func newLaneOn(t *testing.T, srv *natsd.Server) *Lane {
+	js, err := natsjs.New(natstest.Conn(t, srv))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +147,33 @@ func TestTheTextOfATurnIsSentOnce(t *testing.T) {
 				t.Errorf("the text is %q, want %q", got, c.text)
 			}
 		})
+	}
+}
+
+// A worker that may read the last reply only withdraws the text that it cannot know, before
+// another owner goes on, and not where the run ends anyhow.
+func TestTextThatCannotBeReadIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	lane, c := newLaneOn(t, srv), state.New("agent.x", "t", "")
+	first := owner(t, lane, c)
+	emit(t, first, "one ", "two ")
+	if err := first.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fenced := newLaneOn(t, srv)
+	fenced.Replies.Fence()
+	ending, moving := owner(t, fenced, c), owner(t, fenced, c)
+	ending.Save(c)
+	if got := sent(t, lane); len(got) != 2 || c.Mesh.Stream != 2 || c.Mesh.Told != "" {
+		t.Errorf("sent %q, checkpoint %d %q", got, c.Mesh.Stream, c.Mesh.Told)
+	}
+	if err := moving.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	moving.Save(c)
+	if got := sent(t, lane); !slices.Equal(got, []string{"1one ", "2two ", "3!"}) || c.Mesh.Stream != 3 {
+		t.Errorf("sent %q, checkpoint %d", got, c.Mesh.Stream)
 	}
 }
 
