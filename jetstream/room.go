@@ -2,13 +2,12 @@ package jetstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/room"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -125,89 +124,17 @@ func noRoom(who, what string, need, left int64) error {
 	return fmt.Errorf("%s has room for %d MiB more of %s, and %d MiB are needed: nothing was done: %w", who, left/mib, what, (need+mib-1)/mib, ErrNoRoom)
 }
 
-// serverRoom asks a single server whether it can reserve that many bytes. The only way to
-// ask is to create an empty stream of that size and to delete it. Without permission to
-// delete, serverRoom does not ask.
+// serverRoom asks a single server whether it can reserve that many bytes. Without permission
+// to delete streams, serverRoom does not ask.
 func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes int64, storage natsjs.StorageType, exactly bool) error {
-	p := roomProbe{js: js, name: "AEE_ROOM" + opts.Map.Suffix(), storage: storage}
-	if !p.mayDelete(ctx) {
+	p := room.Probe{JS: js, Name: "AEE_ROOM" + opts.Map.Suffix(), Storage: storage}
+	switch {
+	case p.Fits(ctx, bytes):
 		return nil
-	}
-	fits, known := p.fits(ctx, bytes)
-	// The probe of another process may hold the room. It has its answer once the stream
-	// exists, so the stream may be deleted; a try that met one does not count.
-	for tries, all := 0, 0; !fits && known && tries < roomTries && all < 10*roomTries && pause.For(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); all++ {
-		if !p.remove(ctx) {
-			tries++
-		}
-		fits, known = p.fits(ctx, bytes)
-	}
-	if fits || !known {
-		return nil
-	}
-	if !exactly {
+	case !exactly:
 		return ErrNoRoom
+	case storage == natsjs.MemoryStorage:
+		return noRoom("the server", "memory", bytes, p.Left(ctx, bytes))
 	}
-	// Find out how much there is, to 1 MiB.
-	low, high := int64(0), bytes
-	for high-low > mib {
-		middle := low + (high-low)/2
-		if fits, known = p.fits(ctx, middle); !known {
-			break
-		}
-		if fits {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	what := "storage"
-	if storage == natsjs.MemoryStorage {
-		what = "memory"
-	}
-	return noRoom("the server", what, bytes, low)
-}
-
-// roomProbe is the stream that is created to ask a server for room.
-type roomProbe struct {
-	js      natsjs.JetStream
-	name    string
-	storage natsjs.StorageType
-}
-
-// probeWait is the timeout of one request of a probe: a server does not answer a request
-// that permissions forbid.
-const probeWait = 2 * time.Second
-
-// mayDelete deletes what an earlier probe may have left, and reports whether that was
-// permitted.
-func (p roomProbe) mayDelete(ctx context.Context) bool {
-	err := p.delete(ctx)
-	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
-}
-
-// remove deletes a probe, of this process or of another, and reports whether there was one.
-func (p roomProbe) remove(ctx context.Context) bool { return p.delete(ctx) == nil }
-
-func (p roomProbe) delete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWait)
-	defer cancel()
-	return api.Request(ctx, p.js, "STREAM.DELETE."+p.name, nil, nil)
-}
-
-// fits reports whether the server can reserve that many bytes; known is false if the
-// server did not say. It leaves no stream behind.
-func (p roomProbe) fits(ctx context.Context, bytes int64) (fits, known bool) {
-	ctx, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	_, err := p.js.CreateStream(ctx, natsjs.StreamConfig{
-		Name: p.name, Description: "aeemesh apply asks whether there is room; it may be deleted", MaxBytes: bytes, Storage: p.storage, Replicas: 1,
-	})
-	if err == nil {
-		return true, p.mayDelete(ctx)
-	}
-	if known = api.HasNoRoom(err) || api.HasCode(err, api.AccountExceeded); !known {
-		p.remove(ctx) // a busy server may have created it, or do so only now, and it would hold the room
-	}
-	return false, known
+	return noRoom("the server", "storage", bytes, p.Left(ctx, bytes))
 }
