@@ -185,6 +185,22 @@ func TestACommandWhileARunIsClaimed(t *testing.T) {
 	}
 }
 
+// A cancel that was not answered in time goes through the queue, too. It has been done.
+func TestACancelThatComesTwiceIsDone(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the run", g.entered)
+	twice(t, client, mesh.NewCommand(ada, reviewer, intents.CancelTask{ID: task.ID, Durable: true}), `"cancelled":true`)
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
+		t.Error(err)
+	}
+}
+
 // tardy is a store that writes late.
 type tardy struct{ state.Store }
 

@@ -46,6 +46,9 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 		// The result cannot be sent; the sender gets the error instead.
 		return r.setEnd(c, nil, fault.ForPeer(err))
 	}
+	if r.cancelledBy != "" {
+		c.Mesh.Commands = append(c.Mesh.Commands, r.cancelledBy)
+	}
 	ending := run.Ending{Reply: raw}
 	if problem != nil {
 		ending.Error, ending.Dead = r.runError(problem, 0), r.dead

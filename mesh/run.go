@@ -58,6 +58,7 @@ type Run struct {
 	replied      bool               // the run's reply is stored beside its record
 	answer       *envelope.Envelope // what setEnd made the reply
 	bareReply    *jetstream.Reply   // the reply that endBare stored
+	cancelledBy  string             // the id of the command that ends the run; "": none does
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 
