@@ -36,7 +36,7 @@ func configCommand(a *app) *cobra.Command {
 					}
 					continue
 				}
-				a.Term.Good("%s: ok, %s", name, term.Counted(n, "setting", "settings"))
+				a.Term.Good("%s: ok, %s of the worker itself", name, term.Counted(n, "setting", "settings"))
 			}
 			return nil
 		}),
