@@ -136,7 +136,7 @@ func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Comman
 			return out, ErrLost // the run is ending or parking; its record will show the result
 		}
 		cause := run.Cancelled(o.From, o.Reason)
-		r.cancelledBy = o.Envelope
+		r.cancelledBy.Store(&o.Envelope)
 		r.task.stop(cause)
 		r.lane.host.failed(r.task, cause)
 		return run.Commanded{Do: run.Applied, Status: string(aaif.RunFailed)}, nil

@@ -46,8 +46,8 @@ func (r *Run) setEnd(c *state.Checkpoint, payload json.RawMessage, problem *enve
 		// The result cannot be sent; the sender gets the error instead.
 		return r.setEnd(c, nil, fault.ForPeer(err))
 	}
-	if r.cancelledBy != "" {
-		c.Mesh.Commands = append(c.Mesh.Commands, r.cancelledBy)
+	if id := r.cancelledBy.Load(); id != nil {
+		c.Mesh.Commands = append(c.Mesh.Commands, *id)
 	}
 	ending := run.Ending{Reply: raw}
 	if problem != nil {

@@ -53,12 +53,12 @@ type Run struct {
 	claimedEarly bool                             // claimed before it was queued: see lane.resume
 	staged       []stagedStep
 	restored     bool
-	recovered    bool               // claimed from an owner that had not released it
-	wrote        bool               // the run's end was written here
-	replied      bool               // the run's reply is stored beside its record
-	answer       *envelope.Envelope // what setEnd made the reply
-	bareReply    *jetstream.Reply   // the reply that endBare stored
-	cancelledBy  string             // the id of the command that ends the run; "": none does
+	recovered    bool                   // claimed from an owner that had not released it
+	wrote        bool                   // the run's end was written here
+	replied      bool                   // the run's reply is stored beside its record
+	answer       *envelope.Envelope     // what setEnd made the reply
+	bareReply    *jetstream.Reply       // the reply that endBare stored
+	cancelledBy  atomic.Pointer[string] // the id of the command that ends the run; nil: none does
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
 
