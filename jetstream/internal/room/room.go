@@ -1,4 +1,3 @@
-// Package room asks a NATS server how much storage it can reserve.
 package room
 
 import (

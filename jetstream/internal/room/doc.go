@@ -1,0 +1,2 @@
+// Package room asks a NATS server how much storage it can reserve.
+package room
