@@ -55,7 +55,7 @@ func (cs *commands) mayCommand(from string, signed bool, t *Task) bool {
 
 // command applies a command to the runs that this worker owns, else to stored runs
 // that no worker owns. A worker answers if it found a run, or has ended a live task; a worker that
-// found none answers only a command that names a durable task, with E_NOT_FOUND.
+// found none answers only a command that names a durable task by its id, with E_NOT_FOUND.
 func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)) {
 	h := l.host
 	o, err := orders.New(t.Envelope, t.KeyID, signed)
@@ -67,14 +67,16 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
 	defer cancel()
 	out := l.commands.apply(ctx, o, found)
-	for wait := 5 * time.Millisecond; out.Between && wait < time.Second && pause.For(ctx, wait); wait *= 2 {
-		out = l.commands.apply(ctx, o, found)
+	for wait := 5 * time.Millisecond; out.Between && wait < 300*time.Millisecond && pause.For(ctx, wait); wait *= 2 {
+		out = l.commands.apply(ctx, o, found).After(out)
 	}
-	switch {
-	case out.Silent, out.Between, !o.Durable && !out.Found && !found: // where none answers, the sender uses the queue
+	none := !out.Found && !found
+	switch { // where no worker answers, the sender puts the command into the queue
+	case out.Silent, out.Between && !out.Done, none && !o.Durable:
+	case none && out.Refused == nil && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record
 	case out.Refused != nil:
 		h.fail(t, out.Refused)
-	case !out.Found && !found:
+	case none:
 		h.fail(t, orders.NoSuchRun())
 	default:
 		out.Done = out.Done || found

@@ -227,6 +227,31 @@ func TestTheOwnerAnswersACommandForACorr(t *testing.T) {
 	g.open()
 }
 
+// Nor does it say that there is no such run: its owner writes the first record late.
+func TestTheOwnerAnswersACommandForACorrWithoutARecord(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	owner := r.lane(mesh.Config{})
+	r.serve(owner, mesh.Agent{Handler: g})
+	r.aged()
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the run", g.entered)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	for range 3 { // the second worker listens by now
+		if _, err := client.Discover(ctxFor(t), reviewer, 20*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{Corr: task.Corr}})
+	if err != nil || !result.Paused {
+		t.Errorf("%+v, %v", result, err)
+	}
+	g.open()
+}
+
 // A pause of a task that has not begun is noted, and a resume takes it back. What needs a
 // run is refused: there is nothing yet that could be moved or settled.
 func TestCommandsForATaskThatHasNotBegun(t *testing.T) {

@@ -176,7 +176,11 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 	ctx, cancel := context.WithTimeout(l.ctx, sched.StoreTimeout)
 	defer cancel()
-	o := &orders.Order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, Signed: true, Problem: problem}
+	id := envelope.NewID()
+	if by := r.cancelledBy.Load(); by != nil {
+		id = *by
+	}
+	o := &orders.Order{Order: run.Order{Envelope: id, Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, Signed: true, Problem: problem}
 	if out := l.commands.applyStored(ctx, o, false); out.Refused != nil {
 		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.Refused)
 	}

@@ -1,7 +1,9 @@
 package orders
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
@@ -109,6 +111,18 @@ func (out *Outcome) Did(run, status string) {
 	if run != "" {
 		out.Runs = append(out.Runs, run)
 	}
+}
+
+// After returns what has come of an order that was applied again: what the first time found
+// and did counts, too.
+func (out Outcome) After(first Outcome) Outcome {
+	out.Found, out.Done, out.Status = out.Found || first.Found, out.Done || first.Done, cmp.Or(out.Status, first.Status)
+	for _, id := range first.Runs {
+		if !slices.Contains(out.Runs, id) {
+			out.Runs = append(out.Runs, id)
+		}
+	}
+	return out
 }
 
 // Answered takes over what the agent or the platform says that the order was forwarded to.

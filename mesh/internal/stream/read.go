@@ -44,6 +44,6 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seq, d.text, d.expected, d.gap = seq, text, text, gap
+	d.seq, d.text, d.expected, d.gap, d.sealed = seq, text, text, gap, false // sealed by a claim that was not stored
 	return nil
 }

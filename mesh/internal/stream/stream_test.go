@@ -150,6 +150,23 @@ func TestTheTextOfATurnIsSentOnce(t *testing.T) {
 	}
 }
 
+// A claim that captures a run seals its stream. If it is not stored, the next try may go on.
+func TestASealEndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	d := owner(t, lane, c)
+	if err := d.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Emit(textPayload("one")); err == nil {
+		t.Error("it is not sealed")
+	}
+	if err := d.Read(t.Context(), "agent.x", "t", c); err != nil {
+		t.Fatal(err)
+	}
+	emit(t, d, "one")
+}
+
 // A worker that may read the last reply only withdraws the text that it cannot know, before
 // another owner goes on, and not where the run ends anyhow.
 func TestTextThatCannotBeReadIsWithdrawn(t *testing.T) {
