@@ -209,47 +209,32 @@ func (s tardy) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (
 	return s.Store.Put(ctx, id, prev, data)
 }
 
-// A worker does not answer for the runs of another one, however late that one answers.
+// A worker does not answer for the runs of another one, however late that one answers, or
+// writes the first record of its run.
 func TestTheOwnerAnswersACommandForACorr(t *testing.T) {
 	t.Parallel()
-	r := newDurableRig(t)
-	g := newGate(t)
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.States = tardy{d.States} }), mesh.Agent{Handler: g})
-	client := r.client()
-	task := newTask(reviewer, "code.review", `{}`)
-	r.submit(client, task)
-	within(t, "the run", g.entered)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
-	result, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{Corr: task.Corr}})
-	if err != nil || !result.Paused {
-		t.Errorf("%+v, %v", result, err)
+	for name, owner := range map[string]func(*mesh.Durable){
+		"late":             func(d *mesh.Durable) { d.States = tardy{d.States} },
+		"without a record": func(*mesh.Durable) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			g := newGate(t)
+			r.serve(r.lane(mesh.Config{}, owner), mesh.Agent{Handler: g})
+			r.aged()
+			client := r.client()
+			task := newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			within(t, "the run", g.entered)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+			result, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{Corr: task.Corr}})
+			if err != nil || !result.Paused {
+				t.Errorf("%+v, %v", result, err)
+			}
+			g.open()
+		})
 	}
-	g.open()
-}
-
-// Nor does it say that there is no such run: its owner writes the first record late.
-func TestTheOwnerAnswersACommandForACorrWithoutARecord(t *testing.T) {
-	t.Parallel()
-	r := newDurableRig(t)
-	g := newGate(t)
-	owner := r.lane(mesh.Config{})
-	r.serve(owner, mesh.Agent{Handler: g})
-	r.aged()
-	client := r.client()
-	task := newTask(reviewer, "code.review", `{}`)
-	r.submit(client, task)
-	within(t, "the run", g.entered)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
-	for range 3 { // the second worker listens by now
-		if _, err := client.Discover(ctxFor(t), reviewer, 20*time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
-	}
-	result, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{Corr: task.Corr}})
-	if err != nil || !result.Paused {
-		t.Errorf("%+v, %v", result, err)
-	}
-	g.open()
 }
 
 // A pause of a task that has not begun is noted, and a resume takes it back. What needs a

@@ -228,28 +228,13 @@ func TestAClaimThatEndsAStreamedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newDurableRig(t)
-			g := newGate(t)
 			claims := func(d *mesh.Durable) { d.MaxClaims = 1 }
-			nc := natstest.Conn(t, r.srv)
-			r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, claims), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-				for _, text := range []string{"half ", "a "} {
-					if err := task.EmitText(text); err != nil {
-						t.Error(err)
-					}
-				}
-				return g.Handle(ctx, task)
-			})})
-			client := r.client()
-			task := requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
-			r.submit(client, task)
-			within(t, "the task", g.entered)
-			eventually(t, "the text is stored", func() bool { return len(r.replies(task)) == 2 })
-			nc.Close()
+			client, task, end := r.diesInASentence(claims)
 			r.serve(r.lane(mesh.Config{}, claims, second), mesh.Agent{Handler: echo})
 			if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{Follow: true}); codeOf(err) != envelope.CodeInternal {
 				t.Errorf("result %v", err)
 			}
-			g.open()
+			end()
 			equal(t, "replies", len(r.replies(task)), 3)
 		})
 	}

@@ -235,6 +235,29 @@ func TestAnErrorFromOnStreamEndsTheWaitForADurableTask(t *testing.T) {
 	}
 }
 
+// diesInASentence begins a streamed task on a worker that dies after "one two ". end lets
+// the dead worker's handler return.
+func (r *durableRig) diesInASentence(change ...func(*mesh.Durable)) (client *mesh.Node, task *envelope.Envelope, end func()) {
+	r.t.Helper()
+	g := newGate(r.t)
+	nc := natstest.Conn(r.t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, change...), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		for _, text := range []string{"one ", "two "} {
+			if err := task.EmitText(text); err != nil {
+				r.t.Error(err)
+			}
+		}
+		return g.Handle(ctx, task)
+	})})
+	client = r.client()
+	task = requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
+	r.submit(client, task)
+	within(r.t, "the task", g.entered)
+	eventually(r.t, "both pieces are stored", func() bool { return len(r.replies(task)) == 2 })
+	nc.Close()
+	return client, task, g.open
+}
+
 // The worker dies in the middle of a sentence. The sender reads it once: what
 // the next worker says again is left out, and where it says something else the
 // sender is told so.
@@ -253,22 +276,7 @@ func TestAStreamGoesOnAfterAWorkersDeath(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := newDurableRig(t)
-			g := newGate(t)
-			nc := natstest.Conn(t, r.srv)
-			r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-				for _, text := range []string{"one ", "two "} {
-					if err := task.EmitText(text); err != nil {
-						t.Error(err)
-					}
-				}
-				return g.Handle(ctx, task)
-			})})
-			client := r.client()
-			task := requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
-			r.submit(client, task)
-			within(t, "the task", g.entered)
-			eventually(t, "both pieces are stored", func() bool { return len(r.replies(task)) == 2 })
-			nc.Close()
+			client, task, end := r.diesInASentence()
 			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 				for _, text := range c.again {
 					if err := task.EmitText(text); err != nil {
@@ -290,7 +298,7 @@ func TestAStreamGoesOnAfterAWorkersDeath(t *testing.T) {
 			replies := r.replies(task)
 			equal(t, "the last", replies[len(replies)-1].ID, reply.ID)
 			equal(t, "replies", len(replies), len(c.want)+1)
-			g.open()
+			end()
 		})
 	}
 }
