@@ -201,6 +201,27 @@ func TestACancelThatComesTwiceIsDone(t *testing.T) {
 	}
 }
 
+// So has one that comes after its run was parked, and before the handler has returned.
+func TestACancelOfARunThatWasJustParkedComesTwice(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	parked := make(chan struct{})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		err := task.Run().Park(ctx, aaif.RunPaused, nil)
+		close(parked)
+		pause.For(t.Context(), 300*time.Millisecond) // the cancel comes
+		return nil, err
+	})})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the run", parked)
+	twice(t, client, mesh.NewCommand(ada, reviewer, intents.CancelTask{ID: task.ID, Durable: true}), `"cancelled":true`)
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
+		t.Error(err)
+	}
+}
+
 // tardy is a store that writes late.
 type tardy struct{ state.Store }
 
