@@ -203,8 +203,10 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	t.handed.Address(reply)
 	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent; the sender gets the error instead.
-		h.recordEnd(t, fault.ForPeer(err))
-		h.answer(t, fault.ForPeer(err))
+		problem := fault.ForPeer(err)
+		h.logFailure(t, problem, err)
+		h.recordEnd(t, problem)
+		h.answer(t, problem)
 		return
 	}
 	h.recordEnd(t, nil)
@@ -220,18 +222,24 @@ func (h *host) fail(t *Task, err error) {
 // failed is fail for a caller for which t.claim has returned true.
 func (h *host) failed(t *Task, err error) {
 	problem := fault.ForPeer(err)
-	level := h.log.Debug
-	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
-		level = h.log.Error
-	}
-	e := t.Envelope
-	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
+	h.logFailure(t, problem, err)
 	if t.run != nil {
 		t.run.finish(nil, problem)
 		return
 	}
 	h.answer(t, problem)
 	h.recordEnd(t, problem)
+}
+
+// logFailure logs why a task failed: as an error if that is a fault of the agent or of
+// this worker, else for debugging.
+func (h *host) logFailure(t *Task, problem *envelope.Error, err error) {
+	level := h.log.Debug
+	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
+		level = h.log.Error
+	}
+	e := t.Envelope
+	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
 }
 
 // overdue fails the tasks whose deadline has passed, queued or running. The sender is

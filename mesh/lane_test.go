@@ -310,10 +310,12 @@ func TestResultThatIsNoObjectIsTheAgentsFault(t *testing.T) {
 	t.Parallel()
 	for _, result := range []string{`[]`, `"x"`, `{"a":1,"a":2}`, `{`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, 500) + `1` + strings.Repeat(`}`, 500)} {
 		r := newRig(t)
-		r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		var log syncBuffer
+		r.serve(r.node(mesh.Config{Logger: textLogger(&log)}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 			return json.RawMessage(result), nil
 		})})
 		equal(t, result[:min(20, len(result))], errorOf(t, r.request(newTask(reviewer, "code.review", `{}`))).Code, envelope.CodeOutputSchema)
+		eventually(t, "the cause is in the log at level debug", func() bool { return strings.Contains(log.String(), `"task failed"`) })
 	}
 }
 
