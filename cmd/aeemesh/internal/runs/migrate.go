@@ -42,7 +42,8 @@ nothing twice. WHERE is
 
 If the move fails the run goes on where it is. Prints each phase, and for how
 long the run stood still: from the last step or word at its source to the first
-at its target, by the server's clock.
+at its target, by the server's clock. Of a run on another platform only the
+replies are seen here, so the time lasts until the first of them.
 
 Where workers sign, it checks their answers, and needs the keys that they are
 trusted by: --keys, the default directory, or --shared-keys.`,

@@ -176,7 +176,11 @@ func (m *movement) tellPause(ctx context.Context) error {
 	if t.JSON {
 		return t.Object(pauseLine{Run: m.id.Run, To: m.target, PauseMS: float64(pause.Microseconds()) / 1000, From: from, Until: until})
 	}
-	t.Good("run %s is with %s; it stood still for %v", ShortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
+	said := "it stood still for %v"
+	if m.last == state.PhaseRelaying { // of its steps there, only its replies are seen here
+		said = "its first reply from there came %v after its last step here"
+	}
+	t.Good("run %s is with %s; "+said, ShortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
 	return nil
 }
 
