@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,53 @@ func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
 			}
 		}
 		equal(t, "result", within(t, "the result", done), `{"human.bob":"{\"ok\":true}"}`)
+	}
+}
+
+// An answer that is meant for another task or agent does not count, and does not wake the
+// run: one that was accepted in one place and refused in the other woke it again and again.
+func TestAnAnswerToAnotherDoesNotCount(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob).Task
+	parked := r.waits(task).Mesh.Epoch
+	say := func(change func(*envelope.Envelope)) {
+		t.Helper()
+		e := ask.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))
+		change(e)
+		if err := r.nc.Publish("aee.reply."+bob+"."+ask.ID, encode(t, e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, change := range map[string]func(*envelope.Envelope){
+		"foreign corr other-corr-1":                  func(e *envelope.Envelope) { e.Corr = "other-corr-1" },
+		"it is for agent.other, not for " + reviewer: func(e *envelope.Envelope) { e.To = "agent.other" },
+		"comes from human.mallory":                   func(e *envelope.Envelope) { e.From = "human.mallory" },
+		"of type event":                              func(e *envelope.Envelope) { e.Type = envelope.TypeEvent },
+	} {
+		say(change)
+		var why error
+		eventually(t, want, func() bool {
+			seen, err := client.FindAsk(ctxFor(t), bob, ask.ID)
+			if err != nil || seen.State != mesh.AskOpen {
+				t.Fatalf("%s: %+v, %v", want, seen, err)
+			}
+			why = seen.Invalid
+			return why != nil && strings.Contains(why.Error(), want)
+		})
+	}
+	say(func(e *envelope.Envelope) { e.Intent, e.Priority = "code.reviewed", envelope.PriorityHigh })
+	reply, err := r.result(client, task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "result", string(reply.Payload), `{"human.bob":"{\"ok\":true}"}`)
+	if epochs := r.record(task).Mesh.Epoch - parked; epochs != 2 { // of who woke it, and of who took it
+		t.Errorf("the run was woken for what does not count: %d epochs", epochs)
 	}
 }
 

@@ -107,11 +107,15 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 	if why := run.Due(c, now); why != "" {
 		return why, nil
 	}
+	task, err := c.ReadTask()
+	if err != nil {
+		return "", err
+	}
 	for _, wait := range c.Mesh.Waits {
 		if wait.Void {
 			continue
 		}
-		answer, err := l.host.node.answers.First(ctx, l.cfg.Replies, wait, "")
+		answer, err := l.host.node.answers.First(ctx, l.cfg.Replies, wait, c.Mesh.Entity, task.Corr)
 		if err != nil {
 			return "", err
 		}

@@ -183,7 +183,8 @@ type askView struct {
 	AnsweredAt time.Time            `json:"answered_at,omitzero"`
 	Answer     json.RawMessage      `json:"answer,omitempty"` // the answer's payload
 	Declined   bool                 `json:"declined,omitempty"`
-	Misfit     json.RawMessage      `json:"misfit,omitempty"` // the payload of a result that was not accepted
+	Misfit     json.RawMessage      `json:"misfit,omitempty"`  // the payload of a result that was not accepted
+	Invalid    string               `json:"invalid,omitempty"` // why another message does not count
 }
 
 func viewAsk(k *mesh.PersonTask) askView {
@@ -192,6 +193,9 @@ func viewAsk(k *mesh.PersonTask) askView {
 		EscalateTo: k.EscalateTo, Schema: k.Schema, Payload: e.Payload, Reason: k.Reason, AnsweredAt: k.AnsweredAt}
 	if k.Misfit != nil {
 		v.Misfit = k.Misfit.Payload
+	}
+	if k.Invalid != nil {
+		v.Invalid = k.Invalid.Error()
 	}
 	if k.Answer != nil {
 		v.Answer, v.Declined = k.Answer.Payload, k.Answer.Type == envelope.TypeError
@@ -332,6 +336,9 @@ func showAsk(a *session.App, k *mesh.PersonTask, by traffic.Voucher) error {
 	}
 	if k.Misfit != nil {
 		t.Line("\nDid not fit, and does not count:\n%s", term.Indented(k.Misfit.Payload))
+	}
+	if k.Invalid != nil {
+		t.Line("\nAn answer does not count:\n%s", term.OneLine(k.Invalid.Error()))
 	}
 	if k.Late != nil {
 		t.Line("\nCame too late:\n%s", term.Indented(k.Late.Payload))

@@ -45,6 +45,9 @@ type PersonTask struct {
 	// does not fit Schema.
 	Answer, Late, Misfit *envelope.Envelope
 	AnsweredAt           time.Time
+	// Invalid is why the last message before Answer that is no valid answer does not count:
+	// it is of another sender, for another agent, of another corr, or unreadable.
+	Invalid error
 	// Reason is why the task was withdrawn.
 	Reason string
 	// Schema is the JSON Schema that the answer must fit (requires.result_schema),
@@ -239,7 +242,7 @@ func withdrawnReason(e *envelope.Envelope) string {
 
 // judgeAsk reads the stored replies to the task, and sets the task's answers and state.
 func (c *Client) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) error {
-	a.Answer, a.Late, a.Misfit, a.last = nil, nil, nil, 0
+	a.Answer, a.Late, a.Misfit, a.Invalid, a.last = nil, nil, nil, nil, 0
 	for {
 		msg, err := c.cfg.Stores.Replies.Next(ctx, a.Task.To, a.Task.ID, a.last)
 		if errors.Is(err, jetstream.ErrNotFound) {
@@ -249,8 +252,14 @@ func (c *Client) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) err
 			return err
 		}
 		a.last = msg.Seq
-		reply, err := c.s.Answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
-		if err != nil || !reply.Type.Terminal() {
+		reply, err := c.s.Answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, a.Task.From, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		if err != nil {
+			if a.Answer == nil {
+				a.Invalid = err
+			}
+			continue
+		}
+		if !reply.Type.Terminal() {
 			continue
 		}
 		switch late := !a.Until.IsZero() && msg.Time.After(a.Until); {
@@ -279,7 +288,7 @@ func (c *Client) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) err
 // answers one succeeds. AnswerPersonTask fails with [ErrAnswered], [ErrTooLate] or [ErrMisfit] if the
 // answer would not count.
 func (c *Client) AnswerPersonTask(ctx context.Context, a *PersonTask, reply *envelope.Envelope) error {
-	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
+	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.To != a.Task.From || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
 		return errors.New("answer: the envelope does not answer the task")
 	}
 	if err := requires.Fits(a.Schema, reply); err != nil {

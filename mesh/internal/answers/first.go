@@ -15,8 +15,9 @@ import (
 
 // First returns the first valid answer to a task that is stored: a terminal envelope of the task's
 // addressee that fits the requested schema and was stored in time. It skips invalid
-// answers, and returns nil if there is no valid one. corr may be "".
-func (r *Reader) First(ctx context.Context, replies *jetstream.Replies, w state.Wait, corr string) (*envelope.Envelope, error) {
+// answers, and returns nil if there is no valid one. corr is the task's, caller the entity
+// that sent it.
+func (r *Reader) First(ctx context.Context, replies *jetstream.Replies, w state.Wait, caller, corr string) (*envelope.Envelope, error) {
 	for after := uint64(0); ; {
 		msg, err := replies.Next(ctx, w.Entity, w.TaskID, after)
 		switch {
@@ -28,9 +29,9 @@ func (r *Reader) First(ctx context.Context, replies *jetstream.Replies, w state.
 			return nil, nil // as are all later answers
 		}
 		after = msg.Seq
-		reply, err := r.Stored(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := r.Stored(w.Entity, w.TaskID, corr, caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil {
-			r.Log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
+			r.Log.Info("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue
 		}
 		if reply.Type.Terminal() && r.Fits(w.Schema, reply) {

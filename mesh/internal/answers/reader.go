@@ -58,7 +58,9 @@ func (r *Reader) Live(task *envelope.Envelope, msg *nats.Msg, reply *envelope.En
 }
 
 // Stored reads a stored message and checks that it is an answer to the task, from the
-// entity that it was sent to, or from the agent to which that entity delegated it.
+// entity that it was sent to, or from the agent to which that entity delegated it. A
+// person's answer must also be addressed to the caller. An empty caller or corr is unknown
+// and not compared.
 func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, known *Known) (*envelope.Envelope, error) {
 	reply, _, err := wire.Decode(msg, r.Limits)
 	if err == nil {
@@ -72,6 +74,8 @@ func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, know
 		return nil, fault.Unusable("reply of %s: it answers %s, not %s", entity, clip.Text(reply.ReplyTo, 128), clip.Text(taskID, 128))
 	case corr != "" && reply.Corr != corr:
 		return nil, fault.Unusable("reply of %s: foreign corr %s", entity, clip.Text(reply.Corr, 128))
+	case caller != "" && reply.To != caller && subject.IsPerson(entity):
+		return nil, fault.Unusable("reply of %s: it is for %s, not for %s", entity, clip.Text(reply.To, 128), caller)
 	}
 	if reply.From != entity && !r.Withdrawn(reply) {
 		if err := r.MayAnswer(entity, taskID, corr, caller, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {

@@ -26,7 +26,7 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		var ended bool
 		was, ended = o.sentBefore(ctx, task)
 		if ended || notReady != nil { // the receiver may have answered while the run was parked
-			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); err == nil && answer != nil {
+			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.From, task.Corr); err == nil && answer != nil {
 				o.remove(task.ID)
 				return takeReply(o.a, answer)
 			}

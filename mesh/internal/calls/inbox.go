@@ -52,7 +52,7 @@ func (a *Agent) Withdraw(ctx context.Context, task *envelope.Envelope, w state.W
 	}
 	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
-	if answer, err := a.Answers.First(ctx, a.Stores.Replies, w, task.Corr); err != nil || answer != nil {
+	if answer, err := a.Answers.First(ctx, a.Stores.Replies, w, a.Entity, task.Corr); err != nil || answer != nil {
 		return
 	}
 	e := envelope.New(envelope.TypeEvent, a.Entity, w.Entity, intents.TaskWithdrawn, wire.MustJSON(map[string]string{"task": w.TaskID, "reason": why}))

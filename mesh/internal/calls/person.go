@@ -69,7 +69,7 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 	}
 	var answer *envelope.Envelope
 	err := o.Port.Persist(ctx, func() (err error) {
-		answer, err = o.Answers.First(ctx, o.Stores.Replies, w, task.Corr)
+		answer, err = o.Answers.First(ctx, o.Stores.Replies, w, task.From, task.Corr)
 		return err
 	})
 	switch {
@@ -161,7 +161,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 		if err != nil {
 			return err
 		}
-		reply, err := o.Answers.Stored(o.c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := o.Answers.Stored(o.c.To, task.ID, task.Corr, task.From, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // not a valid reply of this person
 		}
