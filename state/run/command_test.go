@@ -112,8 +112,8 @@ owner silent: end | pausing (running) want paused | nothing | running | E_NOT_FO
 queued: end | paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
 queued amid a call: end | pausing (running) want paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
 pause pending: end | pausing (running) want paused | running | running want paused | nothing | pausing (running) want paused | pausing (running) want migrating | pausing (running) want migrating | E_NOT_FOUND
-move pending: end | pausing (running) want paused | nothing | running want migrating | nothing | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | running
-move out pending: end | pausing (running) want migrating | nothing | running want migrating | nothing | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | running
+move pending: end | pausing (running) want paused | nothing | running want migrating | nothing | already | E_DENIED | E_DENIED | running
+move out pending: end | pausing (running) want migrating | nothing | running want migrating | nothing | E_DENIED | already | E_DENIED | running
 paused: end | already | running queue | paused | E_NOT_FOUND | paused | migrating queue | migrating | E_NOT_FOUND
 awaits approval: end | pausing (awaiting_approval) want paused | running queue | awaiting_approval | E_NOT_FOUND | awaiting_approval | migrating queue | migrating | E_NOT_FOUND
 awaits an answer: end | pausing (awaiting_approval) want paused | nothing | awaiting_approval | E_NOT_FOUND | awaiting_approval | E_DENIED | E_DENIED | E_NOT_FOUND
@@ -227,5 +227,37 @@ func TestApprovalEndsAPendingPause(t *testing.T) {
 	}
 	if c.Mesh.Pending != "paused" {
 		t.Errorf("pending %q", c.Mesh.Pending)
+	}
+}
+
+// Of two who ask for different moves of a run, the second is told so; whoever asks again
+// for the same one succeeds, and changes nothing.
+func TestAMoveIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]func(*state.Checkpoint){nil, {status(aaif.RunPaused)}} {
+		c := begun(opts...)
+		for i, step := range []struct {
+			order   run.Order
+			do      run.Do
+			refused envelope.Code
+		}{
+			{order: run.Order{To: "b", MoveID: "1", From: "human.ann"}, do: run.Applied},
+			{order: run.Order{To: intents.MigrateAny, MoveID: "2"}, refused: envelope.CodeDenied},
+			{order: run.Order{To: paris, MoveID: "3"}, refused: envelope.CodeDenied},
+			{order: run.Order{To: "b", MoveID: "4"}, do: run.Already},
+			{order: run.Order{Abort: true}, do: run.Applied},
+			{order: run.Order{To: intents.MigrateAny, MoveID: "6"}, do: run.Applied},
+		} {
+			o := step.order
+			o.Envelope, o.Intent = fmt.Sprint(i), intents.TaskMigrate
+			out, err := run.Command(c, &o, run.Here, noon)
+			var problem *envelope.Error
+			if errors.As(err, &problem) != (step.refused != "") || err != nil && problem.Code != step.refused || err == nil && out.Do != step.do {
+				t.Errorf("order %d: %+v, %v", i, out, err)
+			}
+		}
+		if g := c.Mesh.Migration; g.ID != "6" || g.To != intents.MigrateAny {
+			t.Errorf("the move is %+v", g)
+		}
 	}
 }

@@ -186,6 +186,12 @@ func commandMove(c *state.Checkpoint, o *Order, now time.Time) (Commanded, error
 	if was == aaif.RunMigrating {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip.Text(m.Migration.To, 128))
 	}
+	if g := m.Migration; movePending(c) {
+		if g.To == o.To && g.Target == o.Platform {
+			return Commanded{Do: Already, Status: string(was)}, nil
+		}
+		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is to be moved to %s already, as %s has asked: take that back first", clip.Text(g.To, 128), clip.Text(g.By, 128))
+	}
 	if who := awaited(c); who != "" && outOfMesh(o.To) {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", clip.Text(who, 128))
 	}

@@ -133,7 +133,7 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 
 // watchMove prints the phases of a transfer until it ends.
 func watchMove(a *session.App, ctx context.Context, s *session.Session, runs *Store, id state.ID, to string) error {
-	m := &movement{app: a, id: id, runs: runs}
+	m := &movement{app: a, id: id, runs: runs, to: to}
 	d, err := s.Lane()
 	if err != nil {
 		return err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -21,6 +23,7 @@ type movement struct {
 	runs    *Store
 	replies *jetstream.Replies
 
+	to     string // the destination that was asked for
 	move   string // the id of the transfer
 	taskID string
 	last   state.Phase
@@ -60,7 +63,7 @@ func (m *movement) follow(ctx context.Context) error {
 		if err != nil || len(history) == 0 {
 			history = []state.Record{rec}
 		}
-		m.learn(history[len(history)-1])
+		m.learn(history)
 		for _, rec := range history {
 			if rec.Revision <= shown {
 				continue
@@ -84,14 +87,16 @@ func (m *movement) follow(ctx context.Context) error {
 	}
 }
 
-// learn takes the id of the transfer from the newest record. Earlier transfers
-// are over, and the records before the newest may belong to the current one.
-func (m *movement) learn(newest state.Record) {
-	if m.move != "" {
-		return
-	}
-	if c, err := m.runs.decode(newest); err == nil && c.Mesh.Migration != nil {
-		m.move = c.Mesh.Migration.ID
+// learn takes the id of the transfer from the newest record of one to this destination:
+// somebody else may have asked for another transfer since.
+func (m *movement) learn(history []state.Record) {
+	for _, rec := range slices.Backward(history) {
+		if m.move != "" {
+			return
+		}
+		if c, err := m.runs.decode(rec); err == nil && c.Mesh.Migration != nil && c.Mesh.Migration.To == m.to {
+			m.move = c.Mesh.Migration.ID
+		}
 	}
 }
 
@@ -104,6 +109,9 @@ func (m *movement) phase(rec state.Record, newest bool) error {
 	g := c.Mesh.Migration
 	m.taskID = c.Mesh.TaskID
 	if g == nil || g.ID != m.move {
+		if newest && g != nil && m.move != "" && (g.Phase == state.PhaseAsked || c.Doc.Status == aaif.RunMigrating) {
+			return outcome.Conflict("the run is being moved to %s now, as %s has asked", term.OneLine(g.To), term.OneLine(g.By))
+		}
 		if newest && c.Terminal() {
 			return fmt.Errorf("the run ended before it could move: it is %s", c.Doc.Status)
 		}

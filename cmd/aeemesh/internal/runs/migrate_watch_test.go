@@ -11,22 +11,17 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A move that is over before anybody looks is told with all its phases, and
-// without those of the move before it.
-func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
-	t.Parallel()
-	var words bytes.Buffer
-	m := &movement{app: &session.App{Term: term.New(&bytes.Buffer{}, &words, func(string) string { return "" })}, runs: &Store{Store: new(state.Mem)}}
+// movementOf returns the watch of a move of a run that was moved as the records say.
+func movementOf(t *testing.T, words *bytes.Buffer, to string, records ...state.Migration) *movement {
+	t.Helper()
+	m := &movement{app: &session.App{Term: term.New(&bytes.Buffer{}, words, func(string) string { return "" })}, runs: &Store{Store: new(state.Mem)}, to: to}
 	cp := new(state.Checkpoint)
 	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = "agent.x", "01M7Y2913ARY8YGYF39XPWG2HY", state.Format
 	cp.Doc.RunID, cp.Doc.AgentID = state.RunID("agent.x", cp.Mesh.TaskID), state.AgentID("agent.x")
 	cp.Doc.Status = aaif.RunRunning
 	m.id = state.ID{Entity: "agent.x", Run: cp.Doc.RunID}
 	revision := uint64(0)
-	for _, g := range []state.Migration{
-		{ID: "before", Phase: state.PhaseAsked}, {ID: "before", Phase: state.PhaseAborted},
-		{ID: "now", Phase: state.PhaseAsked}, {ID: "now", Phase: state.PhaseCaptured}, {ID: "now", Phase: state.PhaseMoved, Target: "w2"},
-	} {
+	for _, g := range records {
 		cp.Mesh.Migration = &g
 		data, err := state.Codec{}.Encode(cp)
 		if err != nil {
@@ -36,6 +31,17 @@ func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return m
+}
+
+// A move that is over before anybody looks is told with all its phases, and
+// without those of the move before it.
+func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
+	t.Parallel()
+	var words bytes.Buffer
+	m := movementOf(t, &words, "any",
+		state.Migration{ID: "before", Phase: state.PhaseAsked, To: "any"}, state.Migration{ID: "before", Phase: state.PhaseAborted, To: "any"},
+		state.Migration{ID: "now", Phase: state.PhaseAsked, To: "any"}, state.Migration{ID: "now", Phase: state.PhaseCaptured, To: "any"}, state.Migration{ID: "now", Phase: state.PhaseMoved, To: "any", Target: "w2"})
 	if err := m.follow(t.Context()); err != nil || m.target != "w2" {
 		t.Fatalf("target %q, %v", m.target, err)
 	}
@@ -49,5 +55,25 @@ func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 	}
 	if strings.Contains(words.String(), phaseWords[state.PhaseAborted]) {
 		t.Errorf("the move before is told:\n%s", words.String())
+	}
+}
+
+// Whoever asked for a move learns that it was taken back for another one, and is not told
+// of that one as if it were the own.
+func TestAMoveThatAnotherFollowedIsNotThatOne(t *testing.T) {
+	t.Parallel()
+	paris := "https://paris.example:7443"
+	for _, phase := range []state.Phase{state.PhaseAborted, state.PhaseAsked} { // the end of the first one may have been missed
+		var words bytes.Buffer
+		m := movementOf(t, &words, "any", state.Migration{ID: "own", Phase: phase, To: "any", Detail: "by human.bob"}, state.Migration{ID: "other", Phase: state.PhaseAsked, To: paris, By: "human.bob"})
+		err := m.follow(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "human.bob") {
+			t.Errorf("after %s: %v", phase, err)
+		}
+	}
+	var words bytes.Buffer
+	m := movementOf(t, &words, "any", state.Migration{ID: "own", Phase: state.PhaseMoved, To: "any", Target: "w2"}, state.Migration{ID: "other", Phase: state.PhaseMoved, To: "w3", Target: "w3"})
+	if err := m.follow(t.Context()); err != nil || m.target != "w2" {
+		t.Errorf("it moved to %q, %v", m.target, err)
 	}
 }
