@@ -309,27 +309,29 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 	return ack.Sequence, nil
 }
 
-// Free releases up to n slots of an entity whose holder has died: those of tasks that go
-// on elsewhere. A holder that lives all the same finds out when it renews them, and must
-// stop its tasks.
-func (s *Slots) Free(ctx context.Context, entity, holder string, n int) error {
+// Free releases the slots of an entity whose holder has died, and returns how many they
+// were. A holder that lives all the same finds out when it renews them, and must stop its
+// tasks.
+func (s *Slots) Free(ctx context.Context, entity, holder string) (n int, err error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var failed []error
 	for number, state := range slots {
-		if n == 0 || !state.held || state.record.Holder != holder {
+		if !state.held || state.record.Holder != holder {
 			continue
 		}
-		n--
-		if _, err := s.write(ctx, s.key(entity, number), nil, state.revision, time.Minute, "DEL"); err != nil && !api.IsWrongSequence(err) {
+		switch _, err := s.write(ctx, s.key(entity, number), nil, state.revision, time.Minute, "DEL"); {
+		case err == nil:
+			n++
+		case !api.IsWrongSequence(err):
 			failed = append(failed, api.Explain(s.js.Conn(), err, "free a slot of %s", entity))
 		}
 	}
-	return errors.Join(failed...)
+	return n, errors.Join(failed...)
 }
 
 // Renew renews the slot's lease. [ErrChanged] means that the slot is lost: its lease had

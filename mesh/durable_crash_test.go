@@ -354,7 +354,7 @@ func TestALostAnswerDoesNotEndTheWaitForAResult(t *testing.T) {
 	}
 }
 
-// The lease is a minute, and the agent's only slot is the dead worker's: the run goes on
+// The lease is twenty seconds, and the agent's only slot is the dead worker's: the run goes on
 // because another worker of the agent sees that the connection of its owner is gone.
 func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
@@ -362,7 +362,7 @@ func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	r := newDurableRig(t)
 	long := func(nc *nats.Conn) func(*mesh.Durable) {
 		return func(d *mesh.Durable) {
-			d.Lease, d.Sweep, d.Slots = time.Minute, -1, jetstream.NewSlots(r.js(nc), r.m, time.Hour)
+			d.Lease, d.Sweep, d.Slots = 20*time.Second, -1, jetstream.NewSlots(r.js(nc), r.m, time.Hour)
 		}
 	}
 	g := newGate(t)
@@ -396,7 +396,7 @@ func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Fatalf("result %v, %v", reply, err)
 	}
-	r.drainedQueue()
+	r.drainedQueue() // when the lease of the first message has ended
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "owner and epoch", r.record(task).Mesh.Epoch, uint64(3)) // the claim, the guardian, the second claim
 }

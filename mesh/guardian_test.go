@@ -59,9 +59,10 @@ func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	r := newDurableRig(t)
+	shortly := func(d *mesh.Durable) { d.Lease = 20 * time.Second } // so long the queue keeps the message of the dead worker
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)
-	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, unleased(r, nc)), mesh.Agent{Handler: g})
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, unleased(r, nc), shortly), mesh.Agent{Handler: g})
 	client := r.client()
 	task := claimedRun(t, r, client, g)
 	ctl := r.listen("aee.ctl.>")
@@ -69,7 +70,7 @@ func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 	for range 2 {
 		other := natstest.Conn(t, r.srv)
 		others = append(others, other)
-		r.serve(r.laneOn(other, mesh.Config{Drain: time.Millisecond}, unleased(r, other)), mesh.Agent{Handler: echo})
+		r.serve(r.laneOn(other, mesh.Config{Drain: time.Millisecond}, unleased(r, other), shortly), mesh.Agent{Handler: echo})
 	}
 	guardsAsked(t, ctl, 2)
 	settle(t, r.nc)
@@ -166,4 +167,64 @@ func TestAWorkerThatStartsLeavesTheRunsOfTheLiving(t *testing.T) {
 		t.Fatalf("result %v, %v", reply, err)
 	}
 	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(1))
+}
+
+// A worker that dies between two tasks has no run that a guardian could miss, but holds a
+// slot. The worker that is started in its place frees it.
+func TestTheSlotOfAnIdleWorkerThatDiedIsFreed(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	agent := mesh.Agent{Handler: echo, MeshConcurrency: 1}
+	dying, next := natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(dying, mesh.Config{Drain: time.Millisecond}, unleased(r, dying)), agent)
+	r.holdsSlot(1)
+	dying.Close()
+	r.serve(r.laneOn(next, mesh.Config{}, unleased(r, next)), agent)
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+}
+
+// So does a worker that was there before: it sees that the slot is not renewed. A worker
+// that is connected keeps its slot.
+func TestAnotherWorkerFreesTheSlotOfAnIdleWorker(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	agent := mesh.Agent{Handler: echo, MeshConcurrency: 1}
+	var log syncBuffer
+	lane := func(nc *nats.Conn, cfg mesh.Config) *mesh.Node {
+		return r.laneOn(nc, cfg, func(d *mesh.Durable) {
+			d.Lease, d.Sweep, d.Slots = time.Minute, -1, jetstream.NewSlots(r.js(nc), r.m, 20*time.Second)
+		})
+	}
+	dying, other := natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
+	r.serve(lane(dying, mesh.Config{Drain: time.Millisecond}), agent)
+	r.holdsSlot(1)
+	r.serve(lane(other, mesh.Config{Logger: textLogger(&log)}), agent)
+	<-time.After(7 * time.Second) // it has looked twice
+	if strings.Contains(log.String(), "worker died") {
+		t.Fatalf("a worker that lives was taken for dead:\n%s", log.String())
+	}
+	dying.Close()
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "worker died") {
+		t.Errorf("the slot was free when its lease ended:\n%s", log.String())
+	}
+}
+
+// holdsSlot waits until so many slots of the agent are held.
+func (r *durableRig) holdsSlot(n int) {
+	r.t.Helper()
+	slots := jetstream.NewSlots(r.js(r.nc), r.m, time.Minute)
+	eventually(r.t, "a slot is held", func() bool {
+		held, err := slots.List(ctxFor(r.t), reviewer)
+		return err == nil && len(held) == n
+	})
 }

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -25,6 +26,8 @@ func newSlots(l *lane) *slots.Slots[*Task] {
 		Announce: func() error { return h.node.sender.Publish(h.ctl, nil, nats.Header{headerSlots: {h.id}}) },
 		Acquired: l.queue.Wake,
 		Lost:     l.slotLost,
+		Now:      l.clock.now,
+		Silent:   func(ctx context.Context, holder string) { l.guardian.LookAfter(ctx, holder) },
 	})
 }
 

@@ -207,10 +207,10 @@ func (g *Guardian) watch(id string, every, back time.Duration) bool {
 	return true
 }
 
-// LookAfter watches a worker that owns runs, if the server says that its ping subject has no
-// subscriber: it may have died while no worker was there to miss it.
+// LookAfter watches a worker that owns runs or holds slots, if the server says that its ping
+// subject has no subscriber: it may have died while no worker was there to miss it.
 func (g *Guardian) LookAfter(ctx context.Context, owner string) {
-	if !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
+	if !probe.InstanceID.MatchString(owner) || !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
 		return
 	}
 	g.mu.Lock()

@@ -29,6 +29,11 @@ type Config[T comparable] struct {
 	Acquired func() // called when a slot was acquired: another task may be drawn
 	// Lost ends a task whose slot was lost.
 	Lost func(task T, why *envelope.Error)
+
+	Now func() time.Time // the server's time
+	// Silent is called while a slot is wanted here, with a worker that holds one and may have
+	// died: it does not renew it in time, or has held it since before this worker began.
+	Silent func(ctx context.Context, holder string)
 }
 
 // Slots are the slots of one agent in one worker. Its methods may be called from many
@@ -69,8 +74,11 @@ const (
 	wantLasts = 3 * wantEvery
 	// spareLeases is the number of leases after which an unused surplus slot is released.
 	spareLeases = 2
-	// releaseWait bounds the request that releases a slot.
+	// releaseWait bounds the request that releases a slot, and the one that lists them.
 	releaseWait = 2 * time.Second
+	// firstLook is how long after its start a worker that has no slot yet looks for holders
+	// that may have died before.
+	firstLook = time.Second
 )
 
 var (

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -32,14 +33,26 @@ func (s *Slots[T]) announceWanted() bool {
 // Run acquires slots for the tasks and spare slots, and renews their leases. When ctx ends,
 // it releases them all and returns.
 func (s *Slots[T]) Run(ctx context.Context) {
-	tick := time.NewTicker(s.cfg.Store.Lease() / 4)
+	renewEvery := s.cfg.Store.Lease() / 4
+	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
+	first := time.NewTimer(firstLook)
+	defer first.Stop()
 	again := time.NewTimer(wantEvery) // fires while tasks wait for slots at this or another worker
 	defer again.Stop()
 	set := true // again will fire
 	var said time.Time
 	var seeking context.CancelFunc // cancels a running Acquire; nil: none runs
 	var seekers sync.WaitGroup
+	var looking atomic.Bool
+	look := func(age time.Duration) {
+		if seeking != nil && looking.CompareAndSwap(false, true) {
+			seekers.Go(func() {
+				defer looking.Store(false)
+				s.lookAfterSilent(ctx, age)
+			})
+		}
+	}
 	for {
 		want, contended := s.balance()
 		switch {
@@ -67,6 +80,9 @@ func (s *Slots[T]) Run(ctx context.Context) {
 			}
 		case <-tick.C:
 			s.renew(ctx)
+			look(renewEvery + time.Second)
+		case <-first.C:
+			look(0)
 		case <-again.C:
 			set = false
 		case <-s.changed:
@@ -78,6 +94,24 @@ func (s *Slots[T]) Run(ctx context.Context) {
 			seekers.Wait()
 			s.release()
 			return
+		}
+	}
+}
+
+// lookAfterSilent passes the other holders on whose slots were last renewed so long ago.
+func (s *Slots[T]) lookAfterSilent(ctx context.Context, age time.Duration) {
+	listing, cancel := context.WithTimeout(ctx, releaseWait)
+	defer cancel()
+	held, err := s.cfg.Store.List(listing, s.cfg.Entity)
+	if err != nil {
+		s.cfg.Log.Debug("cannot list the holders of slots", "err", err)
+		return
+	}
+	seen := map[string]bool{s.cfg.Instance: true}
+	for _, h := range held {
+		if !seen[h.Holder] && s.cfg.Now().Sub(h.Since) >= age {
+			seen[h.Holder] = true
+			s.cfg.Silent(ctx, h.Holder)
 		}
 	}
 }
