@@ -37,6 +37,7 @@ type PriorityBacklog struct {
 	Unacked     int       // tasks that were delivered and not acknowledged
 	Redelivered int       // those of Unacked that were delivered more than once
 	Oldest      time.Time // when the oldest of Pending was stored; zero if there are none
+	OldestDrawn time.Time // the same of Unacked
 	Waiting     int       // open requests for tasks: about one for each idle worker
 }
 
@@ -61,13 +62,21 @@ func (b Backlog) sum(of func(PriorityBacklog) int) int {
 
 // Oldest returns when the oldest pending task was stored; zero if there is none.
 func (b Backlog) Oldest() time.Time {
-	var oldest time.Time
+	return b.first(func(p PriorityBacklog) time.Time { return p.Oldest })
+}
+
+// OldestDrawn returns when the oldest unacknowledged task was stored; zero if there is none.
+func (b Backlog) OldestDrawn() time.Time {
+	return b.first(func(p PriorityBacklog) time.Time { return p.OldestDrawn })
+}
+
+func (b Backlog) first(of func(PriorityBacklog) time.Time) (first time.Time) {
 	for _, p := range b.Priorities {
-		if !p.Oldest.IsZero() && (oldest.IsZero() || p.Oldest.Before(oldest)) {
-			oldest = p.Oldest
+		if at := of(p); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
 		}
 	}
-	return oldest
+	return first
 }
 
 // Backlog returns the backlogs of the named entities or, without names, of all that have
@@ -238,24 +247,28 @@ func (b *backlogs) orphans(a subject.Address, n int) {
 	}
 }
 
-// ages finds out when the oldest pending tasks were stored, with a few requests at a
+// ages finds out when the oldest tasks were stored, with a few requests at a
 // time.
 func (b *backlogs) ages(ctx context.Context) error {
 	const atOnce = 8
 	places := make(chan struct{}, atOnce)
 	var looks sync.WaitGroup
-	look := func(p *PriorityBacklog, filter string, after uint64) {
+	look := func(oldest *time.Time, filter string, after uint64) {
 		places <- struct{}{}
 		looks.Go(func() {
 			defer func() { <-places }()
 			info := natsjs.ConsumerInfo{Delivered: natsjs.SequenceInfo{Stream: after}}
-			p.Oldest = b.q.firstPending(ctx, b.q.name(), filter, info)
+			*oldest = b.q.firstPending(ctx, b.q.name(), filter, info)
 		})
 	}
 	for _, info := range b.drawn {
 		a, _ := b.q.m.Parse(info.Config.FilterSubject)
-		if p := b.priority(a); p != nil && p.Pending > 0 {
-			look(p, info.Config.FilterSubject, info.Delivered.Stream)
+		p := b.priority(a)
+		if p != nil && p.Pending > 0 {
+			look(&p.Oldest, info.Config.FilterSubject, info.Delivered.Stream)
+		}
+		if p != nil && p.Unacked > 0 {
+			look(&p.OldestDrawn, info.Config.FilterSubject, 0) // the stream keeps a task until it is acknowledged
 		}
 	}
 	for _, l := range b.of {
@@ -263,7 +276,7 @@ func (b *backlogs) ages(ctx context.Context) error {
 			if p := &l.Priorities[i]; !p.Consumer && p.Pending > 0 {
 				filter, err := b.q.m.Work(p.Priority, l.Entity)
 				if err == nil {
-					look(p, filter, 0)
+					look(&p.Oldest, filter, 0)
 				}
 			}
 		}

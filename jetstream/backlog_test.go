@@ -129,6 +129,6 @@ func TestBacklogOfAPausedConsumer(t *testing.T) {
 			t.Fatal(err)
 		}
 		n = all[0].Priorities[2]
-		return n.Paused && n.Pending == 1 && n.Unacked == 1 && n.Oldest.Equal(msg.Time)
+		return n.Paused && n.Pending == 1 && n.Unacked == 1 && n.Oldest.Equal(msg.Time) && !n.OldestDrawn.IsZero() && n.OldestDrawn.Before(msg.Time)
 	})
 }

@@ -25,13 +25,15 @@ func queuesCommand(a *session.App) *cobra.Command {
 		Short: "Show how many durable tasks wait, and for how long",
 		Long: `Shows the queues of durable tasks, of one agent or of all that have tasks, dead
 letters or had a worker: for each priority how many tasks wait, how many were
-delivered to workers, how many of those were delivered before, and for how long
-the oldest waits. The first line of an agent also has its delayed tasks, its dead
-letters, and the workers that answer now, "1 of 3" where one of three takes
-durable tasks. Agents with tasks that no worker takes are named.`,
+delivered to workers ("in work"), how many of those were delivered before, and
+the age of the oldest. "In work" are also tasks that a worker has put back for a
+while: after an error that may be retried, or because its agent has no room. The
+first line of an agent also has its delayed tasks, its dead letters, and the
+workers that answer now, "1 of 3" where one of three takes durable tasks. Agents
+with tasks that no worker takes are named.`,
 		Example: `  aeemesh queues
   aeemesh queues agent.reviewer --watch 2s
-  aeemesh queues --json | jq -r 'select(.waiting > 100) | .entity'
+  aeemesh queues --json | jq -r 'select(.waiting + .in_work > 100) | .entity'
 
   # with the nats CLI:
   nats consumer report AEE_WORK`,
@@ -72,7 +74,16 @@ type queueCounts struct {
 	Waiting     int       `json:"waiting"`
 	InWork      int       `json:"in_work"`
 	Redelivered int       `json:"redelivered"`
-	Oldest      time.Time `json:"oldest,omitzero"`
+	Oldest      time.Time `json:"oldest,omitzero"`         // of the waiting ones
+	OldestDrawn time.Time `json:"oldest_in_work,omitzero"` // of those in work
+}
+
+// first returns when the oldest task was stored, waiting or in work.
+func (c queueCounts) first() time.Time {
+	if c.Oldest.IsZero() || !c.OldestDrawn.IsZero() && c.OldestDrawn.Before(c.Oldest) {
+		return c.OldestDrawn
+	}
+	return c.Oldest
 }
 
 type queuePart struct {
@@ -86,12 +97,12 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	}
 	v := queueView{
 		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: t.workers, Takers: t.durable,
-		queueCounts: queueCounts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest()},
+		queueCounts: queueCounts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest(), b.OldestDrawn()},
 	}
 	var paused []string
 	for _, p := range b.Priorities {
 		if p.Pending+p.Unacked > 0 {
-			v.Queues = append(v.Queues, queuePart{p.Priority, queueCounts{p.Pending, p.Unacked, p.Redelivered, p.Oldest}})
+			v.Queues = append(v.Queues, queuePart{p.Priority, queueCounts{p.Pending, p.Unacked, p.Redelivered, p.Oldest, p.OldestDrawn}})
 		}
 		if p.Paused {
 			paused = append(paused, p.Priority)
@@ -172,7 +183,7 @@ func printQueues(a *session.App, views []queueView) error {
 			parts = []queuePart{{}}
 		}
 		for i, p := range parts {
-			r := []string{"", p.Priority, strconv.Itoa(p.Waiting), strconv.Itoa(p.InWork), strconv.Itoa(p.Redelivered), age(p.Oldest), "", "", ""}
+			r := []string{"", p.Priority, strconv.Itoa(p.Waiting), strconv.Itoa(p.InWork), strconv.Itoa(p.Redelivered), age(p.first()), "", "", ""}
 			if i == 0 {
 				r[0], r[6], r[7], r[8] = v.Entity, strconv.Itoa(v.Scheduled), strconv.Itoa(v.Dead), v.workers()
 			}
