@@ -98,7 +98,8 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 			if err != nil {
 				return nil, err
 			}
-			share.Own = (bytes + float64(soon)) / float64(now.limit)
+			// The estimate is too high where the newest message of a record is its largest.
+			share.Own = min(share.Used, (bytes+float64(soon))/float64(now.limit))
 		}
 		all = append(all, share)
 	}

@@ -88,6 +88,28 @@ func TestSharesAreWhatAnEntityHolds(t *testing.T) {
 	}
 }
 
+// The documents of a run grow, and the estimate takes the newest for all of them. No part
+// of a store is larger than the whole.
+func TestAShareIsNoLargerThanWhatIsUsed(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 1 << 20}}})
+	s := jetstream.NewStates(js, subject.Map{})
+	for i := range 8 {
+		id := state.ID{Entity: "agent.x", Run: fmt.Sprint("grown", i)}
+		rev := putRun(t, s, id, 0, make([]byte, 1<<10), jetstream.Note{Status: "running"})
+		putRun(t, s, id, rev, make([]byte, 75<<10), jetstream.Note{Status: "running"})
+	}
+	all, err := s.Shares(ctx, "agent.x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := all[0]; r.Used < 0.5 || r.Own != r.Used || !r.Crowded() {
+		t.Errorf("%+v", r)
+	}
+}
+
 // An entity may use as much as is free, and a quarter at most: so several entities do not
 // fill a store together, and one that uses little goes on.
 func TestAShareIsNoLargerThanWhatIsFree(t *testing.T) {

@@ -220,5 +220,5 @@ func (s *Share) Trouble() *envelope.Error {
 }
 
 func crowdedBy(c *jetstream.Share) string {
-	return fmt.Sprintf("%s is full to %.0f %%, %.1f %% by runs of this agent, which may use %.1f %%: its new tasks wait", c.Store, 100*c.Used, 100*c.Own, 100*c.Fair())
+	return fmt.Sprintf("%s is full to %.0f %%, about %.1f %% by runs of this agent, which may use %.1f %%: its new tasks wait", c.Store, 100*c.Used, 100*c.Own, 100*c.Fair())
 }
