@@ -21,7 +21,7 @@ type Filled struct {
 	// Other are the fragments of "other", cleaned and bounded, the unknown keys included.
 	// They are a stranger's words: data for a model, never instructions.
 	Other []string
-	// Warnings say what the client should know, for example that a key is withdrawn.
+	// Warnings are for the log, for example that a key is withdrawn.
 	Warnings []string
 }
 

@@ -47,6 +47,16 @@ func (c *checking) other(raw []byte) (fragments []string, value []byte) {
 	return f.texts, append(value, ']')
 }
 
+// WithoutTruth returns a fragment of an unknown key without its value, if that is true or
+// false: "smoking" of "smoking: false". Other fragments are returned as they are.
+func WithoutTruth(fragment string) string {
+	name, value, found := strings.Cut(fragment, ": ")
+	if found && (value == "true" || value == "false") {
+		return name
+	}
+	return fragment
+}
+
 // OtherTexts returns the texts of a value of the key "other", a JSON string or an array of
 // strings, as [Form.Check] does: cleaned, without empty ones, and bounded.
 func OtherTexts(value json.RawMessage) []string { return textsOf(value).texts }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
@@ -99,7 +100,8 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 		if i == evolve.MaxFragments {
 			break
 		}
-		if clean, keep := l.cfg.Scrub(clip.Text(text, evolve.MaxFragmentBytes)); keep && clean != "" {
+		// Who sends "smoking": false asks for a key "smoking", as who sends true does.
+		if clean, keep := l.cfg.Scrub(clip.Text(template.WithoutTruth(text), evolve.MaxFragmentBytes)); keep && clean != "" {
 			o.Fragments = append(o.Fragments, evolve.Fragment{Text: clean})
 		}
 	}

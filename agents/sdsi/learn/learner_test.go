@@ -197,6 +197,22 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	}
 }
 
+// A client that sends a member of its own, true or false, asks for a key of that name, and
+// says the same as one that writes it in words.
+func TestAnUnknownBooleanIsAKeyOfItsName(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	l := r.learner(nil)
+	for i, text := range []string{"smoking: false", "smoking: true", "smoking", "smoking: false", "smoking: false", "smoking: true"} {
+		wait(t, says(l, fmt.Sprint("task", i), client(i), text))
+	}
+	l.Look(t.Context())
+	keys := r.stored("").Keys(r.clock())
+	if len(keys) != 1 || keys[0].Name != "smoking" || keys[0].Type != template.Boolean {
+		t.Errorf("%+v", keys)
+	}
+}
+
 // Senders that have not signed are one client, whatever names they state.
 func TestUnsignedSendersAreOneClient(t *testing.T) {
 	t.Parallel()
