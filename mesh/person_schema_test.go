@@ -129,6 +129,30 @@ func TestAnAnswerToAnotherDoesNotCount(t *testing.T) {
 	}
 }
 
+// What a person has answered is final: an error that says that it may be retried does not
+// have the person asked again.
+func TestAPersonsErrorIsNotRetried(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	busy := ask.Task.ReplyError(&envelope.Error{Code: envelope.CodeBusy, Message: "not today", Retryable: true})
+	if err := client.AnswerPersonTask(ctxFor(t), ask, busy); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := r.result(client, task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "result", string(reply.Payload), `{"human.bob":"E_DECLINED: not today"}`)
+	if asks, err := client.PersonTasks(ctxFor(t), bob); err != nil || len(asks) != 1 {
+		t.Errorf("%d questions, %v", len(asks), err)
+	}
+}
+
 // A person is not asked for a member that is not in the schema.
 func TestAPersonIsNotAskedForWhatIsNoSchema(t *testing.T) {
 	t.Parallel()

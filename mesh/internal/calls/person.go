@@ -76,7 +76,7 @@ func (o *outgoing) askDurable(ctx context.Context, task *envelope.Envelope) erro
 	case err != nil:
 		return err
 	case answer != nil:
-		return takeReply(o.a, answer)
+		return takePersonsReply(o.a, answer)
 	case !asked:
 		if w, err = o.sendToPerson(ctx, task, o.Now()); err != nil {
 			return err
@@ -129,6 +129,17 @@ func noAnswer(person string) *envelope.Error {
 	return e
 }
 
+// takePersonsReply is takeReply for the answer of a person. An error that may be retried is
+// taken as E_DECLINED, which is final: like [noAnswer], it would have the person asked again.
+func takePersonsReply(a *Answer, reply *envelope.Envelope) error {
+	err := takeReply(a, reply)
+	var problem *envelope.Error
+	if errors.As(err, &problem) && problem.Retryable {
+		return envelope.Errorf(envelope.CodeDeclined, "%s", problem.Message)
+	}
+	return err
+}
+
 // outOfTime returns the reason that a person is shown when a task is withdrawn because
 // its time is over.
 func outOfTime(c *Call) string {
@@ -168,7 +179,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 		if !o.Answers.Fits(w.Schema, reply) {
 			continue
 		}
-		return takeReply(o.a, reply)
+		return takePersonsReply(o.a, reply)
 	}
 	why := outOfTime(o.c)
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
