@@ -22,7 +22,8 @@ import (
 type Config struct {
 	// Models are the models that documents may name.
 	Models Models `json:"models,omitzero"`
-	// Budget limits what runs may spend on models.
+	// Budget limits what runs may spend on models. A file may not give a bound
+	// of 0, here and in section tree: see [Read].
 	Budget agents.Budget `json:"budget,omitzero"`
 	// Tree limits the trees of tasks that result when agents call one another.
 	Tree mesh.TreeLimits `json:"tree,omitzero"`
@@ -70,7 +71,8 @@ type Directory struct {
 const MaxConfig = 1 << 20
 
 // Read reads a configuration in YAML or JSON. It is strict: see the package
-// comment. An empty file is the zero Config.
+// comment. An empty file is the zero Config. A bound of sections budget and tree that
+// the file gives is greater than 0.
 func Read(data []byte) (Config, error) {
 	var c Config
 	switch trimmed := bytes.TrimSpace(data); {
@@ -95,6 +97,9 @@ func Read(data []byte) (Config, error) {
 	if err := jsonv2.Unmarshal(text, &c, jsonv2.RejectUnknownMembers(true)); err != nil {
 		return Config{}, fmt.Errorf("configuration: %w", explain(err, place))
 	}
+	if err := checkBounds(text, place); err != nil {
+		return Config{}, fmt.Errorf("configuration: %w", err)
+	}
 	return c, nil
 }
 
@@ -105,10 +110,7 @@ func explain(err error, place func(pointer string) (line, column int)) error {
 	if !errors.As(err, &semantic) {
 		return err
 	}
-	at := pointer(semantic.JSONPointer)
-	if line, column := place(string(semantic.JSONPointer)); line > 0 && semantic.JSONPointer != "" {
-		at = fmt.Sprintf("%d:%d: %s", line, column, at)
-	}
+	at := located(semantic.JSONPointer, place)
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
 		return fmt.Errorf("%s is not known%s", at, didYouMean(semantic.JSONPointer))
@@ -123,9 +125,13 @@ var kinds = map[jsontext.Kind]string{
 	'{': "an object", '[': "a list", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null",
 }
 
-func pointer(p jsontext.Pointer) string {
+// located is a pointer after its line and column, where they are known.
+func located(p jsontext.Pointer, place func(pointer string) (line, column int)) string {
 	if p == "" {
 		return "the file"
+	}
+	if line, column := place(string(p)); line > 0 {
+		return fmt.Sprintf("%d:%d: %s", line, column, p)
 	}
 	return string(p)
 }

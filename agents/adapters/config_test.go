@@ -45,3 +45,34 @@ func TestConfigIsStrict(t *testing.T) {
 		}
 	}
 }
+
+func TestABoundThatIsGivenIsGreaterThanZero(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"budget: {run_usd: 0}":                        {"1:10: /budget/run_usd: a bound must be greater than 0 (leave it out for no bound)"},
+		"budget: {tree_usd: 1e-12}":                   {"/budget/tree_usd: a bound must be greater than 0"},
+		"budget: {run_usd: -0.0}":                     {"/budget/run_usd: a bound"},
+		"budget: {run_usd: -1}":                       {"/budget/run_usd: a bound"},
+		"budget: {run_tokens: 0}":                     {"/budget/run_tokens: a bound"},
+		"budget:\n  run_usd: 1\n  tree_tokens: 0":     {"3:3: /budget/tree_tokens: a bound"},
+		"budget: {run_usd: 0, tree_tokens: 0}":        {"/budget/run_usd", "/budget/tree_tokens"},
+		`{"budget": {"run_usd": 0}}`:                  {"configuration: /budget/run_usd: a bound"},
+		"tree: {max_tasks: 0}":                        {"/tree/max_tasks: a bound must be greater than 0 (leave it out for the default)"},
+		"tree: {max_depth: -3, max_iterations: 0}":    {"/tree/max_depth", "/tree/max_iterations"},
+		"budget: {run_usd: 1e-9, run_tokens: 1}":      nil,
+		"budget: {run_usd: null}\ntree: {}":           nil,
+		"budget: {}\nmodels: {breaker_failures: 0}":   nil,
+		"tree: {max_depth: 1}\noutbound: {allow: []}": nil,
+	} {
+		_, err := Read([]byte(text))
+		if want == nil && err != nil || want != nil && err == nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		for _, w := range want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%q: %v, want %q", text, err, w)
+			}
+		}
+	}
+}
