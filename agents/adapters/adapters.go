@@ -44,33 +44,37 @@ type Set struct {
 }
 
 // New makes a set. It reads the files that the configuration names, and
-// connects to nothing. A configuration that cannot work is an error.
+// connects to nothing. A configuration that cannot work is an error, which joins a
+// [Problem] for each thing that is wrong.
 func New(cfg Config, opts Options) (*Set, error) {
+	s, bad := open(cfg, opts)
+	if err := bad.err(); err != nil {
+		_ = s.Close() // nothing was connected
+		return nil, err
+	}
+	return s, nil
+}
+
+// open makes a set, and notes what is wrong with the configuration. The set may be
+// used if nothing is.
+func open(cfg Config, opts Options) (*Set, *problems) {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
 	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	if err := cfg.Telemetry.check(); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	if err := errors.Join(cfg.Budget.Validate(), cfg.Tree.Validate(), cfg.Programs.check(), cfg.Learning.Apply(&learn.Config{})); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
+	bad := &problems{place: cfg.place}
+	bad.note("", cfg.Telemetry.check())
+	bad.note("", cfg.Budget.Validate())
+	bad.note("", cfg.Tree.Validate())
+	bad.note("", cfg.Programs.check())
+	bad.note("", cfg.Learning.Apply(&learn.Config{}))
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
-	if err := s.openSecrets(); err != nil {
-		return nil, err
-	}
+	s.openSecrets(bad)
 	s.knowHanded(cfg.Programs.Env)
-	if err := s.openOutbound(); err != nil {
-		return nil, err
-	}
-	if err := s.openMCP(); err != nil {
-		return nil, err
-	}
-	if err := s.openModels(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	s.openOutbound(bad)
+	s.openMCP(bad)
+	s.openModels(bad)
+	return s, bad
 }
 
 // Tree returns the limits for trees of tasks: section tree of the

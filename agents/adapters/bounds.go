@@ -1,8 +1,6 @@
 package adapters
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -15,24 +13,22 @@ import (
 // checkBounds refuses bounds of sections budget and tree that are given and are not
 // greater than 0: in the sections' Go types 0 means that a bound is left out. An
 // amount of dollars that rounds to 0 counts as 0.
-func checkBounds(text jsontext.Value, place func(pointer string) (line, column int)) error {
+func (ps *problems) checkBounds(text jsontext.Value) {
 	var given struct {
 		Budget map[string]jsontext.Value `json:"budget"`
 		Tree   map[string]jsontext.Value `json:"tree"`
 	}
 	if err := jsonv2.Unmarshal(text, &given); err != nil {
-		return err
+		return // Read has said what does not fit
 	}
-	var bad []error
 	check := func(section string, members map[string]jsontext.Value, absent string) {
 		for _, name := range slices.Sorted(maps.Keys(members)) {
 			if n, err := model.ParseUSD(string(members[name])); err == nil && n <= 0 {
-				at := located(jsontext.Pointer("/"+section).AppendToken(name), place)
-				bad = append(bad, fmt.Errorf("%s: a bound must be greater than 0 (leave it out for %s)", at, absent))
+				at := jsontext.Pointer("/" + section).AppendToken(name)
+				ps.add(at, string(at)+": a bound must be greater than 0 (leave it out for "+absent+")", nil)
 			}
 		}
 	}
 	check("budget", given.Budget, "no bound")
 	check("tree", given.Tree, "the default")
-	return errors.Join(bad...)
 }

@@ -2,9 +2,12 @@ package adapters
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -53,10 +56,9 @@ type Config struct {
 	// Worker is the settings of the process that reads the file. They are not
 	// looked at here.
 	Worker jsontext.Value `json:"worker,omitzero"`
-}
 
-// Sections returns the names of the sections of a configuration.
-func Sections() []string { return membersAt(reflect.TypeFor[Config](), "") }
+	place placer // of its values, if it was read from a file
+}
 
 // Directory is how the agents are found that documents name as their subagents.
 // Which files and URLs definitions may be read from is in section outbound.
@@ -74,64 +76,151 @@ const MaxConfig = 1 << 20
 // comment. An empty file is the zero Config. A bound of sections budget and tree that
 // the file gives is greater than 0.
 func Read(data []byte) (Config, error) {
-	var c Config
-	switch trimmed := bytes.TrimSpace(data); {
-	case len(trimmed) > MaxConfig:
-		return c, fmt.Errorf("configuration: it is larger than %d bytes", MaxConfig)
-	case len(trimmed) == 0:
-		return c, nil
-	case trimmed[0] == '{':
-		data = trimmed
-	}
-	text, place := data, func(string) (line, column int) { return 0, 0 }
-	if data[0] != '{' {
-		var err error
-		if text, place, err = aaif.YAMLPlaces(data, 0); err != nil {
-			var e *aaif.Error // which speaks of an AAIF document
-			if errors.As(err, &e) && len(e.Problems) == 1 {
-				return c, fmt.Errorf("configuration: %s", e.Problems[0])
-			}
-			return c, fmt.Errorf("configuration: %w", err)
-		}
-	}
-	if err := jsonv2.Unmarshal(text, &c, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", explain(err, place))
-	}
-	if err := checkBounds(text, place); err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", err)
+	c, bad := read(data)
+	if err := bad.err(); err != nil {
+		return Config{}, err
 	}
 	return c, nil
 }
 
-// explain says in the file's words what is wrong with it, and where where that is
-// known.
-func explain(err error, place func(pointer string) (line, column int)) error {
+// Check returns all that [Read] and [New] have against a configuration, in the order
+// of the file. Like them it connects to nothing. If amend is not nil, it may change what
+// was read, before New sees it.
+func Check(data []byte, amend func(*Config), opts Options) []*Problem {
+	c, bad := read(data)
+	if len(bad.all) == 1 && bad.all[0].Pointer == "" {
+		return bad.all
+	}
+	if amend != nil {
+		amend(&c)
+	}
+	s, more := open(c, opts)
+	_ = s.Close() // nothing was connected
+	unread := slices.Clone(bad.all)
+	for _, p := range more.all {
+		// What could not be read may be what is missing around it.
+		if !slices.ContainsFunc(unread, func(u *Problem) bool { return strings.HasPrefix(u.Pointer+"/", p.Pointer+"/") }) {
+			bad.all = append(bad.all, p)
+		}
+	}
+	_ = bad.err() // puts them in order
+	return bad.all
+}
+
+// maxUnread is how many values that do not fit are looked for in a configuration.
+const maxUnread = 50
+
+// read reads what fits into a configuration, and notes what does not.
+func read(data []byte) (Config, *problems) {
+	bad := &problems{}
+	text, err := bad.parse(data)
+	if err != nil || text == nil {
+		return Config{}, bad
+	}
+	for {
+		c := Config{place: bad.place}
+		err := jsonv2.Unmarshal(text, &c, jsonv2.RejectUnknownMembers(true))
+		if err == nil {
+			bad.checkBounds(text)
+			return c, bad
+		}
+		at := bad.explain(err)
+		if at == "" || len(bad.all) == maxUnread {
+			return Config{}, bad
+		}
+		if text, err = without(text, at); err != nil {
+			return Config{}, bad
+		}
+	}
+}
+
+// parse makes JSON of a file, and learns the places of its values; nil if it is empty.
+func (ps *problems) parse(data []byte) (jsontext.Value, error) {
+	trimmed := bytes.TrimSpace(data)
+	switch {
+	case len(trimmed) > MaxConfig:
+		err := fmt.Errorf("it is larger than %d bytes", MaxConfig)
+		ps.add("", err.Error(), err)
+		return nil, err
+	case len(trimmed) == 0:
+		return nil, nil
+	case trimmed[0] == '{':
+		ps.place = aaif.JSONPlaces(data)
+		return jsontext.Value(trimmed), nil
+	}
+	text, place, err := aaif.YAMLPlaces(data, 0)
+	ps.place = place
+	var e *aaif.Error // which speaks of an AAIF document
+	switch {
+	case errors.As(err, &e) && len(e.Problems) == 1:
+		p := e.Problems[0]
+		line, column := p.Line, p.Column
+		p.Line, p.Column = 0, 0
+		ps.all = append(ps.all, &Problem{Line: line, Column: column, Message: p.String(), Err: err})
+	case err != nil:
+		ps.add("", err.Error(), err)
+	}
+	return text, err
+}
+
+// explain notes in the file's words what is wrong with it, and returns where; "" if
+// the whole file is.
+func (ps *problems) explain(err error) jsontext.Pointer {
 	var semantic *jsonv2.SemanticError
 	if !errors.As(err, &semantic) {
-		return err
+		ps.add("", err.Error(), err)
+		return ""
 	}
-	at := located(semantic.JSONPointer, place)
+	at, name := semantic.JSONPointer, string(semantic.JSONPointer)
+	if name == "" {
+		name = "the file"
+	}
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
-		return fmt.Errorf("%s is not known%s", at, didYouMean(semantic.JSONPointer))
+		ps.add(at, name+" is not known"+didYouMean(at), err)
 	case semantic.Err != nil:
-		return fmt.Errorf("%s: %w", at, semantic.Err)
+		ps.add(at, name+": "+semantic.Err.Error(), err)
+	default:
+		ps.add(at, fmt.Sprintf("%s: %s does not fit", name, kinds[semantic.JSONKind]), err)
 	}
-	return fmt.Errorf("%s: %s does not fit", at, kinds[semantic.JSONKind])
+	return at
+}
+
+// without returns a JSON text without the value at a pointer. An element of a list
+// becomes null, so that the others keep their places.
+func without(text jsontext.Value, at jsontext.Pointer) (jsontext.Value, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var whole any
+	if err := dec.Decode(&whole); err != nil {
+		return nil, err
+	}
+	parent := whole
+	for token := range at.Parent().Tokens() {
+		switch v := parent.(type) {
+		case map[string]any:
+			parent = v[token]
+		case []any:
+			i, err := strconv.Atoi(token)
+			if err != nil || i >= len(v) {
+				return nil, fmt.Errorf("there is no %s", at)
+			}
+			parent = v[i]
+		}
+	}
+	last := at.LastToken()
+	switch v := parent.(type) {
+	case map[string]any:
+		delete(v, last)
+	case []any:
+		if i, err := strconv.Atoi(last); err == nil && i < len(v) {
+			v[i] = nil
+		}
+	}
+	return json.Marshal(whole)
 }
 
 // kinds are the names of JSON's types in messages.
 var kinds = map[jsontext.Kind]string{
 	'{': "an object", '[': "a list", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null",
-}
-
-// located is a pointer after its line and column, where they are known.
-func located(p jsontext.Pointer, place func(pointer string) (line, column int)) string {
-	if p == "" {
-		return "the file"
-	}
-	if line, column := place(string(p)); line > 0 {
-		return fmt.Sprintf("%d:%d: %s", line, column, p)
-	}
-	return string(p)
 }

@@ -56,7 +56,7 @@ func TestABoundThatIsGivenIsGreaterThanZero(t *testing.T) {
 		"budget: {run_tokens: 0}":                     {"/budget/run_tokens: a bound"},
 		"budget:\n  run_usd: 1\n  tree_tokens: 0":     {"3:3: /budget/tree_tokens: a bound"},
 		"budget: {run_usd: 0, tree_tokens: 0}":        {"/budget/run_usd", "/budget/tree_tokens"},
-		`{"budget": {"run_usd": 0}}`:                  {"configuration: /budget/run_usd: a bound"},
+		`{"budget": {"run_usd": 0}}`:                  {"configuration: 1:13: /budget/run_usd: a bound"},
 		"tree: {max_tasks: 0}":                        {"/tree/max_tasks: a bound must be greater than 0 (leave it out for the default)"},
 		"tree: {max_depth: -3, max_iterations: 0}":    {"/tree/max_depth", "/tree/max_iterations"},
 		"budget: {run_usd: 1e-9, run_tokens: 1}":      nil,

@@ -18,5 +18,6 @@
 // A [Config] says what documents may use: which endpoints, servers and secrets,
 // at which cost. Documents come from anywhere and can only ask. The file is
 // YAML or JSON, and is read strictly: an unknown name is an error, so that a
-// typing error never permits anything.
+// typing error never permits anything. [Check] reports all that is wrong with one, at its
+// place.
 package adapters

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
@@ -17,15 +20,13 @@ import (
 )
 
 // openMCP reads section mcp_servers, and enables the protocol mcp.
-func (s *Set) openMCP() error {
-	for name, server := range s.cfg.MCPServers {
-		s.knowHanded(server.Env)
-		if server.Auth == nil {
-			continue
-		}
-		if err := s.secrets.Check(server.Auth); err != nil {
-			return fmt.Errorf("configuration: mcp server %s: auth: %w", name, err)
-		}
+func (s *Set) openMCP(bad *problems) {
+	right := len(bad.all) == 0
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.MCPServers)) {
+		bad.note(jsontext.Pointer("/mcp_servers").AppendToken(name), s.checkMCP(name, right))
+	}
+	if len(bad.all) > 0 {
+		return
 	}
 	servers, err := mcp.NewServers(mcp.Config{
 		Servers: s.cfg.MCPServers,
@@ -39,19 +40,29 @@ func (s *Set) openMCP() error {
 		Client: s.mcpClient,
 	})
 	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	for name, server := range s.cfg.MCPServers {
-		if server.Auth == nil {
-			continue
-		}
-		if _, err := s.mcpClient(context.Background(), server.URL, server.Auth, true); err != nil {
-			return fmt.Errorf("configuration: mcp server %s: %w", name, err)
-		}
+		bad.note("/mcp_servers", err)
+		return
 	}
 	s.closers = append(s.closers, servers.Close)
 	s.openers[aaif.ProtocolMCP] = servers.Open
-	return nil
+}
+
+// checkMCP returns what is wrong with a server. Its credential needs the sections
+// before this one: it is looked at if they are right.
+func (s *Set) checkMCP(name string, credential bool) error {
+	server := s.cfg.MCPServers[name]
+	s.knowHanded(server.Env)
+	if err := server.CheckNamed(name); err != nil {
+		return err
+	}
+	if server.Auth == nil || !credential {
+		return nil
+	}
+	if err := s.secrets.Check(server.Auth); err != nil {
+		return fmt.Errorf("auth: %w", err)
+	}
+	_, err := s.mcpClient(context.Background(), server.URL, server.Auth, true)
+	return err
 }
 
 // credentialName matches names of variables that hold a credential.

@@ -157,7 +157,7 @@ func TestMCPOverPlainHTTPHasNoCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		set, err := New(cfg, Options{})
-		if (err == nil) != fine || !fine && !strings.Contains(err.Error(), "mcp server wiki: auth mtls needs https") {
+		if (err == nil) != fine || !fine && !strings.Contains(err.Error(), "mcp_servers/wiki: auth mtls needs https") {
 			t.Errorf("%s: %v", url, err)
 		}
 		if err == nil {
@@ -180,7 +180,7 @@ func TestMCPServersCredentialsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "mcp server wiki: auth") || !strings.Contains(err.Error(), "WIKI_TOKEN") {
+	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "/mcp_servers/wiki/auth") || !strings.Contains(err.Error(), "WIKI_TOKEN") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model/route"
 )
@@ -90,8 +92,11 @@ func catalogFile(name string) (*route.Catalog, error) {
 func (s *Set) checkModels() error {
 	m := &s.cfg.Models
 	var bad []error
-	if m.BreakerFailures < 0 || m.BreakerOpenSeconds < 0 {
-		bad = append(bad, errors.New("/models: breaker_failures and breaker_open_seconds must not be negative"))
+	if m.BreakerFailures < 0 {
+		bad = append(bad, errors.New("/models/breaker_failures: it must not be negative"))
+	}
+	if m.BreakerOpenSeconds < 0 {
+		bad = append(bad, errors.New("/models/breaker_open_seconds: it must not be negative"))
 	}
 	for i, pattern := range m.Quality {
 		if strings.Trim(pattern, " *") == "" {
@@ -100,7 +105,7 @@ func (s *Set) checkModels() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Providers)) {
 		p := m.Providers[name]
-		where := "/models/providers/" + name
+		where := string(jsontext.Pointer("/models/providers").AppendToken(name))
 		switch p.API {
 		case "", APIOpenAI, APIAnthropic, APIGoogle, APIVertex, APIBedrock:
 		default:
@@ -197,21 +202,18 @@ func almost(a, b string) bool {
 }
 
 // openModels reads section models, and the catalogue that it names.
-func (s *Set) openModels() error {
+func (s *Set) openModels(bad *problems) {
 	m := &s.cfg.Models
-	if err := s.checkModels(); err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
+	bad.note("", s.checkModels())
 	s.catalog = route.Builtin()
 	if m.Catalog != "" {
 		own, err := catalogFile(m.Catalog)
-		if err != nil {
-			return fmt.Errorf("configuration: /models/catalog: %w", err)
+		bad.note("/models/catalog", err)
+		if err == nil {
+			s.catalog = s.catalog.With(own)
 		}
-		s.catalog = s.catalog.With(own)
 	}
 	s.health = route.NewHealth(route.HealthOptions{Failures: m.BreakerFailures, Open: time.Duration(m.BreakerOpenSeconds * float64(time.Second))})
-	return nil
 }
 
 // Catalog returns the facts about models: the operator's catalogue, then the

@@ -24,7 +24,7 @@ func TestModelsConfigIsChecked(t *testing.T) {
 		`models: {quality: ["*"]}`:                                "/models/quality/0",
 		`openapi_servers: {crm: "crm.example"}`:                   "/openapi_servers/crm",
 		`openapi_servers: {"": "https://crm.example"}`:            "/openapi_servers/",
-		`secrets: {env: ["BILLING_["]}`:                           "/secrets/env: BILLING_[",
+		`secrets: {env: ["BILLING_["]}`:                           "/secrets/env/0: BILLING_[",
 		`models: {providers: {lab: {betas: [x]}}}`:                "/models/providers/lab/betas",
 		`models: {providers: {google: {project: x}}}`:             "/models/providers/google/project",
 	} {

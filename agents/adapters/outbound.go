@@ -1,10 +1,12 @@
 package adapters
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"net/url"
 	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
@@ -15,14 +17,12 @@ import (
 
 // openOutbound reads section outbound, and enables the protocols whose
 // endpoints it may permit.
-func (s *Set) openOutbound() error {
+func (s *Set) openOutbound(bad *problems) {
 	policy, err := outbound.New(s.cfg.Outbound)
-	if err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
+	bad.note("", err)
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.OpenAPIServers)) {
 		if u, err := url.Parse(s.cfg.OpenAPIServers[name]); name == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-			return fmt.Errorf("configuration: /openapi_servers/%s: it is not the name of a tool and an http or https URL", name)
+			bad.note(jsontext.Pointer("/openapi_servers").AppendToken(name), errors.New("it is not the name of a tool and an http or https URL"))
 		}
 	}
 	s.policy = policy
@@ -31,7 +31,6 @@ func (s *Set) openOutbound() error {
 	s.openers[aaif.ProtocolOpenAPI] = func(entry *aaif.Tool) (tool.Source, error) {
 		return openapi.Open(entry, s.access(), openapi.Options{Server: s.cfg.OpenAPIServers[entry.Name], Logger: s.opts.Logger})
 	}
-	return nil
 }
 
 // access is the policy and the secrets that tools use to reach endpoints.

@@ -1,6 +1,7 @@
 package adapters
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -19,15 +20,16 @@ type Programs struct {
 }
 
 func (p Programs) check() error {
+	var bad []error
 	if err := subprocess.CheckEnv(p.Env); err != nil {
-		return fmt.Errorf("/programs/%w", err)
+		bad = append(bad, fmt.Errorf("/programs/%w", err))
 	}
 	for i, e := range p.Env {
 		if !strings.Contains(e, "=") && secret.MeshOwn(e) {
-			return fmt.Errorf("/programs/env/%d: %s may let a process into the mesh, and is not copied; give a program a key of its own as NAME=value", i, e)
+			bad = append(bad, fmt.Errorf("/programs/env/%d: %s may let a process into the mesh, and is not copied; give a program a key of its own as NAME=value", i, e))
 		}
 	}
-	return nil
+	return errors.Join(bad...)
 }
 
 // ProgramEnv returns the complete environment of such a program.

@@ -7,7 +7,10 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
@@ -67,16 +70,16 @@ type SecretRef struct {
 func (r SecretRef) IsZero() bool { return r == SecretRef{} }
 
 // openSecrets reads sections secrets and vaults. It connects to nothing.
-func (s *Set) openSecrets() error {
+func (s *Set) openSecrets(bad *problems) {
 	s.secrets = &secret.Set{Env: s.opts.Env, AllowEnv: s.cfg.Secrets.Env, Vaults: map[aaif.VaultProvider]secret.Vault{}}
 	s.vaults = map[aaif.VaultProvider]secret.Vault{}
-	var bad []error
-	for _, pattern := range s.cfg.Secrets.Env {
+	for i, pattern := range s.cfg.Secrets.Env {
+		at := jsontext.Pointer("/secrets/env").AppendToken(strconv.Itoa(i))
 		if pattern == "" {
-			bad = append(bad, errors.New("configuration: /secrets/env: a name is empty"))
+			bad.note(at, errors.New("a name is empty"))
 		}
 		if _, err := path.Match(pattern, ""); err != nil {
-			bad = append(bad, fmt.Errorf("configuration: /secrets/env: %s is no pattern", pattern))
+			bad.note(at, fmt.Errorf("%s is no pattern", pattern))
 		}
 	}
 	read := secret.Operator(s.opts.Env)
@@ -89,7 +92,7 @@ func (s *Set) openSecrets() error {
 		cfg := s.cfg.Vaults[name]
 		v, err := cfg.open(name, lookup, s.opts.Env)
 		if err != nil {
-			bad = append(bad, fmt.Errorf("configuration: /vaults/%s: %w", name, err))
+			bad.note(jsontext.Pointer("/vaults").AppendToken(string(name)), err)
 			continue
 		}
 		if cfg.Command != nil {
@@ -98,7 +101,6 @@ func (s *Set) openSecrets() error {
 		s.secrets.Vaults[name] = secret.Guard(v, cfg.options(cfg.Allow))
 		s.vaults[name] = secret.Guard(v, cfg.options([]string{"**?version=**#**"}))
 	}
-	return errors.Join(bad...)
 }
 
 func (c Vault) options(allow []string) secret.Options {
@@ -203,9 +205,10 @@ func (s *Set) checkRef(r SecretRef) error {
 	switch {
 	case given != 1:
 		return errors.New("exactly one of env, file and vault names a credential")
-	case r.Vault != nil && s.vaults[r.Vault.Provider] == nil:
-		return fmt.Errorf("section vaults has no %s", secret.Clip(string(r.Vault.Provider)))
 	case r.Vault != nil:
+		if _, there := s.cfg.Vaults[r.Vault.Provider]; !there {
+			return fmt.Errorf("section vaults has no %s", secret.Clip(string(r.Vault.Provider)))
+		}
 		return secret.CheckRef(*r.Vault)
 	}
 	return nil

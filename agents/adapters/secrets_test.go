@@ -79,7 +79,7 @@ func TestSecretsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"vaults: {keepass: {allow: ['**'], file: {dir: /x}}}":                                                  "no such provider",
-		"vaults: {custom: {file: {dir: /x}}}":                                                                  "/vaults/custom: allow",
+		"vaults: {custom: {file: {dir: /x}}}":                                                                  "/vaults/custom/allow: name",
 		"vaults: {custom: {allow: ['**']}}":                                                                    "exactly one of",
 		"vaults: {custom: {allow: ['**'], file: {dir: /x}, gcp: {}}}":                                          "exactly one of",
 		"vaults: {custom: {allow: ['**'], cache_seconds: -1, file: {dir: /x}}}":                                "negative",

@@ -22,35 +22,46 @@ func didYouMean(at jsontext.Pointer) string {
 // membersAt returns the names of the members of the object at a place of the
 // configuration; none if any name is allowed there.
 func membersAt(t reflect.Type, at jsontext.Pointer) []string {
+	if t = typeAt(t, at); t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+	return members(t)
+}
+
+// typeAt returns the type of the value at a place of the configuration, without
+// pointers; nil if there can be none.
+func typeAt(t reflect.Type, at jsontext.Pointer) reflect.Type {
 	for token := range at.Tokens() {
-		for t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		switch t.Kind() {
-		case reflect.Map, reflect.Slice, reflect.Array:
-			t = t.Elem()
-			continue
-		case reflect.Struct:
-		default:
-			return nil
-		}
-		found := false
-		for i := range t.NumField() {
-			if f := t.Field(i); memberName(f) == token {
-				t, found = f.Type, true
-				break
-			}
-		}
-		if !found {
+		if t = below(t, token); t == nil {
 			return nil
 		}
 	}
+	return pointed(t)
+}
+
+// below returns the type of a member or an element.
+func below(t reflect.Type, token string) reflect.Type {
+	switch t = pointed(t); t.Kind() {
+	case reflect.Map, reflect.Slice, reflect.Array:
+		return t.Elem()
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); memberName(f) == token {
+				return f.Type
+			}
+		}
+	}
+	return nil
+}
+
+func pointed(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
+	return t
+}
+
+func members(t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {
 		if name := memberName(t.Field(i)); name != "" {

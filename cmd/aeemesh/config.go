@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -21,7 +20,7 @@ func configCommand(a *app) *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE...",
 		Short:   "Check configuration files of workers",
-		Long:    "Reads files for \"worker --config\" and reports everything that is wrong, with\nline numbers. Nothing is started or connected.",
+		Long:    "Reads files for \"worker --config\" and reports everything that is wrong, as\nFILE:LINE:COLUMN. Files that they name, such as a catalogue of models, are read\nas the worker reads them. Nothing is started or connected.",
 		Example: "  aeemesh config check worker.yaml",
 		Args:    outcome.Arguments("FILE..."),
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
@@ -96,30 +95,40 @@ func checkConfig(a *app, name string) (int, error) {
 		return 0, err
 	}
 	values, err := config.Read(name, data, settings(w))
-	if err == nil {
-		if _, err = adapters.Read(data); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
+	var bad []*config.Problem
 	for _, v := range values {
 		if v.Secret { // the file may not be here
 			continue
 		}
 		if err := b.applySetting(w, name, v); err != nil {
-			return 0, err
+			bad = append(bad, at(name, v, err))
 		}
 	}
+	bad = append(bad, a.fileProblems(data, operatorOf(w, name), err)...)
 	documents := b.Documents
 	if len(documents) == 0 && f.command == "" {
 		documents = []string{"FILE"} // the command line names it
 	}
-	if err := b.checkWorker(w, f, documents); err != nil {
-		return 0, fmt.Errorf("%s: %v", name, err) // no wrong usage of this command
+	bad = append(bad, flagProblems(name, values, b.checkWorker(w, f, documents))...)
+	return len(values), config.Join(bad)
+}
+
+// flagProblems are what is wrong with the values of flags that a file sets, at its lines.
+func flagProblems(name string, values []config.Value, err error) (out []*config.Problem) {
+	var usage *outcome.UsageError // no wrong usage of this command
+	if !errors.As(err, &usage) {
+		return nil
 	}
-	return len(values), nil
+	for _, text := range strings.Split(usage.Err.Error(), "\n") {
+		p := &config.Problem{File: name, Message: text}
+		for _, v := range values {
+			if strings.HasPrefix(text, "--"+v.Flag+" ") || strings.HasPrefix(text, "--"+v.Flag+":") {
+				p.Line, p.Column = v.Line, v.Column
+			}
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // shownSetting is a setting as "config show" tells it.

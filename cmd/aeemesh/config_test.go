@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -50,5 +51,12 @@ func TestConfigurationHasEveryFlagOfWorker(t *testing.T) {
 	}
 	if _, there := schema.Properties["mcp_servers"]; !there {
 		t.Errorf("the schema lacks the other sections")
+	}
+	for section, want := range map[string][]string{
+		"budget": {"run_tokens", "run_usd", "tree_tokens", "tree_usd"}, "tree": {"max_depth", "max_iterations", "max_tasks"},
+	} {
+		if got := slices.Sorted(maps.Keys(schema.Properties[section].Properties)); !slices.Equal(got, want) {
+			t.Errorf("section %s has the members %v in the schema, want %v", section, got, want)
+		}
 	}
 }

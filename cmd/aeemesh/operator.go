@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
@@ -33,36 +36,102 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.programEnv, "program-env", nil, "`NAME` of a variable that programs (--tool, --exec) get beside PATH, HOME and the like, or NAME=value; repeatable (default none)")
 }
 
+// operatorOf returns the values of these flags of a worker's command, with the file.
+func operatorOf(cmd *cobra.Command, file string) *operatorFlags {
+	values := func(flag string) []string {
+		list, err := cmd.Flags().GetStringArray(flag)
+		if err != nil {
+			panic("aeemesh: " + err.Error()) // the command has been given them
+		}
+		return list
+	}
+	return &operatorFlags{file: file, allow: values("allow"), private: values("allow-private"), files: values("allow-file"), mcp: values("mcp"),
+		env: values("allow-env"), programEnv: values("program-env")}
+}
+
 // adapters makes the adapters of a command's agents. The caller must close
 // them.
 func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, error) {
-	var cfg adapters.Config
+	var data []byte
 	if f.file != "" {
-		data, err := a.ReadFile(f.file, adapters.MaxConfig+1)
-		if err != nil {
+		var err error
+		if data, err = a.ReadFile(f.file, adapters.MaxConfig+1); err != nil {
 			return nil, err
 		}
-		if cfg, err = adapters.Read(data); err != nil {
-			return nil, outcome.Usagef(cmd, "%s: %w", f.file, err)
+	}
+	cfg, err := adapters.Read(data)
+	if err == nil {
+		err = f.amend(&cfg)
+	}
+	if err == nil {
+		var set *adapters.Set
+		if set, err = adapters.New(cfg, a.adapterOptions(a.Log)); err == nil {
+			return set, nil
 		}
 	}
+	if bad := a.sectionProblems(data, f); len(bad) > 0 {
+		return nil, wrongFile(cmd, f.file, bad)
+	}
+	return nil, outcome.Usagef(cmd, "%w", err) // a file that it names has changed in between
+}
+
+// amend adds what the flags say to a configuration.
+func (f *operatorFlags) amend(cfg *adapters.Config) error {
 	cfg.Outbound.Allow = append(cfg.Outbound.Allow, f.allow...)
 	cfg.Outbound.Private = append(cfg.Outbound.Private, f.private...)
 	cfg.Outbound.Files = append(cfg.Outbound.Files, f.files...)
-	if err := mcpServers(&cfg, f.mcp); err != nil {
-		return nil, outcome.Usagef(cmd, "%w", err)
-	}
 	cfg.Secrets.Env = append(cfg.Secrets.Env, f.env...)
 	cfg.Programs.Env = append(cfg.Programs.Env, f.programEnv...)
-	set, err := adapters.New(cfg, adapters.Options{
+	return mcpServers(cfg, f.mcp)
+}
+
+func (a *app) adapterOptions(log *slog.Logger) adapters.Options {
+	return adapters.Options{
 		Version: version(),
 		Env:     func(name string) (string, bool) { v := a.Env(name); return v, v != "" },
-		Logger:  a.Log,
-	})
-	if err != nil {
-		return nil, outcome.Usagef(cmd, "%w", err)
+		Logger:  log,
 	}
-	return set, nil
+}
+
+// sectionProblems returns what is wrong with the text of a configuration file with the
+// flags of a command, but for its section worker.
+func (a *app) sectionProblems(data []byte, f *operatorFlags) (out []*config.Problem) {
+	var unamended error
+	amend := func(cfg *adapters.Config) { unamended = f.amend(cfg) }
+	for _, p := range adapters.Check(data, amend, a.adapterOptions(nil)) {
+		q := &config.Problem{File: f.file, Line: p.Line, Column: p.Column, Message: p.Message}
+		if p.Line == 0 && p.Pointer != "" {
+			q.File = "configuration" // a flag's
+		}
+		out = append(out, q)
+	}
+	if unamended != nil {
+		out = append(out, &config.Problem{File: "flags", Message: unamended.Error()})
+	}
+	return out
+}
+
+// fileProblems returns all that is wrong with a configuration file; unread is the error
+// of reading its section worker.
+func (a *app) fileProblems(data []byte, f *operatorFlags, unread error) []*config.Problem {
+	out := a.sectionProblems(data, f)
+	for _, p := range config.Problems(unread) {
+		// Both readers refuse a file that is no YAML at all.
+		if !slices.ContainsFunc(out, func(q *config.Problem) bool { return q.Line == p.Line && q.Column == p.Column }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// wrongFile is the error of a command whose configuration file is wrong, or whose flags
+// are that add to it.
+func wrongFile(cmd *cobra.Command, name string, bad []*config.Problem) error {
+	e := &outcome.UsageError{Err: config.Join(bad), Cmd: cmd}
+	if slices.ContainsFunc(bad, func(p *config.Problem) bool { return p.File == name }) {
+		e.Hint = fmt.Sprintf("\"aeemesh config check %s\" says all that is wrong, without starting anything.", name)
+	}
+	return e
 }
 
 // mcpServers adds the servers that --mcp names.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,21 +81,23 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	values, err := config.Read(name, data, settings(cmd))
-	if err != nil {
-		return &outcome.UsageError{Err: err, Cmd: cmd, Hint: "\"aeemesh config check FILE\" says all that is wrong; \"aeemesh config schema\" has all settings."}
-	}
+	values, unread := config.Read(name, data, settings(cmd))
 	a.ByFile = map[string]string{}
-	var bad []error
+	var bad []*config.Problem
 	for _, v := range values {
 		if err := a.applySetting(cmd, name, v); err != nil {
-			bad = append(bad, err)
+			bad = append(bad, at(name, v, err))
 		}
 	}
-	if err := errors.Join(bad...); err != nil {
-		return &outcome.UsageError{Err: err, Cmd: cmd}
+	if unread == nil && len(bad) == 0 {
+		return nil
 	}
-	return nil
+	return wrongFile(cmd, name, append(bad, a.fileProblems(data, operatorOf(cmd, name), unread)...))
+}
+
+// at is an error about a setting of a file, at its place.
+func at(file string, v config.Value, err error) *config.Problem {
+	return &config.Problem{File: file, Line: v.Line, Column: v.Column, Message: err.Error()}
 }
 
 // applySetting gives a flag the value of the file, unless it is set already.
@@ -116,13 +117,13 @@ func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) erro
 	if v.Secret {
 		text, err := a.ReadFile(values[0], maxSecret)
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", place, v.Key(), err)
+			return fmt.Errorf("%s.%s: %w", config.Section, v.Key(), err)
 		}
 		values = []string{strings.TrimRight(string(text), "\r\n")}
 	}
 	for _, text := range values {
 		if err := cmd.Flag(v.Flag).Value.Set(text); err != nil {
-			return fmt.Errorf("%s: %s.%s: %w", place, config.Section, v.Key(), err)
+			return fmt.Errorf("%s.%s: %w", config.Section, v.Key(), err)
 		}
 	}
 	a.ByFile[v.Flag] = place

@@ -40,25 +40,26 @@ type Settings struct {
 	Unsigned bool `json:"unsigned,omitempty"`
 }
 
-// Apply puts the settings into a configuration; Model and Embedder are the caller's part.
+// Apply puts the settings into a configuration, and reports all that is wrong with them;
+// Model and Embedder are the caller's part.
 func (s Settings) Apply(c *Config) error {
+	var bad []error
 	c.Rules, c.Sensitive.Words, c.Unsigned, c.Interval = s.Rules, s.Sensitive, s.Unsigned, time.Duration(s.Interval)
 	if s.Interval != 0 && time.Duration(s.Interval) < minInterval {
-		return fmt.Errorf("learning.interval: %v is less than %v", time.Duration(s.Interval), minInterval)
+		bad = append(bad, fmt.Errorf("learning.interval: %v is less than %v", time.Duration(s.Interval), minInterval))
 	}
 	if s.SensitivePattern != "" {
 		pattern, err := regexp.Compile(s.SensitivePattern)
 		if err != nil {
-			return fmt.Errorf("learning.sensitive_pattern: %w", err)
+			bad = append(bad, fmt.Errorf("learning.sensitive_pattern: %w", err))
 		}
 		c.Sensitive.Pattern = pattern
 	}
 	for name, patterns := range s.Cohorts {
 		if name == "" {
-			return errors.New("learning.cohorts: one has no name")
-		}
-		if err := check("learning.cohorts."+name, patterns); err != nil {
-			return err
+			bad = append(bad, errors.New("learning.cohorts: one has no name"))
+		} else if err := check("learning.cohorts."+name, patterns); err != nil {
+			bad = append(bad, err)
 		}
 		c.Cohorts = append(c.Cohorts, name)
 	}
@@ -67,13 +68,13 @@ func (s Settings) Apply(c *Config) error {
 	for _, name := range c.Cohorts {
 		for _, p := range s.Cohorts[name] {
 			if other, twice := of[p]; twice {
-				return fmt.Errorf("learning.cohorts: %q is a pattern of %s and of %s", p, other, name)
+				bad = append(bad, fmt.Errorf("learning.cohorts: %q is a pattern of %s and of %s", p, other, name))
 			}
 			of[p] = name
 		}
 	}
 	if err := check("learning.exclude", s.Exclude); err != nil {
-		return err
+		bad = append(bad, err)
 	}
 	c.Exclude = func(entity string) bool { return matches(s.Exclude, entity) }
 	c.Cohort = func(entity string) string {
@@ -84,11 +85,10 @@ func (s Settings) Apply(c *Config) error {
 		}
 		return ""
 	}
-	_, err := s.Rules.WithDefaults()
-	if err != nil {
-		return fmt.Errorf("learning.rules: %w", err)
+	if _, err := s.Rules.WithDefaults(); err != nil {
+		bad = append(bad, fmt.Errorf("learning.rules: %w", err))
 	}
-	return nil
+	return errors.Join(bad...)
 }
 
 // minInterval is the shortest [Settings].Interval.

@@ -33,11 +33,7 @@ func NewServers(cfg Config) (*Servers, error) {
 	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Servers)) {
 		s := cfg.Servers[name]
-		err := s.Check()
-		if !ServerName.MatchString(name) {
-			err = errors.Join(errors.New("the name is not a letter or digit, then up to 63 letters, digits, dots, underscores or hyphens"), err)
-		}
-		if err != nil {
+		if err := s.CheckNamed(name); err != nil {
 			bad = append(bad, fmt.Errorf("mcp server %.80q: %w", name, err))
 		}
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,8 +55,8 @@ func (s Setting) Key() string {
 type Value struct {
 	Setting
 	Values []string // as the flag takes them, one but for a List; of a Secret the path
-	Line   int      // from 1; 0: not known (JSON)
-	column int
+	Line   int      // from 1
+	Column int
 }
 
 // Problem is what is wrong at one place of a file.
@@ -73,7 +74,8 @@ func (p *Problem) Error() string {
 }
 
 // Read reads the settings of a file, in the order of the file. A file without section
-// worker has none. The error joins a [Problem] for each thing that is wrong.
+// worker has none. The error joins a [Problem] for each thing that is wrong; the settings
+// that are right are returned with it.
 func Read(name string, data []byte, settings []Setting) ([]Value, error) {
 	if len(data) > MaxFile {
 		return nil, &Problem{File: name, Message: fmt.Sprintf("it is larger than %d bytes", MaxFile)}
@@ -109,18 +111,15 @@ func Read(name string, data []byte, settings []Setting) ([]Value, error) {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
-		if a.column != b.column {
-			return a.column - b.column
+		if a.Column != b.Column {
+			return a.Column - b.Column
 		}
 		return strings.Compare(a.Flag, b.Flag)
 	})
-	if err := r.err(); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, r.err()
 }
 
-// parse makes JSON of YAML. JSON is taken as it is, without places.
+// parse makes JSON of YAML. JSON is taken as it is.
 func parse(name string, data []byte) (text []byte, place func(string) (int, int), err error) {
 	nowhere := func(string) (int, int) { return 0, 0 }
 	trimmed := strings.TrimSpace(string(data))
@@ -128,7 +127,7 @@ func parse(name string, data []byte) (text []byte, place func(string) (int, int)
 	case trimmed == "":
 		return []byte("{}"), nowhere, nil
 	case trimmed[0] == '{' && json.Valid([]byte(trimmed)):
-		return []byte(trimmed), nowhere, nil
+		return []byte(trimmed), aaif.JSONPlaces(data), nil
 	}
 	text, place, err = aaif.YAMLPlaces(data, 0)
 	var bad *aaif.Error
@@ -156,19 +155,32 @@ func (r *reader) refuse(pointer, format string, args ...any) {
 	r.bad = append(r.bad, &Problem{File: r.name, Line: line, Column: column, Message: fmt.Sprintf(format, args...)})
 }
 
-// err joins the problems in order of place.
-func (r *reader) err() error {
-	sorted.By(r.bad, func(a, b *Problem) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return strings.Compare(a.Message, b.Message)
+func (r *reader) err() error { return Join(r.bad) }
+
+// Join joins the problems of a file in order of place; nil if there are none.
+func Join(bad []*Problem) error {
+	bad = slices.Clone(bad)
+	sorted.By(bad, func(a, b *Problem) int {
+		return cmp.Or(a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Message, b.Message))
 	})
-	all := make([]error, len(r.bad))
-	for i, p := range r.bad {
+	all := make([]error, len(bad))
+	for i, p := range bad {
 		all[i] = p
 	}
 	return errors.Join(all...)
+}
+
+// Problems returns the problems that an error of [Read] joins.
+func Problems(err error) (out []*Problem) {
+	switch e := err.(type) {
+	case *Problem:
+		return []*Problem{e}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			out = append(out, Problems(one)...)
+		}
+	}
+	return out
 }
 
 // value reads one member.

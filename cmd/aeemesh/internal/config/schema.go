@@ -1,8 +1,8 @@
 package config
 
 // Schema returns the JSON Schema (draft 2020-12) of a file: section worker with its
-// settings, and the other sections by name alone.
-func Schema(settings []Setting, sections []string) map[string]any {
+// settings, and the schemas of the other sections by their names.
+func Schema(settings []Setting, sections map[string]any) map[string]any {
 	members := make(map[string]any, len(settings))
 	for _, s := range settings {
 		members[s.Key()] = s.schema()
@@ -11,9 +11,9 @@ func Schema(settings []Setting, sections []string) map[string]any {
 		"type": "object", "additionalProperties": false, "properties": members,
 		"description": "The flags of worker, with underscores.",
 	}}
-	for _, name := range sections {
+	for name, schema := range sections {
 		if name != Section {
-			properties[name] = map[string]any{"type": "object"}
+			properties[name] = schema
 		}
 	}
 	return map[string]any{
