@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/buckets"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -195,11 +196,11 @@ func (r *reporter) instruments(mp metric.MeterProvider) error {
 		m = mp.Meter(scope)
 	}
 	var errs [5]error
-	r.operations, errs[0] = genaiconv.NewClientOperationDuration(m)
-	r.tokens, errs[1] = genaiconv.NewClientTokenUsage(m)
-	r.firstChunk, errs[2] = genaiconv.NewClientOperationTimeToFirstChunk(m)
+	r.operations, errs[0] = genaiconv.NewClientOperationDuration(m, metric.WithExplicitBucketBoundaries(buckets.ModelCalls()...))
+	r.tokens, errs[1] = genaiconv.NewClientTokenUsage(m, metric.WithExplicitBucketBoundaries(buckets.Tokens()...))
+	r.firstChunk, errs[2] = genaiconv.NewClientOperationTimeToFirstChunk(m, metric.WithExplicitBucketBoundaries(buckets.ModelCalls()...))
 	if m != nil {
-		r.tools, errs[3] = m.Float64Histogram("aaif.agent.tool_call.duration", metric.WithUnit("s"),
+		r.tools, errs[3] = m.Float64Histogram("aaif.agent.tool_call.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets.Durations()...),
 			metric.WithDescription("One call of a tool, by its name and protocol, and by how it failed."))
 		r.cost, errs[4] = m.Float64Counter("aaif.agent.llm_call.cost", metric.WithUnit("{USD}"),
 			metric.WithDescription("What turns of models cost, by provider and model, as far as prices are known."))

@@ -473,3 +473,43 @@ func TestDockerfile(t *testing.T) {
 		t.Error("the image runs as root")
 	}
 }
+
+// Without bounds of its own a histogram of seconds has buckets for milliseconds.
+func TestEveryHistogramHasBoundsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, f := range repoFiles(t) {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			made, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !madeHistogram.MatchString(made.Sel.Name) {
+				return true
+			}
+			found++
+			if !slices.ContainsFunc(call.Args, hasBounds) {
+				t.Errorf("%s: %s has no metric.WithExplicitBucketBoundaries", f.name, made.Sel.Name)
+			}
+			return true
+		})
+	}
+	if found < 8 {
+		t.Errorf("%d histograms were found: the pattern is wrong", found)
+	}
+}
+
+var madeHistogram = regexp.MustCompile(`^((Int|Float)64Histogram|NewClient(Operation|Token).*)$`)
+
+func hasBounds(arg ast.Expr) bool {
+	call, ok := arg.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	option, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && option.Sel.Name == "WithExplicitBucketBoundaries"
+}

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/buckets"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -47,9 +48,11 @@ func newLane(mp metric.MeterProvider) (*Lane, error) {
 	tel.retriesMade = counter("aee.task.retries", "{attempt}", "Failed attempts that will be retried.")
 	tel.redrawn = counter("aee.task.redeliveries", "{message}", "Messages that were delivered before.")
 	var err error
-	tel.commits, err = m.Float64Histogram("aee.checkpoint.duration", metric.WithUnit("s"), metric.WithDescription("Writing one checkpoint, encoding included."))
+	tel.commits, err = m.Float64Histogram("aee.checkpoint.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets.Writes()...),
+		metric.WithDescription("Writing one checkpoint, encoding included."))
 	errs = append(errs, err)
-	tel.sizes, err = m.Int64Histogram("aee.checkpoint.size", metric.WithUnit("By"), metric.WithDescription("Size of one checkpoint."))
+	tel.sizes, err = m.Int64Histogram("aee.checkpoint.size", metric.WithUnit("By"), metric.WithExplicitBucketBoundaries(buckets.Sizes()...),
+		metric.WithDescription("Size of one checkpoint."))
 	errs = append(errs, err)
 	tel.backlog, err = m.Int64ObservableGauge("aee.queue.backlog", metric.WithUnit("{task}"), metric.WithDescription("Durable tasks that were not delivered yet."))
 	errs = append(errs, err)

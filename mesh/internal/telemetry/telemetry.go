@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/buckets"
 	"github.com/aeemesh/aeemesh/mesh/internal/tracing"
 )
 
@@ -45,9 +46,9 @@ func New(tp trace.TracerProvider, mp metric.MeterProvider) (*Telemetry, error) {
 	m := mp.Meter(Scope)
 	tel.metrics = true
 	var errs [3]error
-	tel.duration, errs[0] = m.Float64Histogram("aee.task.duration", metric.WithUnit("s"),
+	tel.duration, errs[0] = m.Float64Histogram("aee.task.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets.Durations()...),
 		metric.WithDescription("From a task's arrival to its terminal envelope."))
-	tel.waiting, errs[1] = m.Float64Histogram("aee.task.queue.duration", metric.WithUnit("s"),
+	tel.waiting, errs[1] = m.Float64Histogram("aee.task.queue.duration", metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(buckets.Durations()...),
 		metric.WithDescription("From a task's arrival to its handler."))
 	tel.refusals, errs[2] = m.Int64Counter("aee.messages.refused", metric.WithUnit("{message}"),
 		metric.WithDescription("Messages that never became tasks, by error code."))

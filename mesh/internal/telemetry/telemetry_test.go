@@ -2,6 +2,8 @@ package telemetry
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/buckets"
 )
 
 var denied = envelope.Errorf(envelope.CodeDenied, "no")
@@ -84,5 +87,37 @@ func TestATaskHasASpanAndItsMetrics(t *testing.T) {
 		if got[name] != 1 {
 			t.Errorf("%s: %d, want 1; all are %v", name, got[name], got)
 		}
+	}
+}
+
+// Durations are in seconds and sizes in bytes, which OpenTelemetry's default bounds do not suit.
+func TestNoHistogramHasTheDefaultBounds(t *testing.T) {
+	t.Parallel()
+	reader := metric.NewManualReader()
+	tel, err := New(nil, metric.NewMeterProvider(metric.WithReader(reader)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tel.Ended(Span{}, "agent.a", time.Now(), time.Second, nil)
+	tel.Lane.Checkpoint("agent.a", 2000, time.Millisecond)
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]float64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Histogram[float64]:
+				got[m.Name] = data.DataPoints[0].Bounds
+			case metricdata.Histogram[int64]:
+				got[m.Name] = data.DataPoints[0].Bounds
+			}
+		}
+	}
+	want := map[string][]float64{"aee.task.duration": buckets.Durations(), "aee.task.queue.duration": buckets.Durations(),
+		"aee.checkpoint.duration": buckets.Writes(), "aee.checkpoint.size": buckets.Sizes()}
+	if !maps.EqualFunc(got, want, slices.Equal[[]float64]) {
+		t.Errorf("the bounds are %v, want %v", got, want)
 	}
 }
