@@ -128,15 +128,15 @@ func within(at jsontext.Pointer, text string) (jsontext.Pointer, string) {
 		if !ok {
 			return at, text
 		}
-		switch next, found := follow(at, path); {
-		case strings.HasPrefix(path, "/"):
-			at = jsontext.Pointer(string(at) + path)
-		case found:
-			at = next
-		default:
+		next, found := follow(at, path)
+		if strings.HasPrefix(path, "/") { // a pointer, or the name of a file
+			next = jsontext.Pointer(string(at) + path)
+			found = typeAt(reflect.TypeFor[Config](), next) != nil
+		}
+		if !found {
 			return at, text
 		}
-		text = rest
+		at, text = next, rest
 	}
 }
 

@@ -2,6 +2,8 @@ package adapters
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,6 +45,19 @@ func TestCheckFindsAllThatIsWrongAtItsPlace(t *testing.T) {
 		if len(got) != len(want) {
 			t.Errorf("%q: %d problems, want %d", text, len(got), len(want))
 		}
+	}
+}
+
+// The name of a file at the beginning of a message is no pointer.
+func TestTheNameOfAFileIsNoPlace(t *testing.T) {
+	t.Parallel()
+	catalog := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(catalog, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := Check([]byte("models: {catalog: "+catalog+"}"), nil, Options{})
+	if len(got) != 1 || got[0].Pointer != "/models/catalog" || !strings.HasPrefix(got[0].Message, "/models/catalog: "+catalog+": ") {
+		t.Errorf("%+v", got)
 	}
 }
 
