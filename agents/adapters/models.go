@@ -30,7 +30,8 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 	}
 	m := def.Agent.Model
 	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a failing script does not mean that a provider is down
-		return agents.Asking(model.Price{Known: true}, agents.Reported(builtin.ProviderID, plan[0].M)), notices, nil
+		facts := plan[0].Facts
+		return agents.Asking(facts.Price(), route.Priced(facts, agents.Reported(builtin.ProviderID, plan[0].M))), notices, nil
 	}
 	var routes []route.Route
 	var bad []error
@@ -216,8 +217,11 @@ func (s *Set) route(at, name, first, modelName string, def *aaif.Definition, opt
 		}
 	}
 	if name == builtin.ProviderID {
-		free := model.USD(0)
-		p.M, p.Facts.Input, p.Facts.Output = builtin.New(), &free, &free
+		p.M = builtin.New()
+		if _, priced := p.Facts.Highest(); !priced { // by the operator's catalogue
+			free := model.USD(0)
+			p.Facts.Input, p.Facts.Output = &free, &free
+		}
 		p.Facts.ContextTokens = cmp.Or(p.Facts.ContextTokens, 1<<20) // it has no limit
 		return p, nil, agents.CheckBuiltin(modelName, def.Agent.Model.Params)
 	}

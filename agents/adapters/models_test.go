@@ -447,6 +447,45 @@ func TestTheOfflineModelIsFreeAndAdmitted(t *testing.T) {
 	}
 }
 
+// An operator's price of the offline model is used like that of any other: it is what
+// admission is asked for, what a turn costs, and what the routes show.
+func TestTheOfflineModelHasTheOperatorsPrice(t *testing.T) {
+	t.Parallel()
+	catalog := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(catalog, []byte(`{"date": "2026-11-01", "models": [{"provider": "builtin", "model": "*", "input_usd_per_1k": 1, "output_usd_per_1k": 2, "max_output_tokens": 7}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSet(t, `{"models": {"catalog": "`+catalog+`"}, "budget": {"run_usd": 1}}`, nil)
+	for name, fallback := range map[string]string{"alone": "", "with a fallback": `, "fallbacks": [{"provider": "openai", "model": "gpt-4o"}]`} {
+		def := definition(t, `"provider": "custom", "provider_id": "builtin", "preferred": "echo"`+fallback)
+		opts := agents.Options{Secret: env("OPENAI_API_KEY", "k")}
+		s.Use(&opts)
+		routes, _, err := s.Routes(def, opts)
+		if err != nil || *routes[0].Facts.Input != model.Dollar || *routes[0].Facts.Output != 2*model.Dollar {
+			t.Errorf("%s: the routes are %+v, error %v", name, routes, err)
+		}
+		m, _, err := s.Model(def, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := hello()
+		req.Model = "echo"
+		var asked model.Price
+		req.Admit = func(p model.Price) error { asked = p; return nil }
+		res, err := m.Generate(t.Context(), req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (model.Price{Input: model.Dollar, Output: 2 * model.Dollar, Known: true, MaxOutput: 7}); asked != want {
+			t.Errorf("%s: admission was asked for %+v, want %+v", name, asked, want)
+		}
+		cost := model.Dollar.For(res.Usage.InputTokens).Add((2 * model.Dollar).For(res.Usage.OutputTokens))
+		if !res.Priced || cost == 0 || res.Cost != cost {
+			t.Errorf("%s: the turn cost %s (priced %v), want %s", name, res.Cost, res.Priced, cost)
+		}
+	}
+}
+
 // The offline model alone is no route: a script that fails says nothing about
 // the next task.
 func TestScriptsThatFailAreNotLeftAlone(t *testing.T) {

@@ -46,7 +46,7 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 		}
 		asked, dropped := w.request(req)
 		if req.Admit != nil {
-			if err := req.Admit(w.Facts.price()); err != nil {
+			if err := req.Admit(w.Facts.Price()); err != nil {
 				done(ctx, errNeutral, 0)
 				return nil, err
 			}

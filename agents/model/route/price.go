@@ -32,8 +32,8 @@ func (f Facts) Highest() (model.USD, bool) {
 	return max(*f.Input, *f.Output), true
 }
 
-// price returns the highest price that a call may have.
-func (f Facts) price() model.Price {
+// Price returns the highest price that a call may have.
+func (f Facts) Price() model.Price {
 	p := model.Price{MaxOutput: int64(f.MaxOutputTokens)}
 	if p.Known = f.Input != nil && f.Output != nil; p.Known {
 		p.Input, p.Output = *f.Input, *f.Output
