@@ -63,5 +63,6 @@ var (
 	ErrEnded     = platform.ErrEnded
 	ErrNotMoving = platform.ErrNotMoving
 	ErrMoving    = platform.ErrMoving
+	ErrAccepted  = platform.ErrAccepted
 	ErrStopping  = platform.ErrStopping
 )

@@ -182,6 +182,25 @@ func TestAFileIsRecalled(t *testing.T) {
 	}
 }
 
+// What the target has accepted is the target's: a recall would make a second owner.
+func TestARecallAfterTheTargetAccepted(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2)
+	status, err := p.receiver.Import(ctxFor(t), p.mustExport())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.office.Confirm(ctxFor(t), p.receipt(status.Handoff), mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "I am sure"); !errors.Is(err, mesh.ErrAccepted) {
+		t.Errorf("recalled: %v", err)
+	}
+	equal(t, "phase", p.phase(), state.PhaseRelaying)
+	equal(t, "status", p.berlin.record(p.task).Doc.Status, aaif.RunMigrating)
+}
+
 func TestAWordThatIsNotTheTargets(t *testing.T) {
 	t.Parallel()
 	p := newParcel(t)

@@ -208,7 +208,8 @@ func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what con
 
 // Recall gives an exported run the status back that it had before the export, without the
 // other platform's verdict, and resumes it here if it was running. The caller must be sure
-// that the file was not and will not be imported; otherwise two platforms run it.
+// that the file was not and will not be imported; otherwise two platforms run it. A run that
+// the other platform has accepted, by its verdict, is refused with [ErrAccepted].
 func (p *Platform) Recall(ctx context.Context, id state.ID, why string) (*state.Checkpoint, error) {
 	d := p.cfg.Stores
 	if d == nil {
@@ -222,8 +223,8 @@ func (p *Platform) Recall(ctx context.Context, id state.ID, why string) (*state.
 	if err != nil {
 		return nil, err
 	}
-	if !run.Exported(c) {
-		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), ErrNotMoving)
+	if err := recallable(c); err != nil {
+		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), err)
 	}
 	why = clip.Text(why, 128)
 	kick := run.Back(c, "", p.serverTime(ctx), why)
@@ -232,4 +233,16 @@ func (p *Platform) Recall(ctx context.Context, id state.ID, why string) (*state.
 		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), err)
 	}
 	return c, p.afterwards(ctx, c, confirmation{kick: kick})
+}
+
+// recallable returns an error if a run was not exported, or if the other platform has
+// accepted it.
+func recallable(c *state.Checkpoint) error {
+	switch {
+	case !run.Exported(c):
+		return ErrNotMoving
+	case c.Mesh.Migration.Phase == state.PhaseRelaying:
+		return fmt.Errorf("%w: it goes on at %s", ErrAccepted, clip.Text(c.Mesh.Migration.Target, 128))
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -151,7 +152,8 @@ func runsRecallCommand(a *session.App) *cobra.Command {
 say that it has not imported the file, and never will: "runs import --refuse"
 there writes the receipt that brings the run back safely. If you recall it and
 the file is imported after all, two copies of the run go on, and every effect
-may happen twice.`,
+may happen twice. A run that the other platform has accepted, as its receipt
+said ("runs confirm"), is not taken back.`,
 		Example: `  aeemesh runs recall 0f4c --sure --reason "the file never left this disk"`,
 		Args:    outcome.Arguments("RUN"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -173,6 +175,9 @@ may happen twice.`,
 				return err
 			}
 			run, err := s.Node.Recall(ctx, h.ID(), "recalled by "+a.DefaultFrom()+": "+reason)
+			if errors.Is(err, mesh.ErrAccepted) {
+				return outcome.Hinted(err, "\"aeemesh runs receipt %s -o FILE\" there writes its end, \"aeemesh runs confirm FILE\" here brings it back.", ShortRun(h.Run))
+			}
 			if err != nil {
 				return err
 			}
