@@ -102,7 +102,7 @@ func TestWhoIsMeantByAnAgentID(t *testing.T) {
 		})
 	}
 	eventually(t, "the run is imported", func() bool {
-		_, err := receiver(registered(reviewer)).Import(ctxFor(t), file)
+		_, err := receiver(registered(reviewer)).Import(ctxFor(t), file, nil)
 		return err == nil
 	})
 }

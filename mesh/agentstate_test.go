@@ -180,7 +180,7 @@ func TestARunOfAnotherVersionIsNotTakenIn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = receiver.Import(ctxFor(t), file)
+			_, err = receiver.Import(ctxFor(t), file, nil)
 			if tt.refused != errors.Is(err, transfer.ErrUnknownAgent) || !tt.refused && err != nil {
 				t.Errorf("%v", err)
 			}

@@ -66,3 +66,6 @@ var (
 	ErrAccepted  = platform.ErrAccepted
 	ErrStopping  = platform.ErrStopping
 )
+
+// ErrSealKey is an error of Node.CheckSealKey and of a receiver.
+var ErrSealKey = platform.ErrSealKey

@@ -78,7 +78,7 @@ func TestARunGoesAsAFile(t *testing.T) {
 		t.Error("the file has a stack trace")
 	}
 
-	status, err := p.receiver.Import(ctxFor(t), file)
+	status, err := p.receiver.Import(ctxFor(t), file, nil)
 	if err != nil || status.Phase != state.PhaseRunning {
 		t.Fatalf("import: %+v, %v", status, err)
 	}
@@ -131,10 +131,10 @@ func TestAFileThatWasLost(t *testing.T) {
 	if _, err := p.export(func(o *mesh.ExportOptions) { o.Platform = "rome" }); !errors.Is(err, mesh.ErrMoving) {
 		t.Errorf("for another platform: %v", err)
 	}
-	if _, err := p.receiver.Import(ctxFor(t), second); err != nil {
+	if _, err := p.receiver.Import(ctxFor(t), second, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.receiver.Import(ctxFor(t), first); !errors.Is(err, transfer.ErrRunExists) {
+	if _, err := p.receiver.Import(ctxFor(t), first, nil); !errors.Is(err, transfer.ErrRunExists) {
 		t.Errorf("the first one, too: %v", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestAFileThatIsRefused(t *testing.T) {
 	if err != nil || status.Phase != state.PhaseRefused {
 		t.Fatalf("%+v, %v", status, err)
 	}
-	if _, err := p.receiver.Import(ctxFor(t), file); !errors.Is(err, transfer.ErrTokenUsed) {
+	if _, err := p.receiver.Import(ctxFor(t), file, nil); !errors.Is(err, transfer.ErrTokenUsed) {
 		t.Errorf("imported all the same: %v", err)
 	}
 	refused := p.receipt(status.Handoff)
@@ -187,7 +187,7 @@ func TestARecallAfterTheTargetAccepted(t *testing.T) {
 	t.Parallel()
 	p := newParcel(t)
 	p.write(2)
-	status, err := p.receiver.Import(ctxFor(t), p.mustExport())
+	status, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestAWordThatIsNotTheTargets(t *testing.T) {
 	p := newParcel(t)
 	p.write(2)
 	file := p.mustExport()
-	status, err := p.receiver.Import(ctxFor(t), file)
+	status, err := p.receiver.Import(ctxFor(t), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestAPausedRunGoesAsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is paused", func() bool { return p.berlin.record(p.task).Doc.Status == aaif.RunPaused })
-	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); err != nil {
+	if _, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "status in paris", p.inParis().Doc.Status, aaif.RunPaused)
@@ -304,11 +304,12 @@ func TestAnImpatientExport(t *testing.T) {
 	p.mustExport()
 }
 
-// A sealed file is read only with the key that both platforms have.
+// The key of a sealed file opens the file, and nothing else: paris, whose workers have no
+// state key, stores the run in clear.
 func TestASealedFile(t *testing.T) {
 	t.Parallel()
 	p := newParcel(t)
-	p.write(2)
+	p.write(wordsInTurn + 2)
 	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
 	if err != nil {
 		t.Fatal(err)
@@ -320,18 +321,25 @@ func TestASealedFile(t *testing.T) {
 	if strings.Contains(string(file), "turn 0") {
 		t.Error("the file can be read")
 	}
-	if _, err := p.receiver.Import(ctxFor(t), file); !errors.Is(err, state.ErrSealed) {
+	if _, err := p.receiver.Import(ctxFor(t), file, nil); !errors.Is(err, handoff.ErrFileKey) {
 		t.Errorf("without the key: %v", err)
 	}
-	equal(t, "handoffs", p.handoffs(), "")
 	node := p.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: p.parisKeys}})
-	with, err := node.Receiver(mesh.ReceiverOptions{
+	foreign, err := node.Receiver(mesh.ReceiverOptions{
 		Platform: "paris", Handoffs: p.handoffStore(), Codec: func(string) state.Codec { return state.Codec{Seal: ring} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := with.Import(ctxFor(t), file); err != nil {
-		t.Error(err)
+	for what, key := range map[string]*state.Keyring{"as the state key": nil, "as both": ring} {
+		if _, err := foreign.Import(ctxFor(t), file, key); !errors.Is(err, mesh.ErrSealKey) || !errors.Is(err, transfer.ErrUnknownAgent) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
+	equal(t, "handoffs", p.handoffs(), "")
+	if _, err := p.receiver.Import(ctxFor(t), file, ring); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the target", p.target.begun)
+	equal(t, "status in paris", p.inParis().Doc.Status, aaif.RunRunning)
 }

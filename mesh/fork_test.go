@@ -124,7 +124,7 @@ func TestARunIsNotTakenInInTheClear(t *testing.T) {
 		found, err := office.Discover(ctxFor(t), reviewer, time.Second)
 		return err == nil && slices.ContainsFunc(found, func(i mesh.Instance) bool { return i.Info.Metadata[mesh.MetaSealed] == "1" })
 	})
-	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) || !errors.Is(err, transfer.ErrUnknownAgent) {
+	if _, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil); !errors.Is(err, state.ErrSealed) || !errors.Is(err, transfer.ErrUnknownAgent) {
 		t.Errorf("handed over: %v", err)
 	}
 	configured, err := p.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: p.parisKeys}}).Receiver(mesh.ReceiverOptions{
@@ -134,7 +134,7 @@ func TestARunIsNotTakenInInTheClear(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := configured.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) {
+	if _, err := configured.Import(ctxFor(t), p.mustExport(), nil); !errors.Is(err, state.ErrSealed) {
 		t.Errorf("handed over to an agent that the operator names: %v", err)
 	}
 	copied := &state.Checkpoint{Doc: aaif.State{

@@ -248,7 +248,7 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 	t.Parallel()
 	p := newParcel(t)
 	p.write(2)
-	status, err := p.receiver.Import(ctxFor(t), p.mustExport())
+	status, err := p.receiver.Import(ctxFor(t), p.mustExport(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

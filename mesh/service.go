@@ -45,7 +45,9 @@ func (h *host) newService() *service.Service {
 	}
 	if h.durable != nil {
 		cfg.Work, _ = n.subjects.WorkOf(h.Entity) // the entity is valid: see newHost
-		cfg.Sealed = h.documents.Codec.Seal != nil
+		if seal := h.documents.Codec.Seal; seal != nil {
+			cfg.SealKeys = seal.IDs()
+		}
 	}
 	return service.New(cfg)
 }
@@ -62,7 +64,8 @@ const (
 	// The worker's signature mode, a [sign.Mode]. A client that requests its health must
 	// sign only if the mode is "required".
 	MetaSignatures = service.MetaSignatures
-	MetaSealed     = wire.MetaSealed // "1": the checkpoints of its runs are encrypted where they are stored
+	MetaSealed     = wire.MetaSealed   // "1": the checkpoints of its runs are encrypted where they are stored
+	MetaSealKeys   = wire.MetaSealKeys // comma-separated: the ids of the keys that this worker reads them with
 )
 
 // counters returns the figures for which micro has no field, and the agent's status, for

@@ -238,7 +238,7 @@ func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := receiver.Import(r.ctx(), file); err != nil {
+	if _, err := receiver.Import(r.ctx(), file, nil); err != nil {
 		t.Fatal(err)
 	}
 	task := taskFor(boss, `{}`, "")

@@ -23,19 +23,19 @@ func TestImportOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := p.receiver.Import(ctx, bytes.Replace(file, []byte("hi hi"), []byte("hi ho"), 1)); !errors.Is(err, state.ErrChecksum) {
+	if _, err := p.receiver.Import(ctx, bytes.Replace(file, []byte("hi hi"), []byte("hi ho"), 1), nil); !errors.Is(err, state.ErrChecksum) {
 		t.Errorf("a changed file: %v", err)
 	}
-	if _, err := p.receiver.Import(ctx, x.doc); !errors.Is(err, transfer.ErrTokenInvalid) {
+	if _, err := p.receiver.Import(ctx, x.doc, nil); !errors.Is(err, transfer.ErrTokenInvalid) {
 		t.Errorf("without a token: %v", err)
 	}
 	equal(t, "records", p.records(), "")
-	status, err := p.receiver.Import(ctx, file)
+	status, err := p.receiver.Import(ctx, file, nil)
 	if err != nil || status.Phase != state.PhaseRunning {
 		t.Fatalf("%+v, %v", status, err)
 	}
 	equal(t, "status", p.run(x.run).Doc.Status, aaif.RunRunning)
-	if _, err := p.receiver.Import(ctx, file); !errors.Is(err, transfer.ErrRunExists) {
+	if _, err := p.receiver.Import(ctx, file, nil); !errors.Is(err, transfer.ErrRunExists) {
 		t.Errorf("again: %v", err)
 	}
 	// The document of another may not travel with this token.
@@ -43,7 +43,7 @@ func TestImportOfAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.receiver.Import(ctx, other); !errors.Is(err, transfer.ErrTokenState) {
+	if _, err := p.receiver.Import(ctx, other, nil); !errors.Is(err, transfer.ErrTokenState) {
 		t.Errorf("another document: %v", err)
 	}
 }
@@ -53,7 +53,7 @@ func TestImportFromAnotherPlatform(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	doc := p.foreign()
-	if _, err := p.receiver.Import(context.Background(), p.packForeign(doc)); err != nil {
+	if _, err := p.receiver.Import(context.Background(), p.packForeign(doc), nil); err != nil {
 		t.Fatal(err)
 	}
 	c := p.run(doc.RunID)
@@ -78,7 +78,7 @@ func TestImportOfARunThatWaitsForApproval(t *testing.T) {
 		doc := p.foreign()
 		change(doc)
 		doc.PendingToolCalls = []aaif.PendingToolCall{{ID: "1", ToolName: "send_email", Arguments: []byte(`{}`), Status: aaif.ToolCallPending}}
-		if _, err := p.receiver.Import(context.Background(), p.packForeign(doc)); !errors.Is(err, state.ErrInvalid) || !strings.Contains(err.Error(), "approval") {
+		if _, err := p.receiver.Import(context.Background(), p.packForeign(doc), nil); !errors.Is(err, state.ErrInvalid) || !strings.Contains(err.Error(), "approval") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := p.states.Get(context.Background(), state.ID{Entity: entity, Run: doc.RunID}); !errors.Is(err, state.ErrNotFound) {
@@ -93,7 +93,7 @@ func TestImportOfARunWithoutAConversation(t *testing.T) {
 	p := newPlatform(t)
 	doc := p.foreign()
 	doc.Conversation = nil
-	if _, err := p.receiver.Import(context.Background(), p.packForeign(doc)); !errors.Is(err, state.ErrInvalid) || !strings.Contains(err.Error(), "no conversation") {
+	if _, err := p.receiver.Import(context.Background(), p.packForeign(doc), nil); !errors.Is(err, state.ErrInvalid) || !strings.Contains(err.Error(), "no conversation") {
 		t.Errorf("imported: %v", err)
 	}
 	if _, err := p.states.Get(context.Background(), state.ID{Entity: entity, Run: doc.RunID}); !errors.Is(err, state.ErrNotFound) {

@@ -228,7 +228,10 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 
 // Import receives a whole document, with its token in provenance, for example from a
 // file. No source waits for an answer, so the run is staged and accepted at once.
-func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
+//
+// key opens a file that its source has encrypted, and is used for nothing else: the run is
+// stored as ReceiverConfig.Codec says. Without it the keys of that codec are tried.
+func (r *Receiver) Import(ctx context.Context, doc []byte, key *state.Keyring) (Status, error) {
 	token, text, err := transfer.TakeToken(doc)
 	if err != nil {
 		return Status{}, err
@@ -238,8 +241,10 @@ func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
 		return Status{}, err
 	}
 	codec := r.cfg.Codec(head.Entity)
-	codec.AcceptClear = true // its checksum and token vouch for the file
-	c, err := codec.Decode(text)
+	if key != nil {
+		codec.Seal = key
+	}
+	c, err := OpenFile(text, codec)
 	if err != nil {
 		return Status{}, err
 	}

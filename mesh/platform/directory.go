@@ -2,6 +2,7 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
@@ -25,7 +27,7 @@ type served struct {
 	looking sync.Mutex // held during discoveries, which take up to two seconds each
 	mu      sync.Mutex
 	seen    map[string][]string // entities by agent_id
-	sealed  map[string]bool     // entities whose workers encrypt their records
+	sealing map[string]sealing  // how workers encrypt their records, by entity
 	version map[string][]string // versions of the agent that its workers state, by entity
 	at      time.Time           // when the last discovery ended
 }
@@ -43,17 +45,39 @@ func discoverBy(c *client.Client) func(context.Context) ([]client.Instance, erro
 	return func(ctx context.Context) ([]client.Instance, error) { return c.Discover(ctx, "", 2*time.Second) }
 }
 
+// sealing is what the workers of an entity say of their state keys, together.
+type sealing struct {
+	on      bool     // one encrypts
+	unnamed bool     // one encrypts, and does not name its keys: it is of an earlier release
+	keys    []string // the ids of the keys that they have
+}
+
+// with adds what one worker says.
+func (s sealing) with(metadata map[string]string) sealing {
+	if metadata[wire.MetaSealed] == "" {
+		return s
+	}
+	s.on = true
+	if keys := metadata[wire.MetaSealKeys]; keys != "" {
+		s.keys = append(slices.Clip(s.keys), strings.Split(keys, ",")...)
+	} else {
+		s.unnamed = true
+	}
+	return s
+}
+
 // entity finds the entity of an agent. It refuses an agent whose workers encrypt their
 // records if this process has no key: the imported run would be stored unencrypted until
-// a worker writes it (AAIF, Security Considerations).
+// a worker writes it (AAIF, Security Considerations). It also refuses one whose workers do
+// not have the key that this process would encrypt with: none of them could read the run.
 //
 // The workers' own statements prove nothing: any worker can state any agent_id. They are
 // used only if neither the configuration nor the registry names the agent, and choose
 // decides if several entities state the same agent_id.
 func (s *served) entity(ctx context.Context, agentID, issuer string) (string, error) {
 	if entity := s.configured(agentID); entity != "" {
-		if s.codec(entity).Seal == nil && s.looked().Before(time.Now().Add(-servedFor)) {
-			if _, err := s.claimed(ctx, agentID); err != nil { // which finds out who encrypts
+		if s.looked().Before(time.Now().Add(-servedFor)) {
+			if _, err := s.claimed(ctx, agentID); err != nil { // which finds out who encrypts, and with which keys
 				return "", fmt.Errorf("look for the agent: %w", err)
 			}
 		}
@@ -142,7 +166,7 @@ func (s *served) discover(ctx context.Context, agentID string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	seen, sealed, version := map[string][]string{}, map[string]bool{}, map[string][]string{}
+	seen, seals, version := map[string][]string{}, map[string]sealing{}, map[string][]string{}
 	claim := func(id, entity string) {
 		if id != "" && !slices.Contains(seen[id], entity) {
 			seen[id] = append(seen[id], entity)
@@ -152,10 +176,10 @@ func (s *served) discover(ctx context.Context, agentID string) ([]string, error)
 		claim(state.AgentID(i.Entity), i.Entity)
 		claim(i.Info.Metadata[wire.MetaAgentID], i.Entity)
 		version[i.Entity] = append(version[i.Entity], i.Info.Version)
-		sealed[i.Entity] = sealed[i.Entity] || i.Info.Metadata[wire.MetaSealed] != ""
+		seals[i.Entity] = seals[i.Entity].with(i.Info.Metadata)
 	}
 	s.mu.Lock()
-	s.seen, s.sealed, s.version, s.at = seen, sealed, version, time.Now()
+	s.seen, s.sealing, s.version, s.at = seen, seals, version, time.Now()
 	s.mu.Unlock()
 	return seen[agentID], nil
 }
@@ -177,16 +201,39 @@ func (s *served) looked() time.Time {
 	return s.at
 }
 
+// ErrSealKey: no worker of the agent has the state key that this process encrypts runs with.
+var ErrSealKey = errors.New("no worker of the agent has the state key that its run would be stored with")
+
 // checkSealKey returns an error if the entity's records are encrypted and this process has no
-// key.
+// key, or if this process encrypts with a key that none of the entity's workers has. An
+// entity without a worker passes.
 func (s *served) checkSealKey(entity string) error {
 	s.mu.Lock()
-	sealed := s.sealed[entity]
+	theirs, known := s.sealing[entity]
 	s.mu.Unlock()
-	if sealed && s.codec(entity).Seal == nil {
+	mine := s.codec(entity).Seal
+	switch {
+	case !known:
+		return nil
+	case mine == nil && theirs.on:
 		return fmt.Errorf("%w: the runs of %s are stored %w here, and this process does not have the key", transfer.ErrUnknownAgent, entity, state.ErrSealed)
+	case mine == nil || theirs.unnamed || slices.Contains(theirs.keys, mine.IDs()[0]):
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s: %w", transfer.ErrUnknownAgent, entity, ErrSealKey)
+}
+
+// CheckSealKey returns an error if the workers of an entity could not read a run that this
+// process stores, or if it would be stored unencrypted and they encrypt.
+func (p *Platform) CheckSealKey(ctx context.Context, entity string) error {
+	if p.cfg.Stores == nil {
+		return sender.ErrLiveOnly
+	}
+	served := &served{workers: discoverBy(p.cfg.Client), codec: func(string) state.Codec { return p.cfg.Stores.Codec }}
+	if _, err := served.discover(ctx, ""); err != nil {
+		return err
+	}
+	return served.checkSealKey(entity)
 }
 
 // fits returns an error if all workers of an entity state another major version of the

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -74,5 +75,50 @@ func TestAnAgentIsLookedForTwice(t *testing.T) {
 	}
 	if got, err := s.claimed(t.Context(), "00000000-0000-0000-0000-000000000000"); err != nil || len(got) > 0 || asked > 4 {
 		t.Errorf("an agent that nobody serves: %q, %v, after %d discoveries", got, err, asked)
+	}
+}
+
+// A run is stored so that a worker of its agent can read it, and encrypted if they encrypt.
+func TestTheKeyThatARunIsStoredWith(t *testing.T) {
+	t.Parallel()
+	ring := func(ids ...string) *state.Keyring {
+		var keys []state.Key
+		for _, id := range ids {
+			keys = append(keys, state.Key{ID: id, Secret: make([]byte, state.KeySize)})
+		}
+		k, err := state.NewKeyring(keys[0], keys[1:]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	worker := func(keys string) map[string]string {
+		return map[string]string{wire.MetaSealed: "1", wire.MetaSealKeys: keys}
+	}
+	clear, earlier := map[string]string{}, map[string]string{wire.MetaSealed: "1"}
+	for name, tt := range map[string]struct {
+		mine    *state.Keyring
+		workers []map[string]string
+		want    error
+	}{
+		"in clear":                        {nil, []map[string]string{clear}, nil},
+		"no worker":                       {ring("k1"), nil, nil},
+		"none here, one there":            {nil, []map[string]string{clear, worker("k1")}, state.ErrSealed},
+		"one here, none there":            {ring("k1"), []map[string]string{clear}, ErrSealKey},
+		"the same":                        {ring("k1"), []map[string]string{worker("k1")}, nil},
+		"another":                         {ring("k1"), []map[string]string{worker("k2")}, ErrSealKey},
+		"the older one there":             {ring("k1"), []map[string]string{worker("k2,k1")}, nil},
+		"the older one here":              {ring("k2", "k1"), []map[string]string{worker("k1")}, ErrSealKey},
+		"one of two workers has it":       {ring("k2", "k1"), []map[string]string{worker("k1"), worker("k2,k1")}, nil},
+		"one of two has it, one has none": {ring("k1"), []map[string]string{worker("k1"), clear}, nil},
+		"of an earlier release":           {ring("k1"), []map[string]string{earlier}, nil},
+	} {
+		s := &served{codec: func(string) state.Codec { return state.Codec{Seal: tt.mine} }, sealing: map[string]sealing{}}
+		for _, w := range tt.workers {
+			s.sealing["agent.a"] = s.sealing["agent.a"].with(w)
+		}
+		if err := s.checkSealKey("agent.a"); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
 	}
 }

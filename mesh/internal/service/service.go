@@ -2,6 +2,7 @@ package service
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,8 +22,8 @@ type Config struct {
 	Entity, ID, Version, Description string
 	AgentID, Prefix, MeshVersion     string // "": not named
 	Concurrency, Queue               int
-	Signatures                       string // the worker's signature mode
-	Sealed                           bool   // the checkpoints of the agent's runs are encrypted
+	Signatures                       string   // the worker's signature mode
+	SealKeys                         []string // ids of the keys that encrypt the checkpoints of the agent's runs; none: they are not encrypted
 	Scenarios                        []string
 	Metadata                         map[string]string // more metadata
 	Started                          time.Time
@@ -92,8 +93,8 @@ func (s *Service) identity() micro.ServiceIdentity {
 		"concurrency": strconv.Itoa(s.cfg.Concurrency), "queue": strconv.Itoa(max(0, s.cfg.Queue)),
 	}
 	meta[MetaHandoff], meta[MetaDurable], meta[MetaSignatures] = "1", s.cfg.Durable(), s.cfg.Signatures
-	if s.cfg.Sealed {
-		meta[wire.MetaSealed] = "1"
+	if len(s.cfg.SealKeys) > 0 {
+		meta[wire.MetaSealed], meta[wire.MetaSealKeys] = "1", strings.Join(s.cfg.SealKeys, ",")
 	}
 	if s.cfg.AgentID != "" {
 		meta[wire.MetaAgentID] = s.cfg.AgentID

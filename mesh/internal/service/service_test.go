@@ -64,11 +64,11 @@ func TestPings(t *testing.T) {
 		t.Errorf("a ping of the mesh: %q", got)
 	}
 	cfg := config()
-	cfg.AgentID, cfg.Prefix, cfg.Sealed, cfg.Scenarios = "id-1", "berlin", true, []string{"x.y"}
+	cfg.AgentID, cfg.Prefix, cfg.SealKeys, cfg.Scenarios = "id-1", "berlin", []string{"k2", "k1"}, []string{"x.y"}
 	cfg.Metadata = map[string]string{"entity": "agent.posing", "team": "blue"}
 	ping := decoded[micro.Ping](t, asked(t, cfg, nil, micro.PingVerb, ""))
 	for key, want := range map[string]string{
-		"entity": "agent.a", "team": "blue", "concurrency": "2", "queue": "3", "agent_id": "id-1", "prefix": "berlin", "sealed": "1",
+		"entity": "agent.a", "team": "blue", "concurrency": "2", "queue": "3", "agent_id": "id-1", "prefix": "berlin", "sealed": "1", "seal_keys": "k2,k1",
 		service.MetaIntents: "a.b.c,d.e.f", service.MetaScenarios: "x.y", service.MetaDurable: "off", service.MetaSignatures: "off", service.MetaHandoff: "1",
 	} {
 		if ping.Metadata[key] != want {

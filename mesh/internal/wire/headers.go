@@ -36,10 +36,11 @@ func OlderEpoch(a, b string) bool {
 
 // Keys of the metadata of a worker's NATS micro service. Package mesh describes them.
 const (
-	MetaEntity  = "entity"
-	MetaPrefix  = "prefix"
-	MetaAgentID = "agent_id"
-	MetaSealed  = "sealed"
+	MetaEntity   = "entity"
+	MetaPrefix   = "prefix"
+	MetaAgentID  = "agent_id"
+	MetaSealed   = "sealed"
+	MetaSealKeys = "seal_keys"
 )
 
 // NoVersion is the version of a worker whose agent states none.

@@ -26,7 +26,7 @@ type exportFlags struct {
 
 func (f *exportFlags) add(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&f.platform, "for", "", "transfer the run to this `platform`: it stops here")
-	flags.StringVar(&f.seal, "seal", "", "encrypt the file with the key `env:NAME or file:PATH`, which the other platform has too")
+	flags.StringVar(&f.seal, "seal", "", "encrypt the file with the key `env:NAME or file:PATH`, which the other platform has too (\"runs import --seal\")")
 	flags.BoolVar(&f.clear, "clear", false, "leave the file readable, with all that is in it")
 	flags.StringVar(&f.issuer, "issuer", "", "the `entity` that signs the token (default the run's agent)")
 	flags.DurationVar(&f.life, "life", transfer.MaxTokenLife, "how long the file may be imported; at most 15m")
@@ -76,16 +76,11 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 	case f.life <= 0 || f.life > transfer.MaxTokenLife:
 		return outcome.Usagef(cmd, "--life %v: it must be above 0, and at most %v", f.life, transfer.MaxTokenLife)
 	}
-	codec := state.Codec{}
-	if f.seal != "" {
-		secret, err := a.StateSecret(f.seal)
-		if err != nil {
-			return outcome.Usagef(cmd, "--seal %s: %w", f.seal, err)
-		}
-		if codec.Seal, err = state.NewKeyring(state.Key{Secret: secret}); err != nil {
-			return err
-		}
+	seal, err := fileKey(a, cmd, f.seal)
+	if err != nil {
+		return err
 	}
+	codec := state.Codec{Seal: seal}
 	if err := CheckEntity(cmd, entity); err != nil {
 		return err
 	}
@@ -134,10 +129,26 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 		return nil
 	}
 	a.Term.Good("run %s of %s stands still; %s may import %s within %v", ShortRun(h.Run), h.Entity, f.platform, where(f.out), f.life)
+	open := ""
+	if f.seal != "" {
+		open = " --seal KEY"
+	}
 	a.Term.Steps("Next:",
-		"aeemesh runs import FILE --receipt RECEIPT     # there",
+		"aeemesh runs import FILE --receipt RECEIPT"+open+"     # there",
 		"aeemesh runs confirm RECEIPT                   # here, with what it wrote")
 	return nil
+}
+
+// fileKey returns the key of --seal, which encrypts a file; nil if ref is empty.
+func fileKey(a *session.App, cmd *cobra.Command, ref string) (*state.Keyring, error) {
+	if ref == "" {
+		return nil, nil
+	}
+	secret, err := a.StateSecret(ref)
+	if err != nil {
+		return nil, outcome.Usagef(cmd, "--seal: %w", err)
+	}
+	return state.NewKeyring(state.Key{Secret: secret})
 }
 
 // handOver exports a run for transfer to another platform.

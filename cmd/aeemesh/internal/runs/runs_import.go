@@ -19,8 +19,14 @@ import (
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
+// importFlags say how a run is imported.
+type importFlags struct {
+	receipt, reason, seal string
+	refuse                bool
+}
+
 func runsImportCommand(a *session.App) *cobra.Command {
-	var receipt, refuse string
+	f := &importFlags{}
 	c := session.Connects(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a run from another platform, or a copy of one",
@@ -30,18 +36,25 @@ be signed with a key that is trusted here, for this platform, unexpired and
 unused, and the agent must be served here. Then the run goes on, and the
 receipt tells its source.
 
+--seal opens a file that "runs export --seal" has encrypted, and does nothing
+else: what is stored here is sealed with the state key of this platform's
+workers (--state-key), or in clear if they have none.
+
 A file without a token is a copy: it begins a run of its own. The document may
 be another platform's, of an agent that is served here.`,
 		Example: `  aeemesh runs import run.json --receipt receipt.json
+  aeemesh runs import run.json --seal file:paris.key --receipt receipt.json
   aeemesh runs import run.json --refuse "no room" --receipt receipt.json
   aeemesh runs import copy.json`,
 		Args: outcome.Arguments("FILE"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return importRun(a, ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
+			f.refuse = cmd.Flags().Changed("refuse")
+			return importRun(a, ctx, cmd, args[0], f)
 		}),
 	})
-	c.Flags().StringVar(&receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
-	c.Flags().StringVar(&refuse, "refuse", "", "refuse the run for ever, for this `reason`")
+	c.Flags().StringVar(&f.receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
+	c.Flags().StringVar(&f.reason, "refuse", "", "refuse the run for ever, for this `reason`")
+	c.Flags().StringVar(&f.seal, "seal", "", "decrypt the file with the key `env:NAME or file:PATH`, that of \"runs export --seal\"")
 	AddReceiverFlags(a, c)
 	return c
 }
@@ -74,7 +87,11 @@ func ReceiverOf(a *session.App, s *session.Session, known map[string]string) (*h
 	})
 }
 
-func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
+func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from string, f *importFlags) error {
+	key, err := fileKey(a, cmd, f.seal)
+	if err != nil {
+		return err
+	}
 	s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
 	if err != nil {
 		return err
@@ -89,34 +106,34 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, re
 		return err
 	}
 	_, _, tokenErr := transfer.TakeToken(file)
-	isCopy := !refuse && errors.Is(tokenErr, transfer.ErrTokenInvalid)
+	isCopy := !f.refuse && errors.Is(tokenErr, transfer.ErrTokenInvalid)
 	var to *outFile
 	switch {
-	case receipt == "":
+	case f.receipt == "":
 	case isCopy:
-		a.Term.Warn("a copy has no receipt: %s is not written", term.Printable(receipt))
+		a.Term.Warn("a copy has no receipt: %s is not written", term.Printable(f.receipt))
 	default:
-		if err := canSign(a, ctx, r, file, refuse); err != nil {
+		if err := canSign(a, ctx, r, file, f.refuse); err != nil {
 			return err
 		}
-		if to, err = openOut(a, ctx, s, receipt); err != nil {
+		if to, err = openOut(a, ctx, s, f.receipt); err != nil {
 			return err
 		}
 		defer to.discard()
 	}
 	var status handoff.Status
-	if refuse {
-		status, err = r.Decline(ctx, file, reason)
+	if f.refuse {
+		status, err = r.Decline(ctx, file, f.reason)
 	} else if isCopy {
-		return importCopy(a, ctx, cmd, s, file)
+		return importCopy(a, ctx, cmd, s, file, key)
 	} else {
-		status, err = r.Import(ctx, file)
+		status, err = r.Import(ctx, file, key)
 	}
 	if err != nil {
 		return importFailed(err)
 	}
 	if to != nil {
-		if err := writeReceipt(a, ctx, r, status.Handoff, receipt, to); err != nil {
+		if err := writeReceipt(a, ctx, r, status.Handoff, f.receipt, to); err != nil {
 			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", ShortRun(status.Run), err),
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run))
 		}
@@ -129,7 +146,7 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from, re
 		return nil
 	}
 	a.Term.Good("run %s of %s goes on here", ShortRun(status.Run), status.Entity)
-	if receipt == "" {
+	if f.receipt == "" {
 		a.Term.Hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run)))
 	}
 	return nil
@@ -147,24 +164,20 @@ func canSign(a *session.App, ctx context.Context, r *handoff.Receiver, file []by
 }
 
 // importCopy begins a new run from a document.
-func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, file []byte) error {
-	ring, err := a.Keyring(cmd)
-	if err != nil {
-		return err
+func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, file []byte, key *state.Keyring) error {
+	if key == nil {
+		var err error
+		if key, err = a.Keyring(cmd); err != nil {
+			return err
+		}
 	}
-	c, err := state.Codec{Seal: ring, AcceptClear: true}.Decode(file)
+	c, err := handoff.OpenFile(file, state.Codec{Seal: key})
 	if err != nil {
 		return importFailed(err)
 	}
-	if ring == nil && c.Mesh.Entity != "" {
-		found, err := s.Node.Discover(ctx, c.Mesh.Entity, time.Second)
-		if err != nil {
-			return err
-		}
-		for _, i := range found {
-			if i.Info.Metadata[mesh.MetaSealed] != "" {
-				return importFailed(fmt.Errorf("the runs of %s are stored %w here, and this process does not have the key", c.Mesh.Entity, state.ErrSealed))
-			}
+	if c.Mesh.Entity != "" {
+		if err := s.Node.CheckSealKey(ctx, c.Mesh.Entity); err != nil {
+			return importFailed(err)
 		}
 	}
 	if c.Mesh.Entity != "" { // a file may claim anything about other agents' runs
@@ -195,6 +208,8 @@ func importFailed(err error) error {
 		{transfer.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
 		{transfer.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
 		{transfer.ErrRunExists, "\"aeemesh runs list\" shows it."},
+		{handoff.ErrFileKey, "Give the key that the file was encrypted with: --seal env:NAME or file:PATH."},
+		{mesh.ErrSealKey, "--state-key is the key of this platform's workers; leave it out if they have none. The key of the file is --seal."},
 		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
 		{transfer.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
 		{state.ErrNoChecksum, "It has no checksum, and a run is not restored from such a document. Its maker has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
