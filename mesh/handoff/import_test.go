@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -136,4 +138,41 @@ func (p *platform) packForeign(doc *aaif.State) []byte {
 		p.t.Fatal(err)
 	}
 	return file
+}
+
+// One record that cannot be read hides no other, and keeps no receiver from its start.
+func TestARecordThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	var codec state.Codec
+	p := newPlatform(t, func(cfg *handoff.ReceiverConfig, _ *handoff.HandlerOptions) {
+		cfg.Codec = func(string) state.Codec { return codec }
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	taken := func() string {
+		x := p.pack()
+		file, err := transfer.PutToken(x.doc, x.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.receiver.Import(t.Context(), file, nil); err != nil {
+			t.Fatal(err)
+		}
+		return x.id
+	}
+	codec.Seal = ring
+	foreign := taken()
+	codec.Seal = nil
+	own := taken()
+	all, err := p.receiver.List(t.Context())
+	if err != nil || len(all) != 1 || all[0].Handoff != own {
+		t.Errorf("list: %+v, %v, want %s", all, err, own)
+	}
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), foreign) {
+		t.Errorf("log: %s", log.String())
+	}
 }

@@ -97,7 +97,9 @@ func (r *Receiver) Find(ctx context.Context, run string) (Status, error) {
 	return found.status(), nil
 }
 
-// List yields all handoffs that are kept, in no order that means anything.
+// List returns all handoffs that are kept, in no order that means anything. A record that
+// cannot be read, for example because this process lacks the key of the agent's runs, is left
+// out, with a warning in the log.
 func (r *Receiver) List(ctx context.Context) ([]Status, error) {
 	var out []Status
 	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
@@ -106,7 +108,8 @@ func (r *Receiver) List(ctx context.Context) ([]Status, error) {
 		}
 		h, err := r.decode(rec)
 		if err != nil {
-			return out, err
+			r.cfg.Logger.Warn("record of a handoff left out: it cannot be read", "handoff", rec.ID.Run, "err", err)
+			continue
 		}
 		s := h.status()
 		s.Since, s.Source = h.migration().Since, h.migration().Source
