@@ -141,7 +141,7 @@ func TestARunThatDoesNotGetToAnotherPlatform(t *testing.T) {
 		"a server that is no receiver": {before: func(v *voyage) { v.gate.answering(http.StatusNotFound, "no such page") }, why: "the receiver answers 404 Not Found"},
 		"a page that is no answer":     {before: func(v *voyage) { v.gate.answering(http.StatusOK, "<html>") }, why: "the answer is not that of a receiver"},
 		"a receiver without room":      {before: func(v *voyage) { v.gate.answering(http.StatusServiceUnavailable, `{"code":"busy"}`) }, why: "the receiver has no room for now"},
-		"an unknown key":               {change: func(v *voyage) { v.parisKeys = new(sign.Ring) }, why: "token_key"},
+		"an unknown key":               {change: func(v *voyage) { v.parisKeys = new(sign.Ring) }, why: `the other side says token_key: the token's key does not count here: key "berlin-1" is not known`},
 		"an unknown agent":             {change: func(v *voyage) { v.targetEntity = "agent.somebody_else" }, why: "unknown_agent"},
 		"a connection that breaks": {before: func(v *voyage) {
 			v.gate.cutting(func(r *http.Request) bool { return r.Method == http.MethodPost })

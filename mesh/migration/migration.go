@@ -149,10 +149,7 @@ func (r *Run) id() string {
 // abort ends a failed transfer. If this worker still owns the run, it resumes what it was
 // doing before.
 func (m *Mover) abort(r *Run, why error) {
-	reason := clip.Text(fault.ForPeer(why).Message, 128)
-	if e := new(transfer.Error); errors.As(why, &e) {
-		reason = clip.Text(e.Error(), 128)
-	}
+	reason := reasonOf(why)
 	var runs bool
 	err := r.Advance(state.PhaseAborted, func(c *state.Checkpoint) error {
 		runs = run.Back(c, m.cfg.Worker, m.host.Now(), reason)
@@ -168,4 +165,21 @@ func (m *Mover) abort(r *Run, why error) {
 		return
 	}
 	r.Park()
+}
+
+// maxReason bounds the reason of a failed transfer, in bytes, in the run's record. It holds a
+// whole [transfer.Error].
+const maxReason = 640
+
+// reasonOf returns why a transfer failed, for those who may read the run: what the other
+// side said, or what a peer may read of an error.
+func reasonOf(why error) string {
+	var peer *envelope.Error
+	if errors.As(why, &peer) {
+		return clip.Text(peer.Message, maxReason)
+	}
+	if e := transfer.NewError(why); e.Remote || e.Code != transfer.CodeInternal {
+		return clip.Text(e.Error(), maxReason)
+	}
+	return clip.Text(fault.ForPeer(why).Message, maxReason)
 }

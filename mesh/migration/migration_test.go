@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
+	"github.com/aeemesh/aeemesh/state/transfer"
 )
 
 const agent = "agent.a"
@@ -162,6 +163,27 @@ func TestHowAMoveEnds(t *testing.T) {
 		r.mover(nil).Move(t.Context(), r.run(t))
 		if got := strings.Join(r.did, ", "); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// The reason of a refusal is kept, from the code that the other side says.
+func TestTheReasonOfAFailedMove(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("why ", 128)
+	for name, c := range map[string]struct {
+		why  error
+		want string
+	}{
+		"the target's":     {fmt.Errorf("handoff to https://paris.example: %w", transfer.RemoteError("token_key", long)), "the other side says token_key: " + long},
+		"another worker's": {fmt.Errorf("offer the run: %w", envelope.Errorf(envelope.CodeDenied, "%s", long)), long},
+		"a late refusal":   {fmt.Errorf("%w: %s", transfer.ErrAborted, long[:400]), "aborted: the handoff was aborted: " + long[:400]},
+		"a secret one":     {errors.New("password 4711"), "the agent failed for an internal reason"},
+	} {
+		r := captured(t, "https://paris.example", aaif.RunRunning)
+		r.mover(nil).abort(r.run(t), c.why)
+		if got := r.cp.Mesh.Migration.Detail; got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (p *Platform) confirmed(ctx context.Context, c *state.Checkpoint, v transfe
 	case transfer.OutcomeRefused:
 		if moving && m.Phase == state.PhaseCommitted {
 			step(state.PhaseAborted)
-			out.kick = run.Back(c, "", p.serverTime(ctx), clip.Text(v.Reason, 128))
+			out.kick = run.Back(c, "", p.serverTime(ctx), clip.Text(v.Reason, 512))
 		} else if moving {
 			out.err = fmt.Errorf("%w: it has accepted the run before", transfer.ErrTokenState)
 		}

@@ -70,6 +70,9 @@ type Error struct {
 	Remote  bool   `json:"-"`       // the other side reported it
 }
 
+// maxMessage bounds the message of an [Error], in bytes.
+const maxMessage = 512
+
 // NewError returns what the other side may read about err: its code and its text,
 // or only [CodeInternal] if err is of no known class.
 func NewError(err error) *Error {
@@ -79,7 +82,7 @@ func NewError(err error) *Error {
 	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
-			return &Error{Code: c.code, Message: clip.Text(err.Error(), 500)}
+			return &Error{Code: c.code, Message: clip.Text(err.Error(), maxMessage)}
 		}
 	}
 	return &Error{Code: CodeInternal, Message: "the handoff failed; the log of the side that failed says more"}
@@ -87,7 +90,7 @@ func NewError(err error) *Error {
 
 // RemoteError returns the error that the other side reported.
 func RemoteError(code, message string) *Error {
-	e := &Error{Code: CodeInternal, Message: clip.Text(message, 500), Remote: true}
+	e := &Error{Code: CodeInternal, Message: clip.Text(message, maxMessage), Remote: true}
 	for _, c := range codes {
 		if string(c.code) == code {
 			e.Code = c.code

@@ -79,7 +79,7 @@ func (g Grant) Sign(s *sign.Signer) (string, error) {
 func VerifyToken(keys Keys, token, target string, now time.Time) (Grant, error) {
 	var c migrationClaims
 	if err := migrationToken.verify(keys, token, &c, &c.claims, target, now); err != nil {
-		return Grant{}, fmt.Errorf("migration token: %w", err)
+		return Grant{}, err
 	}
 	g := Grant{
 		ID: c.ID, Issuer: c.Issuer, Source: c.Source, Target: target,
@@ -87,7 +87,7 @@ func VerifyToken(keys Keys, token, target string, now time.Time) (Grant, error) 
 		Issued: c.IssuedAt.UTC(), Expires: c.ExpiresAt.UTC(),
 	}
 	if err := g.check(); err != nil {
-		return Grant{}, fmt.Errorf("migration token: %w: %w", ErrTokenInvalid, err)
+		return Grant{}, fmt.Errorf("%w: %w", ErrTokenInvalid, err)
 	}
 	return g, nil
 }
@@ -97,10 +97,10 @@ func VerifyToken(keys Keys, token, target string, now time.Time) (Grant, error) 
 func VerifyOldToken(keys Keys, token, target string) (Grant, error) {
 	var c migrationClaims
 	if len(token) > maxToken {
-		return Grant{}, fmt.Errorf("migration token: %w: it is longer than %d bytes", ErrTokenInvalid, maxToken)
+		return Grant{}, fmt.Errorf("%w: it is longer than %d bytes", ErrTokenInvalid, maxToken)
 	}
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &c); err != nil || c.IssuedAt == nil {
-		return Grant{}, fmt.Errorf("migration token: %w", ErrTokenInvalid)
+		return Grant{}, ErrTokenInvalid
 	}
 	return VerifyToken(keys, token, target, c.IssuedAt.Time)
 }

@@ -41,7 +41,9 @@ type Init struct {
 func Read(r io.Reader, limits Limits, accept func(Init) (Grant, error)) ([]byte, Grant, error) {
 	h := reader{in: bufio.NewReader(r), limits: limits.withDefaults(), accept: accept, lists: map[string][]jsontext.Value{}}
 	for !h.complete {
-		if err := h.next(); err != nil {
+		if err := h.next(); h.refused != nil {
+			return nil, Grant{}, h.refused
+		} else if err != nil {
 			return nil, Grant{}, fmt.Errorf("read handoff: message %d: %w", h.seq, err)
 		}
 	}
@@ -75,6 +77,7 @@ type reader struct {
 	part     []byte
 	complete bool
 	checksum string // from handoff_complete
+	refused  error  // of accept
 }
 
 // next reads one message.
@@ -252,6 +255,7 @@ func (h *reader) init(m message) error {
 	}
 	s := doc.State()
 	if h.grant, err = h.accept(Init{Token: token, State: s}); err != nil {
+		h.refused = err
 		return err
 	}
 	return h.grant.Covers(p.Source, s.AgentID, s.RunID, s.StateID, h.grant.Checksum)
