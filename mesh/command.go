@@ -11,12 +11,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/answers"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/orders"
+	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -34,13 +36,31 @@ type commands struct {
 
 // orderFor returns the order in the form in which package run applies it to the run of
 // t.
-func (cs *commands) orderFor(o *orders.Order, t *Task) *run.Order {
+func (cs *commands) orderFor(ctx context.Context, o *orders.Order, t *Task) *run.Order {
 	one := o.Order
 	if o.Intent == intents.TaskMigrate {
 		handed, _, _ := t.readHanded()
 		one.MoveID, one.Denied = uuid.NewString(), cs.lane.transfers.mover.Allow(&o.Order, handed != nil)
+		if one.Denied == nil && run.ToWorker(&one) {
+			one.Denied = cs.present(ctx, one.To)
+		}
 	}
 	return &one
+}
+
+// present returns an error if no worker of the agent has this instance id: then a run does
+// not stop to be moved there. A worker that is connected and does not answer counts as
+// present.
+func (cs *commands) present(ctx context.Context, instance string) error {
+	if instance == cs.host.id {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probe.Wait)
+	defer cancel()
+	if probe.InstanceID.MatchString(instance) && !errors.Is(cs.host.node.prober.Ping(ctx, cs.host.Entity, instance), nats.ErrNoResponders) {
+		return nil
+	}
+	return envelope.Errorf(envelope.CodeNotFound, "there is no worker %s of %s", clip.Text(instance, 128), cs.host.Entity)
 }
 
 // mayCommand reports whether an entity may command a task: the task's sender, the
@@ -143,7 +163,7 @@ func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Comman
 		r.lane.host.failed(r.task, cause)
 		return run.Commanded{Do: run.Applied, Status: string(aaif.RunFailed)}, nil
 	}
-	one := r.lane.commands.orderFor(o, r.task)
+	one := r.lane.commands.orderFor(ctx, o, r.task)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {

@@ -166,7 +166,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 	if alone {
 		at = run.Silent
 	}
-	done, err := run.Command(c, cs.orderFor(o, t), at, cs.clock.now())
+	done, err := run.Command(c, cs.orderFor(ctx, o, t), at, cs.clock.now())
 	out.Found, out.Status = true, done.Status
 	switch {
 	case err != nil:

@@ -131,11 +131,8 @@ func TestAMoveThatFails(t *testing.T) {
 		prepare func(*movement)
 		why     string
 	}{
-		"nobody there": {to: func(*movement) string { return "NOSUCHINSTANCE" }, why: "worker NOSUCHINSTANCE of agent.reviewer does not answer"},
 		"nobody else": {to: func(*movement) string { return intents.MigrateAny }, prepare: func(m *movement) { m.targetNC.Close() },
 			why: "no other worker of agent.reviewer answers that it has room"},
-		"itself":           {to: func(m *movement) string { return m.sourceID }},
-		"the target stops": {prepare: func(m *movement) { m.targetNC.Close() }},
 		"the target is full": {prepare: func(m *movement) {
 			other := newTask(reviewer, "code.review", `{"n":2}`)
 			m.submit(m.client, other)
@@ -176,6 +173,33 @@ func TestAMoveThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A move that cannot succeed does not stop the run.
+func TestAMoveThatIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(2)
+	for range 2 {
+		within(t, "a word", m.source.told)
+	}
+	before := m.record(m.task)
+	refused := func(what, to string, code envelope.Code, why string) {
+		t.Helper()
+		_, err := m.client.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: intents.Target{ID: m.task.ID}, To: to})
+		if codeOf(err) != code || !strings.Contains(fmt.Sprint(err), why) {
+			t.Errorf("%s: %v, want %s: %s", what, err, code, why)
+		}
+	}
+	refused("to the worker that has it", m.sourceID, envelope.CodeDenied, "the run is there already")
+	refused("to nobody", "NOSUCHINSTANCE", envelope.CodeNotFound, "there is no worker NOSUCHINSTANCE of agent.reviewer")
+	refused("to all", "*", envelope.CodeNotFound, "there is no worker * of agent.reviewer")
+	if after := m.record(m.task); after.Mesh.Migration != nil || after.Mesh.Epoch != before.Mesh.Epoch {
+		t.Errorf("the run has stopped: %+v, epoch %d", after.Mesh.Migration, after.Mesh.Epoch)
+	}
+	m.source.speak(1)
+	within(t, "a word", m.source.told)
+	m.finish("source")
 }
 
 // The source is gone at each point of the move, and the target at each of its

@@ -72,7 +72,7 @@ func (m *Mover) findWorker(ctx context.Context) (string, error) {
 // offerTo offers the run to one worker.
 func (m *Mover) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, error) {
 	if to == m.cfg.Worker {
-		return offerAnswer{}, errors.New("the run is there already")
+		return offerAnswer{}, run.ErrThere
 	}
 	token, err := m.issue(r, to)
 	if err != nil {

@@ -171,7 +171,7 @@ func apply(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded
 		if o.Abort {
 			return commandAbort(c, o, now)
 		}
-		return commandMove(c, o, now)
+		return commandMove(c, o, at, now)
 	case intents.TaskSettle:
 		if at == Here {
 			return out, nil // its handler has no call whose outcome is unknown

@@ -132,6 +132,11 @@ func Accept(c *state.Checkpoint, worker string, seq uint64, now time.Time) {
 	c.Doc.Status = aaif.RunRunning
 }
 
+// ToWorker reports whether an order moves a run to one worker, by its instance id.
+func ToWorker(o *Order) bool {
+	return o.Intent == intents.TaskMigrate && !o.Abort && o.To != intents.MigrateAny && !outOfMesh(o.To)
+}
+
 // Offered reports whether a run stands still, captured, so that it can be offered.
 func Offered(c *state.Checkpoint) bool {
 	m := c.Mesh.Migration
@@ -179,12 +184,18 @@ func askMove(c *state.Checkpoint, o *Order, now time.Time) {
 	c.Mesh.Step.Detail += ", " + state.AskedBy + o.Who()
 }
 
+// ErrThere refuses a move to the worker that has the run.
+var ErrThere = envelope.Errorf(envelope.CodeDenied, "the run is there already")
+
 // commandMove applies an order to move a run.
-func commandMove(c *state.Checkpoint, o *Order, now time.Time) (Commanded, error) {
+func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Commanded, error) {
 	m := &c.Mesh
 	was := c.Doc.Status
 	if was == aaif.RunMigrating {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip.Text(m.Migration.To, 128))
+	}
+	if at == Here && o.To == m.Owner {
+		return Commanded{}, ErrThere
 	}
 	if g := m.Migration; movePending(c) {
 		if g.To == o.To && g.Target == o.Platform {

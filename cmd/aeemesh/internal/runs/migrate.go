@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/intents"
@@ -110,6 +111,9 @@ func migrateRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *migr
 	}
 	if state.Terminal(h.Status) {
 		return outcome.Hinted(outcome.Conflict("run %s has ended: it is %s", ShortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
+	}
+	if h.Owner != "" && h.Owner == f.to && h.Status != aaif.RunMigrating {
+		return outcome.Hinted(outcome.Conflict("run %s is there already", ShortRun(h.Run)), "\"aeemesh agents describe %s\" lists the other workers; --to any takes one of them.", h.Entity)
 	}
 	a.Term.Progress("asking the workers of %s", h.Entity)
 	got, err := s.Node.Command(ctx, h.Entity, intents.MigrateTask{
