@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,8 @@ func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration
 	var infos, stats [][]byte
 	var failed [2]error
 	var both sync.WaitGroup
-	both.Go(func() { infos, failed[0] = c.survey(ctx, micro.InfoVerb, "", entity, wait) })
-	both.Go(func() { stats, failed[1] = c.survey(ctx, micro.StatsVerb, "", entity, wait) })
+	both.Go(func() { infos, failed[0] = c.survey(ctx, micro.InfoVerb, "", entity, wait, nil) })
+	both.Go(func() { stats, failed[1] = c.survey(ctx, micro.StatsVerb, "", entity, wait, nil) })
 	both.Wait()
 	if err := errors.Join(failed[:]...); err != nil {
 		return nil, err
@@ -52,7 +53,17 @@ func (c *Client) Discover(ctx context.Context, entity string, wait time.Duration
 // stats. It asks only the services with the entity's name, so it needs only the
 // permission to publish to $SRV.INFO.<name>, which package mesh/perms lists (Look).
 func (c *Client) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
-	infos, err := c.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), entity, wait)
+	return c.WorkersUntil(ctx, entity, wait, nil)
+}
+
+// WorkersUntil is Workers that ends with the first worker for which enough returns true; nil:
+// none.
+func (c *Client) WorkersUntil(ctx context.Context, entity string, wait time.Duration, enough func(Instance) bool) ([]Instance, error) {
+	var last func([]byte) bool
+	if enough != nil {
+		last = func(info []byte) bool { return slices.ContainsFunc(c.instances([][]byte{info}, nil, entity), enough) }
+	}
+	infos, err := c.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), entity, wait, last)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +93,8 @@ func (c *Client) instances(infos [][]byte, stats map[string]*micro.Stats, entity
 
 // survey sends one micro request to all services, or to those with a name, and collects
 // the answers. It waits for the first one of the entity, or of any if entity is empty, and
-// then as patience says.
-func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity string, wait time.Duration) ([][]byte, error) {
+// then as patience says, or until an answer is the last that is needed.
+func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity string, wait time.Duration, last func(answer []byte) bool) ([][]byte, error) {
 	to, err := micro.ControlSubject(verb, name, "")
 	if err != nil {
 		return nil, err
@@ -113,6 +124,9 @@ func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity strin
 			return nil, nil
 		}
 		out = append(out, msg.Data)
+		if last != nil && last(msg.Data) {
+			return out, nil
+		}
 		if gap == wait && (entity == "" || c.isOf(msg.Data, entity)) {
 			gap = patience(wait, time.Since(began))
 		}

@@ -16,15 +16,21 @@ func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) er
 	if c.Terminal() {
 		return fmt.Errorf("%w: the run has ended, with status %s", state.ErrInvalid, c.Doc.Status)
 	}
-	if r.cfg.Fits != nil {
-		if err := r.cfg.Fits(ctx, h.c.Mesh.Entity, c.Doc.AgentVersion); err != nil {
-			return err
-		}
+	if err := r.fits(ctx, h.c.Mesh.Entity, c.Doc.AgentVersion); err != nil {
+		return err
 	}
 	if err := r.localize(ctx, h, c); err != nil {
 		return err
 	}
 	return r.write(ctx, h, state.PhaseStaged, func(next *state.Checkpoint) { *next = *c })
+}
+
+// fits reports whether an entity goes on with a run of a version, see ReceiverConfig.Fits.
+func (r *Receiver) fits(ctx context.Context, entity, version string) error {
+	if r.cfg.Fits == nil {
+		return nil
+	}
+	return r.cfg.Fits(ctx, entity, version)
 }
 
 // Commit is the source's word that it has let go of the run. When it returns
@@ -45,12 +51,7 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 		case state.PhaseAccepted:
 			err = r.start(ctx, h)
 		case state.PhaseStaged:
-			if err = r.prepare(ctx, h); err == nil {
-				err = r.write(ctx, h, state.PhaseAccepted, bare)
-			}
-			if err == nil {
-				err = r.start(ctx, h)
-			}
+			err = r.accept(ctx, h)
 		default:
 			return h.status(), fmt.Errorf("handoff %s: %w", id, ErrNotStaged)
 		}
@@ -61,6 +62,29 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 			return Status{}, err
 		}
 	}
+}
+
+// accept makes a staged run this platform's, and starts it. If the agent's workers have
+// changed since, so that they do not go on with the run's version, it refuses the run.
+func (r *Receiver) accept(ctx context.Context, h *record) error {
+	err := r.fits(ctx, h.c.Mesh.Entity, h.c.Doc.AgentVersion)
+	if errors.Is(err, transfer.ErrUnknownAgent) {
+		staged := h.c.ID()
+		if err := r.refuse(ctx, h, transfer.NewError(err).Message); err != nil {
+			return err
+		}
+		return r.drop(ctx, h, staged)
+	}
+	if err == nil {
+		err = r.prepare(ctx, h)
+	}
+	if err == nil {
+		err = r.write(ctx, h, state.PhaseAccepted, bare)
+	}
+	if err == nil {
+		err = r.start(ctx, h)
+	}
+	return err
 }
 
 // prepare stores the run, parked, so that no worker runs it. It comes before the handoff

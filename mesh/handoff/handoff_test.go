@@ -243,3 +243,32 @@ func TestHandoffCommitRacesRefusal(t *testing.T) {
 		}
 	}
 }
+
+// The workers are asked again before a run is accepted: an upgrade may have come between.
+func TestARunThatNoLongerFits(t *testing.T) {
+	t.Parallel()
+	upgraded := fmt.Errorf("%w: it is served in version 2.0.0 here", transfer.ErrUnknownAgent)
+	var fits error
+	p := newPlatform(t, func(cfg *handoff.ReceiverConfig, _ *handoff.HandlerOptions) {
+		cfg.Fits = func(context.Context, string, string) error { return fits }
+	})
+	x := p.pack()
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	fits = errors.New("no worker answers for now")
+	if status, err := p.commit(x.id); err == nil {
+		t.Errorf("committed unasked: %+v", status)
+	}
+	equal(t, "records", p.records(), "staged large")
+	fits = upgraded
+	for range 2 {
+		status, err := p.commit(x.id)
+		if err != nil || status.Phase != state.PhaseRefused || status.Reason != upgraded.Error() {
+			t.Errorf("%+v, %v", status, err)
+		}
+	}
+	if p.run(x.run) != nil || len(p.kicked) > 0 {
+		t.Error("the run is here")
+	}
+}

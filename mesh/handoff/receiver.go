@@ -47,7 +47,8 @@ type ReceiverConfig struct {
 	Agent func(ctx context.Context, agentID, issuer string) (entity string, err error)
 
 	// Fits reports, with [transfer.ErrUnknownAgent], that an entity does not go on with
-	// runs of another version of its agent (agent_version). nil: it goes on with all.
+	// runs of another version of its agent (agent_version). It is asked when a run has come
+	// and again before it is accepted. nil: it goes on with all.
 	Fits func(ctx context.Context, entity, version string) error
 
 	// Handoffs keeps the records of handoffs, States the runs; they are not the

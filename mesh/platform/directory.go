@@ -20,6 +20,7 @@ import (
 // served finds the entity that serves an agent_id.
 type served struct {
 	workers    func(context.Context) ([]client.Instance, error) // a discovery of all
+	workersOf  func(ctx context.Context, entity string, enough func(client.Instance) bool) ([]client.Instance, error)
 	known      map[string]string
 	registered func(ctx context.Context, agentID string) (entity string, err error)
 	codec      func(entity string) state.Codec
@@ -64,6 +65,13 @@ func (s sealing) with(metadata map[string]string) sealing {
 		s.unnamed = true
 	}
 	return s
+}
+
+// askBy returns how a client asks the workers of one entity.
+func askBy(c *client.Client) func(context.Context, string, func(client.Instance) bool) ([]client.Instance, error) {
+	return func(ctx context.Context, entity string, enough func(client.Instance) bool) ([]client.Instance, error) {
+		return c.WorkersUntil(ctx, entity, 2*time.Second, enough)
+	}
 }
 
 // entity finds the entity of an agent. It refuses an agent whose workers encrypt their
@@ -238,15 +246,36 @@ func (p *Platform) CheckSealKey(ctx context.Context, entity string) error {
 
 // fits returns an error if all workers of an entity state another major version of the
 // agent than the run's: the meaning of the run's document may have changed. One worker
-// with the same version, or without one, is enough to admit the run.
-func (s *served) fits(_ context.Context, entity, version string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	hosted := s.version[entity]
+// with the same version, or without one, is enough to admit the run. It asks the workers
+// each time: during an upgrade an earlier discovery is soon wrong.
+func (s *served) fits(ctx context.Context, entity, version string) error {
+	hosted, err := s.versions(ctx, entity, version)
+	if err != nil {
+		return fmt.Errorf("ask the workers of %s for their version: %w", entity, err)
+	}
 	if len(hosted) == 0 || slices.ContainsFunc(hosted, func(v string) bool { return sameMajor(v, version) }) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", transfer.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
+}
+
+// versions asks the workers of an entity for their versions, until one is like version. If
+// none answers, those of the last discovery count.
+func (s *served) versions(ctx context.Context, entity, version string) ([]string, error) {
+	found, err := s.workersOf(ctx, entity, func(i client.Instance) bool { return sameMajor(i.Info.Version, version) })
+	if err != nil {
+		return nil, err
+	}
+	var now []string
+	for _, i := range found {
+		now = append(now, i.Info.Version)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(now) == 0 {
+		now = s.version[entity]
+	}
+	return now, nil
 }
 
 // sameMajor reports whether two versions of an agent are the same before the first dot,

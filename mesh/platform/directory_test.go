@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -118,6 +120,34 @@ func TestTheKeyThatARunIsStoredWith(t *testing.T) {
 			s.sealing["agent.a"] = s.sealing["agent.a"].with(w)
 		}
 		if err := s.checkSealKey("agent.a"); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}
+
+// The version of an agent is that which its workers state now, not that of an earlier discovery.
+func TestAnUpgradeAfterTheDiscovery(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		seen, now []string
+		want      error
+	}{
+		"upgraded":           {[]string{"1.2.0"}, []string{"2.0.0"}, transfer.ErrUnknownAgent},
+		"downgraded":         {[]string{"2.0.0"}, []string{"1.3.0"}, nil},
+		"in the middle":      {[]string{"2.0.0"}, []string{"2.0.0", "1.3.0"}, nil},
+		"nobody answers now": {[]string{"2.0.0"}, nil, transfer.ErrUnknownAgent},
+	} {
+		s := &served{version: map[string][]string{"agent.a": tt.seen}}
+		s.workersOf = func(_ context.Context, entity string, enough func(client.Instance) bool) (out []client.Instance, err error) {
+			for _, v := range tt.now {
+				i := client.Instance{Entity: entity, Info: micro.Info{ServiceIdentity: micro.ServiceIdentity{Version: v}}}
+				if out = append(out, i); enough(i) {
+					break
+				}
+			}
+			return out, nil
+		}
+		if err := s.fits(t.Context(), "agent.a", "1.2.0"); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}

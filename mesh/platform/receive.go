@@ -82,7 +82,7 @@ func (p *Platform) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 			return err
 		}
 	}
-	served := &served{workers: discoverBy(p.cfg.Client), known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
+	served := &served{workers: discoverBy(p.cfg.Client), workersOf: askBy(p.cfg.Client), known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
 	fits := served.fits
 	if opts.AnyVersion {
 		fits = nil
