@@ -27,7 +27,7 @@ func completionCommand(a *session.App) *cobra.Command {
 		Short: "Print the completion script for a shell",
 		Long: `Prints a script that makes a shell complete commands and flags, and also the
 entities that answer now, their intents, the members of their tasks, NATS
-contexts and your keys.`,
+contexts and your keys. The script for bash needs the package bash-completion.`,
 		Example: `  source <(aeemesh completion bash)
   aeemesh completion bash > /etc/bash_completion.d/aeemesh
   aeemesh completion zsh > "${fpath[1]}/_aeemesh"

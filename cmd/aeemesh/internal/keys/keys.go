@@ -155,6 +155,9 @@ func makeKey(a *session.App, cmd *cobra.Command, kid, alg string, from []string,
 	if key.Expires, err = moment(expires, now); err != nil {
 		return none, nil, outcome.Usagef(cmd, "--expires: %w", err)
 	}
+	if !key.Expires.IsZero() && !key.Expires.After(now) {
+		return none, nil, outcome.Usagef(cmd, "--expires %s: that time is over, and no signature of the key would count", expires)
+	}
 	key.Comment = comment
 	if err := key.Check(); err != nil {
 		return none, nil, &outcome.UsageError{Err: err, Cmd: cmd}
@@ -313,8 +316,8 @@ func keysRevokeCommand(a *session.App) *cobra.Command {
 		Use:   "revoke KID",
 		Short: "Revoke a key, so that its signatures no longer count",
 		Long: `Marks a key as revoked, for good: none of its signatures counts any more, however
-old. Workers see it within 10 seconds, and with --shared at once wherever
---shared-keys is used.`,
+old. Workers that read this directory see it within five seconds, and with
+--shared all that use --shared-keys within two.`,
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
 		Args:              outcome.Arguments("KID"),
