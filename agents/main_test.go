@@ -4,8 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -15,7 +13,5 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(programEnv); mode != "" {
 		os.Exit(runTestProgram(mode))
 	}
-	// nats.go's first asynchronous publish, over a connection that is just being
-	// closed, leaves a goroutine that waits for the connection's end.
-	goleak.VerifyTestMain(natstest.AtOnce(m, 16), goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	natstest.VerifyMain(natstest.AtOnce(m, 16))
 }

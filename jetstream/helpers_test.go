@@ -11,13 +11,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	// The first asynchronous publish of nats.go, over a connection that is being closed,
-	// leaves a goroutine that waits for the end of the connection.
-	goleak.VerifyTestMain(natstest.AtOnce(m, 16), goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	natstest.VerifyMain(natstest.AtOnce(m, 16))
 }
 
 const patience = time.Minute

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.uber.org/goleak"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -26,9 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// nats.go's first asynchronous publish, over a connection that is just being
-	// closed, leaves a goroutine that waits for the connection's end.
-	goleak.VerifyTestMain(natstest.AtOnce(m, 24), goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	natstest.VerifyMain(natstest.AtOnce(m, 24))
 }
 
 const patience = natstest.Patience

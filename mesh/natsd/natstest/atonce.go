@@ -12,7 +12,7 @@ import (
 // cores, unless -parallel says otherwise: tests of a mesh wait for leases, processes
 // and servers more than they compute. It is for TestMain:
 //
-//	goleak.VerifyTestMain(natstest.AtOnce(m, 16))
+//	natstest.VerifyMain(natstest.AtOnce(m, 16))
 func AtOnce(m *testing.M, n int) *Main { return &Main{m, n} }
 
 // Main is a testing.M whose tests run more at once.
