@@ -58,6 +58,13 @@ const MaxSlots = 1000
 // Lease is how long a slot lasts without a renewal.
 func (s *Slots) Lease() time.Duration { return s.lease }
 
+// RenewEvery is how often a holder renews its slots, and Late is the age of a slot whose
+// renewal is late.
+func (s *Slots) RenewEvery() time.Duration { return s.lease / 4 }
+
+// Late: see RenewEvery.
+func (s *Slots) Late() time.Duration { return s.RenewEvery() + time.Second }
+
 // A Slot is the right to run one task. Its holder has to renew it, well within its lease,
 // as long as the task runs. Its methods may be called concurrently.
 type Slot struct {
@@ -309,10 +316,10 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 	return ack.Sequence, nil
 }
 
-// Free releases the slots of an entity whose holder has died, and returns how many they
-// were. A holder that lives all the same finds out when it renews them, and must stop its
-// tasks.
-func (s *Slots) Free(ctx context.Context, entity, holder string) (n int, err error) {
+// Free releases slots of an entity whose holder has died, and returns how many they were: runs
+// slots, whose tasks go on elsewhere, and all that were not renewed since a time. A holder
+// that lives all the same finds out when it renews them, and must stop its tasks.
+func (s *Slots) Free(ctx context.Context, entity, holder string, runs int, since time.Time) (n int, err error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
@@ -321,7 +328,7 @@ func (s *Slots) Free(ctx context.Context, entity, holder string) (n int, err err
 	}
 	var failed []error
 	for number, state := range slots {
-		if !state.held || state.record.Holder != holder {
+		if !state.held || state.record.Holder != holder || n >= runs && !state.since.Before(since) {
 			continue
 		}
 		switch _, err := s.write(ctx, s.key(entity, number), nil, state.revision, time.Minute, "DEL"); {

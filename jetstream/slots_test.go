@@ -248,8 +248,8 @@ func TestSlotsAcrossARestart(t *testing.T) {
 	waiting.Wait()
 }
 
-// The slots of a holder that died are freed, and those of others stay. A holder that lives
-// all the same finds out.
+// Slots of a holder that died are freed: as many as its tasks go on elsewhere, and all that it
+// has not renewed for long. Those of others stay. A holder that lives all the same finds out.
 func TestSlotsOfADeadHolderAreFreed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -261,8 +261,15 @@ func TestSlotsOfADeadHolderAreFreed(t *testing.T) {
 	if slot, err := s.Try(ctx, "agent.x", 3, "new"); slot != nil || err != nil {
 		t.Fatalf("a fourth slot: %v, %v", slot, err)
 	}
-	if n, err := s.Free(ctx, "agent.x", "dead"); n != 2 || err != nil {
-		t.Fatalf("%d slots, %v", n, err)
+	long := time.Now().Add(-time.Hour)
+	if n, err := s.Free(ctx, "agent.x", "dead", 0, long); n != 0 || err != nil {
+		t.Fatalf("%d slots that were renewed lately, %v", n, err)
+	}
+	if n, err := s.Free(ctx, "agent.x", "dead", 1, long); n != 1 || err != nil {
+		t.Fatalf("%d slots for one run, %v", n, err)
+	}
+	if n, err := s.Free(ctx, "agent.x", "dead", 0, time.Now().Add(time.Hour)); n != 1 || err != nil {
+		t.Fatalf("%d slots that were not renewed, %v", n, err)
 	}
 	acquire(t, s, 3, "new")
 	acquire(t, s, 3, "new")

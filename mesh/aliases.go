@@ -60,11 +60,11 @@ type (
 
 // Errors of Node.Export, Node.Confirm and Node.Recall.
 var (
-	ErrEnded     = platform.ErrEnded
-	ErrNotMoving = platform.ErrNotMoving
-	ErrMoving    = platform.ErrMoving
-	ErrAccepted  = platform.ErrAccepted
-	ErrStopping  = platform.ErrStopping
+	ErrEnded         = platform.ErrEnded
+	ErrNotMoving     = platform.ErrNotMoving
+	ErrMoving        = platform.ErrMoving
+	ErrAcceptedThere = platform.ErrAcceptedThere
+	ErrStopping      = platform.ErrStopping
 )
 
 // ErrSealKey is an error of Node.CheckSealKey and of a receiver.

@@ -42,7 +42,7 @@ func (cs *commands) orderFor(ctx context.Context, o *orders.Order, t *Task) *run
 		handed, _, _ := t.readHanded()
 		one.MoveID, one.Denied = uuid.NewString(), cs.lane.transfers.mover.Allow(&o.Order, handed != nil)
 		if one.Denied == nil && run.ToWorker(&one) {
-			one.Denied = cs.present(ctx, one.To)
+			one.Absent = cs.present(ctx, one.To)
 		}
 	}
 	return &one

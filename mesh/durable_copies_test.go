@@ -106,9 +106,11 @@ func TestAClaimedRunThatFindsNoSlotGoesOn(t *testing.T) {
 	seq := r.submit(client, task).Seq
 	within(t, "the task", begun)
 
-	// It is to move, and cannot; meanwhile another task takes its slot.
+	// It is to move, and cannot, because the worker there is connected and takes no offer.
+	// Meanwhile another task takes its slot.
+	r.listen("$SRV.PING.agent-reviewer.SILENT")
 	moving := at.hold(mesh.PointOffer)
-	if _, err := client.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: intents.Target{ID: task.ID}, To: "NOSUCHINSTANCE"}); err != nil {
+	if _, err := client.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: intents.Target{ID: task.ID}, To: "SILENT"}); err != nil {
 		t.Fatal(err)
 	}
 	release := within(t, "the move", moving)

@@ -172,12 +172,12 @@ func TestAFileIsRecalled(t *testing.T) {
 	p := newParcel(t)
 	p.write(wordsInTurn + 2)
 	p.mustExport()
-	if _, err := p.office.Recall(ctxFor(t), p.id(), "the file was never sent"); err != nil {
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "the file was never sent", false); err != nil {
 		t.Fatal(err)
 	}
 	within(t, "the source", p.source.begun)
 	p.finish("source")
-	if _, err := p.office.Recall(ctxFor(t), p.id(), "again"); !errors.Is(err, mesh.ErrNotMoving) {
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "again", true); !errors.Is(err, mesh.ErrNotMoving) {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -194,11 +194,16 @@ func TestARecallAfterTheTargetAccepted(t *testing.T) {
 	if _, err := p.office.Confirm(ctxFor(t), p.receipt(status.Handoff), mesh.ConfirmOptions{Signer: p.signer}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.office.Recall(ctxFor(t), p.id(), "I am sure"); !errors.Is(err, mesh.ErrAccepted) {
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "I am sure", false); !errors.Is(err, mesh.ErrAcceptedThere) {
 		t.Errorf("recalled: %v", err)
 	}
 	equal(t, "phase", p.phase(), state.PhaseRelaying)
 	equal(t, "status", p.berlin.record(p.task).Doc.Status, aaif.RunMigrating)
+	// An operator whose other platform is lost for good may take it back all the same.
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "paris has burnt down", true); err != nil {
+		t.Error(err)
+	}
+	equal(t, "phase", p.phase(), state.PhaseAborted)
 }
 
 func TestAWordThatIsNotTheTargets(t *testing.T) {

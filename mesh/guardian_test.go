@@ -173,17 +173,25 @@ func TestAWorkerThatStartsLeavesTheRunsOfTheLiving(t *testing.T) {
 // slot. The worker that is started in its place frees it.
 func TestTheSlotOfAnIdleWorkerThatDiedIsFreed(t *testing.T) {
 	t.Parallel()
+	natstest.Long(t)
 	r := newDurableRig(t)
 	agent := mesh.Agent{Handler: echo, MeshConcurrency: 1}
 	dying, next := natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
-	r.serve(r.laneOn(dying, mesh.Config{Drain: time.Millisecond}, unleased(r, dying)), agent)
+	leased := func(nc *nats.Conn) func(*mesh.Durable) {
+		return func(d *mesh.Durable) { d.Sweep, d.Slots = -1, jetstream.NewSlots(r.js(nc), r.m, 12*time.Second) }
+	}
+	r.serve(r.laneOn(dying, mesh.Config{Drain: time.Millisecond}, leased(dying)), agent)
 	r.holdsSlot(1)
 	dying.Close()
-	r.serve(r.laneOn(next, mesh.Config{}, unleased(r, next)), agent)
+	var log syncBuffer
+	r.serve(r.laneOn(next, mesh.Config{Logger: textLogger(&log)}, leased(next)), agent)
 	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
 	r.submit(client, task)
 	if _, err := r.result(client, task); err != nil {
 		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "slots of a dead worker freed") {
+		t.Errorf("the slot was free when its lease ended:\n%s", log.String())
 	}
 }
 
@@ -205,7 +213,8 @@ func TestAnotherWorkerFreesTheSlotOfAnIdleWorker(t *testing.T) {
 	r.holdsSlot(1)
 	r.serve(lane(other, mesh.Config{Logger: textLogger(&log)}), agent)
 	<-time.After(7 * time.Second) // it has looked twice
-	if strings.Contains(log.String(), "worker died") {
+	const freed = "slots of a dead worker freed"
+	if strings.Contains(log.String(), freed) {
 		t.Fatalf("a worker that lives was taken for dead:\n%s", log.String())
 	}
 	dying.Close()
@@ -214,7 +223,7 @@ func TestAnotherWorkerFreesTheSlotOfAnIdleWorker(t *testing.T) {
 	if _, err := r.result(client, task); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "worker died") {
+	if !strings.Contains(log.String(), freed) {
 		t.Errorf("the slot was free when its lease ended:\n%s", log.String())
 	}
 }

@@ -19,6 +19,7 @@ type asking struct {
 	enough  int // 0: all
 	timeout time.Duration
 	more    map[string]json.RawMessage // of requires
+	payload json.RawMessage            // of the questions; nil: the task's
 	then    string                     // who is asked instead of one who did not answer
 }
 
@@ -27,6 +28,9 @@ func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, e
 	var wake mesh.Wake
 	ask := func(who string) error {
 		c := mesh.Call{To: who, Key: "ask/" + who, Payload: task.Envelope.Payload, Requires: a.more}
+		if a.payload != nil {
+			c.Payload = a.payload
+		}
 		if who != a.then {
 			c.Timeout = a.timeout
 		}

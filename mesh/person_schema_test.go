@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
 var wantsOK = map[string]json.RawMessage{"result_schema": json.RawMessage(`{"type":"object","required":["ok"]}`)}
@@ -126,6 +127,24 @@ func TestAnAnswerToAnotherDoesNotCount(t *testing.T) {
 	equal(t, "result", string(reply.Payload), `{"human.bob":"{\"ok\":true}"}`)
 	if epochs := r.record(task).Mesh.Epoch - parked; epochs != 2 { // of who woke it, and of who took it
 		t.Errorf("the run was woken for what does not count: %d epochs", epochs)
+	}
+}
+
+// A run whose task is larger than envelopes are by default waits, and wakes, like others.
+func TestARunWithALargeTaskWakes(t *testing.T) {
+	t.Parallel()
+	r := (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: 8 << 20})}).under("")
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour, payload: json.RawMessage(`{}`)}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"text":"`+strings.Repeat("x", 2<<20)+`"}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	r.waits(task)
+	if err := client.AnswerPersonTask(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
 	}
 }
 

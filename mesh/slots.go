@@ -15,6 +15,10 @@ import (
 // so that another worker can take it.
 const slotPatience = 2 * time.Second
 
+// slotsBack is how long a worker that holds slots may take to reconnect, before they are
+// freed: its live tasks outlast a restart of the server.
+const slotsBack = 3 * time.Second
+
 // newSlots returns the slots (internal/slots) of an agent with a limit across the mesh.
 func newSlots(l *lane) *slots.Slots[*Task] {
 	h := l.host
@@ -27,7 +31,7 @@ func newSlots(l *lane) *slots.Slots[*Task] {
 		Acquired: l.queue.Wake,
 		Lost:     l.slotLost,
 		Now:      l.clock.now,
-		Silent:   func(ctx context.Context, holder string) { l.guardian.LookAfter(ctx, holder) },
+		Silent:   func(ctx context.Context, holder string) { l.guardian.LookAfter(ctx, holder, slotsBack) },
 	})
 }
 

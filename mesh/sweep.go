@@ -23,7 +23,7 @@ type sweep struct {
 func newTended(l *lane) *tender.Lane {
 	return &tender.Lane{
 		Entity: l.host.Entity, Instance: l.host.id, Open: l.records.open, Owns: func(id string) bool { return l.run(id) != nil }, Wake: l.waits.check,
-		LookAfter: func(owner string) { l.guardian.LookAfter(l.ctx, owner) },
+		LookAfter: func(owner string) { l.guardian.LookAfter(l.ctx, owner, 0) },
 		Sweep: func() (func(context.Context, state.Record) error, func(bool)) {
 			s := l.sweep()
 			return s.run, s.done

@@ -71,9 +71,10 @@ func (l *lane) askedToGuard(t *Task) {
 	}
 }
 
-// takeOver takes the runs from a dead worker and requeues them, and frees its slots. If the
-// worker is alive after all, a run may be executed twice until the worker notices; only for
-// that time may the agent exceed its limit.
+// takeOver takes the runs from a dead worker and requeues them, and frees one of its slots
+// for each run, and those that it has not renewed in time. If the worker is alive after all, a
+// run may be executed twice until the worker notices; only for that time may the agent
+// exceed its limit. Its live tasks keep their slots as long as it renews them.
 func (l *lane) takeOver(ctx context.Context, instance string) {
 	runs := 0
 	for rec, err := range l.records.open(ctx) {
@@ -92,15 +93,18 @@ func (l *lane) takeOver(ctx context.Context, instance string) {
 			l.host.log.Warn("run of a dead worker not queued: it resumes when its lease ends", "run", rec.ID.Run, "worker", instance, "err", err)
 		}
 	}
-	slots := 0
-	if l.slots != nil {
-		var err error
-		if slots, err = l.cfg.Slots.Free(ctx, l.host.Entity, instance); err != nil {
-			l.host.log.Warn("slots of a dead worker not freed: their lease ends them", "worker", instance, "err", err)
-		}
+	if runs > 0 {
+		l.host.log.Warn("worker died: its runs go on", "worker", instance, "runs", runs)
 	}
-	if runs+slots > 0 {
-		l.host.log.Warn("worker died: its runs go on, and its slots are free", "worker", instance, "runs", runs, "slots", slots)
+	if l.slots == nil {
+		return
+	}
+	slots, err := l.cfg.Slots.Free(ctx, l.host.Entity, instance, runs, l.clock.now().Add(-l.cfg.Slots.Late()))
+	if err != nil {
+		l.host.log.Warn("slots of a dead worker not freed: their lease ends them", "worker", instance, "err", err)
+	}
+	if slots > 0 {
+		l.host.log.Info("slots of a dead worker freed", "worker", instance, "slots", slots)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/parked"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
@@ -107,7 +108,7 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 	if why := run.Due(c, now); why != "" {
 		return why, nil
 	}
-	task, err := c.ReadTask()
+	task, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
 	if err != nil {
 		return "", err
 	}

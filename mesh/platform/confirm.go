@@ -209,8 +209,9 @@ func (p *Platform) afterwards(ctx context.Context, c *state.Checkpoint, what con
 // Recall gives an exported run the status back that it had before the export, without the
 // other platform's verdict, and resumes it here if it was running. The caller must be sure
 // that the file was not and will not be imported; otherwise two platforms run it. A run that
-// the other platform has accepted, by its verdict, is refused with [ErrAccepted].
-func (p *Platform) Recall(ctx context.Context, id state.ID, why string) (*state.Checkpoint, error) {
+// the other platform has accepted, by its verdict, is refused with [ErrAcceptedThere], unless
+// evenAccepted: that platform is lost for good.
+func (p *Platform) Recall(ctx context.Context, id state.ID, why string, evenAccepted bool) (*state.Checkpoint, error) {
 	d := p.cfg.Stores
 	if d == nil {
 		return nil, sender.ErrLiveOnly
@@ -223,7 +224,7 @@ func (p *Platform) Recall(ctx context.Context, id state.ID, why string) (*state.
 	if err != nil {
 		return nil, err
 	}
-	if err := recallable(c); err != nil {
+	if err := recallable(c); err != nil && !(evenAccepted && errors.Is(err, ErrAcceptedThere)) {
 		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), err)
 	}
 	why = clip.Text(why, 128)
@@ -242,7 +243,7 @@ func recallable(c *state.Checkpoint) error {
 	case !run.Exported(c):
 		return ErrNotMoving
 	case c.Mesh.Migration.Phase == state.PhaseRelaying:
-		return fmt.Errorf("%w: it goes on at %s", ErrAccepted, clip.Text(c.Mesh.Migration.Target, 128))
+		return fmt.Errorf("%w: it goes on at %s", ErrAcceptedThere, clip.Text(c.Mesh.Migration.Target, 128))
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ type Order struct {
 	MoveID   string `json:"-"` // the id of the move that it begins
 	// Denied is why the sender may not move the run where the order says; nil if it may.
 	Denied error `json:"-"`
+	// Absent is why the run cannot move to the worker that the order names; nil if it can.
+	Absent error `json:"-"`
 
 	// CopyOf is the Envelope of the order that this one passes on.
 	CopyOf   string          `json:"copy_of,omitempty"`

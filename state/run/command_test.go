@@ -112,8 +112,8 @@ owner silent: end | pausing (running) want paused | nothing | running | E_NOT_FO
 queued: end | paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
 queued amid a call: end | pausing (running) want paused | nothing | running | E_NOT_FOUND | moving (running) want migrating | moving (running) want migrating | moving (running) want migrating | E_NOT_FOUND
 pause pending: end | pausing (running) want paused | running | running want paused | nothing | pausing (running) want paused | pausing (running) want migrating | pausing (running) want migrating | E_NOT_FOUND
-move pending: end | pausing (running) want paused | nothing | running want migrating | nothing | already | E_DENIED | E_DENIED | running
-move out pending: end | pausing (running) want migrating | nothing | running want migrating | nothing | E_DENIED | already | E_DENIED | running
+move pending: end | pausing (running) want paused | nothing | running want migrating | nothing | moving (running) want migrating | E_DENIED | E_DENIED | running
+move out pending: end | pausing (running) want migrating | nothing | running want migrating | nothing | E_DENIED | moving (running) want migrating | E_DENIED | running
 paused: end | already | running queue | paused | E_NOT_FOUND | paused | migrating queue | migrating | E_NOT_FOUND
 awaits approval: end | pausing (awaiting_approval) want paused | running queue | awaiting_approval | E_NOT_FOUND | awaiting_approval | migrating queue | migrating | E_NOT_FOUND
 awaits an answer: end | pausing (awaiting_approval) want paused | nothing | awaiting_approval | E_NOT_FOUND | awaiting_approval | E_DENIED | E_DENIED | E_NOT_FOUND
@@ -230,8 +230,8 @@ func TestApprovalEndsAPendingPause(t *testing.T) {
 	}
 }
 
-// Of two who ask for different moves of a run, the second is told so; whoever asks again
-// for the same one succeeds, and changes nothing.
+// Of two who ask for different moves of a run, the second is told so. Whoever asks again for
+// the same one succeeds: the order may say how long to wait for tools.
 func TestAMoveIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for _, opts := range [][]func(*state.Checkpoint){nil, {status(aaif.RunPaused)}} {
@@ -244,7 +244,8 @@ func TestAMoveIsNotReplaced(t *testing.T) {
 			{order: run.Order{To: "b", MoveID: "1", From: "human.ann"}, do: run.Applied},
 			{order: run.Order{To: intents.MigrateAny, MoveID: "2"}, refused: envelope.CodeDenied},
 			{order: run.Order{To: paris, MoveID: "3"}, refused: envelope.CodeDenied},
-			{order: run.Order{To: "b", MoveID: "4"}, do: run.Already},
+			{order: run.Order{To: "b", MoveID: "4", WaitMS: 100}, do: run.Applied},
+			{order: run.Order{To: "b", Absent: envelope.Errorf(envelope.CodeNotFound, "gone")}, refused: envelope.CodeNotFound},
 			{order: run.Order{Abort: true}, do: run.Applied},
 			{order: run.Order{To: intents.MigrateAny, MoveID: "6"}, do: run.Applied},
 		} {
@@ -254,6 +255,9 @@ func TestAMoveIsNotReplaced(t *testing.T) {
 			var problem *envelope.Error
 			if errors.As(err, &problem) != (step.refused != "") || err != nil && problem.Code != step.refused || err == nil && out.Do != step.do {
 				t.Errorf("order %d: %+v, %v", i, out, err)
+			}
+			if step.do == run.Applied && !o.Abort && (c.Mesh.Migration.ID != map[bool]string{true: "1", false: "6"}[i < 5] || opts == nil && !out.Asked) {
+				t.Errorf("order %d: %+v, of the move %s", i, out, c.Mesh.Migration.ID)
 			}
 		}
 		if g := c.Mesh.Migration; g.ID != "6" || g.To != intents.MigrateAny {

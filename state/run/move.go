@@ -175,15 +175,6 @@ func Exported(c *state.Checkpoint) bool {
 	return c.Doc.Status == aaif.RunMigrating && m != nil && m.To == intents.MigrateFile
 }
 
-// askMove makes the move of an order the one that the record describes.
-func askMove(c *state.Checkpoint, o *Order, now time.Time) {
-	c.Mesh.Migration = &state.Migration{
-		ID: o.MoveID, Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.From, Since: now,
-	}
-	c.Mesh.Step = moveStep(c.Mesh.Migration)
-	c.Mesh.Step.Detail += ", " + state.AskedBy + o.Who()
-}
-
 // ErrThere refuses a move to the worker that has the run.
 var ErrThere = envelope.Errorf(envelope.CodeDenied, "the run is there already")
 
@@ -197,17 +188,22 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	if at == Here && o.To == m.Owner {
 		return Commanded{}, ErrThere
 	}
-	if g := m.Migration; movePending(c) {
-		if g.To == o.To && g.Target == o.Platform {
-			return Commanded{Do: Already, Status: string(was)}, nil
-		}
+	g, again := m.Migration, movePending(c)
+	if again && (g.To != o.To || g.Target != o.Platform) {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is to be moved to %s already, as %s has asked: take that back first", clip.Text(g.To, 128), clip.Text(g.By, 128))
 	}
 	if who := awaited(c); who != "" && outOfMesh(o.To) {
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave the mesh when that has arrived", clip.Text(who, 128))
 	}
+	if o.Absent != nil {
+		return Commanded{}, o.Absent
+	}
 	paused := pausePending(c)
-	askMove(c, o, now)
+	if !again { // else the order may say how long to wait for tools
+		c.Mesh.Migration = &state.Migration{ID: o.MoveID, Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.From, Since: now}
+	}
+	c.Mesh.Step = moveStep(c.Mesh.Migration)
+	c.Mesh.Step.Detail += ", " + state.AskedBy + o.Who()
 	if !state.Parked(was) {
 		return Commanded{Do: Applied, Status: requestMove(c, paused), Asked: true}, nil
 	}

@@ -31,7 +31,7 @@ func (r *Reader) First(ctx context.Context, replies *jetstream.Replies, w state.
 		after = msg.Seq
 		reply, err := r.Stored(w.Entity, w.TaskID, corr, caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil {
-			r.Log.Info("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
+			r.Log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue
 		}
 		if reply.Type.Terminal() && r.Fits(w.Schema, reply) {

@@ -209,12 +209,13 @@ func (g *Guardian) watch(id string, every, back time.Duration) bool {
 
 // LookAfter watches a worker that owns runs or holds slots, if the server says that its ping
 // subject has no subscriber: it may have died while no worker was there to miss it.
-func (g *Guardian) LookAfter(ctx context.Context, owner string) {
+// back is how long it may take to reconnect.
+func (g *Guardian) LookAfter(ctx context.Context, owner string, back time.Duration) {
 	if !probe.InstanceID.MatchString(owner) || !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
 		return
 	}
 	g.mu.Lock()
-	g.watch(owner, probe.Every, 0)
+	g.watch(owner, probe.Every, back)
 	g.mu.Unlock()
 	g.Start(ctx)
 	g.Need() // starts the ticker, which ends the watches

@@ -143,11 +143,11 @@ func TestTheOwnerOfRunsIsLookedAfterOnlyIfItDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, "a", "b")
 	a := c.workers["a"]
-	a.LookAfter(t.Context(), "b")
+	a.LookAfter(t.Context(), "b", 0)
 	if a.guards() {
 		t.Error("a living worker is watched")
 	}
-	a.LookAfter(t.Context(), "gone")
+	a.LookAfter(t.Context(), "gone", 0)
 	if got := c.reported(); got != [2]string{"a", "gone"} {
 		t.Errorf("reported %v", got)
 	}

@@ -33,8 +33,7 @@ func (s *Slots[T]) announceWanted() bool {
 // Run acquires slots for the tasks and spare slots, and renews their leases. When ctx ends,
 // it releases them all and returns.
 func (s *Slots[T]) Run(ctx context.Context) {
-	renewEvery := s.cfg.Store.Lease() / 4
-	tick := time.NewTicker(renewEvery)
+	tick := time.NewTicker(s.cfg.Store.RenewEvery())
 	defer tick.Stop()
 	first := time.NewTimer(firstLook)
 	defer first.Stop()
@@ -80,7 +79,7 @@ func (s *Slots[T]) Run(ctx context.Context) {
 			}
 		case <-tick.C:
 			s.renew(ctx)
-			look(renewEvery + time.Second)
+			look(s.cfg.Store.Late())
 		case <-first.C:
 			look(0)
 		case <-again.C:
@@ -202,7 +201,7 @@ func (s *Slots[T]) lost(slot *heldSlot, why error) {
 	lease := s.cfg.Store.Lease()
 	gone := envelope.Errorf(envelope.CodeUnavailable, "JetStream was unreachable for too long: the task's slot (runtime.concurrency) could not be renewed within its lease of %v", lease).WithCause(why)
 	if errors.Is(why, jetstream.ErrChanged) {
-		gone = envelope.Errorf(envelope.CodeUnavailable, "the lease (%v) of the task's slot (runtime.concurrency) expired before it was renewed", lease).WithCause(why)
+		gone = envelope.Errorf(envelope.CodeUnavailable, "the task lost its slot (runtime.concurrency): the lease of %v expired before it was renewed, or another worker took this one for dead", lease).WithCause(why)
 	}
 	s.cfg.Log.Warn("slot lost", "err", why)
 	var task T

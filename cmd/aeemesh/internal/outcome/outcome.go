@@ -143,7 +143,7 @@ var sentinels = []struct {
 	{mesh.ErrTooLate, Outcome{CodeConflict, NotWanted}},
 	{mesh.ErrEnded, Outcome{CodeConflict, NotWanted}},
 	{mesh.ErrMoving, Outcome{CodeConflict, NotWanted}},
-	{mesh.ErrAccepted, Outcome{CodeConflict, NotWanted}},
+	{mesh.ErrAcceptedThere, Outcome{CodeConflict, NotWanted}},
 	{fs.ErrExist, Outcome{CodeConflict, NotWanted}},
 	{jetstream.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
 	{state.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,9 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from str
 			return outcome.Hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", ShortRun(status.Run), err),
 				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", ShortRun(status.Run))
 		}
+	}
+	if status.Phase == state.PhaseRefused && !f.refuse {
+		return outcome.Conflict("run %s was not taken in: %s", ShortRun(status.Run), cmp.Or(term.OneLine(status.Reason), "it was refused here meanwhile"))
 	}
 	if a.Term.JSON {
 		return a.Term.Object(status)

@@ -144,7 +144,7 @@ result is given to the sender of the task.`,
 
 func runsRecallCommand(a *session.App) *cobra.Command {
 	var entity, reason string
-	var sure bool
+	var sure, lost bool
 	c := session.Connects(&cobra.Command{
 		Use:   "recall RUN --sure",
 		Short: "Take back a run whose file is lost, without the other platform's receipt",
@@ -153,7 +153,8 @@ say that it has not imported the file, and never will: "runs import --refuse"
 there writes the receipt that brings the run back safely. If you recall it and
 the file is imported after all, two copies of the run go on, and every effect
 may happen twice. A run that the other platform has accepted, as its receipt
-said ("runs confirm"), is not taken back.`,
+said ("runs confirm"), is not taken back, unless that platform is lost for good
+(--even-accepted).`,
 		Example: `  aeemesh runs recall 0f4c --sure --reason "the file never left this disk"`,
 		Args:    outcome.Arguments("RUN"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -174,9 +175,9 @@ said ("runs confirm"), is not taken back.`,
 			if err != nil {
 				return err
 			}
-			run, err := s.Node.Recall(ctx, h.ID(), "recalled by "+a.DefaultFrom()+": "+reason)
-			if errors.Is(err, mesh.ErrAccepted) {
-				return outcome.Hinted(err, "\"aeemesh runs receipt %s -o FILE\" there writes its end, \"aeemesh runs confirm FILE\" here brings it back.", ShortRun(h.Run))
+			run, err := s.Node.Recall(ctx, h.ID(), "recalled by "+a.DefaultFrom()+": "+reason, lost)
+			if errors.Is(err, mesh.ErrAcceptedThere) {
+				return outcome.Hinted(err, "\"aeemesh runs receipt %s -o FILE\" there writes its end, \"aeemesh runs confirm FILE\" here brings it back. If that platform is lost for good: --even-accepted.", ShortRun(h.Run))
 			}
 			if err != nil {
 				return err
@@ -189,6 +190,7 @@ said ("runs confirm"), is not taken back.`,
 		}),
 	})
 	c.Flags().BoolVar(&sure, "sure", false, "the file has not been imported, and will not be")
+	c.Flags().BoolVar(&lost, "even-accepted", false, "even if the other platform has accepted the run: that platform is lost, and the run will not go on there")
 	c.Flags().StringVar(&reason, "reason", "", "how you know, for the record")
 	EntityFlag(c, &entity)
 	AddReceiverFlags(a, c)
