@@ -104,7 +104,7 @@ func TestAConstraintHoldsHoweverItIsSpelled(t *testing.T) {
 		{`"not_before":"soon"`, "", "E_REQUIRES requires.not_before must be a time as in RFC 3339", ""},
 		{`"tree":{"depth":99,"max_depth":3}`, "", "E_TREE_LIMIT the task would be 99 hops away from the root task of its tree, and 3 are allowed", ""},
 		{`"tree":{"tokens":7}`, "", told(`"tokens":0`, `"tokens":7`), ""},
-		{`"tree":"none"`, "", "E_REQUIRES requires.tree is not valid", ""},
+		{`"tree":"none"`, "", "E_REQUIRES requires.tree is not valid: it must be an object", ""},
 		{`"handoff":true`, "code.pass", helper + " {}", ""},
 		{`"handoff":false`, "code.pass", reviewer + " {}", ""},
 		{`"handoff":7`, "", "E_REQUIRES requires.handoff: must be true, false, or an object as docs/nats-binding.md describes it", ""},

@@ -2,11 +2,16 @@ package bounds
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -66,15 +71,27 @@ func ReadTree(raw json.RawMessage) (*Tree, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
+		var misfit *jsonv2.SemanticError
+		if errors.As(err, &misfit) && misfit.JSONPointer != "" {
+			at := strings.ReplaceAll(string(misfit.JSONPointer), "/", ".")
+			return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree%s is not of the right type", clip.Text(at, 128))
+		}
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid: it must be an object")
 	}
-	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound must be greater than 0; leave it out for no bound")
+	for _, bound := range []struct {
+		name string
+		low  bool
+	}{
+		{"max_depth", tooLow(w.MaxDepth)}, {"max_tasks", tooLow(w.MaxTasks)}, {"max_iterations", tooLow(w.MaxIterations)}, {"tokens", tooLow(w.Tokens)}, {"usd", tooLow(w.USD)},
+	} {
+		if bound.low {
+			return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree.%s: a bound must be greater than 0; leave it out for no bound", bound.name)
+		}
 	}
 	t := &w.Tree
 	t.MaxDepth, t.MaxTasks, t.MaxIterations = value(w.MaxDepth), value(w.MaxTasks), value(w.MaxIterations)
 	t.Tokens, t.USD = value(w.Tokens), value(w.USD)
-	if t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting) {
+	if t.Depth < 0 || len(t.Root) > wire.MaxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is not valid")
 	}
 	return t, nil
@@ -88,7 +105,8 @@ func badWaiting(all []waitingTask) bool {
 	return len(all) > maxAbove || slices.ContainsFunc(all, func(w waitingTask) bool { return len(w.Entity) > wire.MaxName || len(w.Task) > wire.MaxName })
 }
 
-func isZero[N int | int64 | model.USD](n *N) bool { return n != nil && *n == 0 }
+// tooLow reports whether a bound is given, and is not greater than 0.
+func tooLow[N int | int64 | model.USD](n *N) bool { return n != nil && *n <= 0 }
 
 // value returns what n points to, 0 for nil.
 func value[N int | int64 | model.USD](n *N) (v N) {

@@ -14,9 +14,14 @@ func TestTheTreeOfAHopIsReadOnceAndKeepsItsBounds(t *testing.T) {
 	if got.Root != "r" || got.Depth != 2 || got.MaxDepth != 3 || got.MaxTasks != 4 || got.MaxIterations != 5 || got.Tokens != 6 || got.USD == 0 {
 		t.Errorf("got %+v", got)
 	}
-	for _, bad := range []string{`{"max_depth":0}`, `{"max_tasks":0}`, `{"max_iterations":0}`, `{"tokens":0}`, `{"usd":0}`, `{"max_depth":-1}`, `{"usd":-1}`, `7`, `{"depth":"x"}`} {
-		if tree, err := ReadTree(json.RawMessage(bad)); err == nil {
-			t.Errorf("%s: accepted as %+v", bad, tree)
+	const tooLow, mistyped = ": a bound must be greater than 0", " is not of the right type"
+	for bad, want := range map[string]string{
+		`{"max_depth":0}`: "requires.tree.max_depth" + tooLow, `{"max_tasks":0}`: "requires.tree.max_tasks" + tooLow, `{"max_iterations":0}`: "requires.tree.max_iterations" + tooLow,
+		`{"tokens":0}`: "requires.tree.tokens" + tooLow, `{"usd":0}`: "requires.tree.usd" + tooLow, `{"max_depth":-1}`: "requires.tree.max_depth" + tooLow, `{"usd":-1}`: "requires.tree.usd" + tooLow,
+		`7`: "it must be an object", `{"depth":"x"}`: "requires.tree.depth" + mistyped, `{"usd":"1"}`: "requires.tree.usd" + mistyped, `{"depth":-1}`: "is not valid",
+	} {
+		if tree, err := ReadTree(json.RawMessage(bad)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", bad, tree, err)
 		}
 	}
 	if _, err := ReadTree(json.RawMessage(`{"max_depth":2.5}`)); err == nil || strings.Contains(err.Error(), "greater than 0") {
