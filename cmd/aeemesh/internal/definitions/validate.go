@@ -293,7 +293,7 @@ func printVerdict(a *session.App, v verdict, levels bool) {
 		a.Term.Line("     a worker here refuses this agent:")
 		show(v.Refused)
 	}
-	show(v.Problems)
+	show(slices.DeleteFunc(slices.Clone(v.Problems), func(p aaif.Problem) bool { return slices.Contains(v.Refused, p) })) // each once
 	if len(v.Ignored) > 0 {
 		a.Term.Line("     not honoured by this program:")
 		show(v.Ignored)
