@@ -157,11 +157,16 @@ func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 		if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
 			values = append(values, literal)
 		}
-		for _, name := range singles(due) {
+		names := singles(due)
+		for _, name := range names {
 			for _, value := range values {
 				one := append(append(append(envelope.AppendString([]byte{'{'}, name), ':'), value...), '}')
-				if s.Validate(one) == nil {
+				misfit := s.Validate(one)
+				if misfit == nil {
 					return one, nil
+				}
+				if len(names) == 1 { // the text was meant for this member
+					bad = misfit
 				}
 			}
 		}
