@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,10 +179,10 @@ func (ps *problems) explain(err error) jsontext.Pointer {
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
 		ps.add(at, name+" is not known"+didYouMean(at), err)
-	case semantic.Err != nil:
+	case semantic.Err != nil && !errors.Is(semantic.Err, strconv.ErrSyntax):
 		ps.add(at, name+": "+semantic.Err.Error(), err)
 	default:
-		ps.add(at, fmt.Sprintf("%s: %s does not fit", name, kinds[semantic.JSONKind]), err)
+		ps.add(at, fmt.Sprintf("%s: %s does not fit%s", name, kinds[semantic.JSONKind], wanted(semantic.GoType)), err)
 	}
 	return at
 }
@@ -218,6 +219,29 @@ func without(text jsontext.Value, at jsontext.Pointer) (jsontext.Value, error) {
 		}
 	}
 	return json.Marshal(whole)
+}
+
+// wanted says what has to stand in the place of a value that does not fit; "" if its Go
+// type does not say it.
+func wanted(t reflect.Type) string {
+	if t == nil {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return ": it has to be true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return ": it has to be a whole number"
+	case reflect.Float64:
+		return ": it has to be a number"
+	case reflect.String:
+		return ": it has to be a text"
+	case reflect.Slice:
+		return ": it has to be a list"
+	case reflect.Map, reflect.Struct:
+		return ": it has to be an object"
+	}
+	return ""
 }
 
 // kinds are the names of JSON's types in messages.
