@@ -259,11 +259,11 @@ func toldUsage(u state.Usage) json.RawMessage {
 	return raw
 }
 
-// Asking wraps a model so that each of its calls is admitted first, at a price;
-// see [model.Request].Admit. A model that routes between models asks for
-// admission itself, once for each route.
-func Asking(price model.Price, m model.Model) model.Model {
-	a := asked{m, price}
+// Asking wraps a model so that each of its calls is admitted first, at a price
+// (see [model.Request].Admit), and has the cost of its usage; cost may be nil. A model
+// that routes between models does both itself, once for each route.
+func Asking(price model.Price, cost func(model.Usage) (model.USD, bool), m model.Model) model.Model {
+	a := asked{m, price, cost}
 	if c, ok := m.(model.Continuer); ok {
 		return askedContinuer{a, c}
 	}
@@ -273,6 +273,14 @@ func Asking(price model.Price, m model.Model) model.Model {
 type asked struct {
 	m     model.Model
 	price model.Price
+	cost  func(model.Usage) (model.USD, bool)
+}
+
+func (a asked) priced(res *model.Response, err error) (*model.Response, error) {
+	if err == nil && a.cost != nil {
+		res.Cost, res.Priced = a.cost(res.Usage)
+	}
+	return res, err
 }
 
 func (a asked) admit(req *model.Request) (*model.Request, error) {
@@ -293,7 +301,7 @@ func (a asked) Generate(ctx context.Context, req *model.Request, onDelta func(mo
 	if err != nil {
 		return nil, err
 	}
-	return a.m.Generate(ctx, req, onDelta)
+	return a.priced(a.m.Generate(ctx, req, onDelta))
 }
 
 type askedContinuer struct {
@@ -307,5 +315,5 @@ func (a askedContinuer) Continue(ctx context.Context, req *model.Request, told s
 	if err != nil {
 		return nil, err
 	}
-	return a.c.Continue(ctx, req, told, onDelta)
+	return a.priced(a.c.Continue(ctx, req, told, onDelta))
 }

@@ -17,7 +17,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 		if opts.Budget.InDollars() {
 			return nil, nil, errors.New("there is a budget in dollars, and the price of Options.Model is not known: bound its tokens, or use Options.Models with a catalogue")
 		}
-		return Asking(model.Price{}, Reported(modelProvider(def), opts.Model)), nil, nil
+		return Asking(model.Price{}, nil, Reported(modelProvider(def), opts.Model)), nil, nil
 	}
 	m := def.Agent.Model
 	if opts.Models != nil {
@@ -38,7 +38,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 		notices = append(notices, aaif.Problem{Pointer: "/agent/model/fallbacks", Rule: aaif.RuleNotHonoured, Severity: aaif.SeverityWarning,
 			Message: "there are no other models here than the offline model"})
 	}
-	return Asking(model.Price{Known: true}, Reported(modelProvider(def), builtin.New())), notices, nil
+	return Asking(model.Price{Known: true}, nil, Reported(modelProvider(def), builtin.New())), notices, nil
 }
 
 // CheckBuiltin returns what keeps the offline model from running a document: an

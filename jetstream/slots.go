@@ -58,11 +58,10 @@ const MaxSlots = 1000
 // Lease is how long a slot lasts without a renewal.
 func (s *Slots) Lease() time.Duration { return s.lease }
 
-// RenewEvery is how often a holder renews its slots, and Late is the age of a slot whose
-// renewal is late.
+// RenewEvery is how often a holder renews its slots.
 func (s *Slots) RenewEvery() time.Duration { return s.lease / 4 }
 
-// Late: see RenewEvery.
+// Late is the age at which a slot's renewal is overdue.
 func (s *Slots) Late() time.Duration { return s.RenewEvery() + time.Second }
 
 // A Slot is the right to run one task. Its holder has to renew it, well within its lease,

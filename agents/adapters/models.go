@@ -31,7 +31,7 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 	m := def.Agent.Model
 	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a failing script does not mean that a provider is down
 		facts := plan[0].Facts
-		return agents.Asking(facts.Price(), route.Priced(facts, agents.Reported(builtin.ProviderID, plan[0].M))), notices, nil
+		return agents.Asking(facts.Price(), facts.Cost, agents.Reported(builtin.ProviderID, plan[0].M)), notices, nil
 	}
 	var routes []route.Route
 	var bad []error

@@ -230,8 +230,8 @@ func TestApprovalEndsAPendingPause(t *testing.T) {
 	}
 }
 
-// Of two who ask for different moves of a run, the second is told so. Whoever asks again for
-// the same one succeeds: the order may say how long to wait for tools.
+// While a move is pending, an order to move the run to another destination is refused. An
+// order to the same destination is applied: it may say how long to wait for tools.
 func TestAMoveIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for _, opts := range [][]func(*state.Checkpoint){nil, {status(aaif.RunPaused)}} {

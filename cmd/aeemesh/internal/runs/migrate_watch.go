@@ -87,8 +87,8 @@ func (m *movement) follow(ctx context.Context) error {
 	}
 }
 
-// learn takes the id of the transfer from the newest record of one to this destination:
-// somebody else may have asked for another transfer since.
+// learn takes the id of the transfer from the newest record that has one to this
+// destination. A newer record may have a transfer that another sender has requested.
 func (m *movement) learn(history []state.Record) {
 	for _, rec := range slices.Backward(history) {
 		if m.move != "" {

@@ -58,8 +58,8 @@ func TestAllPhasesOfAQuickMoveAreTold(t *testing.T) {
 	}
 }
 
-// Whoever asked for a move learns that it was taken back for another one, and is not told
-// of that one as if it were the own.
+// If a move was aborted and another one was requested, the command of the first fails with
+// the name of the second's sender. It does not report the second move as its own.
 func TestAMoveThatAnotherFollowedIsNotThatOne(t *testing.T) {
 	t.Parallel()
 	paris := "https://paris.example:7443"
