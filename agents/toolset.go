@@ -177,12 +177,10 @@ func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error)
 	if e.limiter != nil {
 		t = tool.Limited(t, e.limiter)
 	}
-	if ttl := e.CacheTTLSeconds.Seconds(); ttl > 0 {
-		t = tool.Cached(t, ttl) // outside the rate limit: a cached result uses up none of it
-	}
 	return tool.Guard(t, tool.Options{
 		Definition: d,
 		Timeout:    e.timeout(),
+		CacheTTL:   e.CacheTTLSeconds.Seconds(), // outside the rate limit: a cached result uses up none of it
 		Compile:    tool.Within(e.schemas),
 	})
 }

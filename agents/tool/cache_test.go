@@ -27,10 +27,20 @@ func counting(calls *int) tool.Tool {
 	}))
 }
 
+// cached guards a tool and keeps its results.
+func cached(t *testing.T, tl tool.Tool, ttl time.Duration) *tool.Guarded {
+	t.Helper()
+	g, err := tool.Guard(tl, tool.Options{CacheTTL: ttl, MaxResult: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 func TestCachedConforms(t *testing.T) {
 	t.Parallel()
-	tooltest.Run(t, func(_ *testing.T, b tooltest.Behaviour) tool.Tool {
-		return tool.Cached(&tooltest.Fake{Def: tooltest.Definition(), Behaviour: b}, time.Minute)
+	tooltest.Run(t, func(t *testing.T, b tooltest.Behaviour) tool.Tool {
+		return cached(t, &tooltest.Fake{Def: tooltest.Definition(), Behaviour: b}, time.Minute)
 	})
 }
 
@@ -38,10 +48,7 @@ func TestCachedKeepsResultsForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		c := tool.Cached(counting(&calls), time.Minute)
-		if !tool.IsRepeatSafe(c) {
-			t.Error("it is not safe to repeat any more")
-		}
+		c := cached(t, counting(&calls), time.Minute)
 		call := func(args, want string) {
 			t.Helper()
 			got, err := c.Call(t.Context(), json.RawMessage(args))
@@ -85,7 +92,7 @@ func TestCachedKeepsResultsForAWhile(t *testing.T) {
 func TestCachedTellsLargeNumbersApart(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	c := tool.Cached(counting(&calls), time.Hour)
+	c := cached(t, counting(&calls), time.Hour)
 	for i, args := range []string{`{"id":9007199254740992}`, `{"id":9007199254740993}`, `{"id":0.1}`, `{"id":0.1000000000000000000001}`, `{"id":1e400}`, `{"id":1e401}`} {
 		if got, err := c.Call(t.Context(), json.RawMessage(args)); err != nil || string(got) != fmt.Sprint(i+1) {
 			t.Errorf("%s gets the result of call %s, %v", args, got, err)
@@ -93,5 +100,26 @@ func TestCachedTellsLargeNumbersApart(t *testing.T) {
 	}
 	if got, err := c.Call(t.Context(), json.RawMessage(`{"id":9007199254740993}`)); err != nil || string(got) != "2" {
 		t.Errorf("again: %s, %v", got, err)
+	}
+}
+
+// A result that is refused is not given to the next caller.
+func TestRefusedResultsAreNotKept(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	tl := tool.Raw(tool.Definition{Name: "status", Output: json.RawMessage(`{"type":"object"}`)}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		if calls++; calls == 1 {
+			return json.RawMessage(`"down for maintenance"`), nil
+		}
+		return json.RawMessage(`{"calls":2}`), nil
+	})
+	c := cached(t, tl, time.Hour)
+	if _, err := c.Call(t.Context(), nil); !errors.Is(err, tool.ErrInvalidResult) {
+		t.Errorf("error %v", err)
+	}
+	for range 2 {
+		if got, err := c.Call(t.Context(), nil); err != nil || string(got) != `{"calls":2}` {
+			t.Errorf("result %s, error %v", got, err)
+		}
 	}
 }

@@ -44,6 +44,11 @@ type Options struct {
 	// the number.
 	MaxOverruns int
 
+	// CacheTTL is for how long the result of a call is given to calls with the same
+	// arguments, without calling the tool (AAIF tools[].cache_ttl_seconds). Failures are not
+	// kept, nor are results that are refused. Default 0: none is kept.
+	CacheTTL time.Duration
+
 	// Compile makes validators from schemas. Default [CompileSchema].
 	Compile Compiler
 }
@@ -55,6 +60,7 @@ type Guarded struct {
 	opts   Options
 	args   []Validator
 	result []Validator
+	cache  *cache // nil if no results are kept
 
 	running  counter
 	overruns atomic.Int64 // calls that Call has given up and that still run
@@ -95,6 +101,9 @@ func Guard(t Tool, opts Options) (*Guarded, error) {
 		opts.Compile = CompileSchema
 	}
 	g := &Guarded{tool: t, def: def, opts: opts}
+	if opts.CacheTTL > 0 {
+		g.cache = newCache(opts.CacheTTL)
+	}
 	var err error
 	if g.args, err = compileAll(opts.Compile, def.Parameters, own.Parameters); err != nil {
 		return nil, fmt.Errorf("tool %s: parameters %w", def.Name, err)
@@ -222,6 +231,13 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 			return nil, g.errorf(ErrInvalidArguments, "%s", err)
 		}
 	}
+	var key [32]byte
+	if g.cache != nil {
+		key = keyOf(args)
+		if result, ok := g.cache.get(key); ok {
+			return result, nil
+		}
+	}
 	result, err := g.tool.Call(ctx, args)
 	if err != nil {
 		return nil, err
@@ -239,6 +255,9 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 		if err := v.Validate(result); err != nil {
 			return nil, g.errorf(ErrInvalidResult, "%s", err)
 		}
+	}
+	if g.cache != nil {
+		g.cache.put(key, result)
 	}
 	return result, nil
 }

@@ -114,7 +114,7 @@ func decode(frame []byte) ([]jsonrpc.Message, error) {
 	}
 	var out []jsonrpc.Message
 	for _, raw := range batch {
-		message, err := jsonrpc.DecodeMessage(keepExact(raw))
+		message, err := jsonrpc.DecodeMessage(received(raw))
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,5 +211,23 @@ func (t *lasting) Connect(ctx context.Context) (sdk.Connection, error) {
 // noteOfCall is the context key of a call's note.
 type noteOfCall struct{}
 
-// note records the HTTP status of a call.
-type note struct{ status atomic.Int32 }
+// note records what became of a call's HTTP request.
+type note struct {
+	sent   atomic.Bool
+	status atomic.Int32
+}
+
+func (n *note) send() {
+	if n != nil {
+		n.sent.Store(true)
+	}
+}
+
+func (n *note) answer(status int) {
+	if n != nil {
+		n.status.Store(int32(status))
+	}
+}
+
+// begun reports whether the server may have begun the call, after the session was lost.
+func (n *note) begun() bool { return n.sent.Load() && n.status.Load() != http.StatusNotFound }

@@ -5,6 +5,29 @@ import (
 	"encoding/json"
 )
 
+// received converts a message from a server to one that the SDK decodes as it is meant.
+func received(message []byte) []byte { return ownCodes(keepExact(message)) }
+
+// ownCodes changes the codes of a server's errors that mean something else to the SDK: it
+// would take the first two for the end of the session, and the third for an HTTP failure.
+// JSON-RPC leaves all of -32000 to -32099 to servers (JSON-RPC 2.0, section 5.1).
+func ownCodes(message []byte) []byte {
+	if !bytes.Contains(message, []byte("-3200")) {
+		return message
+	}
+	var m, failure map[string]json.RawMessage
+	if json.Unmarshal(message, &m) != nil || json.Unmarshal(m["error"], &failure) != nil {
+		return message
+	}
+	switch string(failure["code"]) {
+	case "-32003", "-32004", "-32005":
+		failure["code"] = json.RawMessage("-32000")
+		m["error"] = encode(failure)
+		return encode(m)
+	}
+	return message
+}
+
 // exactKey is the member of _meta that carries a result's structured content as
 // text, from the wire to [structured].
 const exactKey = "aeemesh/exact"

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/aeemesh/aeemesh/agents/tool"
@@ -166,6 +167,83 @@ func TestLostSessionHeals(t *testing.T) {
 		got, err := tl.Call(ctx, json.RawMessage(`{}`))
 		return err == nil && string(got) == `"run/7"`
 	})
+}
+
+// A call that the server works on is not made again when the session ends over another
+// request, unless it is safe to repeat.
+func TestACallUnderWayIsNotRepeatedInANewSession(t *testing.T) {
+	t.Parallel()
+	s := newServer("", nil)
+	var begun atomic.Int32
+	entered, done := make(chan struct{}, 2), make(chan struct{})
+	defer close(done)
+	pay := func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		begun.Add(1)
+		entered <- struct{}{}
+		select {
+		case <-ctx.Done():
+		case <-done:
+		}
+		return nil, errors.New("it was stopped")
+	}
+	s.AddTool(&sdk.Tool{Name: "pay", InputSchema: json.RawMessage(`{"type":"object"}`)}, pay)
+	var missing atomic.Bool
+	inner := serveHTTP(t, s, nil).Config.Handler
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if missing.CompareAndSwap(true, false) {
+			http.Error(w, "no such session", http.StatusNotFound)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	all := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL + "/mcp"}), "mcp://it/*"))
+	paid := make(chan error, 1)
+	go func() {
+		_, err := all["pay"].Call(t.Context(), json.RawMessage(`{}`))
+		paid <- err
+	}()
+	<-entered
+	missing.Store(true)
+	if got, err := all["meta"].Call(tool.WithKey(t.Context(), "run/7"), json.RawMessage(`{}`)); err != nil || string(got) != `"run/7"` {
+		t.Errorf("result %s, error %v of the call that the server cannot have begun", got, err)
+	}
+	select {
+	case err := <-paid:
+		if !errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "whether it had an effect is unknown") {
+			t.Errorf("error %v", err)
+		}
+	case <-entered:
+		t.Error("the call was made again")
+	}
+	if n := begun.Load(); n != 1 {
+		t.Errorf("the call was begun %d times", n)
+	}
+}
+
+// A server may use each code that JSON-RPC leaves to it, also those that mean the end of a
+// session to the SDK.
+func TestAServersOwnErrorCodes(t *testing.T) {
+	t.Parallel()
+	s := newServer("", nil)
+	var begun atomic.Int32
+	for name, code := range map[string]int64{"c2": -32002, "c3": -32003, "c4": -32004, "c5": -32005} {
+		s.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			begun.Add(1)
+			return nil, &jsonrpc.Error{Code: code, Message: "the daily quota is reached"}
+		})
+	}
+	srv := serveHTTP(t, s, nil)
+	for _, url := range []string{srv.URL + "/mcp", srv.URL + "/sse", "ws" + strings.TrimPrefix(srv.URL, "http") + "/ws"} {
+		all := tools(t, open(t, newServers(t, mcp.Server{URL: url}), "mcp://it/*"))
+		for _, name := range []string{"c2", "c3", "c4", "c5"} {
+			begun.Store(0)
+			_, err := all[name].Call(t.Context(), json.RawMessage(`{}`))
+			if !errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "the daily quota is reached") || begun.Load() != 1 {
+				t.Errorf("%s, %s: error %v after %d calls", url, name, err, begun.Load())
+			}
+		}
+	}
 }
 
 // One session serves all entries and calls; the list is asked for again when

@@ -64,6 +64,11 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		defer w.answering.Add(-1)
 	}
+	call, _ := req.Context().Value(noteOfCall{}).(*note)
+	if req.Method != http.MethodPost {
+		call = nil // the rest of an answer, after the connection was lost
+	}
+	call.send()
 	resp, err := w.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		end()
@@ -72,9 +77,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	if note, ok := req.Context().Value(noteOfCall{}).(*note); ok {
-		note.status.Store(int32(resp.StatusCode))
-	}
+	call.answer(resp.StatusCode)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	body := &ending{resp.Body, end}
 	switch {
@@ -140,7 +143,7 @@ func (w *whole) Read(p []byte) (int, error) {
 		case len(data) > w.max:
 			return 0, errTooLarge
 		}
-		w.rest = bytes.NewReader(keepExact(data))
+		w.rest = bytes.NewReader(received(data))
 	}
 	return w.rest.Read(p)
 }
@@ -191,7 +194,7 @@ func (e *events) event() error {
 	e.out.Write(fields.Bytes())
 	if data != nil {
 		message := bytes.Join(data, []byte("\n"))
-		for line := range bytes.Lines(keepExact(message)) {
+		for line := range bytes.Lines(received(message)) {
 			e.out.WriteString("data: ")
 			e.out.Write(bytes.TrimRight(line, "\n"))
 			e.out.WriteByte('\n')

@@ -98,9 +98,14 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 		return nil, false, ctx.Err()
 	}
 	var rpc *jsonrpc.Error
-	switch {
-	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, sdk.ErrSessionMissing):
+	// The SDK ends all calls of a session with ErrSessionMissing when the server answers one
+	// request with 404, those that it works on, too.
+	lost := errors.Is(err, sdk.ErrSessionMissing)
+	if lost || errors.Is(err, sdk.ErrConnectionClosed) {
 		t.link.drop(s)
+	}
+	switch {
+	case errors.Is(err, sdk.ErrConnectionClosed), lost && !seen.begun():
 		return nil, true, &unavailable{"the session with the MCP server " + t.link.name + " has ended; try again", err}
 	case errors.As(err, &rpc) && !rejected(rpc):
 		return nil, false, t.link.classify(ctx, err, &seen, "")
