@@ -61,19 +61,27 @@ func parkCalls(ctx context.Context, task *mesh.Task, r *run, waiting []*toolCall
 }
 
 // refuseCalls answers, with an error for the model, the calls that cannot be
-// made: unknown tools and invalid arguments.
+// made: unknown tools, and a call in which the model's turn was cut off.
 func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
 	for i, c := range r.calls {
+		var refused *tool.Error
 		switch {
 		case c.receipt != nil:
+			continue
 		case i >= maxCalls:
 			r.recordReceipt(c, state.EffectFailed, model.ToolFailure(c.ToolCall, fmt.Sprintf("not called: at most %d calls in one turn", maxCalls)))
+			continue
 		case r.tools.tools[c.Name] == nil:
-			missing := r.tools.missing(c.Name)
-			l.recordFailure(task, r, c, missing)
-			if err := errors.Join(l.showCall(task, c.ToolCall), l.showResult(task, c.ToolCall, 0, missing)); err != nil {
-				return err
-			}
+			refused = r.tools.missing(c.Name)
+		case r.cut && i == len(r.calls)-1 && c.effect.Status == state.EffectPending:
+			// Its arguments may lack their end, and an adapter may have read none at all as {}.
+			refused = &tool.Error{Kind: tool.ErrFailed, Tool: c.Name, Message: "not called: your turn reached its token limit before this call was complete; make it again, with less text before it"}
+		default:
+			continue
+		}
+		l.recordFailure(task, r, c, refused)
+		if err := errors.Join(l.showCall(task, c.ToolCall), l.showResult(task, c.ToolCall, 0, refused)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -81,4 +82,47 @@ func TestAFailedCallIsToldToTheOperator(t *testing.T) {
 			t.Errorf("the operator was told %q\nwant %q", got, want("agent.durable_printer"))
 		}
 	})
+}
+
+// The call in which a turn was cut off at the token limit is not made: its arguments may be
+// only a part of what the model wanted, or none. Those before it are complete.
+func TestACallThatWasCutOffIsNotMade(t *testing.T) {
+	t.Parallel()
+	for lane, durable := range map[string]bool{"live": false, "durable": true} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			var made safeBuffer
+			reg := new(tool.Registry)
+			if err := reg.Add(tool.Raw(tool.Definition{Name: "delete", Description: "x"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
+				_, err := made.Write(args)
+				return json.RawMessage(`{"deleted":1}`), err
+			})); err != nil {
+				t.Fatal(err)
+			}
+			cut := calls(call("1", "delete", `{"before":"2020"}`), call("2", "delete", `{}`))
+			cut.Finish = model.FinishLength
+			m := modeltest.New(cut, says("done"))
+			const document = `"tools": [{"name": "delete", "description": "Deletes invoices.", "parameters_schema": {"type": "object", "properties": {"before": {"type": "string"}}}}]`
+			a := newAgent(t, doc(t, document), agents.Options{As: "agent.deleter", Model: m, Tools: reg})
+			var got string
+			if durable {
+				l := newLane(t)
+				l.host(a, nil)
+				task := l.task(a.Entity, `{"text":"go"}`, "")
+				l.submit(task)
+				got = l.result(task)
+			} else {
+				w := newWorld(t)
+				w.host(a)
+				got = w.send(a.Entity, `{"text":"go"}`, sending{}).payload
+			}
+			if got != `{"text":"done"}` || made.String() != `{"before":"2020"}` {
+				t.Errorf("answer %s, calls made: %s", got, made.String())
+			}
+			results := m.Requests()[1].Messages
+			if last := results[len(results)-1].Content; !strings.Contains(last, "token limit before this call was complete") {
+				t.Errorf("the model was told %s", last)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -15,6 +16,9 @@ type Turn struct {
 	Text  string           // the content
 	Calls []model.ToolCall // the tool calls
 	Usage model.Usage      // the usage that the provider reports
+
+	// Finish is why the turn ends. Default: FinishToolCalls with calls, else FinishStop.
+	Finish model.Finish
 
 	// Fail makes the turn fail. If Text is not empty and streaming was asked
 	// for, the failure comes after Text was streamed: a stream that breaks.
@@ -82,8 +86,8 @@ func (f *Fake) Generate(ctx context.Context, req *model.Request, onDelta func(mo
 		fail := *turn.Fail
 		return nil, &fail
 	}
-	finish := model.FinishStop
-	if len(turn.Calls) > 0 {
+	finish := cmp.Or(turn.Finish, model.FinishStop)
+	if turn.Finish == "" && len(turn.Calls) > 0 {
 		finish = model.FinishToolCalls
 	}
 	return &model.Response{
