@@ -180,14 +180,19 @@ func TestTheLastTurnOfAStreamIsPrintedOnce(t *testing.T) {
 		{[]string{say("one"), call, back}, "two", false},
 		{[]string{say("one"), call, back, say("x")}, "one", false},
 		{[]string{say("mine"), `{"handed_to":"agent.b"}`, say("its")}, "its", true},
+		{[]string{say("Hel"), `{"restart":true,"text":"Good "}`, say("day")}, "Good day", true},
+		{[]string{say("one "), call, back, say("tw"), `{"restart":true,"text":"2"}`}, "one 2", true},
 		{nil, "all of it", false},
 	} {
-		screen, _, _ := onTerminal()
+		screen, out, _ := onTerminal()
 		v := traffic.StreamView{Term: screen, Out: screen.Data}
 		for _, p := range tt.stream {
 			if err := v.Show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if strings.Contains(out.String(), "restart") {
+			t.Errorf("%q is shown as %q", tt.stream, out.String())
 		}
 		if got := v.Said(tt.result); got != tt.said {
 			t.Errorf("%q then %q: said %t", tt.stream, tt.result, got)

@@ -13,7 +13,7 @@ import (
 )
 
 // StreamView prints stream envelopes as they arrive: text as text, an agent's
-// tool calls as notes, and everything else as a line of JSON.
+// tool calls and where its text begins again as notes, and everything else as a line of JSON.
 type StreamView struct {
 	Term *term.Terminal
 	Out  *term.Stream    // destination of the text
@@ -50,13 +50,23 @@ func (v *StreamView) Show(e *envelope.Envelope) error {
 		return nil
 	}
 	if text, ok := term.TextOf(e.Payload); ok {
-		v.text.WriteString(text)
-		v.turn.WriteString(text)
-		v.open = !strings.HasSuffix(text, "\n")
-		fmt.Fprint(v.Out, v.Out.Safe(text))
+		v.say(text)
 		return nil
 	}
 	v.End()
+	var again struct {
+		Restart bool    `json:"restart"`
+		Text    *string `json:"text"`
+	}
+	if json.Unmarshal(e.Payload, &again) == nil && again.Restart && again.Text != nil {
+		before := strings.TrimSuffix(v.text.String(), v.turn.String())
+		v.text.Reset()
+		v.turn.Reset()
+		v.text.WriteString(before)
+		v.Term.Note("   ↺ the model begins this text again")
+		v.say(*again.Text)
+		return nil
+	}
 	var note toolNote
 	if json.Unmarshal(e.Payload, &note) == nil && (note.Call != nil || note.Result != nil || note.HandedTo != "") {
 		v.tool(note)
@@ -64,6 +74,13 @@ func (v *StreamView) Show(e *envelope.Envelope) error {
 	}
 	fmt.Fprintf(v.Out, "%s\n", plain.JSON(term.Compact(e.Payload)))
 	return nil
+}
+
+func (v *StreamView) say(text string) {
+	v.text.WriteString(text)
+	v.turn.WriteString(text)
+	v.open = !strings.HasSuffix(text, "\n")
+	fmt.Fprint(v.Out, v.Out.Safe(text))
 }
 
 func (v *StreamView) tool(note toolNote) {
