@@ -49,8 +49,9 @@ func (b Budget) Validate() error {
 func (b Budget) InDollars() bool { return b.RunUSD > 0 || b.TreeUSD > 0 }
 
 // DefaultAnswerTokens is the assumed length of an answer if the model's maximum
-// is not known and the document sets no limit.
-const DefaultAnswerTokens = 4096
+// is not known and the document sets no limit: what adapters ask for whose API
+// requires a limit.
+const DefaultAnswerTokens = 8192
 
 // treasury accounts for the spending of one agent's runs.
 type treasury struct {

@@ -43,7 +43,7 @@ func TestABudgetStopsBeforeTheCallThatWouldBreakIt(t *testing.T) {
 		"tokens of a run":          {budget: Budget{RunTokens: 5000}, price: cents, calls: 3, words: "used 3300 tokens of 5000, and the next call may use 2000"},
 		"exactly":                  {budget: Budget{RunTokens: 2000}, price: cents, calls: 1, words: "used 1100 tokens of 2000"},
 		"shorter answers":          {budget: Budget{RunTokens: 5000}, price: cents, answer: 200, calls: 4, words: "used 4400"},
-		"unknown longest answer":   {budget: Budget{RunTokens: 5096}, price: model.Price{}, calls: 1, words: "may use 5096"},
+		"unknown longest answer":   {budget: Budget{RunTokens: 9192}, price: model.Price{}, calls: 1, words: "may use 9192"},
 		"dollars of a run":         {budget: Budget{RunUSD: model.Dollar / 20}, price: cents, calls: 2, words: "cost $0.024 of $0.05, and the next call may cost $0.03"},
 		"no price, and dollars":    {budget: Budget{RunUSD: model.Dollar}, price: model.Price{}, calls: 0, words: "price is not known"},
 		"no price, and tokens":     {budget: Budget{RunTokens: 4000}, price: model.Price{MaxOutput: 1000}, calls: 2, words: "used 2200 tokens"},

@@ -134,8 +134,8 @@ func TestARuleIsAskedAfterToolCallsAndBeforeThem(t *testing.T) {
 			"user: Help.\nassistant: Let me see. look{\"id\":1}\ntool: {\"tool\":\"look\"}"},
 		"after a call, to one without tools": {`{"lang": "jmespath", "expr": "tool.arguments.id == ` + "`1`" + `"}`, "", true,
 			"user: Help.\nassistant: Let me see.\n(I called the tool look with {\"id\":1}.)\nassistant: (The tool look said: {\"tool\":\"look\"})\nuser: The conversation is yours from here on. Go on with it."},
-		"before the calls": {`{"lang": "jmespath", "expr": "tool == null && state.iteration == ` + "`1`" + `"}`, lookTool, false,
-			"user: Help.\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
+		"before the calls": {`{"lang": "jmespath", "expr": "tool == null && state.iteration == ` + "`1`" + `"}`, lookTool, false, // the payload's member tool is not the call
+			"user: {\"text\":\"Help.\",\"tool\":\"look\"}\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
 		"by the payload": {`{"lang": "jsonpath", "expr": "$.urgent"}`, lookTool, false,
 			"user: {\"text\":\"Help.\",\"urgent\":true}\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
 	} {
@@ -149,7 +149,10 @@ func TestARuleIsAskedAfterToolCallsAndBeforeThem(t *testing.T) {
 			text := c.tools
 			w.host(newAgent(t, doc(t, text), agents.Options{As: "agent.billing", Model: billing, Tools: reg}))
 			payload := `{"text":"Help."}`
-			if strings.Contains(c.condition, "urgent") {
+			switch {
+			case strings.Contains(c.condition, "tool == null"):
+				payload = `{"text":"Help.","tool":"look"}`
+			case strings.Contains(c.condition, "urgent"):
 				payload = `{"text":"Help.","urgent":true}`
 			}
 			if got := w.send("agent.triage", payload, sending{}); got.err != nil || got.payload != `{"text":"done"}` {

@@ -19,7 +19,7 @@ import (
 // So $.action is the payload's, as in the draft's own examples, and the author of
 // a payload cannot forge task.from. At the gate of a tool call, where Tool is
 // set, the payload's members are only under input: the payload must not
-// influence the gate.
+// influence the gate. In a rule of a handoff its member tool is, too.
 type Facts struct {
 	Input  stdjson.RawMessage // the payload of the task or of the event; nil: {}
 	Task   *Task              // the current task
@@ -28,6 +28,8 @@ type Facts struct {
 	Called *Tool              // the call that gave Output, if a call did
 	Event  *Event             // the event that occurred
 	State  *State             // the progress of the run
+
+	Handoff bool // a rule of a handoff asks: tool is Called, never the payload's
 
 	// TaskInput, Outputs and Variables are for conditions and mappings of a
 	// team: the payload of the team's task, the members' outputs by alias, and
@@ -108,6 +110,9 @@ func (f Facts) Value() (Value, error) {
 	payload, _ := input.(map[string]any)
 	if f.Tool == nil {
 		maps.Copy(root, payload)
+	}
+	if f.Handoff {
+		delete(root, "tool")
 	}
 	root["input"] = input
 	if f.Task != nil {
