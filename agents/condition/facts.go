@@ -134,7 +134,11 @@ func (f Facts) Value() (Value, error) {
 		if err != nil {
 			return Value{}, err
 		}
-		root["tool"] = map[string]any{"name": t.Name, "protocol": t.Protocol, "writes": t.Writes, "arguments": arguments}
+		members := map[string]any{"name": t.Name, "protocol": t.Protocol, "arguments": arguments}
+		if f.Tool != nil {
+			members["writes"] = t.Writes
+		}
+		root["tool"] = members
 	}
 	if f.Event != nil {
 		root["event"] = f.Event.members()
