@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -190,7 +191,7 @@ func (l *loop) recordFailure(task *mesh.Task, r *run, c *toolCall, failure *tool
 	switch {
 	case errors.As(failure.Err, &missing): // for the operator to repair, not for the model
 		words, why = "a tool's credential could not be read", missing
-	case failure.Kind == tool.ErrRefused: // for the operator, too
+	case failure.Kind == tool.ErrRefused, errors.Is(failure.Err, outbound.ErrRefused): // for the operator, too
 		words, why = "a tool's call was refused", failure.Err
 	case failure.Kind == tool.ErrInvalidArguments: // the message may quote them
 		why = failure.Kind

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -309,22 +311,30 @@ func TestToolFailuresAreToldToTheModel(t *testing.T) {
 // says what it would have reached, and the model that it may not.
 func TestARefusedCallIsToldToTheOperator(t *testing.T) {
 	t.Parallel()
-	reg := new(tool.Registry)
-	if err := reg.Add(tool.Raw(tool.Definition{Name: "lint", Description: "x"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
-		return nil, &tool.Error{Kind: tool.ErrRefused, Tool: "lint", Message: "not allowed", Err: errors.New("redirected to 10.0.0.1")}
-	})); err != nil {
-		t.Fatal(err)
-	}
-	var log safeBuffer
-	w, entity, fake := hostFake(t, lintTool, agents.Options{Tools: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))}, calls(call("1", "lint", `{}`)), says("fine"))
-	if got := w.send(entity, `{"text":"go"}`, sending{}); got.payload != `{"text":"fine"}` {
-		t.Errorf("got %+v", got)
-	}
-	if !strings.Contains(log.String(), `level=WARN msg="a tool's call was refused"`) || !strings.Contains(log.String(), "redirected to 10.0.0.1") {
-		t.Errorf("the operator was told %q", log.String())
-	}
-	if told := fake.Requests()[1].Messages; strings.Contains(told[len(told)-1].Content, "10.0.0.1") {
-		t.Errorf("the model was told %q", told[len(told)-1].Content)
+	for name, err := range map[string]*tool.Error{
+		"refused":          {Kind: tool.ErrRefused, Tool: "lint", Message: "not allowed", Err: errors.New("redirected to 10.0.0.1")},
+		"refused redirect": {Kind: tool.ErrFailed, Tool: "lint", Message: "not followed", Err: fmt.Errorf("redirected to 10.0.0.1: %w", outbound.ErrRefused)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reg := new(tool.Registry)
+			if err := reg.Add(tool.Raw(tool.Definition{Name: "lint", Description: "x"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+				return nil, err
+			})); err != nil {
+				t.Fatal(err)
+			}
+			var log safeBuffer
+			w, entity, fake := hostFake(t, lintTool, agents.Options{Tools: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))}, calls(call("1", "lint", `{}`)), says("fine"))
+			if got := w.send(entity, `{"text":"go"}`, sending{}); got.payload != `{"text":"fine"}` {
+				t.Errorf("got %+v", got)
+			}
+			if !strings.Contains(log.String(), `level=WARN msg="a tool's call was refused"`) || !strings.Contains(log.String(), "redirected to 10.0.0.1") {
+				t.Errorf("the operator was told %q", log.String())
+			}
+			if told := fake.Requests()[1].Messages; strings.Contains(told[len(told)-1].Content, "10.0.0.1") {
+				t.Errorf("the model was told %q", told[len(told)-1].Content)
+			}
+		})
 	}
 }
 

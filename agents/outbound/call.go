@@ -49,7 +49,7 @@ const (
 	ReasonLimited     Reason = "limited"     // the endpoint answered 429; the call had no effect
 	ReasonStatus      Reason = "status"      // the endpoint answered with another status than 2xx
 	ReasonTimeout     Reason = "timeout"     // it is not known whether the call had an effect
-	ReasonBroken      Reason = "broken"      // the connection broke, or the answer is malformed; the effect is not known either
+	ReasonBroken      Reason = "broken"      // the connection broke, the answer is malformed, or its redirect could not be followed; the effect is not known either
 	ReasonTooLarge    Reason = "too_large"   // the answer is too large
 )
 
@@ -72,8 +72,8 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Call makes a call and reads its answer, of status 2xx. The error is a [*Failure],
-// or the context's own if that ended the call.
+// Call makes a call with a client of [Policy.Client] and reads its answer, of status 2xx.
+// The error is a [*Failure], or the context's own if that ended the call.
 func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
 	answer, wait, err := a.once(ctx, client, r)
 	if err == nil || !r.Again || wait <= 0 || wait > maxRetryAfter {
@@ -113,14 +113,15 @@ func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answ
 	if r.Key != "" {
 		req.Header.Set("Idempotency-Key", r.Key)
 	}
-	resp, err := client.Do(req)
+	redirected := false
+	resp, err := noteRedirects(client, &redirected).Do(req)
 	if err != nil {
-		return nil, 0, a.failure(ctx, err)
+		return nil, 0, a.failure(ctx, err, redirected)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, 0, a.failure(ctx, &url.Error{Op: "read", Err: errors.Join(errPartly, Cause(err))})
+		return nil, 0, a.failure(ctx, &url.Error{Op: "read", Err: errors.Join(errPartly, Cause(err))}, redirected)
 	}
 	answer := &Answer{Status: resp.StatusCode, Type: resp.Header.Get("Content-Type"), Body: data, scrub: a.scrub}
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
@@ -138,9 +139,12 @@ func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answ
 		if wait = retryAfter(resp.Header.Get("Retry-After"), time.Now()); wait > 0 {
 			f.Message += fmt.Sprintf("; it may be asked again in %d s", (wait+time.Second-1)/time.Second)
 		}
-		if resp.StatusCode == http.StatusTooManyRequests {
+		if resp.StatusCode == http.StatusTooManyRequests && !redirected {
 			f.Reason = ReasonLimited
 		}
+	}
+	if redirected {
+		f.Message += afterRedirect
 	}
 	if words := answer.words(); words != "" {
 		f.Message += ": " + strconv.Quote(words)
@@ -148,15 +152,29 @@ func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answ
 	return nil, wait, f
 }
 
+// noteRedirects returns a copy of a client that sets redirected when a server answers with a
+// redirect. That server may have done the call, whatever becomes of the redirect.
+func noteRedirects(client *http.Client, redirected *bool) *http.Client {
+	own := *client
+	own.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		*redirected = true
+		return client.CheckRedirect(req, via)
+	}
+	return &own
+}
+
 // authorities is where an operator names the authorities of servers' certificates.
 const authorities = "outbound.ca_file"
+
+// afterRedirect ends the message of a failure that came after a redirect.
+const afterRedirect = "; a redirect led there, and the call may have been done"
 
 // errPartly is the error of an answer whose body ended too soon.
 var errPartly = errors.New("the answer broke off")
 
 // failure converts an error of net/http to a Failure whose message a model may
 // see.
-func (a Access) failure(ctx context.Context, err error) error {
+func (a Access) failure(ctx context.Context, err error, redirected bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -172,19 +190,33 @@ func (a Access) failure(ctx context.Context, err error) error {
 	case errors.Is(err, ErrTooLarge):
 		f.Reason, f.Message = ReasonTooLarge, "the answer is larger than allowed"
 	case errors.Is(err, ErrCredential):
-		f.Reason, f.Message = ReasonCredential, "its credential could not be read; the call was not made"
+		f.Reason, f.Message = ReasonCredential, "its credential could not be read"
 	case errors.As(err, &dns):
-		f.Reason, f.Message = ReasonUnreachable, "the host is not known; the call was not made"
+		f.Reason, f.Message = ReasonUnreachable, "the host is not known"
 	case fault != "":
-		f.Reason, f.Message, f.Err = ReasonUnreachable, fault+"; the call was not made", fmt.Errorf("%w: %s", cause, hint)
+		f.Reason, f.Message, f.Err = ReasonUnreachable, fault, fmt.Errorf("%w: %s", cause, hint)
 	case errors.As(err, &op) && op.Op == "dial":
-		f.Reason, f.Message = ReasonUnreachable, "the server cannot be reached; the call was not made"
+		f.Reason, f.Message = ReasonUnreachable, "the server cannot be reached"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		f.Reason, f.Message = ReasonTimeout, "no answer in time; whether the call was done is not known"
 	case errors.Is(err, errPartly):
 		f.Message = "the answer broke off; the call was probably done"
 	}
+	f.sayWhetherMade(redirected)
 	return f
+}
+
+// sayWhetherMade completes the message of a failure before the request was sent. If a
+// redirect led there, only the redirect's request was not sent.
+func (f *Failure) sayWhetherMade(redirected bool) {
+	switch {
+	case f.Reason != ReasonRefused && f.Reason != ReasonCredential && f.Reason != ReasonUnreachable:
+	case redirected:
+		f.Reason = ReasonBroken
+		f.Message += afterRedirect
+	case f.Reason != ReasonRefused:
+		f.Message += "; the call was not made"
+	}
 }
 
 // retryAfter parses the header Retry-After (RFC 9110, section 10.2.3): seconds,

@@ -156,11 +156,14 @@ func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, er
 // passing reports whether a failure to fetch is transient.
 func passing(err error) bool {
 	var f *outbound.Failure
-	if !errors.As(err, &f) {
+	switch {
+	case !errors.As(err, &f):
 		return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	case errors.Is(err, outbound.ErrRefused): // also after a redirect
+		return false
 	}
 	switch f.Reason {
-	case outbound.ReasonRefused, outbound.ReasonTooLarge, outbound.ReasonCredential:
+	case outbound.ReasonTooLarge, outbound.ReasonCredential:
 		return false
 	case outbound.ReasonStatus:
 		return f.Status >= 500 || f.Status == http.StatusRequestTimeout

@@ -183,6 +183,9 @@ func TestReferencesOverHTTP(t *testing.T) {
 			t.Errorf("%s: %d requests", name, len(asked))
 		}
 	}
+	if _, err := a.tools(t, aaif.Tool{Endpoint: server.URL + "/api/v1/moved.json"}, Options{}); !errors.Is(err, tool.ErrRefused) {
+		t.Errorf("a refused redirect: %v", err)
+	}
 }
 
 // Descriptions by others, those that the library is tested with: each is read, or

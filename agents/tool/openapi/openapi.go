@@ -167,7 +167,10 @@ func (s *Source) failure(err error) error {
 		kind = kindOf(f)
 		message = "its OpenAPI description cannot be fetched: " + f.Message
 		err = f.Err
-		if kind == tool.ErrFailed || kind == tool.ErrTimeout {
+		switch {
+		case errors.Is(err, outbound.ErrRefused): // also after a redirect
+			kind = tool.ErrRefused
+		case kind == tool.ErrFailed || kind == tool.ErrTimeout:
 			kind = tool.ErrUnavailable
 		}
 	case errors.Is(err, outbound.ErrRefused):

@@ -314,6 +314,42 @@ func TestServersThatAreNotThere(t *testing.T) {
 	}
 }
 
+// one is a limiter that permits one call.
+type one struct{ made int }
+
+func (l *one) Take(context.Context, int) error {
+	if l.made == 1 {
+		return &tool.Error{Kind: tool.ErrBusy}
+	}
+	l.made++
+	return nil
+}
+func (l *one) Spent(context.Context, int) {}
+func (l *one) Back(context.Context, int)  { l.made-- }
+
+// A call that was answered with a redirect counts against the rate limit, and its
+// error does not invite to a second one.
+func TestACallThatWasRedirectedCounts(t *testing.T) {
+	t.Parallel()
+	var orders atomic.Int32
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		orders.Add(1)
+		http.Redirect(w, r, "https://forbidden.example/orders/1", http.StatusSeeOther)
+	})
+	tl, err := rest.New(&aaif.Tool{Name: "order", Description: "d", Endpoint: "POST " + url}, access(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := tool.Limited(tl, new(one))
+	_, err = limited.Call(t.Context(), nil)
+	if !errors.Is(err, tool.ErrFailed) || !errors.Is(err, outbound.ErrRefused) || !strings.Contains(err.Error(), "may have been done") || strings.Contains(err.Error(), "forbidden.example") {
+		t.Errorf("%v; want it failed, without the address", err)
+	}
+	if _, err := limited.Call(t.Context(), nil); !errors.Is(err, tool.ErrBusy) || orders.Load() != 1 {
+		t.Errorf("the second call: %v, %d orders; want it limited", err, orders.Load())
+	}
+}
+
 func FuzzTemplate(f *testing.F) {
 	p, err := outbound.New(outbound.Config{Allow: []string{"api.example.com"}})
 	if err != nil {
