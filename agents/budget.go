@@ -167,16 +167,31 @@ type totals struct {
 }
 
 // count adds to the tree's counters and records the amount as reserved by this
-// turn.
-func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error) {
-	if total, err = p.t.add(p.ctx, p.counts, tokens, cost); err != nil {
-		if p.ctx.Err() != nil {
-			return total, p.ctx.Err()
+// turn. If one of the counters fails, nothing stays counted on the others.
+func (p *purchase) count(tokens int64, cost model.USD) (totals, error) {
+	var total totals
+	for i := range p.counts {
+		one, err := p.t.add(p.ctx, p.counts[i:i+1], tokens, cost)
+		if err != nil {
+			return totals{}, p.uncounted(i, tokens, cost, err)
 		}
-		return total, envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
+		total.tokens, total.cost = max(total.tokens, one.tokens), max(total.cost, one.cost)
 	}
 	p.tokens, p.cost = p.tokens+tokens, p.cost+cost
 	return total, nil
+}
+
+// uncounted takes back what count added before the i-th counter failed, and returns the
+// error of count.
+func (p *purchase) uncounted(i int, tokens int64, cost model.USD, err error) error {
+	if errors.Is(err, state.ErrUncertain) {
+		p.t.log.Warn("what was set aside may stay counted", "corr", p.corr, "owner", p.counts[i].Owner, "tokens", tokens, "usd", cost.String(), "err", err)
+	}
+	p.release(p.counts[:i], tokens, cost)
+	if p.ctx.Err() != nil {
+		return p.ctx.Err()
+	}
+	return envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
 }
 
 // add adds to several counters and returns the highest totals. A counter whose
@@ -209,10 +224,20 @@ func (p *purchase) back() {
 	if p.tokens == 0 && p.cost == 0 {
 		return
 	}
-	if _, err := p.t.add(context.WithoutCancel(p.ctx), p.counts, -p.tokens, -p.cost); err != nil {
-		p.t.log.Warn("what was set aside stays counted", "corr", p.corr, "tokens", p.tokens, "usd", p.cost.String(), "err", err)
-	}
+	p.release(p.counts, p.tokens, p.cost)
 	p.tokens, p.cost = 0, 0
+}
+
+// releaseTime bounds the release of a reservation.
+const releaseTime = 10 * time.Second
+
+// release subtracts from counters what was reserved in them.
+func (p *purchase) release(counts []mesh.Counter, tokens int64, cost model.USD) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), releaseTime)
+	defer cancel()
+	if _, err := p.t.add(ctx, counts, -tokens, -cost); err != nil {
+		p.t.log.Warn("what was set aside stays counted", "corr", p.corr, "tokens", tokens, "usd", cost.String(), "err", err)
+	}
 }
 
 // pay charges a turn's usage to the run and to the tree.

@@ -279,3 +279,100 @@ func taskOf(corr string) *mesh.Task {
 	e.Corr = corr
 	return &mesh.Task{Envelope: e}
 }
+
+// patchyCounters fail for one owner as often as fails says, and cannot take anything
+// back if stuck is set.
+type patchyCounters struct {
+	localCounters
+	owner string
+	fails int
+	err   error
+	first func() // called before a failure; may be nil
+	stuck bool
+}
+
+func (c *patchyCounters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
+	if owner == c.owner && c.fails > 0 {
+		c.fails--
+		if c.first != nil {
+			c.first()
+		}
+		return 0, c.err
+	}
+	if n < 0 && c.stuck {
+		return 0, errors.New("cannot take back")
+	}
+	return c.localCounters.Add(ctx, n, owner, kind, ids...)
+}
+
+// If one of a tree's counters fails, nothing stays counted on the others.
+func TestAReservationThatFailsOnOneCounterLeavesNothingOnTheOthers(t *testing.T) {
+	t.Parallel()
+	counts := []mesh.Counter{{Owner: "agent.one", ID: "tree"}, {Owner: "agent.two", ID: "corr"}, {Owner: "agent.three", ID: "corr"}}
+	for name, c := range map[string]struct {
+		budget Budget
+		err    error
+		stuck  bool
+		log    string // a part of what is logged; "": nothing
+	}{
+		"tokens":            {budget: Budget{TreeTokens: 1 << 20}, err: errors.New("away")},
+		"dollars":           {budget: Budget{TreeUSD: model.Dollar}, err: errors.New("away")},
+		"uncertain":         {budget: Budget{TreeTokens: 1 << 20}, err: state.ErrUncertain, log: "what was set aside may stay counted"},
+		"cannot be undone":  {budget: Budget{TreeTokens: 1 << 20}, err: errors.New("away"), stuck: true, log: "what was set aside stays counted"},
+		"tokens before USD": {budget: Budget{TreeTokens: 1 << 20, TreeUSD: model.Dollar}, err: errors.New("away")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shared := &patchyCounters{owner: "agent.two", fails: 1, err: c.err, stuck: c.stuck}
+			var log strings.Builder
+			b := newTreasury(Options{Budget: c.budget, Counters: shared, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			var used state.Usage
+			buy := func() *purchase {
+				p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
+				p.counts = counts
+				return p
+			}
+			p := buy()
+			var e *envelope.Error
+			if err := p.admit(cents); !errors.As(err, &e) || e.Code != envelope.CodeUnavailable {
+				t.Fatal(err)
+			}
+			p.back()
+			if c.log == "" && log.Len() > 0 || !strings.Contains(log.String(), c.log) {
+				t.Errorf("logged %q, want %q", log.String(), c.log)
+			}
+			if c.stuck {
+				return
+			}
+			p = buy()
+			if err := p.admit(cents); err != nil {
+				t.Fatal(err)
+			}
+			p.pay(answered(1000, 100))
+			for _, c := range counts {
+				tokens, _ := shared.Add(t.Context(), 0, c.Owner, mesh.CountTokens, c.ID)
+				usd, _ := shared.Add(t.Context(), 0, c.Owner, mesh.CountUSD, c.ID)
+				if tokens != 1100 || model.USD(usd) != answered(1000, 100).Cost {
+					t.Errorf("%s has counted %d tokens and $%s", c.Owner, tokens, model.USD(usd))
+				}
+			}
+		})
+	}
+}
+
+// What was reserved is released also if the task ends while it is reserved.
+func TestAReservationThatIsCutOffLeavesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	shared := &patchyCounters{owner: "agent.two", fails: 1, err: context.Canceled, first: cancel}
+	var used state.Usage
+	p := books(Budget{TreeTokens: 1 << 20}, shared).buy(ctx, taskOf("corr"), &used, 1000, &model.Request{})
+	p.counts = []mesh.Counter{{Owner: "agent.one", ID: "tree"}, {Owner: "agent.two", ID: "corr"}}
+	if err := p.admit(cents); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	p.back()
+	if tokens, err := shared.Add(t.Context(), 0, "agent.one", mesh.CountTokens, "tree"); tokens != 0 || err != nil {
+		t.Errorf("%d tokens stay counted, %v", tokens, err)
+	}
+}

@@ -18,7 +18,8 @@ import (
 // Without them each process counts for itself.
 type Counters interface {
 	// Add adds n, which may be negative, to the counter that is identified by
-	// an owner, a kind and ids, and returns the new total.
+	// an owner, a kind and ids, and returns the new total. If it is unknown whether
+	// n was added, the error wraps [state.ErrUncertain].
 	Add(ctx context.Context, n int64, owner, kind string, ids ...string) (total int64, err error)
 }
 
