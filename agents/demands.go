@@ -69,11 +69,12 @@ func withRefs(task *mesh.Task, payload json.RawMessage, refs []string) json.RawM
 func envelopeRef(id string) string { return envelope.ReferenceType + ":" + id }
 
 // evidenceRefs lists what the runtime knows that a model's answer rests on: the
-// task, the envelopes that it refers to, the tools that were called, and the
-// run's record.
-func evidenceRefs(task *mesh.Task, r *run) []string {
+// task, the envelopes that it refers to, the tasks of the team's members, the
+// tools that were called, and the run's record.
+func evidenceRefs(ctx context.Context, task *mesh.Task, r *run) []string {
+	members := orchestrate.Answered(ctx)
 	var refs []string
-	for _, id := range contextRefs(task) {
+	for _, id := range append(contextRefs(task), members[:min(len(members), maxInputs)]...) {
 		refs = append(refs, envelopeRef(id))
 	}
 	for _, name := range r.toolsUsed {

@@ -3,6 +3,7 @@ package agents_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -183,6 +184,34 @@ func TestWhatATaskRequiresOfATeam(t *testing.T) {
 					if requires := <-told; !strings.Contains(requires, c.told) {
 						t.Errorf("the last member is told %s", requires)
 					}
+				}
+			})
+		}
+	}
+}
+
+// An answer that the team's own model gives rests on the members' tasks, too.
+func TestTheEvidenceOfATeamsModelNamesItsMembersTasks(t *testing.T) {
+	t.Parallel()
+	const members = `"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}]`
+	for name, c := range map[string]struct{ team, script, tools string }{
+		"model-led": {`{"role":"orchestrator",` + members + `}`, `[{"call":[{"name":"one","arguments":{"text":"dig"}},{"name":"two","arguments":{"text":"fill"}}]},{"say":"done"}]`, `,"tool:one","tool:two"`},
+		"swarm":     {`{"parallel_execution":true,` + members + `}`, `[{"say":"done"}]`, ""},
+	} {
+		for _, durable := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s durable=%v", name, durable), func(t *testing.T) {
+				t.Parallel()
+				l := newLane(t)
+				for _, m := range []*member{{name: "one"}, {name: "two"}} {
+					l.serve(m.agent())
+				}
+				l.serve(newAgent(t, definition(t, `{"sc_standard":"SC-006","agent":{"name":"Lead","goal":"Lead.","orchestration":`+c.team+fmt.Sprintf(builtinScript, c.script)+`}}`), agents.Options{}))
+				want := `"evidence_refs":["aee.envelope:TASK","aee.envelope:ID","aee.envelope:ID"` + c.tools
+				if durable {
+					want += `,"run:RUN"`
+				}
+				if got := l.demand(durable, "agent.lead", `{"text":"go"}`, `{"evidence":true}`); !strings.Contains(got, want+"]") {
+					t.Errorf("got %s, want %s", got, want)
 				}
 			})
 		}

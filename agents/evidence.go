@@ -48,7 +48,7 @@ func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 			return err
 		}
 	}
-	r.payload = withRefs(task, r.payload, evidenceRefs(task, r))
+	r.payload = withRefs(task, r.payload, evidenceRefs(ctx, task, r))
 	l.addUsage(task, r)
 	r.phase = phaseDone
 	return r.stage(state.Step{Kind: state.StepAnswer}, (*progress).save)

@@ -245,6 +245,102 @@ func TestAModelLeadsItsSubagents(t *testing.T) {
 	}
 }
 
+// led is an agent whose model plays a script and leads research, hold and writer. The
+// writer is called if research has answered, with its latest output.
+func led(t testing.TB, script string) *agents.Agent {
+	t.Helper()
+	return newAgent(t, definition(t, `{"sc_standard":"SC-006","agent":{"name":"Lead","goal":"Lead."`+fmt.Sprintf(builtinScript, script)+`,
+		"orchestration":{"role":"orchestrator","subagents":[{"ref":"agent.research","alias":"research"},{"ref":"agent.hold","alias":"hold"},
+			{"ref":"agent.writer","alias":"writer","when":{"lang":"jsonpath","expr":"$.outputs.research.text"}}]}},
+		"x-aeemesh":{"orchestration":{"steps":{"writer":{"input":{"lang":"jmespath","expr":"{text: join('+', [input.text, outputs.research.text, output.text])}"}}}}}}`), agents.Options{})
+}
+
+// What members of a team that its model leads have answered can be used in conditions
+// and mappings, as in every other pattern.
+func TestAModelLedTeamHasTheOutputsOfItsMembers(t *testing.T) {
+	t.Parallel()
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("durable=%v", durable), func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t)
+			writer := &member{name: "writer"}
+			for _, m := range []*member{{name: "research"}, {name: "hold"}, writer} {
+				l.serve(m.agent())
+			}
+			l.serve(led(t, `[{"call":[{"name":"writer","arguments":{"text":"too soon"}}]},{"call":[{"name":"research","arguments":{"text":"dig"}}]},
+				{"call":[{"name":"research","arguments":{"text":"dig deeper"}}]},{"call":[{"name":"hold","arguments":{"text":"wait"}}]},
+				{"call":[{"name":"writer","arguments":{"text":"write"}}]},{"say":"done"}]`))
+			task := l.task("agent.lead", `{"text":"zero"}`, "")
+			if durable {
+				l.submit(task)
+				if got := l.result(task); !strings.Contains(got, `"text":"done"`) {
+					t.Fatal(got)
+				}
+			} else if _, err := l.client.Send(l.ctx(), task, mesh.SendOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if len(writer.tasks) != 1 {
+				t.Fatalf("the writer was called %d times", len(writer.tasks))
+			}
+			if got, want := string(writer.tasks[0].Payload), `{"text":"write+dig deeper research+wait hold"}`; got != want {
+				t.Errorf("the writer was sent %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// A worker that goes on with a team that its model leads has the outputs that the one
+// before it had, also those of the turn in which that one was killed.
+func TestTheOutputsOfAModelLedTeamSurviveItsWorker(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"in another turn": `[{"call":[{"name":"research","arguments":{"text":"dig"}}]},{"call":[{"name":"hold","arguments":{"text":"wait"}}]},
+			{"call":[{"name":"writer","arguments":{"text":"write"}}]},{"say":"done"}]`,
+		"in the same turn": `[{"call":[{"name":"hold","arguments":{"text":"wait"}},{"name":"research","arguments":{"text":"dig"}}]},
+			{"call":[{"name":"writer","arguments":{"text":"write"}}]},{"say":"done"}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t)
+			begun, finish := make(chan struct{}, 8), make(chan struct{})
+			hold := &member{name: "hold", work: func(*mesh.Task, string) (string, error) {
+				begun <- struct{}{}
+				<-finish
+				return "held", nil
+			}}
+			research, writer := &member{name: "research"}, &member{name: "writer"}
+			for _, m := range []*member{research, hold, writer} {
+				l.host(m.agent(), nil)
+			}
+			first := l.host(led(t, script), nil)
+			task := l.task("agent.lead", `{"text":"zero"}`, `{"evidence":true}`)
+			l.submit(task)
+			<-begun
+			cp := l.until(task, "research has answered", func(cp *state.Checkpoint) bool {
+				return len(cp.Doc.SubagentStates) == 1 && strings.Contains(fmt.Sprint(cp.Messages()), "dig research")
+			})
+			if s := cp.Doc.SubagentStates[0]; s.Alias != "research" || s.Output != nil {
+				t.Errorf("subagent_states %+v: the output is in the conversation", s)
+			}
+			first.kill()
+			l.host(led(t, script), nil)
+			close(finish)
+			got := l.result(task)
+			if len(writer.tasks) != 1 {
+				t.Fatalf("the writer was called %d times", len(writer.tasks))
+			}
+			if want := `"evidence_refs":["` + strings.Join([]string{
+				"aee.envelope:" + task.ID, "aee.envelope:" + research.tasks[0].ID, "aee.envelope:" + hold.tasks[0].ID, "aee.envelope:" + writer.tasks[0].ID,
+			}, `","`); !strings.Contains(got, `"text":"done"`) || !strings.Contains(got, want) {
+				t.Errorf("%s, want %s", got, want)
+			}
+			if got, want := string(writer.tasks[0].Payload), `{"text":"write+dig research+held"}`; got != want {
+				t.Errorf("the writer was sent %s, want %s", got, want)
+			}
+		})
+	}
+}
+
 // A worker that crashes between two steps, or while it waits for one, causes no
 // step to be repeated.
 func TestADurablePipelineSurvivesItsWorker(t *testing.T) {

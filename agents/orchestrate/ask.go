@@ -412,8 +412,12 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 		Task:  &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
 		State: &condition.State{Status: string(aaif.RunRunning)},
 	}
+	var told map[string]string // of a run that its model leads
 	if w.run != nil {
 		cp := w.run.View()
+		if w.plan.Pattern == ModelLed {
+			told = returned(cp)
+		}
 		f.State.Run, f.State.Iteration = cp.Doc.RunID, int(cp.Doc.Iteration.Int64())
 		f.Task.Attempt = cp.Mesh.Attempt + 1
 		f.Variables = json.RawMessage(cp.Doc.Variables)
@@ -421,7 +425,11 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.pos.Outcomes {
-		if o := &w.pos.Outcomes[i]; o.OK() {
+		o := w.pos.Outcomes[i]
+		if text, ok := told[o.Call]; ok {
+			o.Output = json.RawMessage(text)
+		}
+		if o.OK() {
 			f.Outputs[o.Alias] = o.Output
 			if o.Instead != "" { // the step has an output, even if another member gave it
 				f.Outputs[o.Instead] = o.Output

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // InvokeSubagent is the name of the function with which the documents of other
@@ -18,12 +20,24 @@ import (
 // document that declares the function gets it.
 const InvokeSubagent = "invoke_subagent"
 
-// workKey is the context key of the work that a model's tools belong to.
+// workKey is the context key of the team's work that its model takes part in.
 type workKey struct{}
 
-// With returns a context in which the model may call the team's members as
-// tools.
-func With(ctx context.Context, w *work) context.Context { return context.WithValue(ctx, workKey{}, w) }
+// within returns the context of the team's work. In it the model that leads the team
+// can call the members as tools.
+func (w *work) within(ctx context.Context) context.Context {
+	return context.WithValue(ctx, workKey{}, w)
+}
+
+// Answered returns the ids of the members' tasks that gave a result so far, in a
+// context that a team passes to its model; nil in any other.
+func Answered(ctx context.Context) []string {
+	w, _ := ctx.Value(workKey{}).(*work)
+	if w == nil {
+		return nil
+	}
+	return w.answered()
+}
 
 // Tools returns the members of a team as tools for the model that leads it: one
 // tool for each member, named by its alias.
@@ -177,14 +191,15 @@ func (t *Team) callTool(ctx context.Context, name string, who int, payload json.
 	} else if !ok {
 		return nil, &tool.Error{Kind: tool.ErrRefused, Tool: name, Message: "the condition under which this agent may be called does not hold"}
 	}
-	key := "tool/" + tool.KeyFrom(ctx)
-	out, err := w.ask(ctx, memberCall{key: key, slot: w.nextSlot(), who: who, payload: payload, whole: true})
+	call := tool.KeyFrom(ctx)
+	out, err := w.ask(ctx, memberCall{key: "tool/" + call, slot: w.nextSlot(), who: who, payload: payload, whole: true})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
 		return nil, err
 	}
+	out.Call = call
 	w.note(out)
 	if !out.OK() {
 		return nil, &tool.Error{Kind: tool.ErrFailed, Tool: name, Message: out.Err.Error(), Err: errors.Unwrap(out.Err)}
@@ -200,12 +215,47 @@ func (w *work) nextSlot() int {
 	return w.pos.Calls - 1
 }
 
-// note adds the outcome of a call to the position, without its output, which is
-// in the conversation. It is stored with the call's receipt.
+// note adds the outcome of a call to the position, in place of an earlier outcome of
+// the same call, which was repeated after a crash. It is stored with the call's
+// receipt. A run keeps no output, because its conversation has it; a live task
+// keeps the latest one of each member.
 func (w *work) note(o Outcome) {
-	o.Output = nil
-	w.record(o)
+	if w.run != nil {
+		o.Output = nil
+	}
+	w.mu.Lock()
+	all := slices.DeleteFunc(w.pos.Outcomes, func(was Outcome) bool { return was.Call != "" && was.Call == o.Call })
+	for i := range all {
+		if o.Output != nil && all[i].Alias == o.Alias {
+			all[i].Output = nil
+		}
+	}
+	w.pos.Outcomes = append(all, o)
+	w.fresh++
+	w.mu.Unlock()
 	if w.run != nil {
 		_ = w.run.Stage(stepTeam(o.Alias, detail(&o), o.MS), w.save) // the next commit of an ended run returns the error
 	}
+}
+
+// returned returns what the tool calls of a run have returned, by their idempotency
+// keys. The ledger has the keys, and the conversation has what was returned, in the
+// same order. Messages without a line in the ledger are another platform's.
+func returned(cp *state.Checkpoint) map[string]string {
+	told := make(map[string]string)
+	messages := slices.DeleteFunc(cp.Messages(), func(m model.Message) bool { return m.Role != model.RoleTool })
+	for _, line := range slices.Backward(cp.Mesh.Effects) {
+		if !line.Status.Final() {
+			continue
+		}
+		last := len(messages) - 1
+		if last < 0 || messages[last].ToolCallID != line.ID {
+			break
+		}
+		if !messages[last].IsError {
+			told[line.Key] = messages[last].Content
+		}
+		messages = messages[:last]
+	}
+	return told
 }

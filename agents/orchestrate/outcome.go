@@ -20,8 +20,13 @@ type Outcome struct {
 	TaskID  string `json:"task_id,omitempty"`  // of the task that the member was sent
 	Durable bool   `json:"durable,omitempty"`  // the task went over the durable lane
 
+	// Call is the idempotency key of the model's tool call, in a team that its
+	// model leads.
+	Call string `json:"call,omitempty"`
+
 	// Output is the member's answer without the mesh's members: see [Bare]. It
-	// is nil if Err is not.
+	// is nil if Err is not, and in a run that its model leads: there the
+	// conversation has it.
 	Output json.RawMessage `json:"-"`
 	Err    *envelope.Error `json:"error,omitempty"`
 
@@ -42,6 +47,9 @@ type Outcome struct {
 
 // OK reports whether the outcome has an output.
 func (o *Outcome) OK() bool { return o.Err == nil && o.Output != nil }
+
+// Answered reports whether a member has answered its task.
+func (o *Outcome) Answered() bool { return o.Err == nil && o.TaskID != "" }
 
 // Usage is the reserved member usage of results.
 type Usage struct {

@@ -123,7 +123,7 @@ func (t *Team) Handle(ctx context.Context, task *mesh.Task, agentModel AgentMode
 	if err := w.begin(); err != nil {
 		return Result{}, err
 	}
-	payload, err := w.do(ctx)
+	payload, err := w.do(w.within(ctx))
 	if err != nil {
 		return Result{}, w.park(ctx, err)
 	}
@@ -157,7 +157,7 @@ func (w *work) do(ctx context.Context) (json.RawMessage, error) {
 	case Swarm:
 		return w.orDelegate(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Input()) })
 	case ModelLed:
-		return w.agentModel.Work(With(ctx, w), w.task.Input())
+		return w.agentModel.Work(ctx, w.task.Input())
 	}
 	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
 }
@@ -203,7 +203,7 @@ func (w *work) answered() (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range w.pos.Outcomes {
-		if o := &w.pos.Outcomes[i]; o.OK() && o.TaskID != "" {
+		if o := &w.pos.Outcomes[i]; o.Answered() {
 			ids = append(ids, o.TaskID)
 		}
 	}
