@@ -4,11 +4,35 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 )
+
+// What a connection refuses to buffer during an outage was certainly not sent, and may be
+// sent later.
+func TestAWriteThatIsNotBufferedIsAway(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	plain := connect(t, srv, nats.ReconnectBufSize(-1))
+	srv.Close()
+	for plain.Conn().IsConnected() {
+		time.Sleep(time.Millisecond)
+	}
+	for name, js := range map[string]natsjs.JetStream{"plain": plain, "gathered": jetstream.Gather(plain)} {
+		_, err := jetstream.NewStates(js, subject.Map{}).Put(t.Context(), state.ID{Entity: "agent.a", Run: "r"}, 0, []byte("{}"))
+		if !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, jetstream.ErrUncertain) || !jetstream.Away(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // A caller tries again what a server says of a stream that is away for now. nats-server
 // gives some of that class 500.

@@ -254,6 +254,42 @@ func TestNothingIsLostWhenTheServerRestarts(t *testing.T) {
 	r.drainedQueue()
 }
 
+// A commit outlasts an outage also where the connection buffers nothing meanwhile, and
+// leaves no copies of its record in the buffer.
+func TestACommitOutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	const size = 64 << 10
+	for name, buffer := range map[string]int{"no buffer": -1, "a buffer": 8 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			nc := natstest.Conn(t, r.srv, nats.ReconnectBufSize(buffer))
+			s := newStepper(t, 1)
+			r.serve(r.laneOn(nc, mesh.Config{}), mesh.Agent{Handler: s})
+			client, task := r.client(), newTask(reviewer, "code.review", `{"long":"`+strings.Repeat("x", size)+`"}`)
+			r.submit(client, task)
+			within(t, "the task", s.entered)
+			eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+			r.srv.Close()
+			eventually(t, "the connection is lost", func() bool { return !nc.IsConnected() })
+			s.next <- struct{}{}
+			select {
+			case err := <-s.outcome:
+				t.Errorf("the commit returned %v during the outage", err)
+			case <-time.After(200 * time.Millisecond):
+			}
+			if n, _ := nc.Buffered(); n > size {
+				t.Errorf("%d bytes are buffered", n)
+			}
+			r.srv = natstest.Restart(t, r.srv)
+			if _, err := r.result(client, task); err != nil {
+				t.Error(err)
+			}
+			equal(t, "times that the handler was entered again", len(s.entered), 0)
+		})
+	}
+}
+
 // At each point of the commit order the worker is cut off for good. The worker that
 // comes next finishes, the handler's outcome is not computed twice once it is
 // stored, and there is one reply.

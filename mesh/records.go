@@ -104,7 +104,12 @@ func (s *records) putNoted(ctx context.Context, id state.ID, prev uint64, c *sta
 // returns the record that is stored instead, nil if there is none.
 func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, error), landed func(state.Record) (uint64, error)) (uint64, *state.Record, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		rev, err := write()
+		rev, err := uint64(0), s.offline()
+		if err == nil {
+			rev, err = write()
+		} else {
+			wait = min(wait, offlinePause)
+		}
 		if err == nil {
 			return rev, nil, nil
 		}
@@ -133,6 +138,18 @@ func (s *records) swap(ctx context.Context, id state.ID, write func() (uint64, e
 			return 0, nil, context.Cause(ctx)
 		}
 	}
+}
+
+// offlinePause is the longest pause before a write is tried again without a connection.
+const offlinePause = 100 * time.Millisecond
+
+// offline returns an error while there is no connection. A write would then leave a copy of
+// the record in the buffer of the connection at each attempt.
+func (s *records) offline() error {
+	if s.conn.IsConnected() || s.conn.IsClosed() {
+		return nil
+	}
+	return nats.ErrConnectionReconnecting
 }
 
 // documents pools the buffers of encoded checkpoints: a store keeps no reference to
@@ -210,7 +227,7 @@ func (s *records) temporary(err error) bool {
 }
 
 func connectionError(err error) bool {
-	reasons := []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrTimeout, nats.ErrNoResponders}
+	reasons := []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrTimeout, nats.ErrNoResponders}
 	return slices.ContainsFunc(reasons, func(e error) bool { return errors.Is(err, e) })
 }
 

@@ -120,7 +120,7 @@ func revive(c *state.Checkpoint, m Message, t Terms, out *Claimed) *envelope.Err
 	}
 	if c.Terminal() { // a dead letter that is tried again
 		k.Commands = append(k.Commands, m.Retry)
-		k.Dead, k.Reply, k.Claims, k.Attempt = "", nil, 0, 0
+		k.Dead, k.Reply, k.Claims, k.Attempt, k.Ran = "", nil, 0, 0, 0
 		c.Doc.Error = nil
 		k.StoredAt, k.Deadline = t.Stored, t.Deadline
 	}

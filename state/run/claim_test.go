@@ -121,11 +121,11 @@ func TestClaim(t *testing.T) {
 			}},
 		"a dead letter that is tried again": {begun(status(aaif.RunFailed), dead, func(c *state.Checkpoint) {
 			c.Mesh.Attempt, c.Mesh.Claims, c.Mesh.Reply, c.Doc.Error = 3, 5, []byte(`{}`), &aaif.RunError{Code: "E_AGENT"}
-			c.Mesh.Deadline = noon
+			c.Mesh.Deadline, c.Mesh.Ran = noon, time.Hour
 		}), run.Mine, terms(), expect{run.Mine, "", aaif.RunRunning, "b", 1},
 			func(t *testing.T, c *state.Checkpoint, _ run.Claimed) {
 				m := &c.Mesh
-				if m.Dead != "" || m.Reply != nil || m.Attempt != 0 || c.Doc.Error != nil || !m.Deadline.Equal(noon.Add(time.Minute)) || !slices.Equal(m.Commands, []string{"retry.9"}) {
+				if m.Dead != "" || m.Reply != nil || m.Attempt != 0 || m.Ran != 0 || c.Doc.Error != nil || !m.Deadline.Equal(noon.Add(time.Minute)) || !slices.Equal(m.Commands, []string{"retry.9"}) {
 					t.Errorf("%+v", m)
 				}
 			}},

@@ -39,7 +39,7 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
 		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse), errors.Is(err, nats.ErrReconnectBufExceeded):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	case HasNoRoom(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)

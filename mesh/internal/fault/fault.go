@@ -70,7 +70,7 @@ func ForPeer(err error) *envelope.Error {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return envelope.Errorf(envelope.CodeTooLarge, "the message is larger than the server's max_payload").WithCause(err)
 	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining),
-		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionReconnecting):
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded):
 		return envelope.Errorf(envelope.CodeUnavailable, "not connected to NATS").WithCause(err)
 	}
 	return envelope.AsError(err)

@@ -37,6 +37,7 @@ func TestTheBorderKnowsWhatMayPass(t *testing.T) {
 		{fmt.Errorf("publish: %w: %w", jetstream.ErrUncertain, nats.ErrDisconnected), envelope.CodeUnavailable, true},
 		{fmt.Errorf("submit: %w", jetstream.ErrFull), envelope.CodeUnavailable, true},
 		{fmt.Errorf("publish: %w", nats.ErrConnectionReconnecting), envelope.CodeUnavailable, true},
+		{fmt.Errorf("publish: %w", nats.ErrReconnectBufExceeded), envelope.CodeUnavailable, true},
 		{fmt.Errorf("publish: %w: %w", jetstream.ErrTooLarge, nats.ErrMaxPayload), envelope.CodeTooLarge, false},
 		{fmt.Errorf("find: %w", api(400, 10003, "bad request")), envelope.CodeInternal, false},
 		{fmt.Errorf("find: %w: %w", jetstream.ErrDenied, nats.ErrPermissionViolation), envelope.CodeInternal, false},
