@@ -394,7 +394,7 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	r.mu.Lock()
 	d.Lease = s.lease
 	d.First = d.Delivered == 1 && !s.made.IsZero() && d.Stored.After(s.made.Add(clockSlack))
-	s.delivered(ack.pending)
+	late := s.delivered(ack.pending, r.opts.patience())
 	ended := s.asked == 0
 	r.mu.Unlock()
 	if api.Copied(d.Header) {
@@ -403,7 +403,9 @@ func (r *laneRun) hear(msg *nats.Msg) {
 			r.opts.Dropped(d.Subject, api.ErrCopied)
 		}
 	} else if !r.take(s, d) {
-		_ = d.Nak(0)
+		if !late { // else another worker may have the message, and the nak would take it from that one
+			_ = d.Nak(0)
+		}
 		r.mu.Lock()
 		s.hot = true
 		r.mu.Unlock()

@@ -454,3 +454,66 @@ func TestLaneWhoseLeaderIsLost(t *testing.T) {
 	w.hears(t, q)
 	w.restored(t)
 }
+
+// A delivery may reach a worker when its lease is over: it lay in the connection, or before a
+// worker that stood still. If there is no room for it, the worker leaves it alone: its nak would
+// be about the delivery to the worker that has the message now.
+func TestALateDeliveryIsNotNakked(t *testing.T) {
+	t.Parallel()
+	ctx, srv := testContext(t), natstest.Run(t, natsd.Config{JetStream: true})
+	js, line := connect(t, srv), natstest.NewCable(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	opts := alert(true)
+	opts.Lease = time.Second
+	late := startLane(t, connect(t, srv, nats.SetCustomDialer(line)), subject.Map{}, "agent.x", 2, opts)
+	both := func() {
+		for _, priority := range []string{"normal", "high"} {
+			submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: priority, ID: nats.NewInbox(), Data: []byte("{}")})
+		}
+	}
+	both()
+	late.done(t)
+	late.done(t)
+	waitFor(t, "it waits for tasks of both priorities", func() bool { return waitingRequests(t, js) >= 2 })
+	naks, err := js.Conn().SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.mu.Lock()
+	late.places = 1
+	late.mu.Unlock()
+	line.Block(true)
+	both()
+	heir := startLane(t, js, subject.Map{}, "agent.x", 2, opts)
+	for range 2 {
+		if d := heir.next(t); d.Delivered != 2 {
+			t.Fatalf("the heir got delivery %d", d.Delivered)
+		}
+	}
+	line.Block(false)
+	late.next(t)
+	time.Sleep(50 * time.Millisecond) // it hears the other one, too
+	if err := late.end(); err != nil {
+		t.Error(err)
+	}
+	if err := js.Conn().FlushWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := naks.Pending(); n != 0 {
+		t.Errorf("%d naks", n)
+	}
+}
+
+// waitingRequests counts the requests for tasks that wait.
+func waitingRequests(t testing.TB, js natsjs.JetStream) (n int) {
+	t.Helper()
+	stream, err := js.Stream(testContext(t), jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := range stream.ListConsumers(testContext(t)).Info() {
+		n += c.NumWaiting
+	}
+	return n
+}

@@ -25,6 +25,7 @@ type source struct {
 	pull  uint64    // the number of the request
 	waits bool      // the request waits for a task
 	heard time.Time // the last answer to the request, or when it was sent
+	late  bool      // the request outlasted a silence: the lease on what it brings may be over
 	hot   bool      // there are probably more tasks
 	want  int       // places kept for the next request
 	turn  int       // credit in the weighted round robin
@@ -80,20 +81,25 @@ func (s *source) become(state LaneState, why error) {
 }
 
 // delivered records that a message arrived, and how many more there are.
-func (s *source) delivered(pending uint64) {
-	s.asked = max(s.asked-1, 0)
-	s.heard = time.Now()
-	s.wake()
-	s.busy, s.hot = s.heard, pending > 0
+// It reports whether the lease on the message may be over already.
+func (s *source) delivered(pending uint64, patience time.Duration) (late bool) {
+	unasked := s.asked == 0
 	if s.state == LanePaused {
 		s.become(LaneWorking, nil)
 	}
-	s.alive()
+	s.alive(patience)
+	s.asked = max(s.asked-1, 0)
+	s.wake()
+	s.busy, s.hot = s.heard, pending > 0
+	return s.late || unasked
 }
 
-// alive records that the server serves requests.
-func (s *source) alive() {
-	s.heard = time.Now()
+// alive records that the server serves requests, and whether it, the connection or this
+// process stood still before that.
+func (s *source) alive(patience time.Duration) {
+	now := time.Now()
+	s.late = s.late || s.asked > 0 && now.Sub(s.heard) > patience
+	s.heard = now
 	if s.ready && s.state != LanePaused {
 		s.tries, s.doubt = 0, false
 		s.become(LaneWorking, nil)
@@ -134,7 +140,7 @@ func (r *laneRun) ask(s *source, n int, wait time.Duration) {
 		body = append(body, `,"no_wait":true`...)
 	}
 	s.pull++
-	s.asked, s.waits, s.heard = n, waits, time.Now()
+	s.asked, s.waits, s.heard, s.late = n, waits, time.Now(), false
 	reply := r.inbox + "." + strconv.Itoa(s.index) + "-" + strconv.FormatUint(s.pull, 10)
 	if err := r.nc.PublishRequest(s.next, reply, append(body, '}')); err != nil {
 		s.trouble(fmt.Errorf("ask for tasks: %w", err), false)
@@ -159,7 +165,7 @@ func (r *laneRun) status(msg *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if code == "100" { // a heartbeat, perhaps of an older request that was given up too early
-		s.alive()
+		s.alive(r.opts.patience())
 		return
 	}
 	if pull != strconv.FormatUint(s.pull, 10) || s.asked == 0 {
@@ -167,7 +173,7 @@ func (r *laneRun) status(msg *nats.Msg) {
 	}
 	switch code {
 	case "404", "408": // no messages; the request expired
-		s.alive()
+		s.alive(r.opts.patience())
 		s.hot = false
 		s.asked = 0
 	case "503":

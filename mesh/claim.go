@@ -91,7 +91,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 // without one. It looks up the facts that the verdict depends on.
 func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint) (run.Verdict, run.Message, error) {
 	l := r.lane
-	m := run.Message{Worker: l.host.id, Seq: r.hold.Seq, Retry: r.hold.retryID()}
+	m := run.Message{Worker: l.host.id, Seq: r.hold.Seq, Redelivered: max(r.hold.Delivered, 1) - 1, Retry: r.hold.retryID()}
 	if rec == nil {
 		return run.Mine, m, nil
 	}

@@ -63,7 +63,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 					})}
 				}
 				agents := map[string]func(by string) mesh.Agent{"agent.a": hands, "agent.b": takes}
-				line := newCable(t)
+				line := natstest.NewCable(t)
 				first := r.serve(r.over(line, observing(p)), agents[who]("first"))
 				for other, agent := range agents {
 					if other != who {
@@ -74,7 +74,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 				client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
 				r.submit(client, task)
 				release := within(t, "the point", at)
-				line.block(true)
+				line.Block(true)
 				r.serve(r.lane(mesh.Config{}), agents[who]("heir"))
 				reply, err := r.result(client, task)
 				if err != nil {
@@ -93,7 +93,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 				equal(t, "result", string(reply.Payload), fmt.Sprintf(`{"a":{"by":%q},"b":{"by":%q}}`, a, b))
 				equal(t, "from", reply.From, "agent.b")
 				close(release)
-				line.block(false)
+				line.Block(false)
 				if err := first.end(); err != nil {
 					t.Error(err)
 				}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,62 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// cable is a client's way to the server, which can be blocked: then nothing
-// comes through in either direction without an error, as when a process
-// stands still or a network drops everything.
-type cable struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	blocked bool
-}
-
-func newCable(t *testing.T) *cable {
-	c := &cable{}
-	c.changed = sync.NewCond(&c.mu)
-	// Before the cleanups, of which some wait for the worker behind it.
-	context.AfterFunc(t.Context(), func() { c.block(false) })
-	return c
-}
-
-func (c *cable) block(blocked bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.blocked = blocked
-	c.changed.Broadcast()
-}
-
-func (c *cable) pass() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.blocked {
-		c.changed.Wait()
-	}
-}
-
-// Dial is a nats.CustomDialer.
-func (c *cable) Dial(network, address string) (net.Conn, error) {
-	conn, err := net.Dial(network, address)
-	return &cabled{conn, c}, err
-}
-
-type cabled struct {
-	net.Conn
-	cable *cable
-}
-
-func (c *cabled) Write(b []byte) (int, error) {
-	c.cable.pass()
-	return c.Conn.Write(b)
-}
-
-func (c *cabled) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.cable.pass()
-	return n, err
-}
-
 // over connects a worker's node through a cable.
-func (r *durableRig) over(c *cable, change ...func(*mesh.Durable)) *mesh.Node {
+func (r *durableRig) over(c *natstest.Cable, change ...func(*mesh.Durable)) *mesh.Node {
 	return r.laneOn(natstest.Conn(r.t, r.srv, nats.SetCustomDialer(c)), mesh.Config{}, change...)
 }
 
@@ -119,7 +63,7 @@ func TestAKilledWorkersTaskIsFinishedByAnother(t *testing.T) {
 func TestAZombieChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	line, g := newCable(t), newGate(t)
+	line, g := natstest.NewCable(t), newGate(t)
 	committed := make(chan error, 1)
 	zombie := r.serve(r.over(line), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		g.Handle(ctx, task)
@@ -130,7 +74,7 @@ func TestAZombieChangesNothing(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	within(t, "the task", g.entered)
-	line.block(true)
+	line.Block(true)
 
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 		return json.RawMessage(`{"by":"heir"}`), nil
@@ -141,7 +85,7 @@ func TestAZombieChangesNothing(t *testing.T) {
 	}
 	r.drainedQueue()
 	before := r.record(task)
-	line.block(false)
+	line.Block(false)
 	g.open()
 	if err := within(t, "the late commit", committed); !isErr(err, mesh.ErrLost) {
 		t.Errorf("the late commit: %v", err)
@@ -160,7 +104,7 @@ func TestALateAckLosesNothing(t *testing.T) {
 	natstest.Long(t)
 	r := newDurableRig(t)
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
-	line, g := newCable(t), newGate(t)
+	line, g := natstest.NewCable(t), newGate(t)
 	r.serve(r.over(line), mesh.Agent{Handler: g})
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{"n":7}`)
@@ -168,7 +112,7 @@ func TestALateAckLosesNothing(t *testing.T) {
 	within(t, "the task", g.entered)
 	first := within(t, "a sign of life", acks).Subject
 	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
-	line.block(true)
+	line.Block(true)
 
 	heir := natstest.Conn(t, r.srv)
 	r.serve(r.laneOn(heir, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})
@@ -194,7 +138,7 @@ func TestALateAckLosesNothing(t *testing.T) {
 		t.Errorf("epoch %s", epoch)
 	}
 	r.drainedQueue()
-	line.block(false)
+	line.Block(false)
 	equal(t, "replies", len(r.replies(task)), 1)
 }
 
@@ -319,7 +263,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 						return run.View().Mesh.Loop, nil
 					})
 				}
-				line := newCable(t)
+				line := natstest.NewCable(t)
 				first := r.serve(r.over(line, observing(p)), mesh.Agent{Handler: handler("first")})
 				if late {
 					r.aged()
@@ -328,7 +272,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 				task := newTask(reviewer, "code.review", `{}`)
 				r.submit(client, task)
 				release := within(t, "the point", at)
-				line.block(true)
+				line.Block(true)
 				r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler("heir")})
 				reply, err := r.result(client, task)
 				if err != nil {
@@ -343,7 +287,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 				}
 				equal(t, "result", string(reply.Payload), want)
 				close(release)
-				line.block(false)
+				line.Block(false)
 				if err := first.end(); err != nil { // it has done all that it still could
 					t.Error(err)
 				}
@@ -444,7 +388,7 @@ func TestAWorkerThatStandsStillGetsNoMoreMessages(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	r := newDurableRig(t)
-	line, g := newCable(t), newGate(t)
+	line, g := natstest.NewCable(t), newGate(t)
 	acks := r.listen("$JS.ACK.AEE_WORK.>")
 	r.serve(r.over(line), mesh.Agent{Handler: g, Concurrency: 3})
 	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
@@ -456,7 +400,7 @@ func TestAWorkerThatStandsStillGetsNoMoreMessages(t *testing.T) {
 	}
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
 	r.leased(acks, seq)
-	line.block(true)
+	line.Block(true)
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Errorf("result %v, %v", reply, err)
 	}

@@ -29,7 +29,7 @@ func TestARunGoesOnWhereItsTaskCannotBeVerified(t *testing.T) {
 	natstest.Long(t)
 	k := newKeys(t)
 	r := newDurableRig(t)
-	line, g := newCable(t), newGate(t)
+	line, g := natstest.NewCable(t), newGate(t)
 	noSweep := func(d *mesh.Durable) { d.Sweep = -1 }
 	known := k.verifier()
 	known.Mode = sign.Required
@@ -39,7 +39,7 @@ func TestARunGoesOnWhereItsTaskCannotBeVerified(t *testing.T) {
 	r.submit(r.client(), task)
 	within(t, "the task", g.entered)
 	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
-	line.block(true)
+	line.Block(true)
 	unknown := newKeys(t).verifier()
 	unknown.Mode = sign.Required
 	r.serve(r.lane(mesh.Config{Verifier: unknown}, noSweep), mesh.Agent{Handler: echo})
@@ -64,14 +64,14 @@ func TestAReplyStandsWhereItsTaskCannotBeVerified(t *testing.T) {
 	natstest.Long(t)
 	k := newKeys(t)
 	r := newDurableRig(t)
-	line := newCable(t)
+	line := natstest.NewCable(t)
 	noSweep := func(d *mesh.Durable) { d.Sweep = -1 }
 	known := k.verifier()
 	known.Mode = sign.Required
 	cut := func(d *mesh.Durable) {
 		d.Observe = func(at mesh.Point, _ state.ID) {
 			if at == mesh.PointAfterTerminal {
-				line.block(true)
+				line.Block(true)
 			}
 		}
 	}

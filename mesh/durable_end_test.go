@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -175,7 +176,7 @@ func TestAWorkerDiesBehindTheReply(t *testing.T) {
 			r := newDurableRig(t)
 			p := newPoints(t)
 			held := p.hold(at)
-			cut := newCable(t)
+			cut := natstest.NewCable(t)
 			node := r.over(cut, observing(p))
 			calls := &atomic.Int32{}
 			handler := mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
@@ -188,7 +189,7 @@ func TestAWorkerDiesBehindTheReply(t *testing.T) {
 			client, task := r.client(), newTask(reviewer, "code.review", `{}`)
 			r.submit(client, task)
 			within(t, "the point", held)
-			cut.block(true)
+			cut.Block(true)
 			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
 			if _, err := r.result(client, task); err != nil {
 				t.Fatal(err)

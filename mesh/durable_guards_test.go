@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -104,7 +105,7 @@ func TestAReplyIsLookedForBeforeItIsPublishedAgain(t *testing.T) {
 func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	line, at := newCable(t), newPoints(t)
+	line, at := natstest.NewCable(t), newPoints(t)
 	delivered := at.hold(mesh.PointDelivered)
 	store := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}
 	close(store.open)
@@ -116,16 +117,58 @@ func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	release := within(t, "the first delivery", delivered)
-	line.block(true)
+	line.Block(true)
 
 	heir := newStepper(t, 1)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: heir})
 	within(t, "the heir", heir.entered)
 	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
 	before := r.record(task)
-	line.block(false)
+	line.Block(false)
 	close(release)
 	within(t, "the late one to try", store.came)
+	if err := late.end(); err != nil { // after what it has begun
+		t.Error(err)
+	}
+	equal(t, "handlers of the late one", len(begun), 0)
+	equal(t, "the record", r.record(task).Doc.StateID, before.Doc.StateID)
+	heir.next <- struct{}{}
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+	r.drainedQueue()
+	equal(t, "epoch", r.record(task).Mesh.Epoch, before.Mesh.Epoch)
+}
+
+// So it is with a delivery that lay in the connection until its lease had expired: the
+// worker cannot tell by its clock that it is an older one.
+func TestADeliveryThatComesLateDoesNotClaimOverANewerOwner(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	line, at := natstest.NewCable(t), newPoints(t)
+	begun := make(chan string, 10)
+	late := r.serve(r.over(line, observing(at)), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		begun <- task.Envelope.ID
+		return json.RawMessage(`{"by":"the late one"}`), nil
+	})})
+	client := r.client()
+	r.submit(client, newTask(reviewer, "code.review", `{}`))
+	within(t, "a task before", begun)
+	r.drainedQueue()
+	eventually(t, "it waits for a task", func() bool { return r.waiting() > 0 })
+	line.Block(true)
+	task := newTask(reviewer, "code.review", `{"n":2}`)
+	r.submit(client, task)
+
+	heir := newStepper(t, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: heir})
+	within(t, "the heir", heir.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+	before := r.record(task)
+	delivered := at.hold(mesh.PointDelivered)
+	line.Block(false)
+	close(within(t, "the delivery", delivered))
 	if err := late.end(); err != nil { // after what it has begun
 		t.Error(err)
 	}

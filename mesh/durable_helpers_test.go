@@ -123,6 +123,19 @@ func (r *durableRig) result(n *mesh.Node, task *envelope.Envelope) (*envelope.En
 	return reply, err
 }
 
+// waiting counts the requests for tasks that wait.
+func (r *durableRig) waiting() (n int) {
+	r.t.Helper()
+	stream, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamWork)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for c := range stream.ListConsumers(ctxFor(r.t)).Info() {
+		n += c.NumWaiting
+	}
+	return n
+}
+
 // stored waits until a reply that was heard is stored.
 func (r *durableRig) stored(task, reply *envelope.Envelope) {
 	r.t.Helper()

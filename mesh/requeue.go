@@ -24,7 +24,7 @@ func (s *records) requeue(ctx context.Context, c *state.Checkpoint, rev uint64) 
 		return err == nil, err
 	}
 	next := c.Clone()
-	next.Mesh.Work = stored.Seq
+	next.Mesh.Work, next.Mesh.Redelivered = stored.Seq, 0
 	// If a worker has claimed the run meanwhile, the sequence is no longer needed.
 	if _, _, err := s.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
 		s.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)

@@ -47,7 +47,7 @@ func full() *state.Checkpoint {
 	d.Extensions = jsontext.Value(`{"x-zeta":{"k":[1]},"x-a":"foreign"}`)
 	c.Mesh = state.Mesh{
 		Format: 2, Entity: "agent.reviewer", TaskID: "01JD0000000000000000000000", Epoch: 3, Owner: "host-1",
-		Step: state.Step{Kind: state.StepReceipt, Name: "look", Detail: "ok", MS: 12}, Work: 99,
+		Step: state.Step{Kind: state.StepReceipt, Name: "look", Detail: "ok", MS: 12}, Work: 99, Redelivered: 2,
 		Task: []byte(`{"v": "1", "n": 1.0, "big": 12345678901234567890}`), KeyID: "k1",
 		StoredAt: start, StartedAt: start.Add(time.Second), Ran: 1500 * time.Millisecond,
 		Claims: 1, Attempt: 2, Stream: 17, Told: "half a sen", Trail: []string{"b8f2da22-0d2a"},

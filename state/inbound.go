@@ -29,7 +29,7 @@ const (
 // everything that would send something in the agent's name, look for the answers of
 // others, or name entities of this mesh: Calls, Waits and WakeAt, Handed, Noted, the
 // members chosen for the steps of the Plan, and members that this release does not know.
-// It also removes what belongs to an owner: Owner, Work, Claims, Trail, Reply, Dead, and
+// It also removes what belongs to an owner: Owner, Work, Redelivered, Claims, Trail, Reply, Dead, and
 // Pending unless it is a pause.
 //
 // It fails with ErrInvalid if the run cannot be accepted: a count is negative or too
@@ -40,7 +40,7 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 	if err := m.checkInbound(c.Doc.RunID); err != nil {
 		return err
 	}
-	m.Owner, m.Work, m.Claims, m.Trail, m.Reply, m.Dead = "", 0, 0, nil, nil, ""
+	m.Owner, m.Work, m.Redelivered, m.Claims, m.Trail, m.Reply, m.Dead = "", 0, 0, 0, nil, nil, ""
 	if m.Pending != string(aaif.RunPaused) {
 		m.Pending = ""
 	}

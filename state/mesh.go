@@ -52,6 +52,11 @@ type Mesh struct {
 	// the message still exists. 0: unknown.
 	Work uint64 `json:"work,omitempty"`
 
+	// Redelivered is how often that message had been delivered before the delivery by which
+	// the owner claimed the run. A worker with an earlier delivery, which reached it late,
+	// does not claim the run.
+	Redelivered uint64 `json:"redelivered,omitempty"`
+
 	// WakeAt is the time at which a parked run wakes in any case. Its Waits and its
 	// Deadline may wake it earlier.
 	WakeAt time.Time `json:"wake_at,omitzero"`

@@ -108,7 +108,7 @@ func (c *Checkpoint) Outbound(source, target, release string) *Checkpoint {
 	}
 	out.Doc.Status = aaif.RunMigrating
 	m := &out.Mesh
-	m.Owner, m.Work, m.Claims = "", 0, 0
+	m.Owner, m.Work, m.Redelivered, m.Claims = "", 0, 0, 0
 	if m.Pending != string(aaif.RunPaused) { // a requested pause is transferred too
 		m.Pending = ""
 	}

@@ -79,7 +79,7 @@ func Claim(c *state.Checkpoint, v Verdict, m Message, t Terms) (out Claimed) {
 	end := revive(c, m, t, &out)
 	k.Epoch++
 	k.Claims++
-	k.Owner, k.Work = m.Worker, m.Seq
+	k.Owner, k.Work, k.Redelivered = m.Worker, m.Seq, m.Redelivered
 	k.Step = state.Step{Kind: state.StepClaim, Detail: version(c, t.Version, &out)}
 	moveFailed(c, t.Now)
 	c.Doc.Status = aaif.RunRunning

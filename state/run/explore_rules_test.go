@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/aeemesh/aeemesh/state/run"
 )
 
 // broken says what is wrong with a change from one world to the next.
@@ -19,10 +21,13 @@ func broken(from, to *world) string {
 		if x.rev > 0 && x.rev == to.rev && (to.rec.Mesh.Owner != name(i) || to.rec.Mesh.Epoch != x.cp.Mesh.Epoch) {
 			return "two owners: " + name(i) + " can write, and does not own the run"
 		}
+		was, other := from.w[i], from.w[1-i]
+		if was.phase == claiming && other.phase == running && from.rec != nil && run.Owns(from.rec, name(1-i), other.cp.Mesh.Epoch) && x.seq == other.seq && x.times < other.times {
+			return "an older delivery takes the run from its owner"
+		}
 		if x.phase == halted {
 			continue
 		}
-		was := from.w[i]
 		if begins := was.phase != running || was.cp.Doc.Iteration != x.cp.Doc.Iteration; begins && from.rec != nil && x.cp.Doc.Iteration.Int64() < from.rec.Doc.Iteration.Int64() {
 			return "a finished step runs again"
 		}
@@ -65,6 +70,7 @@ func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]world{
 		"crashes and redeliveries": {crashes: 2, redeliveries: 2},
+		"late deliveries":          {crashes: 1, redeliveries: 1, lates: 1},
 		"a guardian that errs":     {crashes: 1, redeliveries: 1, falseDeaths: 1},
 		"a pause and a crash":      {crashes: 1, redeliveries: 1, pauses: 1, resumes: 1},
 		"a cancel and two crashes": {crashes: 2, redeliveries: 1, cancels: 1},
@@ -103,32 +109,34 @@ func TestEveryOrderOfEventsEndsOnce(t *testing.T) {
 type fault string
 
 const (
-	ownsAnything fault = "two owners"                         // a worker takes any record for its own
-	cancelsEnded fault = "two replies"                        // a cancel ends a run that has ended
-	forgetsSteps fault = "a finished step runs again"         // a claim forgets the steps
-	noSweep      fault = "the run is stuck"                   // a run whose message is lost is not looked for
-	callsAgain   fault = "a call is made again"               // a worker makes the call of a lost worker again
-	settlesAgain fault = "an outcome is stated twice"         // a person may settle a call that has an outcome
-	wakesUnasked fault = "a run goes on without its approval" // the sweep wakes a run that waits for a person
-	takesBack    fault = "active in two systems"              // the source takes a run back whose target does not answer
-	sendsOld     fault = "an old version is moved"            // the source releases a run that has changed since it was sent
-	acceptsLate  fault = "something follows the end"          // a worker takes a run that is not as it was offered
+	ownsAnything  fault = "two owners"                         // a worker takes any record for its own
+	cancelsEnded  fault = "two replies"                        // a cancel ends a run that has ended
+	forgetsSteps  fault = "a finished step runs again"         // a claim forgets the steps
+	noSweep       fault = "the run is stuck"                   // a run whose message is lost is not looked for
+	callsAgain    fault = "a call is made again"               // a worker makes the call of a lost worker again
+	settlesAgain  fault = "an outcome is stated twice"         // a person may settle a call that has an outcome
+	wakesUnasked  fault = "a run goes on without its approval" // the sweep wakes a run that waits for a person
+	takesBack     fault = "active in two systems"              // the source takes a run back whose target does not answer
+	sendsOld      fault = "an old version is moved"            // the source releases a run that has changed since it was sent
+	countsNothing fault = "an older delivery takes the run"    // a worker does not count deliveries
+	acceptsLate   fault = "something follows the end"          // a worker takes a run that is not as it was offered
 )
 
 // Each rule finds the fault that breaks it.
 func TestEveryRuleFindsItsFault(t *testing.T) {
 	t.Parallel()
 	for fault, start := range map[fault]world{
-		ownsAnything: {redeliveries: 1},
-		cancelsEnded: {cancels: 1},
-		forgetsSteps: {redeliveries: 1},
-		noSweep:      {crashes: 1, pauses: 1, resumes: 1},
-		callsAgain:   {crashes: 1, calls: calls{tool: true}},
-		settlesAgain: {crashes: 1, calls: calls{tool: true}},
-		wakesUnasked: {resumes: 1, calls: calls{asks: true}},
-		takesBack:    {transfers: transfers{leaves: 1}},
-		sendsOld:     {transfers: transfers{leaves: 1, steers: 1}},
-		acceptsLate:  {transfers: transfers{moves: 1}},
+		ownsAnything:  {redeliveries: 1},
+		countsNothing: {redeliveries: 1, lates: 1},
+		cancelsEnded:  {cancels: 1},
+		forgetsSteps:  {redeliveries: 1},
+		noSweep:       {crashes: 1, pauses: 1, resumes: 1},
+		callsAgain:    {crashes: 1, calls: calls{tool: true}},
+		settlesAgain:  {crashes: 1, calls: calls{tool: true}},
+		wakesUnasked:  {resumes: 1, calls: calls{asks: true}},
+		takesBack:     {transfers: transfers{leaves: 1}},
+		sendsOld:      {transfers: transfers{leaves: 1, steers: 1}},
+		acceptsLate:   {transfers: transfers{moves: 1}},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()

@@ -45,6 +45,7 @@ type world struct {
 	w       [2]workerAt
 
 	crashes, redeliveries, falseDeaths int // left
+	lates                              int // left: deliveries that reach their worker late
 	pauses, resumes, cancels           int // left
 	calls                              calls
 	transfers                          transfers
@@ -57,6 +58,7 @@ type message struct {
 	seq    int
 	run    bool // it says that the run goes on
 	again  bool // it was delivered before
+	times  int  // how often, at most manyTimes
 	holder int  // the worker that has the lease, -1: queued
 }
 
@@ -64,7 +66,8 @@ type workerAt struct {
 	phase byte // idle, drawn, claiming, running, ended, parked, dead
 	seq   int  // its message
 	first bool // it is the first delivery of the task: the run may begin before its claim is written
-	taken int  // the revision at which it got it
+	taken int  // the revision at which it got it; of a delivery that is late, one after all others
+	times int  // how often the message was delivered before
 	cp    *state.Checkpoint
 	rev   int // of cp; of the record that a claim replaces
 	v     run.Verdict
@@ -115,7 +118,7 @@ func (w *world) key(b []byte) []byte {
 		}
 		m := &c.Mesh
 		text(string(c.Doc.Status), m.Owner, m.Pending, string(m.Reply), string(m.Loop))
-		num(int(m.Epoch), int(m.Work), int(c.Doc.Iteration.Int64()), m.Claims)
+		num(int(m.Epoch), int(m.Work), int(m.Redelivered), int(c.Doc.Iteration.Int64()), m.Claims)
 		text(m.Commands...)
 		for _, e := range m.Effects {
 			text(string(e.Status), e.SettledBy)
@@ -127,16 +130,16 @@ func (w *world) key(b []byte) []byte {
 	}
 	cp(w.rec)
 	for _, m := range w.msgs {
-		num(m.seq, m.holder)
+		num(m.seq, m.holder, m.times)
 		bits(m.run, m.again)
 	}
 	text("", w.reply)
 	for _, x := range w.w {
-		num(int(x.phase), x.seq, int(x.v))
-		bits(x.taken == w.rev, x.rev == 0, x.rev == w.rev, x.first, x.calling, x.sent == "", x.sent != "" && x.cp != nil && x.sent == x.cp.Doc.StateID)
+		num(int(x.phase), x.seq, int(x.v), x.times)
+		bits(x.taken == w.rev, x.taken == lateRev, x.rev == 0, x.rev == w.rev, x.first, x.calling, x.sent == "", x.sent != "" && x.cp != nil && x.sent == x.cp.Doc.StateID)
 		cp(x.cp)
 	}
-	num(w.crashes, w.redeliveries, w.falseDeaths, w.pauses, w.resumes, w.cancels)
+	num(w.crashes, w.redeliveries, w.falseDeaths, w.lates, w.pauses, w.resumes, w.cancels)
 	c, t := &w.calls, &w.transfers
 	num(c.made, c.repeats, c.approved, t.moves, t.leaves, t.steers, t.aborts)
 	if o := t.offer; o != nil {
@@ -196,11 +199,13 @@ func (w *world) moves(add func(what string, change func(*world) bool)) {
 	for i := range w.w {
 		for m := range w.msgs {
 			if w.w[i].phase == idle && w.msgs[m].holder < 0 {
-				add(fmt.Sprintf("%s draws %d", name(i), w.msgs[m].seq), func(n *world) bool {
-					n.msgs[m].holder = i
-					n.w[i] = workerAt{phase: drawn, seq: n.msgs[m].seq, taken: n.rev, first: !n.msgs[m].again && !n.msgs[m].run}
-					return true
-				})
+				add(fmt.Sprintf("%s draws %d", name(i), w.msgs[m].seq), func(n *world) bool { return n.draw(i, m, n.rev) })
+				if w.lates > 0 {
+					add(fmt.Sprintf("%s is sent %d, which reaches it late", name(i), w.msgs[m].seq), func(n *world) bool {
+						n.lates--
+						return n.draw(i, m, lateRev)
+					})
+				}
 			}
 		}
 		add(name(i)+" goes on", func(n *world) bool { return n.work(i) })
@@ -273,6 +278,30 @@ func (w *world) moves(add func(what string, change func(*world) bool)) {
 			})
 		}
 	}
+}
+
+// manyTimes and lateRev are more than all numbers that matter.
+const (
+	manyTimes = 3
+	lateRev   = 1000
+)
+
+// draw delivers a message to a worker, which takes it at a revision.
+func (w *world) draw(i, m, taken int) bool {
+	msg := &w.msgs[m]
+	w.w[i] = workerAt{phase: drawn, seq: msg.seq, taken: taken, times: msg.times, first: !msg.again && !msg.run}
+	msg.holder, msg.times = i, min(msg.times+1, manyTimes)
+	return true
+}
+
+// message is what a worker knows of its message.
+func (w *world) message(i int) run.Message {
+	x := &w.w[i]
+	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Redelivered: uint64(x.times), Taken: at(x.taken), Same: true}
+	if w.fault == countsNothing {
+		m.Redelivered = 0
+	}
+	return m
 }
 
 // work lets a worker do the next thing.
@@ -361,7 +390,7 @@ func step(c *state.Checkpoint, kind state.StepKind, park aaif.RunStatus) {
 // overtaken is a worker that began without a claim, and finds a record.
 func (w *world) overtaken(i int) bool {
 	x := &w.w[i]
-	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Taken: at(x.taken), Same: true}
+	m := w.message(i)
 	v := run.Judge(w.rec, at(w.rev), m)
 	if v == run.AskQueue {
 		if m.OtherMessage = run.No; w.find(int(w.rec.Mesh.Work)) >= 0 {
@@ -390,7 +419,7 @@ func (w *world) claim(i int) bool {
 	if w.fault == forgetsSteps {
 		c.Doc.Iteration = ""
 	}
-	m := run.Message{Worker: name(i), Seq: uint64(x.seq), Taken: at(x.taken), Same: true}
+	m := w.message(i)
 	v := run.Judge(c, at(w.rev), m)
 	if v == run.AskQueue {
 		if m.OtherMessage = run.No; w.find(int(c.Mesh.Work)) >= 0 {

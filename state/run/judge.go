@@ -40,10 +40,11 @@ const (
 
 // A Message is a delivery of the work queue, as far as a claim depends on it.
 type Message struct {
-	Worker string    // the instance that has it
-	Seq    uint64    // its sequence in the stream
-	Taken  time.Time // when the worker got it, by the server's clock
-	Same   bool      // its task is the record's
+	Worker      string    // the instance that has it
+	Seq         uint64    // its sequence in the stream
+	Redelivered uint64    // how often it was delivered before
+	Taken       time.Time // when the worker got it, by the server's clock
+	Same        bool      // its task is the record's
 
 	// Retry identifies the retry of a dead letter that the message belongs to, in
 	// Mesh.Commands; "" if it says of none. Retried says whether an operator has ordered
@@ -98,9 +99,10 @@ func Judge(c *state.Checkpoint, written time.Time, m Message) Verdict {
 		case Yes:
 			return Foreign
 		}
-	case k.Owner != "" && k.Owner != m.Worker && written.After(m.Taken.Add(ClockSlack)):
+	case k.Owner != "" && k.Owner != m.Worker && (written.After(m.Taken.Add(ClockSlack)) || k.Work == m.Seq && m.Redelivered < k.Redelivered):
 		// The lease on this delivery had expired, and the server has delivered the
-		// message again, to the owner.
+		// message again, to the owner. A delivery that lay in a connection, or before a
+		// worker that stood still, was taken after that: only the count tells.
 		return Older
 	}
 	return own

@@ -62,6 +62,8 @@ func waitsForBob(c *state.Checkpoint) {
 	c.Mesh.Waits = []state.Wait{{Entity: "human.bob", TaskID: "t"}}
 }
 
+func redelivered(c *state.Checkpoint) { c.Mesh.Redelivered = 2 }
+
 const paris = "https://paris.example/handoff"
 
 func TestJudge(t *testing.T) {
@@ -85,6 +87,9 @@ func TestJudge(t *testing.T) {
 		"a dead owner":                      {begun(), message(func(m *run.Message) { m.Worker = "b" }), noon, run.Mine},
 		"claimed after it was taken":        {begun(), message(func(m *run.Message) { m.Worker = "b" }), later, run.Older},
 		"claimed within the clock slack":    {begun(), message(func(m *run.Message) { m.Worker = "b" }), noon.Add(run.ClockSlack), run.Mine},
+		"delivered again to the owner":      {begun(redelivered), message(func(m *run.Message) { m.Worker, m.Redelivered = "b", 1 }), noon, run.Older},
+		"delivered after the owner":         {begun(redelivered), message(func(m *run.Message) { m.Worker, m.Redelivered = "b", 3 }), noon, run.Mine},
+		"the owner's earlier delivery":      {begun(redelivered), mine, noon, run.Mine},
 		"another message":                   {begun(), message(func(m *run.Message) { m.Seq = 8 }), noon, run.AskQueue},
 		"another message is queued":         {begun(), message(func(m *run.Message) { m.Seq, m.OtherMessage = 8, run.Yes }), noon, run.Foreign},
 		"another message may be queued":     {begun(), message(func(m *run.Message) { m.Seq, m.OtherMessage = 8, run.Maybe }), noon, run.Later},

@@ -47,7 +47,7 @@ func CaptureNow(c *state.Checkpoint) bool {
 func resumeMove(c *state.Checkpoint, m Message, now time.Time) {
 	k := &c.Mesh
 	k.Epoch++
-	k.Owner, k.Work = m.Worker, m.Seq
+	k.Owner, k.Work, k.Redelivered = m.Worker, m.Seq, m.Redelivered
 	if g := k.Migration; g.Phase == state.PhaseAsked {
 		g.Phase, g.Since, g.Source = state.PhaseCaptured, now, m.Worker
 	}
@@ -112,7 +112,7 @@ func Back(c *state.Checkpoint, owner string, now time.Time, why string) (runs bo
 	c.Doc.Status, m.Owner = c.After(), owner
 	runs = !state.Parked(c.Doc.Status)
 	if !runs || owner == "" {
-		m.Owner, m.Work = "", 0
+		m.Owner, m.Work, m.Redelivered = "", 0, 0
 	}
 	if owner == "" {
 		m.Claims = 0
@@ -210,7 +210,7 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	m.Migration.Status = was
 	switch {
 	case Remote(o.To):
-		c.Doc.Status, m.Owner, m.Work = aaif.RunMigrating, "", 0
+		c.Doc.Status, m.Owner, m.Work, m.Redelivered = aaif.RunMigrating, "", 0, 0
 		m.Epoch++
 		return Commanded{Do: Applied, Status: string(c.Doc.Status), Requeue: true}, nil
 	case o.To == intents.MigrateFile:

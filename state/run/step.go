@@ -127,7 +127,7 @@ func Abandon(c *state.Checkpoint, owner string) bool {
 	if m.Owner != owner || !Carried(c.Doc.Status) {
 		return false
 	}
-	m.Owner, m.Work = "", 0
+	m.Owner, m.Work, m.Redelivered = "", 0, 0
 	m.Epoch++ // what the owner still writes, should it live, is old
 	return true
 }

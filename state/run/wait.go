@@ -82,7 +82,7 @@ func Wake(c *state.Checkpoint, why string) {
 func goOn(c *state.Checkpoint) {
 	m := &c.Mesh
 	c.Doc.Status, c.Doc.ApprovalRequest = aaif.RunRunning, nil
-	m.Owner, m.Work = "", 0
+	m.Owner, m.Work, m.Redelivered = "", 0, 0
 	m.Epoch++
 	resumePendingMove(c)
 }
