@@ -27,6 +27,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // telemetry holds the exporters that the standard OTEL_* variables configure.
@@ -71,8 +72,10 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	otel.SetLogger(logr.FromSlogHandler(a.Log.Handler()))
 	otel.SetErrorHandler(notExported(a.Log))
 	var err error
-	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version())),
+	// Each process is an instance of its own: the sums of several would look like one that is
+	// reset again and again.
+	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(),
+		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version()), attribute.String("service.instance.id", envelope.NewID())),
 		resource.WithFromEnv())
 	if err != nil {
 		a.Log.Warn("telemetry resource is incomplete", "err", err)

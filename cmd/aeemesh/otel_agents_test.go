@@ -192,6 +192,9 @@ func TestSpansOfRunsArriveOverOTLP(t *testing.T) {
 			}
 		}
 	}
+	if len(operator.sources) != 1 || operator.sources[""] {
+		t.Errorf("one process is %v", operator.sources)
+	}
 	if !operator.keys["operators-own"] || own.keys["operators-own"] || strings.Contains(own.all(), "operators-own") {
 		t.Errorf("the operator's credential: operator's collector %v, document's %v", operator.keys, own.keys)
 	}

@@ -15,6 +15,7 @@ import (
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -31,6 +32,7 @@ type receiver struct {
 	metrics map[string]bool // by name and error.type
 	raw     []byte          // all that came
 	keys    map[string]bool // values of the header api-key
+	sources map[string]bool // service.instance.id of the resources
 }
 
 // otlpSpan is a span as it came.
@@ -45,7 +47,7 @@ type otlpSpan struct {
 
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
-	r := &receiver{metrics: map[string]bool{}, keys: map[string]bool{}}
+	r := &receiver{metrics: map[string]bool{}, keys: map[string]bool{}, sources: map[string]bool{}}
 	web := httptest.NewServer(r)
 	t.Cleanup(web.Close)
 	r.http = web.URL
@@ -134,11 +136,18 @@ func (r *receiver) note(in proto.Message, key string) {
 	r.keys[key] = true
 }
 
+// from records which process a resource is.
+func (r *receiver) from(res *resourcepb.Resource) {
+	id, _ := values(res.GetAttributes())["service.instance.id"].(string)
+	r.sources[id] = true
+}
+
 func (r *receiver) takeSpans(in *collectortrace.ExportTraceServiceRequest, key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.note(in, key)
 	for _, res := range in.ResourceSpans {
+		r.from(res.Resource)
 		for _, scope := range res.ScopeSpans {
 			for _, s := range scope.Spans {
 				out := otlpSpan{Name: s.Name, Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
@@ -157,6 +166,7 @@ func (r *receiver) takeMetrics(in *collectormetrics.ExportMetricsServiceRequest,
 	defer r.mu.Unlock()
 	r.note(in, key)
 	for _, res := range in.ResourceMetrics {
+		r.from(res.Resource)
 		for _, scope := range res.ScopeMetrics {
 			for _, m := range scope.Metrics {
 				for _, p := range points(m) {

@@ -185,7 +185,7 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	if f.detach {
 		receipt, err := s.Node.Submit(ctx, task, opts)
 		if err != nil {
-			return submitFailed(err)
+			return submitFailed(task, err)
 		}
 		return submitted(s, ctx, task, receipt)
 	}
@@ -199,7 +199,7 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 	mind()
 	view.End()
 	if err != nil && receipt.Seq == 0 {
-		return submitFailed(err)
+		return submitFailed(task, err)
 	}
 	if receipt.Duplicate {
 		a.Term.Note("the task was there already")
@@ -208,10 +208,10 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 }
 
 // submitFailed says that the task is not stored, or that this is not known.
-func submitFailed(err error) error {
+func submitFailed(task *envelope.Envelope, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrUncertain):
-		return outcome.Hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
+		return outcome.Hinted(err, fmt.Sprintf("Perhaps it is stored: \"aeemesh result %s %s\" tells once the mesh answers again. An envelope of your own (\"aeemesh envelope new\", \"send --envelope FILE\") can be sent again and again: it is stored once.", task.ID, task.To))
 	case errors.Is(err, jetstream.ErrFull):
 		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}
