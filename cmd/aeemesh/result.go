@@ -211,7 +211,7 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 func submitFailed(task *envelope.Envelope, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrUncertain):
-		return outcome.Hinted(err, fmt.Sprintf("Perhaps it is stored: \"aeemesh result %s %s\" tells once the mesh answers again. An envelope of your own (\"aeemesh envelope new\", \"send --envelope FILE\") can be sent again and again: it is stored once.", task.ID, task.To))
+		return outcome.Hinted(err, "Perhaps it is stored: \"aeemesh result %s %s\" tells once the mesh answers again. An envelope of your own (\"aeemesh envelope new\", \"send --envelope FILE\") can be sent again and again: it is stored once.", task.ID, task.To)
 	case errors.Is(err, jetstream.ErrFull):
 		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}
