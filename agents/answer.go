@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,7 +94,11 @@ func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessa
 	}
 	if l.wantsJSON(task) {
 		value := jsontext.Value(model.Unfenced(content))
-		if err := value.Compact(); err != nil {
+		err := value.Compact()
+		if err == nil && !value.IsValid() { // Compact allows a name twice
+			err = errors.New("a name is there twice, or half a surrogate pair")
+		}
+		if err != nil {
 			return nil, fmt.Sprintf("it is no valid JSON (%v)", err)
 		}
 		if value.Kind() != '{' {

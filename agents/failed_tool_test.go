@@ -126,3 +126,30 @@ func TestACallThatWasCutOffIsNotMade(t *testing.T) {
 		})
 	}
 }
+
+// A model's JSON that names a member twice, or has half a surrogate pair, is no worse than any
+// other that cannot be used: the model is told, and corrects it.
+func TestAModelCorrectsJSONThatNothingCanHold(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{`{"query":"a","query":"b"}`, `{"query":"\ud83d"}`} {
+		t.Run(bad, func(t *testing.T) {
+			t.Parallel()
+			reg := new(tool.Registry)
+			if err := reg.Add(tool.Raw(tool.Definition{Name: "find", Description: "x"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
+				return args, nil
+			})); err != nil {
+				t.Fatal(err)
+			}
+			wanted := model.ToolCall{ID: "1", Name: "find", Arguments: model.Arguments(bad)}
+			m := modeltest.New(calls(wanted), calls(call("2", "find", `{"query":"b"}`)), says(bad), says(`{"query":"b"}`))
+			a := newAgent(t, doc(t, `"model": {"provider": "custom", "provider_id": "builtin", "preferred": "x", "response_format": "json"}, "tools": [{"name": "find", "description": "Finds."}]`), agents.Options{As: "agent.finder", Model: m, Tools: reg})
+			l := newLane(t)
+			l.host(a, nil)
+			task := l.task(a.Entity, `{"text":"go"}`, `{"stream":true}`)
+			l.submit(task)
+			if got := l.result(task); got != `{"query":"b"}` {
+				t.Errorf("answer %s", got)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"encoding/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Role is the author of a [Message].
@@ -58,15 +59,16 @@ type ToolCall struct {
 }
 
 // Arguments turns the text that a model wrote as a call's arguments into valid
-// JSON: the text itself if it is JSON, {} if it is blank, and otherwise a JSON
-// string that holds the text, which argument validation refuses with an error
-// that lets the model correct its call.
+// JSON: the text itself if it is I-JSON (RFC 7493), {} if it is blank, and otherwise
+// a JSON string that holds the text, which argument validation refuses with an error
+// that lets the model correct its call. Of JSON that names a member twice or has half a
+// surrogate pair, envelopes and Agent States could not hold what was meant.
 func Arguments(text string) json.RawMessage {
 	raw := bytes.TrimSpace([]byte(text))
 	if len(raw) == 0 {
 		return json.RawMessage("{}")
 	}
-	if json.Valid(raw) {
+	if jsontext.Value(raw).IsValid() {
 		return raw
 	}
 	quoted, err := json.Marshal(text)
