@@ -63,7 +63,7 @@ Exit 1 if a tool of a document is not offered.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, set.Close()) }()
-			registry, err := a.programTools(cmd, functions, nil)
+			registry, err := a.programTools(cmd, functions, set)
 			if err != nil {
 				return err
 			}

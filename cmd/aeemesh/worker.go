@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/program"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/agents/worker"
@@ -248,21 +250,29 @@ func (t *tellOnce) first(text string) bool {
 	return true
 }
 
-// program is what --exec runs.
-func (a *app) program(cmd *cobra.Command, line string, env []string) (*program.Program, error) {
+// program is what --exec runs. What it writes to standard error may have the values that it
+// was handed.
+func (a *app) program(cmd *cobra.Command, line string, set *adapters.Set) (*program.Program, error) {
 	command, err := splitCommand(line)
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
-	p, err := program.New(program.Config{Command: command, Env: env, Stderr: a.Term.ProgramOutput(), Logger: a.Log})
+	p, err := program.New(program.Config{
+		Command: command, Env: set.ProgramEnv(), Stderr: secret.LineWriter(a.Term.ProgramOutput(), set.Redactor()), Logger: a.redacted(set),
+	})
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
 	return p, nil
 }
 
+// redacted is the log without the secrets that the set knows.
+func (a *app) redacted(set *adapters.Set) *slog.Logger {
+	return slog.New(secret.LogHandler(a.Log.Handler(), set.Redactor()))
+}
+
 // programTools are the function tools that --tool names.
-func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Registry, error) {
+func (a *app) programTools(cmd *cobra.Command, specs []string, set *adapters.Set) (*tool.Registry, error) {
 	reg := &tool.Registry{}
 	for _, spec := range specs {
 		name, line, ok := strings.Cut(spec, "=")
@@ -274,7 +284,7 @@ func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Regis
 			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
-			Command: command, Env: env, Log: a.Log})
+			Command: command, Env: set.ProgramEnv(), Log: a.redacted(set)})
 		if err == nil {
 			err = reg.Add(t)
 		}

@@ -45,7 +45,7 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	}
 	only := worker.Agent{As: f.as}
 	if f.command != "" {
-		if only.Program, err = a.program(cmd, f.command, set.ProgramEnv()); err != nil {
+		if only.Program, err = a.program(cmd, f.command, set); err != nil {
 			return cfg, err
 		}
 	}
@@ -92,7 +92,7 @@ func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 		}
 		opts.LostCalls[name] = agents.LostCall(what)
 	}
-	opts.Tools, err = a.programTools(cmd, f.tools, set.ProgramEnv())
+	opts.Tools, err = a.programTools(cmd, f.tools, set)
 	return opts, err
 }
 
