@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/chain"
@@ -33,7 +34,7 @@ func FuzzHanded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, requires string) {
 		reply := envelope.New(envelope.TypeResult, "agent.c", "human.ada", "x.y.z", nil)
 		reply.Corr, reply.ReplyTo = "workflow-1", "task-0001"
-		if err := n.answers.MayAnswer("agent.a", "task-0001", "workflow-1", "human.ada", header, reply, nil); err == nil {
+		if err := n.answers.MayAnswer("agent.a", "task-0001", "workflow-1", "human.ada", header, reply, time.Now(), nil); err == nil {
 			links, err := chain.Parse(strings.Split(header, " "))
 			if err != nil || links.First().From != "agent.a" || links.Last().To != "agent.c" {
 				t.Errorf("%q lets agent.c answer for agent.a: %v", header, err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -261,5 +262,43 @@ func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
 				t.Errorf("the question of doubtful origin: %v", err)
 			}
 		})
+	}
+}
+
+// A stored reply is read for as long as it is kept: its key must be valid when the server
+// stores it, not when it is read. A key that was revoked is believed nothing.
+func TestAStoredReplyOutlivesItsKey(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	k := newKeys(t)
+	own := k.signer("own", sign.Ed25519, reviewer)
+	required := sign.Verifier{Ring: k.ring, Mode: sign.Required}
+	r.serve(r.lane(mesh.Config{Signer: own}), mesh.Agent{Handler: echo})
+	client, task := r.lane(mesh.Config{Entity: ada, Verifier: required}), newTask(reviewer, "code.review", `{}`)
+	before := time.Now()
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*sign.Key)
+		want   envelope.Code
+	}{
+		{"expired since", func(k *sign.Key) { k.Expires = time.Now() }, ""},
+		{"expired before", func(k *sign.Key) { k.Expires = before.Add(-time.Second) }, envelope.CodeKeyInvalid},
+		{"revoked since", func(k *sign.Key) { k.Revoked = true }, envelope.CodeKeyInvalid},
+	} {
+		key, _ := k.ring.Lookup("own")
+		c.change(&key)
+		if err := k.ring.Put(sign.Local, key); err != nil {
+			t.Fatal(err)
+		}
+		for _, follow := range []bool{false, true} {
+			_, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{Follow: follow})
+			if codeOf(err) != c.want {
+				t.Errorf("%s, follow %v: %v, want %q", c.name, follow, err, c.want)
+			}
+		}
 	}
 }

@@ -252,7 +252,7 @@ func (c *Client) judgeAsk(ctx context.Context, a *PersonTask, now time.Time) err
 			return err
 		}
 		a.last = msg.Seq
-		reply, err := c.s.Answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, a.Task.From, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := c.s.Answers.Stored(a.Task.To, a.Task.ID, a.Task.Corr, a.Task.From, &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, nil)
 		if err != nil {
 			if a.Answer == nil {
 				a.Invalid = err

@@ -261,7 +261,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	if was := msg.Header.Get(wire.HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s belongs to another task, whose answer is stored; give this task a new id", r.taskID)
 	}
-	reply, err := r.client.s.Answers.Stored(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
+	reply, err := r.client.s.Answers.Stored(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, &r.known)
 	if err != nil {
 		return err
 	}

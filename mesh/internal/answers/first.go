@@ -29,7 +29,7 @@ func (r *Reader) First(ctx context.Context, replies *jetstream.Replies, w state.
 			return nil, nil // as are all later answers
 		}
 		after = msg.Seq
-		reply, err := r.Stored(w.Entity, w.TaskID, corr, caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := r.Stored(w.Entity, w.TaskID, corr, caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, nil)
 		if err != nil {
 			r.Log.Debug("invalid reply ignored", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue

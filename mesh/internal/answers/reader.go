@@ -45,7 +45,7 @@ func (r *Reader) Live(task *envelope.Envelope, msg *nats.Msg, reply *envelope.En
 		return fault.Unusable("reply from %s: foreign corr %s", task.To, clip.Text(reply.Corr, 128))
 	}
 	if reply.From != task.To {
-		if err := r.MayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {
+		if err := r.MayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(wire.HeaderHandoff), reply, time.Now(), known); err != nil {
 			return err
 		}
 	}
@@ -61,10 +61,16 @@ func (r *Reader) Live(task *envelope.Envelope, msg *nats.Msg, reply *envelope.En
 // entity that it was sent to, or from the agent to which that entity delegated it. A
 // person's answer must also be addressed to the caller. An empty caller or corr is unknown
 // and not compared.
-func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, known *Known) (*envelope.Envelope, error) {
+//
+// at is when the server stored the message; zero: it has just come. A reply is read for as long
+// as it is kept, also after the key that signed it has expired.
+func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, at time.Time, known *Known) (*envelope.Envelope, error) {
+	if at.IsZero() {
+		at = time.Now()
+	}
 	reply, _, err := wire.Decode(msg, r.Limits)
 	if err == nil {
-		_, err = r.Verifier.Verify(reply, time.Now())
+		_, err = r.Verifier.Verify(reply, at)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reply of %s: %w", entity, err)
@@ -78,7 +84,7 @@ func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, know
 		return nil, fault.Unusable("reply of %s: it is for %s, not for %s", entity, clip.Text(reply.To, 128), caller)
 	}
 	if reply.From != entity && !r.Withdrawn(reply) {
-		if err := r.MayAnswer(entity, taskID, corr, caller, msg.Header.Get(wire.HeaderHandoff), reply, known); err != nil {
+		if err := r.MayAnswer(entity, taskID, corr, caller, msg.Header.Get(wire.HeaderHandoff), reply, at, known); err != nil {
 			return nil, err
 		}
 	}
@@ -108,8 +114,8 @@ type Known struct {
 
 // MayAnswer verifies that the author of a reply may answer a task that was sent to
 // another entity: the reply's header must have a chain of links from that entity to the
-// author. An empty caller or corr is unknown and not compared.
-func (r *Reader) MayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *Known) error {
+// author. An empty caller or corr is unknown and not compared. at is when the reply came, or was stored.
+func (r *Reader) MayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, at time.Time, known *Known) error {
 	if header == "" {
 		return fault.Unusable("a reply to the task for %s comes from %s, without a proof (header Aee-Handoff) that it may answer", entity, clip.Text(reply.From, 128))
 	}
@@ -130,7 +136,7 @@ func (r *Reader) MayAnswer(entity, taskID, corr, caller, header string, reply *e
 	case about.Task != taskID, corr != "" && first.Corr != corr, caller != "" && about.Caller != caller, about.Caller != reply.To:
 		return fault.Unusable("a reply to the task for %s comes from %s, and its chain is about another task", entity, clip.Text(reply.From, 128))
 	}
-	if err := links.Verify(r.Verifier, time.Now()); err != nil {
+	if err := links.Verify(r.Verifier, at); err != nil {
 		return fmt.Errorf("a reply to the task for %s comes from %s: %w", entity, clip.Text(reply.From, 128), err)
 	}
 	if known != nil {

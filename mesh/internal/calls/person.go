@@ -172,7 +172,7 @@ func (o *outgoing) askLive(ctx context.Context, task *envelope.Envelope) error {
 		if err != nil {
 			return err
 		}
-		reply, err := o.Answers.Stored(o.c.To, task.ID, task.Corr, task.From, &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
+		reply, err := o.Answers.Stored(o.c.To, task.ID, task.Corr, task.From, &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // not a valid reply of this person
 		}
