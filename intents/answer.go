@@ -51,11 +51,14 @@ func (r *Registry) AnswerCapabilityList(task stdjson.RawMessage) (CapabilityList
 // payload is validated against the intent's task schema; if the intent has no schema of
 // that variant, every payload is valid. The error is a [*ValidationError] about the
 // task's own payload, or [ErrUnknownIntent] if the registry does not know the intent of
-// the payload to validate.
+// the payload to validate, or if no task may have that intent ([Inner]).
 func (r *Registry) AnswerValidatePayload(task stdjson.RawMessage) (ValidateResult, error) {
 	var t ValidateTask
 	if err := r.decode(ValidatePayload, task, &t); err != nil {
 		return ValidateResult{}, err
+	}
+	if Inner(t.Intent) {
+		return ValidateResult{}, fmt.Errorf("%w: %s", ErrUnknownIntent, quoted(t.Intent))
 	}
 	t.TypeHint = cmp.Or(t.TypeHint, Task)
 	err := r.Validate(t.Intent, t.TypeHint, t.PayloadToValidate)

@@ -42,6 +42,11 @@ const (
 	Exchange   = "sdsi.exchange"
 )
 
+// Inner reports whether an intent is one under [Exchange]: the name by which an agent's handler
+// knows the exchanges of one template. A payload has been checked by the template when the
+// handler sees that name, so no task may come with it.
+func Inner(intent string) bool { return strings.HasPrefix(intent, Exchange+".") }
+
 // SchemaPublished is the intent of the event on bus.sdsi.<entity> about a new version of a
 // template.
 const SchemaPublished = "sdsi.schema.published"

@@ -80,7 +80,7 @@ type Registry struct {
 // A snapshot is the immutable content of a registry at one time.
 type snapshot struct {
 	intents map[string]*intent
-	names   []string // sorted
+	names   []string // sorted, without those that are [Inner]
 }
 
 type intent struct {
@@ -140,7 +140,7 @@ func (r *Registry) add(definitions []Definition, replace bool) error {
 	}
 	next := &snapshot{intents: maps.Clone(now.intents)}
 	maps.Copy(next.intents, fresh)
-	next.names = slices.Sorted(maps.Keys(next.intents))
+	next.names = slices.DeleteFunc(slices.Sorted(maps.Keys(next.intents)), Inner)
 	r.current.Store(next)
 	return nil
 }
@@ -159,7 +159,7 @@ func (r *Registry) Schema(intent string, v Variant) *Schema {
 
 // List returns the names of the intents in a namespace, sorted; all of them for "". A
 // namespace consists of whole tokens: "ops", "ops." and "ops.*" all mean ops itself and
-// everything under it, but not opsec.
+// everything under it, but not opsec. List leaves out the names that no task may have ([Inner]).
 func (r *Registry) List(namespace string) []string {
 	names := r.current.Load().names
 	namespace = strings.TrimSuffix(strings.TrimSuffix(namespace, "*"), ".")

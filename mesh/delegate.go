@@ -28,7 +28,8 @@ type Delegation struct {
 	// To is the receiver: the entity that will answer the task. Required.
 	To string
 	// Intent is the intent of the receiver's task. Default: the task's own intent. If
-	// that is this agent's run intent or aee.ask, the default is the receiver's run intent.
+	// that is this agent's run intent or aee.ask, or that of an exchange ([intents.Inner]), the
+	// default is the receiver's run intent.
 	Intent string
 	// Payload is the receiver's input. Default: the task's own payload.
 	Payload json.RawMessage
@@ -134,7 +135,7 @@ func (o *delegation) prepare() error {
 	o.intent = o.Intent
 	if o.intent == "" {
 		o.intent = t.Intent()
-		if o.intent == intents.RunIntent(t.host.Entity) || o.intent == intents.AgentAsk {
+		if o.intent == intents.RunIntent(t.host.Entity) || o.intent == intents.AgentAsk || intents.Inner(o.intent) {
 			o.intent = intents.RunIntent(o.To)
 		}
 	}

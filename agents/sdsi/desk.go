@@ -204,5 +204,8 @@ func (d *Desk) handle(ctx context.Context, t *mesh.Task, next mesh.Handler) (jso
 	case intents.Exchange:
 		return d.exchange(ctx, t, payload, next)
 	}
+	if intents.Inner(intent) {
+		return nil, envelope.Errorf(envelope.CodeIntentUnknown, "no task has an intent under %s.; send %[1]s with a schema_id and a payload", intents.Exchange)
+	}
 	return next.Handle(ctx, t)
 }

@@ -80,7 +80,7 @@ func (r *rig) serve(desk *sdsi.Desk, handler mesh.HandlerFunc, change func(*mesh
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- r.node(trams).Serve(ctx, agent) }()
+	go func() { done <- r.node(agent.Entity).Serve(ctx, agent) }()
 	r.Cleanup(func() { stop(); natstest.Within(r.TB, "the end", done) })
 	natstest.Within(r.TB, "the agent", ready)
 }
@@ -255,6 +255,48 @@ func TestATemplateOfTheAgentsOwnSchema(t *testing.T) {
 	contains(t, "what only the schema refuses", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"nowhere"}}`), "E_INPUT_SCHEMA")
 	contains(t, "a result", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"lost"}}`), "E_OUTPUT_SCHEMA")
 	contains(t, "the agent's own intent", r.ask(intents.RunIntent(trams), `{"stop":"Harbour","other":1}`), "E_INPUT_SCHEMA")
+}
+
+// The handler gets an exchange under an intent that says that the template holds. A task that
+// comes with that intent is refused, and nobody is told of it.
+func TestTheIntentOfAnExchangeInsideIsNoneOutside(t *testing.T) {
+	t.Parallel()
+	const inside = "sdsi.exchange.tram_v1"
+	for name, change := range map[string]func(*mesh.Agent){
+		"an agent without schemas": nil,
+		"an agent with io schemas": func(a *mesh.Agent) {
+			a.Intents, a.DefaultIntent = intents.NewRegistry(), intents.RunIntent(trams)
+			if err := a.Intents.Register(intents.FromIO(a.DefaultIntent, json.RawMessage(`{"required":["stop"]}`), nil)); err != nil {
+				t.Error(err)
+			}
+		},
+		"an agent that refuses unknown intents": func(a *mesh.Agent) { a.RefuseUnknown = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			r.serve(r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")), sells, change)
+			contains(t, "an exchange", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Harbour"}}`), `"intent":"`+inside+`"`)
+			contains(t, "its intent", r.ask(inside, `{"nonsense":1,"stop":1}`), "E_INTENT_UNKNOWN")
+			contains(t, "that of another version", r.ask("sdsi.exchange.tram_v0", `{"nonsense":1,"stop":1}`), "E_INTENT_UNKNOWN")
+			contains(t, "a check", r.ask(intents.ValidatePayload, `{"intent":"`+inside+`","payload_to_validate":{}}`), "E_INTENT_UNKNOWN")
+			if got := r.ask(intents.CapabilityList, `{"include_schemas":true}`); strings.Contains(got, inside) {
+				t.Errorf("others are told of it: %s", got)
+			}
+		})
+	}
+}
+
+// The agent to which an exchange is delegated gets the values as a task of its own, also if it
+// has a template of the same id.
+func TestADelegatedExchangeIsATaskOfTheOtherAgent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	r.serve(r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")), func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return task.Delegate(ctx, mesh.Delegation{To: helper})
+	}, nil)
+	r.serve(r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1")), sells, func(a *mesh.Agent) { a.Entity = helper })
+	contains(t, "an exchange", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Harbour"}}`), `"ticket":"T1"`, `"stop_from":"Harbour"`, `"intent":"`+intents.RunIntent(helper)+`"`)
 }
 
 func TestAnyWorkerKnowsTheVersionsOfTheOthers(t *testing.T) {
