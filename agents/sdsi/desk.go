@@ -60,6 +60,7 @@ type version struct {
 	*template.Template
 	form    *template.Form
 	handled string // the intent as which the handler does the tasks
+	held    bool   // the agent's own input schema must hold for the values, too
 }
 
 // maxKnown is how many versions of other workers a desk remembers.
@@ -147,6 +148,7 @@ func (d *Desk) Attach(a *mesh.Agent) error {
 		return err
 	}
 	for _, v := range d.known {
+		v.held = d.ofOwnSchema(v.Template)
 		if err := d.register(v); err != nil {
 			return err
 		}
@@ -163,7 +165,7 @@ func (d *Desk) Attach(a *mesh.Agent) error {
 // register tells the agent's handler which results a version has.
 func (d *Desk) register(v *version) error {
 	if len(v.ResponseSchema) == 0 && d.io != "" {
-		v.handled = d.io
+		v.handled, v.held = d.io, true
 		return nil
 	}
 	err := d.intents.Replace(intents.Definition{Intent: v.handled, Result: v.ResponseSchema})
@@ -171,6 +173,17 @@ func (d *Desk) register(v *version) error {
 		return fmt.Errorf("template %s: response_schema: %w", v.SchemaID, err)
 	}
 	return nil
+}
+
+// ofOwnSchema reports whether a template was made of the agent's own input schema: its keys are
+// the properties there.
+func (d *Desk) ofOwnSchema(t *template.Template) bool {
+	own := d.intents.Schema(d.io, intents.Task)
+	if own == nil {
+		return false
+	}
+	made, err := template.FromJSONSchema(t.SchemaID, t.Scenario, own.JSON(), nil)
+	return err == nil && slices.EqualFunc(made.Keys, t.Keys, func(a, b template.Key) bool { return a.Name == b.Name && a.Property == b.Property })
 }
 
 // classify is [mesh.Agent].Classify of an agent that has a desk.

@@ -235,23 +235,59 @@ func TestAResultIsHeldToTheResponseSchema(t *testing.T) {
 // The template that an agent's own schema makes gives the handler what that schema allows.
 func TestATemplateOfTheAgentsOwnSchema(t *testing.T) {
 	t.Parallel()
+	output := json.RawMessage(`{"required":["ticket"]}`)
+	for name, c := range map[string]struct {
+		response json.RawMessage
+		intent   string
+	}{
+		"of input alone":      {nil, "agent.trams.run"},
+		"of input and output": {output, "sdsi.exchange.own_v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ofOwnSchema(t, c.response, output, c.intent)
+		})
+	}
+}
+
+// stored has the versions of other workers.
+type stored map[string]*template.Template
+
+func (s stored) Create(context.Context, string, string, []byte) error { return nil }
+func (s stored) Get(_ context.Context, _, schemaID string) ([]byte, error) {
+	if s[schemaID] == nil {
+		return nil, jetstream.ErrNotFound
+	}
+	return json.Marshal(s[schemaID])
+}
+
+func ofOwnSchema(t *testing.T, response, output json.RawMessage, intent string) {
 	r := newRig(t, false)
 	input := json.RawMessage(`{"type":"object","additionalProperties":false,"required":["stop"],"properties":{"stop":{"type":"string"},"zones":{"type":"integer"}},"dependentRequired":{"zones":["stop"]},"not":{"properties":{"stop":{"const":"nowhere"}}}}`)
-	tpl, err := template.FromJSONSchema("own_v1", "trams", input, nil)
+	tpl, err := template.FromJSONSchema("own_v1", "trams", input, response)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reg := intents.NewRegistry()
-	if err := reg.Register(intents.FromIO(intents.RunIntent(trams), input, json.RawMessage(`{"required":["ticket"]}`))); err != nil {
+	if err := reg.Register(intents.FromIO(intents.RunIntent(trams), input, output)); err != nil {
 		t.Fatal(err)
 	}
-	r.serve(r.desk(sdsi.DeskConfig{}, tpl), func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+	tpl.Description, tpl.Keys[0].Description = "Buy a ticket", "Where the ride begins."
+	old, err := template.FromJSONSchema("own_v0", "trams", json.RawMessage(`{"properties":{"stop":{"type":"string"},"class":{"type":"string"}}}`), response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	desk := r.desk(sdsi.DeskConfig{}, tpl, tram(t, "tram_v1"))
+	desk.Use(stored{"own_v0": old})
+	r.serve(desk, func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if strings.Contains(string(task.Input()), "lost") {
 			return json.RawMessage(`{}`), nil
 		}
 		return sells(nil, task)
 	}, func(a *mesh.Agent) { a.Intents, a.DefaultIntent = reg, intents.RunIntent(trams) })
-	contains(t, "an exchange", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"Harbour","other":"a seat"}}`), `"input":{"stop":"Harbour"}`, `"intent":"agent.trams.run"`)
+	contains(t, "an exchange", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"Harbour","other":"a seat"}}`), `"input":{"stop":"Harbour"}`, `"intent":"`+intent+`"`)
+	contains(t, "a template with results of its own", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Harbour"}}`), `"input":{"stop_from":"Harbour","zone_count":1}`)
+	contains(t, "what only the schema refuses, by an earlier version", r.ask(intents.Exchange, `{"schema_id":"own_v0","payload":{"stop":"nowhere"}}`), "E_INPUT_SCHEMA")
 	contains(t, "what only the schema refuses", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"nowhere"}}`), "E_INPUT_SCHEMA")
 	contains(t, "a result", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"lost"}}`), "E_OUTPUT_SCHEMA")
 	contains(t, "the agent's own intent", r.ask(intents.RunIntent(trams), `{"stop":"Harbour","other":1}`), "E_INPUT_SCHEMA")

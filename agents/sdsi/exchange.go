@@ -59,7 +59,7 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 // template may have been made, must hold for them; where it has no room for "other", the
 // handler does not get that key.
 func (d *Desk) input(v *version, values json.RawMessage) (json.RawMessage, error) {
-	if v.handled != d.io {
+	if !v.held {
 		return values, nil
 	}
 	if intents.ClosedTo(d.intents.Schema(d.io, intents.Task), template.Other) {

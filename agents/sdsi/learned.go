@@ -223,7 +223,7 @@ const maxWithSuggestion = 512 << 10
 // the texts of "other".
 func (l *learned) besides(values json.RawMessage, others []string) (json.RawMessage, []string) {
 	d := l.desk
-	if l.view == nil || l.view.Empty() || l.v.handled != d.io {
+	if l.view == nil || l.view.Empty() || !l.v.held {
 		return values, others
 	}
 	schema := d.intents.Schema(d.io, intents.Task)

@@ -108,6 +108,9 @@ func (d *Desk) version(ctx context.Context, schemaID string) (*version, error) {
 		v, err = d.ready(t)
 	}
 	if err == nil {
+		if now := d.current[v.Scenario]; now != nil {
+			v.held = d.ofOwnSchema(now.Template) // so this one was made of an earlier schema of the agent's
+		}
 		err = d.register(v)
 	}
 	if err != nil {
