@@ -100,7 +100,7 @@ func (r *rig) ask(intent, payload string) string {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
-	reply, err := r.client.Send(ctx, envelope.New(envelope.TypeTask, "human.ada", trams, intent, json.RawMessage(payload)), mesh.SendOptions{})
+	reply, err := r.client.Send(ctx, envelope.New(envelope.TypeTask, r.client.Entity(), trams, intent, json.RawMessage(payload)), mesh.SendOptions{})
 	var failed *envelope.Error
 	if errors.As(err, &failed) {
 		return string(failed.Code) + " " + failed.Message

@@ -17,9 +17,9 @@ import (
 // A Learner follows what clients put into the key "other", and has the keys that come of it
 // (SDSI 6.2). Package learn has one. Many goroutines may use one at once.
 type Learner interface {
-	// View returns what a client is told in a scenario, and the name by which the view
-	// knows the client. nil: nothing was learned.
-	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, client string)
+	// View returns what a client is told in a scenario, of which cohort that is, and the name
+	// by which the view knows the client. nil: nothing was learned.
+	View(ctx context.Context, scenario string, from Sender) (v *evolve.View, cohort, client string)
 	// Observe takes what one payload tells. Its done is closed when that is stored, or
 	// cannot be.
 	Observe(scenario string, from Sender, seen Seen) (done <-chan struct{})
@@ -50,6 +50,7 @@ type Seen struct {
 // grown identifies the form of a template with its patches.
 type grown struct {
 	schemaID   string
+	cohort     string // generations are of one pool
 	generation uint64
 	client     string // "" for a client without keys of its own
 }
@@ -63,13 +64,14 @@ type learned struct {
 	v      *version
 	from   Sender
 	view   *evolve.View
+	cohort string
 	client string
 }
 
 func (d *Desk) learned(ctx context.Context, v *version, from Sender) learned {
 	l := learned{desk: d, v: v, from: from}
 	if d.learner != nil {
-		l.view, l.client = d.learner.View(ctx, v.Scenario, from)
+		l.view, l.cohort, l.client = d.learner.View(ctx, v.Scenario, from)
 	}
 	return l
 }
@@ -102,7 +104,7 @@ func (l *learned) form() *template.Form {
 	if l.view == nil || l.view.Empty() {
 		return l.v.form
 	}
-	id := grown{schemaID: l.v.SchemaID, generation: l.view.Generation()}
+	id := grown{schemaID: l.v.SchemaID, cohort: l.cohort, generation: l.view.Generation()}
 	if l.view.Own(l.client) {
 		id.client = l.client
 	}

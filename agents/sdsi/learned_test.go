@@ -16,9 +16,11 @@ import (
 // has is a learner that has one view, and learns nothing.
 type has struct{ view *evolve.View }
 
-func (h has) View(context.Context, string, sdsi.Sender) (*evolve.View, string) { return h.view, "x" }
-func (h has) Observe(string, sdsi.Sender, sdsi.Seen) <-chan struct{}           { return nil }
-func (h has) Told(string, sdsi.Sender, []string)                               {}
+func (h has) View(context.Context, string, sdsi.Sender) (v *evolve.View, cohort, client string) {
+	return h.view, "", "x"
+}
+func (h has) Observe(string, sdsi.Sender, sdsi.Seen) <-chan struct{} { return nil }
+func (h has) Told(string, sdsi.Sender, []string)                     {}
 
 // wished puts a key on trial that two clients have wished for.
 func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, vector []float32, now time.Time) {
@@ -125,4 +127,38 @@ func TestNotModifiedIsNoAnswerToAFirstQuestion(t *testing.T) {
 	if got, err := c.Template(t.Context(), trams, "", ""); err == nil {
 		t.Errorf("%+v", got)
 	}
+}
+
+// cohorts is a learner in which each sender is a cohort.
+type cohorts struct {
+	has
+	views map[string]*evolve.View
+}
+
+func (c cohorts) View(_ context.Context, _ string, from sdsi.Sender) (v *evolve.View, cohort, client string) {
+	return c.views[from.Entity], from.Entity, "x"
+}
+
+// The pools of two cohorts may be alike in all but their keys: each sender's payload is checked by
+// the keys of its own cohort.
+func TestCohortsHaveKeysOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	now, tpl := time.Now(), tram(t, "tram_v1")
+	learner := cohorts{views: map[string]*evolve.View{}}
+	for from, key := range map[string]string{"human.ada": "window_seat", "human.bob": "quiet_cabin"} {
+		p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wished(t, p, tpl, key, []float32{1}, now)
+		learner.views[from] = p.View()
+	}
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(learner)
+	r.serve(desk, sells, nil)
+	contains(t, "the key of ada's cohort", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true}}`), `"window_seat":true`)
+	r.client = r.node("human.bob")
+	got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","quiet_cabin":true,"window_seat":true}}`)
+	contains(t, "the keys of bob's cohort", got, `"quiet_cabin":true`, `"other":"window_seat: true"`)
 }

@@ -64,14 +64,14 @@ func (l *Learner) pool(scenario string, from sdsi.Sender) *pool {
 }
 
 // View implements [sdsi.Learner].
-func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (*evolve.View, string) {
+func (l *Learner) View(ctx context.Context, scenario string, from sdsi.Sender) (v *evolve.View, cohort, client string) {
 	p := l.pool(scenario, from)
 	if p == nil || l.store.Load() == nil {
-		return nil, ""
+		return nil, "", ""
 	}
-	view := p.seen(ctx)
-	client, _ := p.client(from)
-	return view, client
+	v = p.seen(ctx)
+	client, _ = p.client(from)
+	return v, p.id.cohort, client
 }
 
 // Told implements [sdsi.Learner].

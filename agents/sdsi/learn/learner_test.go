@@ -190,7 +190,7 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	}
 	// Every worker tells its clients.
 	for _, w := range workers {
-		v, _ := w.View(t.Context(), "ferry_booking", client(99))
+		v, _, _ := w.View(t.Context(), "ferry_booking", client(99))
 		if got := v.Patches(ferry(t), "x", r.clock()); len(got) != 1 {
 			t.Errorf("%+v", got)
 		}
@@ -283,6 +283,11 @@ func TestCohorts(t *testing.T) {
 			}
 		}
 	}
+	for sender, want := range map[int]string{7: "partners", 1: ""} {
+		if _, cohort, _ := l.View(t.Context(), "ferry_booking", client(sender)); cohort != want {
+			t.Errorf("client %d has the view of cohort %q", sender, cohort)
+		}
+	}
 }
 
 // A value is compared with what the key was made of, if the client says which words it
@@ -361,7 +366,7 @@ func TestADamagedPoolStays(t *testing.T) {
 		c.Patience = 50 * time.Millisecond
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if v, _ := l.View(t.Context(), "ferry_booking", client(1)); v != nil {
+	if v, _, _ := l.View(t.Context(), "ferry_booking", client(1)); v != nil {
 		t.Error("there is a view")
 	}
 	wait(t, says(l, "1", client(1), "a window seat"))

@@ -29,8 +29,8 @@ func (p *Pool) View() *View {
 	return v
 }
 
-// Generation differs from that of another view of the pool if clients are told other
-// things.
+// Generation differs from that of another view of the same pool if clients are told other
+// things. Views of two pools may have the same.
 func (v *View) Generation() uint64 { return v.generation }
 
 // Empty reports whether there is nothing to tell, and nothing to count.
