@@ -56,29 +56,35 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 }
 
 // input returns the values for the handler. The agent's own input schema, of which the
-// template may have been made, must hold for them; where it has no room for "other", the
+// template may have been made, must hold for them; if it does so only without "other", the
 // handler does not get that key.
 func (d *Desk) input(v *version, values json.RawMessage) (json.RawMessage, error) {
-	if !v.held {
+	if !v.held || d.misfit(values) == nil {
 		return values, nil
 	}
-	if intents.ClosedTo(d.intents.Schema(d.io, intents.Task), template.Other) {
-		values = without(values, template.Other)
-	}
-	var misfit *intents.ValidationError
-	if err := d.intents.Validate(d.io, intents.Task, values); errors.As(err, &misfit) {
+	values = without(values, template.Other)
+	if misfit := d.misfit(values); misfit != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", misfit.Error())
 	}
 	return values, nil
 }
 
-// without returns an object without a member.
-func without(object json.RawMessage, name string) json.RawMessage {
+// misfit returns why values do not fit the agent's own input schema, nil if they do.
+func (d *Desk) misfit(values json.RawMessage) *intents.ValidationError {
+	var misfit *intents.ValidationError
+	errors.As(d.intents.Validate(d.io, intents.Task, values), &misfit)
+	return misfit
+}
+
+// without returns an object without some of its members.
+func without(object json.RawMessage, names ...string) json.RawMessage {
 	var members map[string]json.RawMessage
-	if json.Unmarshal(object, &members) != nil || members[name] == nil {
+	if json.Unmarshal(object, &members) != nil {
 		return object
 	}
-	delete(members, name)
+	for _, name := range names {
+		delete(members, name)
+	}
 	raw, err := json.Marshal(members)
 	if err != nil {
 		return object

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -224,24 +224,53 @@ const maxWithSuggestion = 512 << 10
 // besides moves the values of learned keys that the agent's own schema has no room for into
 // the texts of "other".
 func (l *learned) besides(values json.RawMessage, others []string) (json.RawMessage, []string) {
-	d := l.desk
 	if l.view == nil || l.view.Empty() || !l.v.held {
 		return values, others
 	}
-	schema := d.intents.Schema(d.io, intents.Task)
 	var members map[string]json.RawMessage
 	if json.Unmarshal(values, &members) != nil {
 		return values, others
 	}
-	for _, k := range l.form().Template().Keys {
-		value := members[k.Name]
-		if _, state := l.view.Key(k.Name, l.client); value == nil || state == "" || !intents.ClosedTo(schema, k.Name) {
-			continue
+	var names []string
+	for name := range members {
+		if _, state := l.view.Key(name, l.client); state != "" && l.v.Key(name) == nil {
+			names = append(names, name)
 		}
-		values = without(values, k.Name)
-		others = append(others, clip.Text(k.Name+": "+string(value), template.MaxFragmentBytes))
 	}
-	return values, others
+	if len(names) == 0 || l.desk.misfit(values) == nil {
+		return values, others
+	}
+	out := l.noRoom(values, names)
+	slices.Sort(out)
+	for _, name := range out {
+		others = append(others, clip.Text(name+": "+string(members[name]), template.MaxFragmentBytes))
+	}
+	return without(values, out...), others
+}
+
+// maxLooks is how often noRoom validates values, of which each time tells some 20 names.
+const maxLooks = 8
+
+// noRoom returns those of some names of learned keys without which values fit the agent's own
+// schema: those that its problems are about, or all if these are not enough.
+func (l *learned) noRoom(values json.RawMessage, names []string) (out []string) {
+	for range maxLooks {
+		misfit := l.desk.misfit(without(values, append(out, template.Other)...))
+		if misfit == nil {
+			return out
+		}
+		before := len(out)
+		for _, p := range misfit.Problems {
+			name, _, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
+			if slices.Contains(names, name) && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		if len(out) == before {
+			break
+		}
+	}
+	return names
 }
 
 // values returns the learned keys that an input has.

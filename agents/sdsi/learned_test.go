@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // has is a learner that has one view, and learns nothing.
@@ -29,7 +30,11 @@ func wished(t *testing.T, p *evolve.Pool, tpl *template.Template, name string, v
 		p.Observe(evolve.Observation{Client: evolve.Client(c), Fragments: []evolve.Fragment{{Text: strings.ReplaceAll(name, "_", " "), Vector: vector}}}, now)
 	}
 	for _, c := range p.Ripe(now) {
-		if err := p.Propose(c.ID, template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}, tpl, "", now); err != nil {
+		k := template.Key{Name: name, Type: template.Boolean, Description: "Is it wanted?"}
+		if strings.HasSuffix(name, "_count") {
+			k.Type, k.Description = template.Integer, "How many?"
+		}
+		if err := p.Propose(c.ID, k, tpl, "", now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,4 +166,57 @@ func TestCohortsHaveKeysOfTheirOwn(t *testing.T) {
 	r.client = r.node("human.bob")
 	got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","quiet_cabin":true,"window_seat":true}}`)
 	contains(t, "the keys of bob's cohort", got, `"quiet_cabin":true`, `"other":"window_seat: true"`)
+}
+
+// However an agent's own schema is closed, a text in "other" and a learned key are never why a
+// payload is refused: what the schema has no room for is beside the input.
+func TestWhatTheAgentsOwnSchemaHasNoRoomForIsBesideTheInput(t *testing.T) {
+	t.Parallel()
+	const stop = `"properties":{"stop":{"type":"string"}}`
+	for name, c := range map[string]struct{ schema, input, others string }{
+		"open":                   {`{` + stop + `}`, `{"stop":"Museum","suitcase_count":2,"window_seat":true,"other":"a kayak","quiet_cabin":true}`, "a kayak"},
+		"closed":                 {`{` + stop + `,"additionalProperties":false}`, `{"stop":"Museum"}`, "a kayak|quiet_cabin: true|suitcase_count: 2|window_seat: true"},
+		"closed by a reference":  {`{` + stop + `,"$ref":"#/$defs/closed","$defs":{"closed":{` + stop + `,"additionalProperties":false}}}`, `{"stop":"Museum"}`, "a kayak|quiet_cabin: true|suitcase_count: 2|window_seat: true"},
+		"closed, unevaluated":    {`{` + stop + `,"unevaluatedProperties":false}`, `{"stop":"Museum"}`, "a kayak|quiet_cabin: true|suitcase_count: 2|window_seat: true"},
+		"closed beside patterns": {`{` + stop + `,"patternProperties":{"^window":{}},"additionalProperties":false}`, `{"stop":"Museum","window_seat":true}`, "a kayak|quiet_cabin: true|suitcase_count: 2"},
+		"open to integers":       {`{` + stop + `,"additionalProperties":{"type":"integer"}}`, `{"stop":"Museum","suitcase_count":2}`, "a kayak|quiet_cabin: true|window_seat: true"},
+		"open to a few":          {`{` + stop + `,"maxProperties":3}`, `{"other":"a kayak","stop":"Museum"}`, "a kayak|quiet_cabin: true|suitcase_count: 2|window_seat: true"},
+		"closed to names":        {`{` + stop + `,"propertyNames":{"enum":["stop","other"]}}`, `{"other":"a kayak","stop":"Museum"}`, "a kayak|quiet_cabin: true|suitcase_count: 2|window_seat: true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tpl, err := template.FromJSONSchema("own_v1", "trams", json.RawMessage(c.schema), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wished(t, p, tpl, "window_seat", []float32{1, 0, 0}, time.Now())
+			wished(t, p, tpl, "suitcase_count", []float32{0, 1, 0}, time.Now())
+			// A key that has been withdrawn is still accepted.
+			long := time.Now().Add(-15 * 24 * time.Hour)
+			wished(t, p, tpl, "quiet_cabin", []float32{0, 0, 1}, long)
+			if err := p.Reject("quiet_cabin", "human.ops", "", long); err != nil {
+				t.Fatal(err)
+			}
+			p.Advance(time.Now())
+			desk := r.desk(sdsi.DeskConfig{}, tpl)
+			desk.Learn(has{p.View()})
+			r.serve(desk, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				return json.Marshal(map[string]any{"input": task.Input(), "others": strings.Join(sdsi.Others(ctx), "|")})
+			}, func(a *mesh.Agent) {
+				a.Intents, a.DefaultIntent = intents.NewRegistry(), intents.RunIntent(trams)
+				if err := a.Intents.Register(intents.FromIO(a.DefaultIntent, json.RawMessage(c.schema), nil)); err != nil {
+					t.Error(err)
+				}
+			})
+			got := r.ask(intents.Exchange, `{"schema_id":"own_v1","schema_updates":false,"payload":{"stop":"Museum","quiet_cabin":true,"suitcase_count":2,"window_seat":true,"other":"a kayak"}}`)
+			if want := `{"input":` + c.input + `,"others":"` + c.others + `"}`; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
 }
