@@ -517,6 +517,25 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
+// A key that has retired makes room for another one, and its wish begins anew: it can become a
+// key again.
+func TestARetiredKeyThatMakesRoomLeavesNothing(t *testing.T) {
+	t.Parallel()
+	p := onTrial(t, Config{})
+	p.doc.Lives[0].State = Retired
+	for i := range maxLives*3/4 - 1 {
+		p.doc.Lives = append(p.doc.Lives, &life{Key: template.Key{Name: fmt.Sprint("key_", i)}, Owner: "?", State: Rejected, Since: start.Unix()})
+	}
+	many(p, 6, wish(2, "a quiet cabin"), start)
+	if propose(t, p, start.Add(6*time.Minute)) != 1 || state(p, "window_seat", start) != "" {
+		t.Fatalf("%+v", p.Keys(start))
+	}
+	many(p, 6, wish(1, "a window seat"), start.Add(day))
+	if propose(t, p, start.Add(day+6*time.Minute)) != 1 || state(p, "window_seat", start) != Experimental {
+		t.Errorf("the wish makes no key: %+v", p.Clusters(start.Add(day)))
+	}
+}
+
 // A client's own keys on trial count with those of all.
 func TestTrialsOfOneClientAreBounded(t *testing.T) {
 	t.Parallel()

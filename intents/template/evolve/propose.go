@@ -39,7 +39,7 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 		return nil
 	}
 	l := &life{Key: k, Owner: c.Owner, Cluster: c.ID}
-	if err := p.admit(l, base); err != nil {
+	if err := p.admit(l, base, now); err != nil {
 		return err
 	}
 	c.Key = k.Name
@@ -49,9 +49,9 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 }
 
 // admit reports whether there is room for a further key. Keys that have retired make room.
-func (p *Pool) admit(l *life, base *template.Template) error {
+func (p *Pool) admit(l *life, base *template.Template, now time.Time) error {
 	if at := slices.IndexFunc(p.doc.Lives, func(x *life) bool { return x.State == Retired }); at >= 0 && len(p.doc.Lives) >= maxLives*3/4 {
-		p.doc.Lives = slices.Delete(p.doc.Lives, at, at+1)
+		p.end(p.doc.Lives[at], "", "", now)
 	}
 	all, own := 0, 0
 	for _, x := range p.doc.Lives {
