@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,8 +101,7 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 		if i == evolve.MaxFragments {
 			break
 		}
-		// Who sends "smoking": false asks for a key "smoking", as who sends true does.
-		if clean, keep := l.cfg.Scrub(clip.Text(template.WithoutTruth(text), evolve.MaxFragmentBytes)); keep && clean != "" {
+		if clean, keep := l.clean(text); keep && clean != "" {
 			o.Fragments = append(o.Fragments, evolve.Fragment{Text: clean})
 		}
 	}
@@ -125,6 +125,17 @@ func (l *Learner) Observe(scenario string, from sdsi.Sender, seen sdsi.Seen) <-c
 		p.submit(c)
 	}()
 	return p.patient(c.done)
+}
+
+// clean returns what may be stored of a text. The whole text is scrubbed and then cut, because
+// half an address is not recognized; of a text that was cut before, the last word goes.
+func (l *Learner) clean(text string) (clean string, keep bool) {
+	if strings.HasSuffix(text, "…") {
+		text = text[:strings.LastIndexByte(text, ' ')+1]
+	}
+	// Who sends "smoking": false asks for a key "smoking", as who sends true does.
+	clean, keep = l.cfg.Scrub(template.WithoutTruth(text))
+	return clip.Text(clean, evolve.MaxFragmentBytes), keep
 }
 
 // patient returns a channel that closes with done, or when a result must not wait longer.

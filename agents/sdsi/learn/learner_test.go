@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
@@ -257,6 +258,28 @@ func TestPersonalDataIsNotStored(t *testing.T) {
 	raw, _, _ = r.pools.Get(t.Context(), ferries, "ferry_booking")
 	if strings.Contains(string(raw), "kayaks") {
 		t.Errorf("%s", raw)
+	}
+}
+
+// A long text is searched as a whole before it is cut: half an address is not recognized.
+func TestPersonalDataOfLongTextsIsNotStored(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text  string
+		scrub func(string) (string, bool)
+		kept  bool
+	}{
+		"across the cut":             {strings.Repeat("kayaks ", 28) + "ada@example.org", learn.Scrub, true}, // it begins at byte 196
+		"behind the cut":             {strings.Repeat("kayaks ", 40) + "ada@example.org", learn.Reject, false},
+		"across the cut of the desk": {clip.Text("kayaks as in https://"+strings.Repeat("x", 970)+" ada@example.org", template.MaxFragmentBytes), learn.Scrub, true},
+	} {
+		r := newRig(t)
+		l := r.learner(func(cfg *learn.Config) { cfg.Scrub = c.scrub })
+		wait(t, says(l, "1", client(1), c.text))
+		raw, _, err := r.pools.Get(t.Context(), ferries, "ferry_booking")
+		if err != nil || strings.Contains(string(raw), "kayaks") != c.kept || strings.Contains(string(raw), " ada") {
+			t.Errorf("%s: %s, %v", name, raw, err)
+		}
 	}
 }
 
