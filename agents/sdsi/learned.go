@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -115,13 +116,9 @@ func (l *learned) form() *template.Form {
 	if f != nil {
 		return f
 	}
-	f = l.v.form
-	t, err := l.v.Apply(l.view.Patches(l.v.Template, l.client, time.Time{})...)
-	if err == nil {
-		f, err = template.NewForm(t, template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
-	}
+	f, err := template.NewForm(l.patched(), template.FormOptions{Unknown: d.cfg.Unknown, Withdrawn: l.view.Withdrawn(l.client)})
 	if err != nil { // clients of the template itself are served as ever
-		d.log.Error("what was learned does not fit the template", "scenario", l.v.Scenario, "schema_id", l.v.SchemaID, "err", err)
+		l.unfit(err)
 		f = l.v.form
 	}
 	d.mu.Lock()
@@ -131,6 +128,31 @@ func (l *learned) form() *template.Form {
 	}
 	d.forms[id] = f
 	return f
+}
+
+// patched returns the template with its patches: as many at once as one patch may have keys. One
+// that does not apply is left out, as clients do, and spoils no other one.
+func (l *learned) patched() *template.Template {
+	t := l.v.Template
+	for some := range slices.Chunk(l.view.Patches(t, l.client, time.Time{}), template.MaxPatchKeys) {
+		if next, err := t.Apply(some...); err == nil {
+			t = next
+			continue
+		}
+		for _, p := range some {
+			next, err := t.Apply(p)
+			if err != nil {
+				l.unfit(fmt.Errorf("patch %s: %w", p.PatchID, err))
+				continue
+			}
+			t = next
+		}
+	}
+	return t
+}
+
+func (l *learned) unfit(err error) {
+	l.desk.log.Error("what was learned does not fit the template", "scenario", l.v.Scenario, "schema_id", l.v.SchemaID, "err", err)
 }
 
 // observe tells the learner of a payload that was checked, err says how.
@@ -182,6 +204,8 @@ func (l *learned) suggest(sent *template.Payload, filled *template.Filled, resul
 	if len(patches) == 0 {
 		return result
 	}
+	// The newest, if one patch cannot have all: the client gets the others with the template.
+	patches = patches[max(0, len(patches)-template.MaxPatchKeys):]
 	all, err := template.Merge(patches...)
 	if err != nil {
 		return result

@@ -220,3 +220,89 @@ func TestWhatTheAgentsOwnSchemaHasNoRoomForIsBesideTheInput(t *testing.T) {
 		})
 	}
 }
+
+// A pool may have more keys than one patch may: all of them are accepted, and a suggestion has the
+// newest.
+func TestMoreLearnedKeysThanAPatchMayHave(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10, MaxTrials: 50, MaxKeys: 100}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	then, tpl := time.Now().Add(-8*24*time.Hour), tram(t, "tram_v1")
+	name := func(i int) string { return "wish_" + strings.Repeat("x", 1+i/26) + string(rune('a'+i%26)) }
+	wish := func(i int, at time.Time) {
+		v := make([]float32, 60)
+		v[i] = 1
+		wished(t, p, tpl, name(i), v, at)
+	}
+	var uses []evolve.Use
+	for i := range 30 {
+		wish(i, then)
+		uses = append(uses, evolve.Use{Key: name(i)})
+		if err := p.Vouch(name(i), "human.ops", then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 40 {
+		p.Observe(evolve.Observation{Client: evolve.Client(name(i)), Keys: uses}, then.Add(time.Hour))
+	}
+	p.Advance(time.Now()) // they are stable
+	for i := range 30 {
+		wish(30+i, time.Now())
+	}
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(has{p.View()})
+	r.serve(desk, sells, nil)
+	got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","`+name(0)+`":true,"`+name(59)+`":false,"other":"a kayak"}}`)
+	contains(t, "an exchange", got, `"`+name(0)+`":true`, `"`+name(59)+`":false`, `"other":"a kayak"`)
+	var result struct {
+		Suggestion template.Patch `json:"schema_update_suggestion"`
+	}
+	if err := json.Unmarshal([]byte(got), &result); err != nil {
+		t.Fatal(err)
+	}
+	told := &template.Template{Keys: result.Suggestion.NewKeys}
+	if len(told.Keys) != template.MaxPatchKeys || told.Key(name(58)) == nil || told.Key(name(1)) != nil || result.Suggestion.Validate() != nil {
+		t.Errorf("%d keys are suggested: %+v", len(told.Keys), told.Keys)
+	}
+}
+
+// A learned key for which a template has no room left is not taken, and the others are.
+func TestAPatchThatDoesNotApplySpoilsNoOther(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl := tram(t, "tram_v1")
+	size := func(t *template.Template) int {
+		raw, _ := json.Marshal(t)
+		return len(raw)
+	}
+	pad := func(bytes int) {
+		for i := 0; bytes > 0; i++ {
+			k := template.Key{Name: "pad_" + string(rune('a'+i/26)) + string(rune('a'+i%26)), Type: template.String, Description: "x"}
+			before := size(tpl)
+			tpl.Keys = append(tpl.Keys, k)
+			bytes -= size(tpl) - before
+			more := min(max(bytes, 0), 3900)
+			tpl.Keys[len(tpl.Keys)-1].Description += strings.Repeat("x", more)
+			bytes -= more
+		}
+	}
+	wished(t, p, tpl, "window_seat", []float32{1, 0}, time.Now())
+	one, err := tpl.Apply(p.View().Patches(tpl, "x", time.Now())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pad(template.MaxBytes - size(one) - 50)
+	wished(t, p, tpl, "quiet_cabin", []float32{0, 1}, time.Now())
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(has{p.View()})
+	r.serve(desk, sells, nil)
+	got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true,"quiet_cabin":true}}`)
+	contains(t, "an exchange", got, `"window_seat":true`, `"other":"quiet_cabin: true"`)
+}
