@@ -115,8 +115,9 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg, timeout time.Durat
 		if p.err == nil { // it was published, and nothing refers to it any more
 			s.msg = nats.Msg{}
 			slips.Put(s)
+			return p.answer, nil
 		}
-		return p.answer, p.err
+		err = p.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
@@ -141,8 +142,8 @@ var timers = sync.Pool{New: func() any {
 	return t
 }}
 
-// leave withdraws a message whose sender has given up. It returns when the message's
-// bytes are no longer read: they belong to the caller.
+// leave withdraws a message whose sender has given up or was told of an error. It returns when the
+// message's bytes are no longer read: they belong to the caller.
 func (g *gathered) leave(m *nats.Msg) {
 	g.take(m.Reply)
 	g.mu.Lock()
