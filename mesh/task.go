@@ -128,8 +128,8 @@ func (t *Task) SetUsage(usage json.RawMessage) { t.usage.Store(&usage) }
 
 // Emit sends payload, a JSON object, as the next stream envelope. The mesh
 // adds its number as member "seq", counted from 1. It does nothing unless the
-// sender asked for a stream (requires.stream) and the agent gives one, and fails
-// once the task has ended.
+// sender asked for a stream (requires.stream) and the agent gives one. It fails
+// once the task has ended, and, without effect, if the envelope is larger than a message may be.
 func (t *Task) Emit(payload json.RawMessage) error {
 	if !t.Streaming() || t.host.NoStream {
 		return nil

@@ -71,3 +71,34 @@ func TestWhatCannotBeSentIsAnsweredOnce(t *testing.T) {
 		}
 	}
 }
+
+// A stream envelope that is larger than a message may be is refused to the handler, on both lanes.
+// The handler decides whether the task fails; it is not done again in either case.
+func TestAStreamEnvelopeThatIsTooLargeIsRefusedToTheHandler(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	var calls atomic.Int64
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		calls.Add(1)
+		err := task.EmitText(strings.Repeat("x", 2<<20))
+		if task.Envelope.Intent == "test.give_up" {
+			return nil, err
+		}
+		return json.RawMessage(`{}`), task.EmitText("short")
+	})})
+	client := r.client()
+	for intent, want := range map[string]envelope.Code{"test.give_up": envelope.CodeTooLarge, "test.go_on": ""} {
+		for lane, send := range map[string]func(*envelope.Envelope) error{
+			"live":    func(e *envelope.Envelope) error { _, err := client.Send(ctxFor(t), e, mesh.SendOptions{}); return err },
+			"durable": func(e *envelope.Envelope) error { r.submit(client, e); _, err := r.result(client, e); return err },
+		} {
+			before := calls.Load()
+			if err := send(requiring(newTask(reviewer, intent, `{}`), `{"stream":true}`)); codeOf(err) != want {
+				t.Errorf("%s, %s: %.200v, want %s", intent, lane, err, want)
+			}
+			if n := calls.Load() - before; n != 1 {
+				t.Errorf("%s, %s: done %d times", intent, lane, n)
+			}
+		}
+	}
+}

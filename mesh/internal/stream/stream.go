@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -75,7 +76,8 @@ func (d *Stream) SentText() string {
 	return d.text
 }
 
-// Emit sends a stream envelope with the payload, a JSON object.
+// Emit sends a stream envelope with the payload, a JSON object. It fails with
+// [jetstream.ErrTooLarge], and sends nothing, if the envelope is larger than a message may be.
 func (d *Stream) Emit(payload json.RawMessage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,8 +90,7 @@ func (d *Stream) Emit(payload json.RawMessage) error {
 	}
 	if json.Unmarshal(payload, &members) == nil && members.Text != nil {
 		if members.Restart {
-			d.expected, d.repeated, d.text = "", "", *members.Text
-			return d.send(payload)
+			return d.sendText(*members.Text, payload)
 		}
 		return d.append(*members.Text, payload)
 	}
@@ -99,34 +100,56 @@ func (d *Stream) Emit(payload json.RawMessage) error {
 // append sends more text, unless it replays text that was sent before. If there is no
 // text to compare, append sends payload unchanged.
 func (d *Stream) append(text string, payload json.RawMessage) error {
-	if d.foreign || d.gap {
-		d.foreign, d.gap = false, false
-		d.text += text
-		return d.send(restart(d.text))
-	}
-	if d.expected == "" {
-		d.text += text
-		return d.send(payload)
-	}
-	d.repeated += text
 	switch {
-	case strings.HasPrefix(d.expected, d.repeated):
-		if d.expected == d.repeated {
-			d.expected, d.repeated = "", ""
-		}
-		return nil
-	case strings.HasPrefix(d.repeated, d.expected):
-		rest := d.repeated[len(d.expected):]
-		d.text, d.expected, d.repeated = d.repeated, "", ""
-		return d.send(textPayload(rest))
+	case d.foreign || d.gap:
+		return d.sendRestart(d.text + text)
+	case d.expected == "":
+		return d.sendText(d.text+text, payload)
 	}
-	return d.sendRestart()
+	repeated := d.repeated + text
+	switch {
+	case d.expected == repeated:
+		d.expected, d.repeated = "", ""
+		return nil
+	case strings.HasPrefix(d.expected, repeated):
+		d.repeated = repeated
+		return nil
+	case strings.HasPrefix(repeated, d.expected):
+		return d.sendText(repeated, textPayload(repeated[len(d.expected):]))
+	}
+	return d.sendRestart(repeated)
 }
 
-// sendRestart says that the text of the turn begins anew with the replayed text.
-func (d *Stream) sendRestart() error {
-	d.text, d.expected, d.repeated, d.foreign, d.gap = d.repeated, "", "", false, false
-	return d.send(restart(d.text))
+// sendText sends payload, after which text is the text of the turn.
+func (d *Stream) sendText(text string, payload json.RawMessage) error {
+	if err := d.send(payload); err != nil {
+		return err
+	}
+	d.text, d.expected, d.repeated = text, "", ""
+	return nil
+}
+
+// sendRestart says that the text of the turn begins anew with text.
+func (d *Stream) sendRestart(text string) error {
+	if err := d.sendParts(text, restart); err != nil {
+		return err
+	}
+	d.text, d.expected, d.repeated, d.foreign, d.gap = text, "", "", false, false
+	return nil
+}
+
+// sendParts sends the payload of a text. If it is too large for a message, it sends that of the
+// first half, and the rest of the text after it.
+func (d *Stream) sendParts(text string, payload func(string) json.RawMessage) error {
+	err := d.send(payload(text))
+	half := clip.Cut(text, len(text)/2)
+	if !errors.Is(err, jetstream.ErrTooLarge) || half == "" {
+		return err
+	}
+	if err := d.sendParts(half, payload); err != nil {
+		return err
+	}
+	return d.sendParts(text[len(half):], textPayload)
 }
 
 func textPayload(text string) json.RawMessage {
@@ -139,16 +162,21 @@ func restart(text string) json.RawMessage {
 
 // send numbers and publishes one stream envelope. d.mu is held.
 func (d *Stream) send(payload json.RawMessage) error {
+	if len(d.unconfirmed) >= maxUnconfirmed {
+		if err := d.confirm(d.lane.Context, 1); err != nil {
+			return err
+		}
+	}
 	reply, err := d.task.Encode(d.seq+1, payload)
 	if err != nil {
 		return err
 	}
-	d.seq++
-	sent, _ := d.lane.Replies.PublishAsync(reply) // Flush sends it again if it could not be sent
-	d.unconfirmed = append(d.unconfirmed, chunk{reply, sent})
-	if len(d.unconfirmed) > maxUnconfirmed {
-		return d.confirm(d.lane.Context, 1)
+	sent, err := d.lane.Replies.PublishAsync(reply)
+	if errors.Is(err, jetstream.ErrTooLarge) {
+		return fmt.Errorf("stream of run %s: %w", d.task.RunID(), err)
 	}
+	d.seq++
+	d.unconfirmed = append(d.unconfirmed, chunk{reply, sent}) // Flush sends it again if it could not be sent
 	return nil
 }
 
@@ -162,8 +190,7 @@ func (d *Stream) Flush(ctx context.Context) error {
 
 func (d *Stream) flush(ctx context.Context) error {
 	if d.gap {
-		d.repeated = d.text
-		if err := d.sendRestart(); err != nil {
+		if err := d.sendRestart(d.text); err != nil {
 			return err
 		}
 	}
@@ -254,11 +281,11 @@ func (d *Stream) EndTurn(seal bool) error {
 		return nil
 	}
 	var err error
-	if d.expected != "" || d.foreign && d.text != "" || d.gap {
-		if d.expected == "" {
-			d.repeated = d.text
-		}
-		err = d.sendRestart()
+	switch {
+	case d.expected != "":
+		err = d.sendRestart(d.repeated)
+	case d.foreign && d.text != "" || d.gap:
+		err = d.sendRestart(d.text)
 	}
 	d.sealed = d.sealed || seal
 	return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -263,3 +264,55 @@ func TestAStreamThatIsNotStoredFails(t *testing.T) {
 		t.Errorf("%v, sent %q", err, sent(t, lane))
 	}
 }
+
+// What is larger than a message of the server is refused to the handler at once, which may go
+// on without it.
+func TestAnEnvelopeThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	d := owner(t, lane, c)
+	emit(t, d, "one ")
+	for _, payload := range []json.RawMessage{textPayload(long(2 << 20)), restart(long(2 << 20)), json.RawMessage(`{"event":"` + long(2<<20) + `"}`)} {
+		if err := d.Emit(payload); !errors.Is(err, jetstream.ErrTooLarge) {
+			t.Errorf("%.20s: %v", payload, err)
+		}
+	}
+	emit(t, d, "two")
+	if err := d.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := sent(t, lane); !slices.Equal(got, []string{"1one ", "2two"}) || d.SentText() != "one two" {
+		t.Errorf("sent %.100q, the text is %.100q", got, d.SentText())
+	}
+}
+
+// Text that begins anew may be longer than a message: that of each envelope fitted one.
+func TestTextThatBeginsAnewIsSentInAsManyEnvelopesAsItNeeds(t *testing.T) {
+	t.Parallel()
+	lane, none := newLane(t), state.New("agent.x", "t", "")
+	first := owner(t, lane, none)
+	half := strings.Repeat("ä", 350_000)
+	emit(t, first, half, half, "one")
+	if err := first.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := owner(t, lane, none) // the first owner died before its checkpoint
+	emit(t, second, half, half, "two", "three")
+	if err := second.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	got := sent(t, lane)
+	for i, envelope := range got[3:] {
+		part, ok := strings.CutPrefix(envelope, fmt.Sprint(i+4, map[bool]string{true: "!"}[i == 0]))
+		if !ok || !utf8.ValidString(part) {
+			t.Errorf("envelope %d is %.10q", i+4, envelope)
+		}
+		text += part
+	}
+	if want := half + half + "twothree"; text != want || second.SentText() != want {
+		t.Errorf("%d envelopes with %d bytes of text, it is said to be %d", len(got), len(text), len(second.SentText()))
+	}
+}
+
+func long(n int) string { return strings.Repeat("x", n) }
