@@ -66,12 +66,22 @@ type Reply struct {
 // Publish stores a reply and returns when the server has stored it. Followers of the task
 // may receive it before that. After [ErrUncertain] it may be published again.
 func (r *Replies) Publish(ctx context.Context, reply Reply) error {
+	_, _, err := r.Store(ctx, reply)
+	return err
+}
+
+// Store is [Replies.Publish] that also returns the sequence of the reply in the stream. duplicate
+// reports that a reply with the same MsgID was stored before.
+func (r *Replies) Store(ctx context.Context, reply Reply) (seq uint64, duplicate bool, err error) {
 	msg, err := r.message(reply)
 	if err != nil {
-		return err
+		return 0, false, err
 	}
-	_, err = api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool { return r.has(ctx, msg, seq) })
-	return api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+	ack, err := api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool { return r.has(ctx, msg, seq) })
+	if err != nil {
+		return 0, false, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+	}
+	return ack.Sequence, ack.Duplicate, nil
 }
 
 // has reports whether a reply is stored: the message with the sequence is on its subject.
@@ -94,40 +104,84 @@ func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
 	return id == msg.Header.Get(natsjs.MsgIDHeader) || own > 0 && number >= own
 }
 
-// PublishAsync publishes a reply without waiting for the server. Replies of one goroutine
-// are stored in the order in which it publishes them. [Sent.Wait] returns the outcome.
+// PublishAsync publishes a reply without waiting for the server. [Sent.Wait] returns the outcome.
+// Replies of one goroutine are stored in the order in which it publishes them, unless one is lost
+// and published again: publish no other as long as a reply before may be lost, because it has
+// [Sent.Failed] or was published over another [Replies.Connection].
 func (r *Replies) PublishAsync(reply Reply) (*Sent, error) {
 	msg, err := r.message(reply)
 	if err != nil {
 		return nil, err
 	}
-	future, err := r.js.PublishMsgAsync(msg)
+	future, err := r.js.PublishMsgAsync(msg, natsjs.WithRetryAttempts(0)) // a retry could come after later replies
 	if err != nil {
 		return nil, api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject)
 	}
 	return &Sent{future: future, nc: r.js.Conn(), subject: msg.Subject}, nil
 }
 
-// A Sent is a reply that was published and may not be stored yet.
+// Connection returns a number of the present connection to the server, which no earlier one has. It
+// is 0 while there is none: what is published then waits for the next one.
+func (r *Replies) Connection() uint64 {
+	if !r.js.Conn().IsConnected() {
+		return 0
+	}
+	return r.js.Conn().Stats().Reconnects + 1
+}
+
+// Fits fails with [ErrTooLarge] if a reply is larger than the server's max_payload.
+func (r *Replies) Fits(reply Reply) error {
+	msg, err := r.message(reply)
+	if err != nil {
+		return err
+	}
+	if limit := r.js.Conn().MaxPayload(); limit > 0 && int64(msg.Size()-len(msg.Subject)) > limit {
+		return api.Explain(r.js.Conn(), nats.ErrMaxPayload, "publish a reply to %s", msg.Subject)
+	}
+	return nil
+}
+
+// A Sent is a reply that was published and may not be stored yet. It is used by one goroutine at a
+// time.
 type Sent struct {
 	future  natsjs.PubAckFuture
+	failure error // nil: none that is known
 	nc      *nats.Conn
 	subject string
+}
+
+// Failed reports whether it is known that the server did not confirm the reply. Wait returns the
+// reason.
+func (s *Sent) Failed() bool {
+	if s.failure == nil {
+		select {
+		case s.failure = <-s.future.Err():
+		default:
+		}
+	}
+	return s.failure != nil
 }
 
 // Wait waits until the server has stored the reply. duplicate reports that a reply with
 // the same MsgID was stored before. It may be called once.
 func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
+	if s.Failed() {
+		return false, s.explain(s.failure)
+	}
 	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
 	select {
 	case ack := <-s.future.Ok():
 		return ack.Duplicate, nil
 	case err := <-s.future.Err():
-		return false, api.Uncertain(api.Explain(s.nc, err, "publish a reply to %s", s.subject))
+		return false, s.explain(err)
 	case <-ctx.Done():
-		return false, api.Uncertain(api.Explain(s.nc, ctx.Err(), "publish a reply to %s", s.subject))
+		return false, s.explain(ctx.Err())
 	}
+}
+
+func (s *Sent) explain(err error) error {
+	return api.Uncertain(api.Explain(s.nc, err, "publish a reply to %s", s.subject))
 }
 
 func (r *Replies) message(reply Reply) (*nats.Msg, error) {

@@ -8,6 +8,11 @@
 // sent again, and if the new text differs, an envelope with "restart": true says that the
 // text of the turn begins anew.
 //
+// Followers drop an envelope with a lower number than one before it. So no envelope is published while
+// an earlier one may be lost, after a lost connection for instance: it is held back until that one
+// is stored. One that a later one has overtaken all the same is replaced: text begins anew, and
+// other payloads are sent again under the next number.
+//
 // It stands mainly on the replies in JetStream and on the stream's fields of a checkpoint. How an
 // envelope is made and signed is for its caller ([Task]).
 package stream

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,9 +48,10 @@ type Stream struct {
 	expected string // the part of text that a replay is still compared with
 	repeated string // the text replayed so far
 
-	unconfirmed []chunk // sent, not confirmed; in order
-	foreign     bool    // a worker that had lost the run sent text in between
-	gap         bool    // text of the turn is missing: this worker has no permission to read all replies
+	unconfirmed []chunk   // sent, not confirmed; in order
+	again       time.Time // when Emit may try again to send what is held back
+	mangled     bool      // the stored text is not that of the turn: it has to be sent anew
+	gap         bool      // text of the turn is missing: this worker has no permission to read all replies
 	sealed      bool
 }
 
@@ -59,7 +61,12 @@ func (d *Stream) Init(lane *Lane, task Task) { d.lane, d.task = lane, task }
 // chunk is a stream envelope whose storage is not confirmed.
 type chunk struct {
 	reply jetstream.Reply
-	sent  *jetstream.Sent // nil: it has to be sent again
+	event json.RawMessage // the payload, unless it is text
+	conn  uint64          // the connection over which it was sent
+	sent  *jetstream.Sent // nil: it is held back, or has to be sent again
+	tried bool            // this worker has sent it, so it may be stored
+	seq   uint64          // where it is stored, once sendAgain knows
+	taken bool            // another envelope with its number is stored there
 }
 
 // maxUnconfirmed bounds the stream envelopes that are not confirmed. Beyond it a
@@ -84,6 +91,7 @@ func (d *Stream) Emit(payload json.RawMessage) error {
 	if d.sealed {
 		return envelope.Errorf(envelope.CodeCancelled, "the task has ended")
 	}
+	d.catchUp()
 	var members struct {
 		Text    *string `json:"text"`
 		Restart bool    `json:"restart"`
@@ -94,14 +102,14 @@ func (d *Stream) Emit(payload json.RawMessage) error {
 		}
 		return d.append(*members.Text, payload)
 	}
-	return d.send(payload)
+	return d.send(payload, slices.Clone(payload))
 }
 
 // append sends more text, unless it replays text that was sent before. If there is no
 // text to compare, append sends payload unchanged.
 func (d *Stream) append(text string, payload json.RawMessage) error {
 	switch {
-	case d.foreign || d.gap:
+	case d.mangled && d.expected == "" || d.gap:
 		return d.sendRestart(d.text + text)
 	case d.expected == "":
 		return d.sendText(d.text+text, payload)
@@ -122,7 +130,7 @@ func (d *Stream) append(text string, payload json.RawMessage) error {
 
 // sendText sends payload, after which text is the text of the turn.
 func (d *Stream) sendText(text string, payload json.RawMessage) error {
-	if err := d.send(payload); err != nil {
+	if err := d.send(payload, nil); err != nil {
 		return err
 	}
 	d.text, d.expected, d.repeated = text, "", ""
@@ -134,14 +142,14 @@ func (d *Stream) sendRestart(text string) error {
 	if err := d.sendParts(text, restart); err != nil {
 		return err
 	}
-	d.text, d.expected, d.repeated, d.foreign, d.gap = text, "", "", false, false
+	d.text, d.expected, d.repeated, d.mangled, d.gap = text, "", "", false, false
 	return nil
 }
 
 // sendParts sends the payload of a text. If it is too large for a message, it sends that of the
 // first half, and the rest of the text after it.
 func (d *Stream) sendParts(text string, payload func(string) json.RawMessage) error {
-	err := d.send(payload(text))
+	err := d.send(payload(text), nil)
 	half := clip.Cut(text, len(text)/2)
 	if !errors.Is(err, jetstream.ErrTooLarge) || half == "" {
 		return err
@@ -160,8 +168,9 @@ func restart(text string) json.RawMessage {
 	return append(envelope.AppendString([]byte(`{"restart":true,"text":`), text), '}')
 }
 
-// send numbers and publishes one stream envelope. d.mu is held.
-func (d *Stream) send(payload json.RawMessage) error {
+// send numbers and publishes one stream envelope; event is its payload unless that is text. The
+// envelope is held back if it could be stored before an earlier one. d.mu is held.
+func (d *Stream) send(payload, event json.RawMessage) error {
 	if len(d.unconfirmed) >= maxUnconfirmed {
 		if err := d.confirm(d.lane.Context, 1); err != nil {
 			return err
@@ -171,13 +180,44 @@ func (d *Stream) send(payload json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	sent, err := d.lane.Replies.PublishAsync(reply)
+	c := chunk{reply: reply, event: event, conn: d.lane.Replies.Connection()}
+	if d.overtakes(c.conn) {
+		err = d.lane.Replies.Fits(reply)
+	} else {
+		c.sent, err = d.lane.Replies.PublishAsync(reply)
+	}
 	if errors.Is(err, jetstream.ErrTooLarge) {
 		return fmt.Errorf("stream of run %s: %w", d.task.RunID(), err)
 	}
 	d.seq++
-	d.unconfirmed = append(d.unconfirmed, chunk{reply, sent}) // Flush sends it again if it could not be sent
+	c.tried = c.sent != nil
+	d.unconfirmed = append(d.unconfirmed, c)
 	return nil
+}
+
+// overtakes reports whether an envelope that is sent over a connection now could be stored before
+// an earlier one, because that one is held back or may be lost.
+func (d *Stream) overtakes(conn uint64) bool {
+	n := len(d.unconfirmed)
+	if n == 0 || conn == 0 {
+		return conn == 0
+	}
+	last := d.unconfirmed[n-1]
+	return last.sent == nil || last.conn != conn || last.sent.Failed()
+}
+
+// catchUp sends what is held back, once there is a connection. While the server does not store it,
+// Emit goes on without it: catchUp tries for a second, and not again in the next one.
+func (d *Stream) catchUp() {
+	conn := d.lane.Replies.Connection()
+	if conn == 0 || !d.overtakes(conn) || time.Now().Before(d.again) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.lane.Context, time.Second)
+	defer cancel()
+	if d.confirm(ctx, len(d.unconfirmed)) != nil { // Flush will say why
+		d.again = time.Now().Add(time.Second)
+	}
 }
 
 // Flush waits until all sent envelopes are stored. It withdraws text that this worker could
@@ -194,51 +234,95 @@ func (d *Stream) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.confirm(ctx, len(d.unconfirmed))
-}
-
-// confirm waits until the oldest n envelopes are stored. If one was not stored, it
-// sends that one and all later ones again, one by one, which keeps their order. d.mu
-// is held.
-func (d *Stream) confirm(ctx context.Context, n int) error {
-	again := false
-	for wait := 50 * time.Millisecond; n > 0; {
-		c := &d.unconfirmed[0]
-		err := errNotSent
-		first := !again && c.sent != nil
-		if first {
-			var duplicate bool
-			if duplicate, err = c.sent.Wait(ctx); duplicate {
-				d.foreign = true
+	for len(d.unconfirmed) > 0 || d.mangled && d.text != "" {
+		if d.mangled && d.text != "" {
+			if err := d.sendParts(d.text, restart); err != nil {
+				return err
 			}
-			c.sent = nil
-		} else if again = true; true {
-			n = len(d.unconfirmed)
-			err = d.lane.Replies.Publish(ctx, c.reply)
+			d.mangled = false
 		}
-		switch {
-		case err == nil:
-			d.unconfirmed = d.unconfirmed[1:]
-			n--
-			wait = 50 * time.Millisecond
-			continue
-		case ctx.Err() != nil:
-			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.task.RunID(), len(d.unconfirmed), context.Cause(ctx))
-		case first:
-			continue // send it again in the next pass
-		case !d.lane.Temporary(err):
-			return fmt.Errorf("stream of run %s: %w", d.task.RunID(), err)
+		if err := d.confirm(ctx, len(d.unconfirmed)); err != nil {
+			return err
 		}
-		if !pause.For(ctx, wait) {
-			return context.Cause(ctx)
-		}
-		wait = min(2*wait, 2*time.Second)
 	}
 	return nil
 }
 
-// errNotSent stands for a stream envelope that the connection did not accept.
-var errNotSent = errors.New("not sent")
+// confirm waits until the oldest n envelopes are stored. If one may not be stored, it sends that
+// one and all later ones again. d.mu is held.
+func (d *Stream) confirm(ctx context.Context, n int) error {
+	for ; n > 0; n-- {
+		c := d.unconfirmed[0]
+		if c.sent == nil {
+			return d.sendAgain(ctx)
+		}
+		var err error
+		if c.taken, err = c.sent.Wait(ctx); err != nil {
+			return d.sendAgain(ctx)
+		}
+		d.unconfirmed = d.unconfirmed[1:]
+		if c.taken {
+			if err := d.replace(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sendAgain sends the envelopes that are not confirmed again, one by one, until all are stored. One
+// that is stored after a later one is replaced.
+func (d *Stream) sendAgain(ctx context.Context) error {
+	for i := range d.unconfirmed {
+		d.unconfirmed[i].sent = nil // so that no other overtakes them
+	}
+	for i := range d.unconfirmed {
+		if err := d.store(ctx, &d.unconfirmed[i]); err != nil {
+			return err
+		}
+	}
+	stored := d.unconfirmed
+	d.unconfirmed = nil
+	for i, c := range stored {
+		if c.taken || slices.ContainsFunc(stored[i:], func(later chunk) bool { return later.seq < c.seq }) {
+			if err := d.replace(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// store sends an envelope, again and again until it is stored.
+func (d *Stream) store(ctx context.Context, c *chunk) (err error) {
+	for wait := 50 * time.Millisecond; c.seq == 0; wait = min(2*wait, 2*time.Second) {
+		var duplicate bool
+		c.seq, duplicate, err = d.lane.Replies.Store(ctx, c.reply)
+		c.taken = duplicate && !c.tried
+		c.tried = true
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.task.RunID(), len(d.unconfirmed), context.Cause(ctx))
+		case !d.lane.Temporary(err):
+			return fmt.Errorf("stream of run %s: %w", d.task.RunID(), err)
+		case !pause.For(ctx, wait):
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// replace makes up for an envelope that readers drop: one with a later number, or another one with
+// its number, which may have text, is stored before it. Text is sent with the next restart, all
+// else at once.
+func (d *Stream) replace(c chunk) error {
+	d.mangled = d.mangled || c.taken || c.event == nil
+	if c.event == nil {
+		return nil
+	}
+	return d.send(c.event, c.event)
+}
 
 // Save writes the stream's position and the text of the turn into a checkpoint.
 func (d *Stream) Save(c *state.Checkpoint) {
@@ -284,7 +368,7 @@ func (d *Stream) EndTurn(seal bool) error {
 	switch {
 	case d.expected != "":
 		err = d.sendRestart(d.repeated)
-	case d.foreign && d.text != "" || d.gap:
+	case d.mangled && d.text != "" || d.gap:
 		err = d.sendRestart(d.text)
 	}
 	d.sealed = d.sealed || seal

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -38,15 +39,16 @@ func (sending) Encode(seq int, payload json.RawMessage) (jetstream.Reply, error)
 	}
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "x.y.z", json.RawMessage(`{}`))
 	data, err := task.Reply(envelope.TypeStream, numbered).AppendJSON(nil)
-	return jetstream.Reply{Entity: "agent.x", TaskID: "t", MsgID: fmt.Sprint(seq), Data: data}, err
+	header := nats.Header{jetstream.HeaderSeq: {fmt.Sprint(seq)}}
+	return jetstream.Reply{Entity: "agent.x", TaskID: "t", MsgID: fmt.Sprint(seq), Header: header, Data: data}, err
 }
 
 // newLane returns a lane on a server of its own.
-func newLane(t *testing.T) *Lane {
+func newLane(t testing.TB) *Lane {
 	return newLaneOn(t, natstest.Run(t, natsd.Config{JetStream: true}))
 }
 
-func newLaneOn(t *testing.T, srv *natsd.Server) *Lane {
+func newLaneOn(t testing.TB, srv *natsd.Server) *Lane {
 	js, err := natsjs.New(natstest.Conn(t, srv))
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func newLaneOn(t *testing.T, srv *natsd.Server) *Lane {
 }
 
 // owner returns the stream of a run that an owner claims with the checkpoint c.
-func owner(t *testing.T, lane *Lane, c *state.Checkpoint) *Stream {
+func owner(t testing.TB, lane *Lane, c *state.Checkpoint) *Stream {
 	d := &Stream{}
 	d.Init(lane, sending{})
 	if err := d.Read(t.Context(), "agent.x", "t", c); err != nil {
@@ -70,7 +72,7 @@ func owner(t *testing.T, lane *Lane, c *state.Checkpoint) *Stream {
 	return d
 }
 
-func emit(t *testing.T, d *Stream, words ...string) {
+func emit(t testing.TB, d *Stream, words ...string) {
 	for _, word := range words {
 		if err := d.Emit(textPayload(word)); err != nil {
 			t.Fatal(err)
@@ -79,30 +81,35 @@ func emit(t *testing.T, d *Stream, words ...string) {
 }
 
 // sent returns what is stored: the numbered texts, with "!" where the text begins anew.
-func sent(t *testing.T, lane *Lane) (out []string) {
+func sent(t testing.TB, lane *Lane) (out []string) {
 	for msg, err := range lane.Replies.Read(t.Context(), "agent.x", "t", 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := envelope.Parse(msg.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var p struct {
-			Seq     int
-			Text    string
-			Restart bool
-		}
-		if err := json.Unmarshal(e.Payload, &p); err != nil {
-			t.Fatal(err)
-		}
-		mark := ""
-		if p.Restart {
-			mark = "!"
-		}
-		out = append(out, fmt.Sprint(p.Seq, mark, p.Text))
+		out = append(out, line(t, msg))
 	}
 	return out
+}
+
+func line(t testing.TB, msg jetstream.Message) string {
+	t.Helper()
+	e, err := envelope.Parse(msg.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p struct {
+		Seq         int
+		Text, Event string
+		Restart     bool
+	}
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		t.Fatal(err)
+	}
+	mark := ""
+	if p.Restart {
+		mark = "!"
+	}
+	return fmt.Sprint(p.Seq, mark, p.Text+p.Event)
 }
 
 // A handler that begins its turn anew after a crash replays text: what was sent is not sent
@@ -245,7 +252,7 @@ func TestTextOfAnOwnerThatHadLostTheRunIsReplaced(t *testing.T) {
 	if err := mine.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(sent(t, lane), "|"), "1lost |2!mine too"; got != want {
+	if got, want := strings.Join(sent(t, lane), "|"), "1lost |2!mine |3too"; got != want {
 		t.Errorf("sent %q, want %q", got, want)
 	}
 }
