@@ -44,6 +44,19 @@ func (q *Queue) Remove(ctx context.Context, seq uint64) error {
 	return nil
 }
 
+// MayRemove fails if this user may not remove messages, or cannot at the moment: with [ErrDenied],
+// or as a Remove would fail.
+func (q *Queue) MayRemove(ctx context.Context) error {
+	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), nil, nil) // names no message, so the stream's leader refuses it
+	if api.HasCode(err, jsBadRequest) {
+		return nil
+	}
+	return api.Explain(q.js.Conn(), err, "look whether messages of %s may be removed", q.name())
+}
+
+// jsBadRequest is nats-server's code for a request that has no body where it needs one.
+const jsBadRequest natsjs.ErrorCode = 10003
+
 // Retired says what was deleted of an entity.
 type Retired struct {
 	Consumers []string `json:"consumers"` // <stream>/<name>

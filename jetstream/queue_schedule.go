@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 // The headers of a scheduled message (nats-server ADR-51). A message with headerSchedule
@@ -116,6 +117,16 @@ func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 		return fmt.Errorf("unschedule %q of %s: %w", id, entity, ErrNotFound)
 	}
 	return nil
+}
+
+// MayUnschedule fails if this user may not remove delayed tasks, or cannot at the moment: with
+// [ErrDenied], or as an Unschedule would fail.
+func (q *Queue) MayUnschedule(ctx context.Context, entity string) error {
+	err := q.Unschedule(ctx, entity, nuid.Next()) // there is no such task
+	if errors.Is(err, ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
+		return nil
+	}
+	return err
 }
 
 // Scheduled lists the delayed tasks of one entity or, with "", of all, the soonest first.

@@ -75,6 +75,68 @@ func TestATaskForNobodyIsWithdrawn(t *testing.T) {
 	}
 }
 
+// A task leaves the queue only when its reply is stored: until then another cancel finds it.
+func TestAWithdrawnTaskHasItsReplyBeforeItLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+	task := newTask("agent.ecoh", "code.review", `{}`)
+	r.submit(client, task)
+	js := r.js(r.nc)
+	if err := js.DeleteStream(ctxFor(t), jetstream.StreamReply); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err == nil {
+		t.Error("a task is withdrawn, and its reply could not be stored")
+	}
+	if n := r.queued(); n != 1 {
+		t.Fatalf("%d tasks are queued after a cancel that failed", n)
+	}
+	if _, err := jetstream.Apply(ctxFor(t), js, jetstream.Options{Map: r.m}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := r.result(client, task); !isRefused(err, envelope.CodeCancelled) || r.queued() != 0 {
+		t.Errorf("the sender got %v, and %d tasks are queued", err, r.queued())
+	}
+}
+
+// A process may die when it has stored the reply and not yet removed the task.
+func TestAHalfDoneWithdrawalIsCompleted(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+	task := newTask("agent.ecoh", "code.review", `{}`)
+	r.submit(client, task)
+	work, err := r.m.Work(string(task.Priority), task.To)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := r.js(r.nc).Stream(ctxFor(t), jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, err := stream.GetLastMsgForSubject(ctxFor(t), work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err != nil {
+		t.Fatal(err)
+	}
+	again := jetstream.Submission{Entity: task.To, Priority: string(task.Priority), Data: queued.Data, Header: queued.Header}
+	if _, err := jetstream.NewQueue(r.js(r.nc), r.m).Submit(ctxFor(t), again); err != nil {
+		t.Fatal(err)
+	}
+	if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err != nil {
+		t.Errorf("the rest: %v", err)
+	}
+	if n := len(r.replies(task)); n != 1 || r.queued() != 0 {
+		t.Errorf("%d replies, and %d tasks are queued", n, r.queued())
+	}
+}
+
 // Whatever a worker has, or has had, is a worker's to end.
 func TestWhatAWorkerHasIsNotWithdrawn(t *testing.T) {
 	t.Parallel()
@@ -183,6 +245,9 @@ func TestWithoutPermissionACancelIsQueued(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, "the command is queued beside the task", func() bool { return r.queued() == 2 })
+	if n := len(r.replies(task)); n != 0 {
+		t.Errorf("the task is queued, and its sender has %d replies", n)
+	}
 	cancel()
 	if err := within(t, "the end of the wait", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)

@@ -22,26 +22,30 @@ import (
 var ErrBegun = errors.New("a worker has begun the task")
 
 // CancelQueued cancels a durable task that is queued or scheduled and that no worker has begun. It
-// deletes the message and stores E_CANCELLED for the sender, from this node's entity. It is for
+// stores E_CANCELLED for the sender, from this node's entity, and deletes the message. It is for
 // operators, when the agent has no worker online that could apply a cancel. Package canceltree
 // uses it. It fails with [jetstream.ErrNotFound] if no such task is queued or scheduled, and
 // with [ErrBegun] if a worker has or may have begun the task.
 //
-// A worker that starts now may draw the message first. Therefore CancelQueued looks for a record
-// of the run again after it has deleted the message. In the worst case the sender gets
-// E_CANCELLED and later a result.
+// The reply is stored first, so that a task that has left the queue has one. If this process dies
+// before the message is deleted, another CancelQueued deletes it. A worker that starts meanwhile may
+// draw the message. Therefore CancelQueued looks for a record of the run again after it has
+// deleted the message. In the worst case the sender gets E_CANCELLED and later a result.
 func (c *Client) CancelQueued(ctx context.Context, entity, taskID, reason string) error {
 	d := c.cfg.Stores
 	if d == nil {
 		return sender.ErrLiveOnly
 	}
-	task, cbor, take, err := c.findWaiting(ctx, entity, taskID)
+	w, err := c.findWaiting(ctx, entity, taskID)
 	if err != nil {
 		return err
 	}
 	problem := run.Cancelled(c.cfg.Entity, reason)
 	if !c.s.Answers.Withdrawn(&envelope.Envelope{Type: envelope.TypeError, From: c.cfg.Entity, Payload: problem.Payload()}) {
 		return envelope.Errorf(envelope.CodeDenied, "%s is not an operator, so senders would reject its E_CANCELLED", c.cfg.Entity)
+	}
+	if err := w.mayTake(); err != nil {
+		return err
 	}
 	id := state.ID{Entity: entity, Run: state.RunID(entity, taskID)}
 	if err := c.unbegun(ctx, id); err != nil {
@@ -52,13 +56,13 @@ func (c *Client) CancelQueued(ctx context.Context, entity, taskID, reason string
 	} else if inHand > 0 {
 		return fmt.Errorf("%w, or another task of this agent: the queue has an unacknowledged message", ErrBegun)
 	}
-	if err := take(); err != nil {
+	if err := c.answerWithdrawn(ctx, w.task, w.cbor, problem); err != nil {
 		return err
 	}
-	if err := c.unbegun(ctx, id); err != nil {
+	if err := w.take(); err != nil {
 		return err
 	}
-	return c.answerWithdrawn(ctx, task, cbor, problem)
+	return c.unbegun(ctx, id)
 }
 
 // CancelAllQueued withdraws all queued and scheduled tasks of an entity and returns their number. It
@@ -112,42 +116,53 @@ func (c *Client) unbegun(ctx context.Context, id state.ID) error {
 	return err
 }
 
-// findWaiting looks for a task in the queue and among the scheduled tasks. It returns the task
-// and a function that removes its messages.
-func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (task *envelope.Envelope, cbor bool, take func() error, err error) {
+// waiting is a task that no worker has drawn.
+type waiting struct {
+	task    *envelope.Envelope
+	cbor    bool
+	mayTake func() error // fails if this user may not remove the task's messages
+	take    func() error // removes them
+}
+
+// findWaiting looks for a task in the queue and among the scheduled tasks.
+func (c *Client) findWaiting(ctx context.Context, entity, taskID string) (w waiting, err error) {
 	d := c.cfg.Stores
 	var seqs []uint64 // the same task may have been submitted again
 	for _, priority := range subject.Priorities() {
 		for msg, err := range d.Queue.Peek(ctx, priority, entity, 0) {
 			if err != nil {
-				return nil, false, nil, err
+				return w, err
 			}
 			env, inCBOR, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits)
 			if err != nil || env.ID != taskID {
 				continue // also a message that is not a task: a worker rejects it
 			}
-			task, cbor = env, inCBOR
+			w.task, w.cbor = env, inCBOR
 			seqs = append(seqs, msg.Seq)
 		}
 	}
-	if task != nil {
-		return task, cbor, func() error {
+	if w.task != nil {
+		w.mayTake = func() error { return d.Queue.MayRemove(ctx) }
+		w.take = func() error {
 			for _, seq := range seqs {
 				if err := d.Queue.Remove(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 					return err
 				}
 			}
 			return nil
-		}, nil
+		}
+		return w, nil
 	}
 	s, err := d.Queue.FindScheduled(ctx, entity, taskID)
 	if err != nil {
-		return nil, false, nil, err
+		return w, err
 	}
-	if task, cbor, err = wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, c.s.Answers.Limits); err != nil {
-		return nil, false, nil, err
+	if w.task, w.cbor, err = wire.Decode(&nats.Msg{Data: s.Data, Header: s.Header}, c.s.Answers.Limits); err != nil {
+		return w, err
 	}
-	return task, cbor, func() error { return d.Queue.Unschedule(ctx, entity, taskID) }, nil
+	w.mayTake = func() error { return d.Queue.MayUnschedule(ctx, entity) }
+	w.take = func() error { return d.Queue.Unschedule(ctx, entity, taskID) }
+	return w, nil
 }
 
 // answerWithdrawn stores E_CANCELLED as the reply to a withdrawn task.
