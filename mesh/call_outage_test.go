@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -100,4 +101,42 @@ func TestACallWaitsForRoomInTheQueue(t *testing.T) {
 		t.Errorf("result %v, %v", reply, err)
 	}
 	equal(t, "attempts", r.record(task).Mesh.Attempt, 0)
+}
+
+// The run's record names a call that an earlier owner has sent over the durable lane. Whether the
+// other agent has that lane is then known, and is not asked of a queue that does not answer.
+func TestACallThatWasSentDurablyIsNotSentLive(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	helpers := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Concurrency: 2, Handler: helpers})
+	call := calling(mesh.Call{To: helper, Key: "one"}, nil)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Entity: lead, Handler: call})
+	client, task := r.client(), newTask(lead, "lead.work", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the call", helpers.entered)
+	nc.Close()
+
+	outage := natstest.NewOutage(t, r.srv)
+	next := newGate(t)
+	nc = natstest.Conn(t, r.srv)
+	heir := r.laneOn(nc, mesh.Config{}, func(d *mesh.Durable) {
+		d.Queue = jetstream.NewQueue(jetstream.Gather(outage.JetStream(t, nc)), r.m)
+	})
+	r.serve(heir, mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		next.Handle(ctx, task)
+		return call.Handle(ctx, task)
+	})})
+	within(t, "the next owner", next.entered)
+	outage.Silence(true)
+	defer outage.Silence(false)
+	next.open()
+	helpers.open()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	if len(helpers.entered) > 0 {
+		t.Errorf("the call is made again, over the durable lane: %v", (<-helpers.entered).Run() != nil)
+	}
 }

@@ -3,11 +3,14 @@ package calls
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // laneKnown is how long this node remembers that an entity has a durable lane, or that the
@@ -16,8 +19,12 @@ import (
 const laneKnown = time.Minute
 
 // lanePatience is how long a run tries to find out whether an entity has a durable lane.
-// After that the call goes over the live lane.
+// After that the call fails with errLaneUnknown.
 const lanePatience = 30 * time.Second
+
+// errLaneUnknown: the server does not say whether an entity has a durable lane. A call is not sent
+// live then, because a durable one is to be done once, however often its sender crashes.
+var errLaneUnknown = envelope.Errorf(envelope.CodeUnavailable, "JetStream does not say for now whether the agent takes durable tasks")
 
 // laneCache remembers which entities have a durable lane.
 type laneCache struct {
@@ -33,22 +40,27 @@ type cachedLane struct {
 // maxLanes bounds the entities that a laneCache remembers.
 const maxLanes = 4096
 
-// hasLane reports whether a call goes over the durable lane.
-func (o *outgoing) hasLane(ctx context.Context) bool {
+// hasLane reports whether a call goes over the durable lane. A call that was sent over it does,
+// whatever the server says now: sent live it would be another task.
+func (o *outgoing) hasLane(ctx context.Context) (bool, error) {
 	if o.Run == nil || o.c.Live {
-		return false
+		return false, nil
+	}
+	if slices.ContainsFunc(o.Run.openCalls(o.c.Key), func(call state.Call) bool { return !call.Live && call.To == o.c.To }) {
+		return true, nil
 	}
 	durable, err := o.LookForLane(ctx, o.c.To)
-	if err != nil {
-		o.Log.Warn("cannot find out whether the agent has a durable lane; using the live lane", "to", o.c.To, "err", err)
+	if errors.Is(err, jetstream.ErrDenied) {
+		o.Log.Warn("may not find out whether the agent has a durable lane; using the live lane", "to", o.c.To, "err", err)
+		return false, nil
 	}
-	return durable
+	return durable, err
 }
 
 // LookForLane reports whether an entity has a durable lane. It retries while the server
 // does not answer.
 func (t *Task) LookForLane(ctx context.Context, entity string) (durable bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lanePatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, lanePatience, errLaneUnknown)
 	defer cancel()
 	err = t.Port.Persist(ctx, func() (err error) {
 		durable, err = t.Node.hasLane(ctx, entity)

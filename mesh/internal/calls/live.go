@@ -78,7 +78,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 				o.Log.Warn("a durable task waits because the agent that it calls has no worker", "id", o.Envelope.ID, "corr", o.Envelope.Corr, "to", o.c.To)
 			}
 			switch stop := o.awaitWorker(ctx, delay); {
-			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):
+			case errors.Is(stop, errLane), errors.Is(stop, errLaneUnknown), errors.Is(stop, ErrInterrupted):
 				return stop
 			case stop != nil:
 				return err // says more than "the context has ended"
@@ -107,10 +107,11 @@ func (o *outgoing) awaitWorker(ctx context.Context, wait time.Duration) error {
 	if !pause.For(ctx, wait) {
 		return context.Cause(ctx)
 	}
-	if o.hasLane(ctx) {
+	durable, err := o.hasLane(ctx)
+	if durable {
 		return errLane
 	}
-	return nil
+	return err
 }
 
 // stopEarlier cancels tasks that an earlier owner of the run sent over the live lane under

@@ -65,9 +65,12 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		}
 		task.Requires = withMember(task.Requires, requires.Context, ref)
 	}
-	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: o.hasLane(ctx), Began: time.Now()}
+	durable, err := o.hasLane(ctx)
+	if err != nil {
+		return nil, sender.Failure(task, err)
+	}
+	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: durable, Began: time.Now()}
 	o.a = a
-	durable := a.Durable
 	if !durable {
 		err = o.live(ctx, task)
 		durable = errors.Is(err, errLane)

@@ -1,9 +1,18 @@
 package calls
 
 import (
+	"context"
+	"encoding/json"
+	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/bounds"
+	"github.com/aeemesh/aeemesh/mesh/internal/fault"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -20,5 +29,53 @@ func TestACallOfADurableTaskThatIsStoppedIsNotCancelled(t *testing.T) {
 	o.cancel(state.Call{ID: "task-0002", To: "agent.helper", Live: true})
 	if len(r.Record.over) != 0 {
 		t.Error("the call is said to have ended")
+	}
+}
+
+// unheardTask is a task whose server does not answer.
+type unheardTask struct{ TaskPort }
+
+func (unheardTask) Inherit(map[string]json.RawMessage) error { return nil }
+func (unheardTask) Persist(ctx context.Context, _ func() error) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A call that is not known to be one for the live lane is not sent over it: the next owner of the
+// run would make it again.
+func TestACallIsNotSentLiveWhileItsLaneIsUnknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, r := newFakeRun()
+		agent := &Agent{Node: &Node{Sender: &sender.Sender{}}} // no client: a live call would panic
+		e, tree := envelope.New(envelope.TypeTask, "human.ada", "agent.lead", "lead.work", nil), &bounds.Position{}
+		if err := tree.Join(bounds.NewKeeper(bounds.Limits{}, func() bounds.Counters { return nil }, nil), "agent.lead", e, nil); err != nil {
+			t.Fatal(err)
+		}
+		task := &Task{Agent: agent, Port: unheardTask{}, Run: r, Envelope: e, Deadline: time.Now().Add(time.Hour), Tree: tree}
+		_, err := task.Call(t.Context(), Call{To: "agent.helper", Key: "one"})
+		if !fault.IsCode(err, envelope.CodeUnavailable) || !fault.ForPeer(err).Retryable {
+			t.Errorf("got %v", err)
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := task.Call(ctx, Call{To: "agent.helper", Key: "one"}); !fault.IsCode(err, envelope.CodeTimeout) || time.Since(began) != time.Second {
+			t.Errorf("with a second left: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// fencedTask is a task whose user may not look at the queues of others.
+type fencedTask struct{ TaskPort }
+
+func (fencedTask) Persist(context.Context, func() error) error { return jetstream.ErrDenied }
+
+func TestACallIsSentLiveIfItsLaneMayNotBeLookedUp(t *testing.T) {
+	t.Parallel()
+	_, r := newFakeRun()
+	o := &outgoing{Task: &Task{Agent: &Agent{Log: slog.New(slog.DiscardHandler)}, Port: fencedTask{}, Run: r}, c: &Call{To: "agent.helper", Key: "one"}}
+	if durable, err := o.hasLane(t.Context()); durable || err != nil {
+		t.Errorf("durable: %v, %v", durable, err)
 	}
 }
