@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -205,16 +206,28 @@ func TestADrainEndsTheWaitForATarget(t *testing.T) {
 	}
 }
 
-// A run whose deadline has passed ends here, although the target has not ended it.
-func TestTheRelayEndsWithTheDeadline(t *testing.T) {
+// A run whose deadline has passed ends here, although the target has not ended it, or nobody
+// knows whether the target has it.
+func TestTheWaitForATargetEndsWithTheDeadline(t *testing.T) {
 	t.Parallel()
-	r := captured(t, "https://paris.example", aaif.RunRunning)
-	r.cp.Mesh.Migration.Phase = state.PhaseRelaying
-	late := r.run(t)
-	late.Deadline = now.Add(-relayGrace)
-	r.mover(nil).Move(t.Context(), late)
-	if !slices.Equal(r.did, []string{"fail <nil>"}) {
-		t.Errorf("%q", r.did)
+	for _, phase := range []state.Phase{state.PhaseCommitted, state.PhaseRelaying} {
+		synctest.Test(t, func(t *testing.T) {
+			r := captured(t, "https://paris.example", aaif.RunRunning)
+			r.cp.Mesh.Migration.Phase, r.cp.Mesh.Migration.Target = phase, "paris"
+			asked := 0
+			late := r.run(t)
+			late.Deadline = now.Add(time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			began := time.Now()
+			r.mover(func(cfg *Config) {
+				cfg.Remotes = func(string) (*handoff.Client, error) { asked++; return nil, errors.New("gone for good") }
+				cfg.Signer, _, _ = sign.NewKey("berlin-1", sign.Ed25519, agent)
+			}).Move(ctx, late)
+			if took := time.Since(began); !slices.Equal(r.did, []string{"fail <nil>"}) || asked < 2 || took != time.Second+relayGrace {
+				t.Errorf("%s: %q after %v and %d requests", phase, r.did, took, asked)
+			}
+		})
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 // E_TIMEOUT.
 const relayGrace = 15 * time.Second
 
-// errOverdue ends the relay of a task whose deadline has passed.
+// errOverdue ends the wait for the target of a task whose deadline has passed.
 var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
 
 // relay brings the replies of a run on another platform to the sender of its task:
@@ -35,11 +35,8 @@ var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.Deadli
 // the last stored number.
 func (m *Mover) relay(ctx context.Context, r *Run) {
 	about := r.migration()
-	if d := r.Deadline; !d.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadlineCause(ctx, time.Now().Add(d.Sub(m.host.Now())+relayGrace), errOverdue)
-		defer cancel()
-	}
+	ctx, cancel := m.untilOverdue(ctx, r)
+	defer cancel()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		began := time.Now()
 		last, err := m.relayOnce(ctx, about, r)
@@ -64,6 +61,16 @@ func (m *Mover) relay(ctx context.Context, r *Run) {
 			return
 		}
 	}
+}
+
+// untilOverdue returns a context that ends with errOverdue when the target has had its time. The
+// source then ends the run with E_TIMEOUT: the sender hears of the target only through the source,
+// so the target, which may still work, cannot answer beside it.
+func (m *Mover) untilOverdue(ctx context.Context, r *Run) (context.Context, context.CancelFunc) {
+	if r.Deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, time.Now().Add(r.Deadline.Sub(m.host.Now())+relayGrace), errOverdue)
 }
 
 // relayOnce relays over one connection, and returns the terminal reply, in its form

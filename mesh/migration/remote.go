@@ -144,10 +144,13 @@ func (m *Mover) unstage(r *Run) {
 	})
 }
 
-// decide asks the target until it has accepted or refused the run. This worker has
-// released the run: no worker of this mesh may run it until the target has refused.
+// decide asks the target until it has accepted or refused the run, or the task's deadline has
+// passed. This worker has released the run: no worker of this mesh may run it until the target
+// has refused.
 func (m *Mover) decide(ctx context.Context, r *Run) {
 	about := r.migration()
+	ctx, cancel := m.untilOverdue(ctx, r)
+	defer cancel()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		status, err := m.requestDecision(ctx, about)
 		switch {
@@ -168,7 +171,11 @@ func (m *Mover) decide(ctx context.Context, r *Run) {
 			m.cfg.Log.Warn("unknown whether the target has accepted the run: it does not answer", "run", r.id(), "to", about.To, "err", err)
 		}
 		if !pause.For(ctx, wait) {
-			r.Requeue(nil)
+			if errors.Is(context.Cause(ctx), errOverdue) {
+				r.Fail(nil)
+			} else {
+				r.Requeue(nil)
+			}
 			return
 		}
 	}
