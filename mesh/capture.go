@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -27,16 +28,27 @@ func (r *Run) captured(c *state.Checkpoint) error {
 }
 
 // captureAfter captures the run as it stands if its handler has not stopped within
-// wait: a running tool call is transferred with it, and settled at the target as after
-// a crash.
+// wait (0: it is not captured so): a running tool call is transferred with it, and settled at
+// the target as after a crash. The wait of an earlier transfer ends. r.mu is held.
 func (r *Run) captureAfter(wait time.Duration) {
+	if r.endWait != nil {
+		r.endWait()
+		r.endWait = nil
+	}
+	if wait <= 0 {
+		return
+	}
 	l := r.lane
+	ctx, cancel := context.WithCancel(l.ctx)
+	r.endWait = cancel
 	l.work.Go(func() { // beside the handler
-		if !pause.For(l.ctx, wait) {
+		defer cancel()
+		defer context.AfterFunc(r.task.context(), cancel)() // the run has ended, or moved
+		if !pause.For(ctx, wait) {
 			return
 		}
 		r.mu.Lock()
-		if r.end != nil {
+		if r.end != nil || ctx.Err() != nil {
 			r.mu.Unlock()
 			return
 		}

@@ -178,7 +178,7 @@ func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Comman
 	if errors.Is(err, errUnchanged) {
 		return out, nil
 	}
-	if err == nil && out.Asked && o.WaitMS > 0 {
+	if err == nil && out.Asked {
 		r.captureAfter(time.Duration(o.WaitMS) * time.Millisecond)
 	}
 	return out, err

@@ -61,6 +61,7 @@ type Run struct {
 	cancelledBy  atomic.Pointer[string] // the id of the command that ends the run; nil: none does
 	dead         string
 	parked       aaif.RunStatus // the status it was parked with; "" when it was released
+	endWait      func()         // ends the wait of captureAfter; nil: there was none
 
 	delegation *delegation // nil: the task is not delegated
 	stream     stream.Stream

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -20,6 +21,49 @@ import (
 func TestARunThatWasLostOnItsWayIsNotRequeued(t *testing.T) {
 	t.Parallel()
 	stopped{}.Requeue(fmt.Errorf("checkpoint of a run: %w", ErrLost))
+}
+
+// A run that has ended or moved here is not captured any more, and a worker that stops need not
+// wait for that.
+func TestTheWaitForACaptureEndsWithTheRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := &Run{lane: &lane{holdings: &holdings{ctx: t.Context()}}, task: &Task{}}
+		r.mu.Lock()
+		r.captureAfter(10 * time.Minute)
+		r.stop(ErrParked)
+		r.mu.Unlock()
+		r.lane.work.Wait()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the worker has work for %v after the run", took)
+		}
+	})
+}
+
+// The wait of a transfer that was taken back must not capture the run for the next one.
+func TestTheNextTransferHasAWaitOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := &Run{lane: &lane{holdings: &holdings{ctx: t.Context()}}, task: &Task{}, end: ErrLost} // nothing is written
+		r.mu.Lock()
+		r.captureAfter(10 * time.Minute)
+		r.captureAfter(time.Minute)
+		r.mu.Unlock()
+		r.lane.work.Wait()
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("the waits last %v", took)
+		}
+		r.mu.Lock()
+		r.captureAfter(10 * time.Minute)
+		r.captureAfter(0)
+		r.mu.Unlock()
+		r.lane.work.Wait()
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("a transfer without a time waits, until %v", took)
+		}
+	})
 }
 
 // What a run waits for may come while it is on its way to another platform. Nothing watches
