@@ -84,15 +84,18 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 		out.Refused = fault.ForPeer(err)
 		return out
 	}
-	reply, err := client.SendCommand(ctx, cs.host.node.Client, m.Handed.To, e)
+	reply, queued, err := client.SendCommand(ctx, cs.host.node.Client, m.Handed.To, e)
 	if err != nil {
 		var problem *envelope.Error
-		if errors.As(err, &problem) && problem.FromPeer() {
+		switch {
+		case errors.As(err, &problem) && problem.FromPeer():
 			out.Refused = problem
-		} else if ctx.Err() == nil {
+		case ctx.Err() == nil:
 			out.Refused = fault.ForPeer(err)
-		} else { // the command is queued; the receiver's next worker applies it
+		case queued: // the receiver's next worker applies it
 			out.Did("", "noted")
+		default: // so that it is sent again
+			out.Refused = envelope.Errorf(envelope.CodeUnavailable, "%s has the task, and may not have got the command", m.Handed.To).WithCause(err)
 		}
 		return out
 	}

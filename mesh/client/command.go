@@ -29,7 +29,7 @@ func (c *Client) Command(ctx context.Context, entity string, cmd intents.Command
 	if err != nil {
 		return out, err
 	}
-	reply, err := SendCommand(ctx, c, entity, e)
+	reply, _, err := SendCommand(ctx, c, entity, e)
 	if err != nil {
 		return out, err
 	}
@@ -69,19 +69,21 @@ func durably(cmd intents.Command) intents.Command {
 }
 
 // SendCommand sends a command to all workers of an entity, or over the work queue if no
-// worker answers, and returns the reply.
-func SendCommand(ctx context.Context, c *Client, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := c.TryCommand(ctx, e)
+// worker answers, and returns the reply. queued: the server has stored the command, so that a
+// worker applies it also if ctx ends before the reply comes.
+func SendCommand(ctx context.Context, c *Client, entity string, e *envelope.Envelope) (reply *envelope.Envelope, queued bool, err error) {
+	reply, err = c.TryCommand(ctx, e)
 	if !IsUnanswered(err) || ctx.Err() != nil {
-		return reply, err
+		return reply, false, err
 	}
 	// Submit the same envelope to the queue. A worker that received it before ignores
 	// the copy, because it knows the id.
-	_, reply, err = c.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
+	receipt, reply, err := c.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
+	queued = receipt.TaskID != ""
 	if err != nil {
-		return nil, fmt.Errorf("command to %s: %w", entity, err)
+		return nil, queued, fmt.Errorf("command to %s: %w", entity, err)
 	}
-	return reply, nil
+	return reply, queued, nil
 }
 
 // TryCommand sends a command (NewCommand of package mesh) to all workers of its addressee, and waits two
