@@ -220,20 +220,7 @@ func (d *Dead) Drop(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return fmt.Errorf("drop dead letter 0: %w", ErrNotFound)
 	}
-	err := api.Request(ctx, d.js, "STREAM.MSG.DELETE."+d.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
-	if api.HasCode(err, jsSequenceNotFound, jsDeleteFailed) {
-		// The server uses the second code for other failures too.
-		if _, found := d.Get(ctx, seq); errors.Is(found, ErrNotFound) {
-			return fmt.Errorf("drop dead letter %d: %w", seq, ErrNotFound)
-		}
-	}
-	return api.Uncertain(api.Explain(d.js.Conn(), err, "drop dead letter %d", seq))
+	return remove(ctx, d.js, d.name(), seq)
 }
-
-// nats-server's codes for a message that cannot be deleted.
-const (
-	jsSequenceNotFound natsjs.ErrorCode = 10043
-	jsDeleteFailed     natsjs.ErrorCode = 10057
-)
 
 func (d *Dead) name() string { return StreamDead + d.m.Suffix() }

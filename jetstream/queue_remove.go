@@ -37,12 +37,26 @@ func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
 // permission for $JS.API.STREAM.MSG.DELETE.<stream>, which cannot be restricted to the
 // messages of one entity: it is for operators.
 func (q *Queue) Remove(ctx context.Context, seq uint64) error {
-	err := api.Request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
-	if err != nil {
-		return api.Uncertain(api.Explain(q.js.Conn(), err, "remove message %d of %s", seq, q.name()))
-	}
-	return nil
+	return remove(ctx, q.js, q.name(), seq)
 }
+
+// remove deletes a message of a stream, or fails with [ErrNotFound].
+func remove(ctx context.Context, js natsjs.JetStream, stream string, seq uint64) error {
+	err := api.Request(ctx, js, "STREAM.MSG.DELETE."+stream, map[string]any{"seq": seq, "no_erase": true}, nil)
+	if api.HasCode(err, jsSequenceNotFound, jsDeleteFailed) {
+		// The server uses the second code for other failures too.
+		if _, found := api.LeaderGet(ctx, js, stream, map[string]any{"seq": seq}); errors.Is(found, natsjs.ErrMsgNotFound) {
+			return fmt.Errorf("remove message %d of %s: %w", seq, stream, ErrNotFound)
+		}
+	}
+	return api.Uncertain(api.Explain(js.Conn(), err, "remove message %d of %s", seq, stream))
+}
+
+// nats-server's codes for a message that cannot be deleted.
+const (
+	jsSequenceNotFound natsjs.ErrorCode = 10043
+	jsDeleteFailed     natsjs.ErrorCode = 10057
+)
 
 // MayRemove fails if this user may not remove messages, or cannot at the moment: with [ErrDenied],
 // or as a Remove would fail.

@@ -296,3 +296,21 @@ func FuzzScheduled(f *testing.F) {
 		}
 	})
 }
+
+// A message that another one has removed, or acknowledged, is not there: that is no failure of
+// the server.
+func TestAMessageIsRemovedOnce(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	submit(t, q, jetstream.Submission{Entity: "agent.x", ID: "t1", Data: []byte("{}")})
+	if err := q.Remove(ctx, 1); err != nil {
+		t.Error(err)
+	}
+	for _, seq := range []uint64{1, 99} {
+		if err := q.Remove(ctx, seq); !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("message %d: %v", seq, err)
+		}
+	}
+}
