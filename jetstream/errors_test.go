@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -23,9 +22,7 @@ func TestAWriteThatIsNotBufferedIsAway(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	plain := connect(t, srv, nats.ReconnectBufSize(-1))
 	srv.Close()
-	for plain.Conn().IsConnected() {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, "the connection is lost", func() bool { return !plain.Conn().IsConnected() })
 	for name, js := range map[string]natsjs.JetStream{"plain": plain, "gathered": jetstream.Gather(plain)} {
 		_, err := jetstream.NewStates(js, subject.Map{}).Put(t.Context(), state.ID{Entity: "agent.a", Run: "r"}, 0, []byte("{}"))
 		if !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, jetstream.ErrUncertain) || !jetstream.Away(err) {

@@ -466,7 +466,8 @@ func TestALateDeliveryIsNotNakked(t *testing.T) {
 	q := jetstream.NewQueue(js, subject.Map{})
 	opts := alert(true)
 	opts.Lease = time.Second
-	late := startLane(t, connect(t, srv, nats.SetCustomDialer(line)), subject.Map{}, "agent.x", 2, opts)
+	behind := connect(t, srv, nats.SetCustomDialer(line))
+	late := startLane(t, behind, subject.Map{}, "agent.x", 2, opts)
 	both := func() {
 		for _, priority := range []string{"normal", "high"} {
 			submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: priority, ID: nats.NewInbox(), Data: []byte("{}")})
@@ -493,12 +494,16 @@ func TestALateDeliveryIsNotNakked(t *testing.T) {
 	}
 	line.Block(false)
 	late.next(t)
-	time.Sleep(50 * time.Millisecond) // it hears the other one, too
+	if err := behind.Conn().FlushWithContext(ctx); err != nil { // the other one has come, too
+		t.Fatal(err)
+	}
 	if err := late.end(); err != nil {
 		t.Error(err)
 	}
-	if err := js.Conn().FlushWithContext(ctx); err != nil {
-		t.Fatal(err)
+	for _, nc := range []*nats.Conn{behind.Conn(), js.Conn()} {
+		if err := nc.FlushWithContext(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if n, _, _ := naks.Pending(); n != 0 {
 		t.Errorf("%d naks", n)

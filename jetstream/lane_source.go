@@ -25,7 +25,7 @@ type source struct {
 	pull  uint64    // the number of the request
 	waits bool      // the request waits for a task
 	heard time.Time // the last answer to the request, or when it was sent
-	late  bool      // the request outlasted a silence: the lease on what it brings may be over
+	late  bool      // the last request was given up, or outlasted a silence: the lease on what it brings may be over
 	hot   bool      // there are probably more tasks
 	want  int       // places kept for the next request
 	turn  int       // credit in the weighted round robin
@@ -83,7 +83,6 @@ func (s *source) become(state LaneState, why error) {
 // delivered records that a message arrived, and how many more there are.
 // It reports whether the lease on the message may be over already.
 func (s *source) delivered(pending uint64, patience time.Duration) (late bool) {
-	unasked := s.asked == 0
 	if s.state == LanePaused {
 		s.become(LaneWorking, nil)
 	}
@@ -91,14 +90,14 @@ func (s *source) delivered(pending uint64, patience time.Duration) (late bool) {
 	s.asked = max(s.asked-1, 0)
 	s.wake()
 	s.busy, s.hot = s.heard, pending > 0
-	return s.late || unasked
+	return s.late
 }
 
 // alive records that the server serves requests, and whether it, the connection or this
 // process stood still before that.
 func (s *source) alive(patience time.Duration) {
 	now := time.Now()
-	s.late = s.late || s.asked > 0 && now.Sub(s.heard) > patience
+	s.late = s.late || now.Sub(s.heard) > patience
 	s.heard = now
 	if s.ready && s.state != LanePaused {
 		s.tries, s.doubt = 0, false
@@ -110,7 +109,7 @@ func (s *source) alive(patience time.Duration) {
 // source counts as working again only after an answer to a request; without it, the
 // existence of the consumer is enough.
 func (s *source) trouble(why error, doubt bool) {
-	s.asked, s.want, s.ready, s.doubt = 0, 0, false, doubt
+	s.asked, s.want, s.ready, s.doubt, s.late = 0, 0, false, doubt, true
 	s.mendAt = time.Now().Add(backoff(s.tries))
 	s.tries++
 	s.become(LaneDeaf, why)

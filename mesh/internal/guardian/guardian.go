@@ -125,12 +125,12 @@ func (g *Guardian) tend(ctx context.Context) {
 			return
 		}
 		g.expire()
+		g.known.Store(false) // before it looks: a run that is claimed meanwhile needs a guardian
 		if !g.cfg.HasRuns() {
 			g.keep(nil)
 			if !g.guards() {
 				again.Stop()
 			}
-			g.known.Store(false)
 			continue
 		}
 		g.known.Store(true) // also if none is found: the ticker asks again

@@ -167,3 +167,41 @@ func TestARequestThatIsNotForThisWorkerIsNotAnswered(t *testing.T) {
 		t.Error("a request is not answered")
 	}
 }
+
+// A run that is claimed while the worker finds that it has none has a guardian at once.
+func TestARunThatIsClaimedMeanwhileIsGuarded(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	asked := make(chan struct{}, 1)
+	looks := 0
+	var g *Guardian
+	g = New(Config{
+		Entity: "agent.x", Instance: "a", Prober: probe.New(natstest.Conn(t, natstest.Run(t, natsd.Config{}))),
+		HasRuns: func() bool {
+			if looks++; looks != 2 { // the second time there is none, and one is claimed at once
+				return true
+			}
+			g.Need()
+			return false
+		},
+		Ask: func(context.Context, Request) string {
+			if looks > 2 {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+			}
+			return ""
+		},
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	g.Start(ctx)
+	t.Cleanup(g.Wait)
+	t.Cleanup(stop)
+	g.Need()
+	select {
+	case <-asked:
+	case <-time.After(30 * time.Second):
+		t.Error("the run has no guardian")
+	}
+}
