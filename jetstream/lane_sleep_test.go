@@ -118,6 +118,33 @@ func TestThePollFindsTasks(t *testing.T) {
 	}
 }
 
+// A JetStream that was silent for a moment is asked again soon, although the poll took long: a
+// delayed task has no publication that wakes its lane.
+func TestThePollOutlastsASilence(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	o := natstest.NewOutage(t, srv)
+	_, w := startSleeper(t, o.JetStream(t, natstest.Conn(t, srv)), func(n *jetstream.Notifier) *jetstream.Notifier {
+		return jetstream.Paced(n, 20*time.Millisecond, 0)
+	})
+	waitFor(t, "the lane to sleep", w.Asleep)
+	o.Silence(true)
+	w.said(t, jetstream.LaneDeaf) // two looks have timed out
+	o.Silence(false)
+	submit(t, jetstream.NewQueue(js, subject.Map{}), jetstream.Submission{Entity: "agent.x", ID: "12345678", At: time.Now().Add(time.Second), Data: []byte("delayed")})
+	select {
+	case d := <-w.got:
+		if err := d.Ack(); err != nil || string(d.Data) != "delayed" {
+			t.Errorf("got %q, %v", d.Data, err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the task did not come")
+	}
+}
+
 // A worker that sleeps gets the tasks of one that dies.
 func TestASleepingLaneGetsTheTasksOfADeadWorker(t *testing.T) {
 	t.Parallel()

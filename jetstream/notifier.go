@@ -61,10 +61,11 @@ type heldKey struct{ entity, priority string }
 
 const (
 	// pollEvery is the pause between two polls, unless they take long: then they take
-	// one part in pollShare of the time. pollLeast is the pause after a poll that was
-	// asked for.
+	// one part in pollShare of the time, but the pause is no longer than pollMost. pollLeast
+	// is the pause after a poll that was asked for.
 	pollEvery = time.Second
 	pollShare = 20
+	pollMost  = 20 * time.Second
 	pollLeast = 50 * time.Millisecond
 	// pollEach is up to how many entities of a process are asked about one by one: a
 	// process with few agents does not read about the tasks of a large mesh.
@@ -205,7 +206,7 @@ func (n *Notifier) lost(s nats.Status) {
 
 // ask polls, and sets the timer of the next poll.
 func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
-	began := time.Now()
+	began, failed := time.Now(), false
 	nc := n.q.js.Conn()
 	for stream := range watchedStreams {
 		if !nc.IsConnected() { // perhaps since before watch began
@@ -213,13 +214,18 @@ func (n *Notifier) ask(ctx context.Context, timer *time.Timer) {
 			break
 		}
 		p := n.look(ctx, stream)
+		failed = failed || p.why != nil
 		if p.why != nil && !nc.IsConnected() {
 			n.lost(nc.Status())
 		} else if ctx.Err() == nil && !n.blind[stream].Load() {
 			n.learn(stream, p)
 		}
 	}
-	timer.Reset(max(n.every, pollShare*time.Since(began)))
+	pause := n.every
+	if !failed { // else it was not the polls that took long
+		pause = max(pause, min(pollShare*time.Since(began), pollMost))
+	}
+	timer.Reset(pause)
 }
 
 // look asks which subjects of a stream hold messages of the entities.
