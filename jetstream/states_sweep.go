@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -49,7 +50,8 @@ type Swept struct {
 // those without a work message in their note, stay until the bucket's maximum age.
 //
 // It also deletes objects that no stored revision refers to: those of expired revisions,
-// and those of writers that crashed.
+// and those of writers that crashed. Of handoffs it deletes nothing else: their records expire
+// when they are not needed any more, and until then a token must stay used.
 //
 // It needs the permissions of an operator; for a user without them it only reports how
 // full the stores are. All nodes may call it every few seconds, also concurrently: unless
@@ -73,7 +75,7 @@ func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 	if s.fenced.Load() {
 		return swept, nil // only users with permission to purge can sweep
 	}
-	if swept.Used >= opts.From {
+	if swept.Used >= opts.From && s.object != chunks.HandoffPrefix {
 		if swept.Runs, err = w.evict(ctx, records, objects); err != nil {
 			return swept, err
 		}

@@ -189,6 +189,23 @@ func TestSweepCollectsOrphans(t *testing.T) {
 
 // Finding 4 of the security review: if room is needed, commands for tasks that have not
 // started are deleted before any run.
+// The records of handoffs have a time to live, as commands for tasks that have not started
+// have. They are needed until then.
+func TestSweepDeletesNoHandoffs(t *testing.T) {
+	t.Parallel()
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketHandoff: {MaxBytes: 1 << 20}}})
+	s := jetstream.NewHandoffs(js, subject.Map{})
+	for i := range 56 {
+		if _, err := s.PutFor(testContext(t), state.ID{Entity: "agent.x", Run: fmt.Sprintf("run%02d", i)}, 0, make([]byte, 16<<10), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if swept, err := s.Sweep(testContext(t), jetstream.SweepOptions{Keep: time.Nanosecond}); err != nil || swept.Runs != 0 || swept.Used < 0.75 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+}
+
 func TestSweepDeletesNotesFirst(t *testing.T) {
 	t.Parallel()
 	js := jetstream.Gather(start(t))
