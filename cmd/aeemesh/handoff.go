@@ -154,14 +154,15 @@ func stoppingWord(ctx context.Context) string {
 
 // serveHTTPS serves until ctx ends, and meanwhile cleans up abandoned handoffs.
 func serveHTTPS(a *app, ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
-	streams, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	var end context.CancelFunc
+	opts.Ending, end = context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
 	server := &http.Server{
 		Handler:           handoff.Handler(r, opts),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return streams },
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:          log.New(logWriter{a.Log}, "", 0),
 	}
 	a.Term.Logs.Store(term.LogServing)
@@ -191,7 +192,7 @@ func serveHTTPS(a *app, ctx context.Context, r *handoff.Receiver, listener net.L
 			a.Term.Say("stopping: streams that have begun may end")
 			ending, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
-			cancel() // another receiver takes up the pending replies
+			end() // another receiver takes up the pending replies
 			err := server.Shutdown(ending)
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = server.Close()

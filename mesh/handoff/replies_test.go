@@ -10,6 +10,32 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 )
 
+// A receiver that is about to stop ends the streams of replies, and finishes what has begun.
+func TestAReceiverThatStopsEndsItsReplies(t *testing.T) {
+	t.Parallel()
+	ending, end := context.WithCancel(t.Context())
+	defer end()
+	p := newPlatform(t, func(_ *handoff.ReceiverConfig, o *handoff.HandlerOptions) { o.Ending = ending })
+	x, y := p.pack(), p.pack()
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.commit(x.id); err != nil {
+		t.Fatal(err)
+	}
+	p.replies.add(x.taskID, handoff.Reply{Seq: 5, Data: []byte(`{}`)})
+	err := p.client.Replies(t.Context(), x.id, p.request(x.id, handoff.ActionReplies), 0, func(handoff.Reply) error {
+		end()
+		return nil
+	})
+	if err == nil {
+		t.Error("replies without an end")
+	}
+	if _, err := p.send(y); err != nil {
+		t.Errorf("a run is not received any more: %v", err)
+	}
+}
+
 func TestHandoffReplies(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)

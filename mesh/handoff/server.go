@@ -46,6 +46,9 @@ type HandlerOptions struct {
 	// Beat is the time between two signs of life in a stream of replies. Default
 	// 5 seconds.
 	Beat time.Duration
+	// Ending, if set, ends when the receiver is about to stop: streams of replies end with it,
+	// because they last as long as their runs. All else that has begun is to be finished.
+	Ending context.Context
 }
 
 // maxCommand bounds the body of a command.
@@ -228,6 +231,9 @@ func (s *server) replies(w http.ResponseWriter, r *http.Request, req transfer.Re
 	lines := make(chan Reply)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if s.opts.Ending != nil {
+		defer context.AfterFunc(s.opts.Ending, cancel)()
+	}
 	failed := make(chan error, 1)
 	go func() {
 		defer close(lines)
