@@ -58,6 +58,7 @@ func (w *Worker) makeAgents() error {
 		if err := w.addDesk(h); err != nil {
 			return err
 		}
+		w.addHealth(h.Agent)
 		w.agents = append(w.agents, h)
 	}
 	if w.cfg.Templates != "" && !slices.ContainsFunc(w.agents, func(h *hosted) bool { return h.templates > 0 }) {

@@ -2,9 +2,12 @@ package worker
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -40,6 +43,29 @@ func (w *Worker) Health() []Check {
 		out = append(out, checkServed(s))
 	}
 	return out
+}
+
+// addHealth has an agent's health include what the program knows of it.
+func (w *Worker) addHealth(a *agents.Agent) {
+	if w.cfg.Health == nil {
+		return
+	}
+	own := a.Health
+	a.Health = func() mesh.Health {
+		told := w.cfg.Health(a.Entity)
+		if own == nil {
+			return told
+		}
+		if h := own(); rank(h) >= rank(told) {
+			return h
+		}
+		return told
+	}
+}
+
+// rank orders healths from good to bad.
+func rank(h mesh.Health) int {
+	return slices.Index([]intents.Health{intents.Healthy, intents.Degraded, intents.Unhealthy}, intents.Health(h.Status))
 }
 
 // CheckConn checks a connection.

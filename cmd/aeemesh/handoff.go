@@ -131,13 +131,15 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 	if _, err := r.List(ctx); err != nil { // the bucket must exist
 		return session.LaneError(err)
 	}
-	go a.KeepKeys(ctx, s.Verifier.Ring, nil)
+	keeper := a.NewKeyKeeper(s.Verifier.Ring, nil)
+	go keeper.Keep(ctx)
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err
 	}
 	f.vitals.look(func() []health.Check {
-		return []health.Check{health.Check(worker.CheckConn(s.Conn)), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
+		checks := []health.Check{health.Check(worker.CheckConn(s.Conn)), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
+		return append(checks, keyChecks(keeper)...)
 	})
 	f.vitals.serves(listener.Addr().String())
 	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()

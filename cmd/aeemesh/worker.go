@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -156,6 +157,8 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		}
 		return s, err
 	}
+	var keeper atomic.Pointer[session.KeyKeeper]
+	cfg.Health = func(string) mesh.Health { return keyHealth(keeper.Load()) }
 	w, err := worker.New(cfg)
 	if err == nil {
 		err = checkTools(cmd, f.tools, w.Documents())
@@ -181,11 +184,12 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		for _, c := range w.Health() {
 			checks = append(checks, health.Check(c))
 		}
-		return checks
+		return append(checks, keyChecks(keeper.Load())...)
 	})
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
-	go a.KeepKeys(reloading, cfg.Node.Verifier.Ring, own)
+	keeper.Store(a.NewKeyKeeper(cfg.Node.Verifier.Ring, own))
+	go keeper.Load().Keep(reloading)
 	if err := w.Serve(ctx, s.Conn); err != nil {
 		return workerError(cmd, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,17 +79,47 @@ func (k Keys) Lapsed(from string, now time.Time) (why []string) {
 // LoadDir reads a key directory, and reports all errors in it at once. If the directory
 // does not exist, the error wraps [fs.ErrNotExist].
 func LoadDir(dir string) (Keys, error) {
+	keys, faults, err := LoadReadable(dir)
+	if err != nil {
+		return Keys{}, err
+	}
+	if len(faults) > 0 {
+		bad := make([]error, len(faults))
+		for i, f := range faults {
+			bad[i] = f.Err
+		}
+		return Keys{}, fmt.Errorf("key directory %s: %w", dir, errors.Join(bad...))
+	}
+	return keys, nil
+}
+
+// Fault is what is wrong with a key of a directory.
+type Fault struct {
+	KID  string
+	File string // the name of the file in the directory
+	Err  error  // has the path of the file
+}
+
+// LoadReadable is [LoadDir] for a process that runs already: it leaves out each key of
+// which one of the two files has a fault, and returns the faults. Pass the kids of the
+// faults to [Ring.ReplaceLocal]. A file that is being written may have a fault for a
+// moment. It fails if the directory itself cannot be read.
+func LoadReadable(dir string) (Keys, []Fault, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return Keys{}, fmt.Errorf("key directory: %w", err)
+		return Keys{}, nil, fmt.Errorf("key directory: %w", err)
 	}
 	var keys Keys
-	var bad []error
+	var faults []Fault
+	bad := map[string]bool{}
+	fault := func(kid, ext string, err error) {
+		faults, bad[kid] = append(faults, Fault{kid, kid + ext, err}), true
+	}
 	for _, entry := range entries {
 		if kid, ok := strings.CutSuffix(entry.Name(), seedExt); ok && CheckKID(kid) == nil {
 			s, err := readSeed(dir, kid)
 			if err != nil {
-				bad = append(bad, err)
+				fault(kid, seedExt, err)
 				continue
 			}
 			keys.Signers = append(keys.Signers, s)
@@ -101,27 +132,25 @@ func LoadDir(dir string) (Keys, error) {
 		}
 		r, err := readRecord(dir, kid)
 		if err != nil {
-			bad = append(bad, err)
+			fault(kid, recordExt, err)
 			continue
 		}
 		s, _ := keys.Signer(kid)
-		if r.Alg == HS256 && s == nil && r.Revoked {
+		if bad[kid] || r.Alg == HS256 && s == nil && r.Revoked {
 			continue // a revoked key without its secret: nothing can be verified with it
 		}
 		k, err := r.withSigner(s)
 		if err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", filepath.Join(dir, entry.Name()), err))
+			fault(kid, recordExt, fmt.Errorf("%s: %w", filepath.Join(dir, entry.Name()), err))
 			continue
 		}
 		keys.Trusted = append(keys.Trusted, k)
 	}
-	if err := errors.Join(bad...); err != nil {
-		return Keys{}, fmt.Errorf("key directory %s: %w", dir, err)
-	}
+	keys.Signers = slices.DeleteFunc(keys.Signers, func(s *Signer) bool { return bad[s.kid] })
 	byKID := func(a, b *Signer) int { return strings.Compare(a.kid, b.kid) }
 	sorted.By(keys.Signers, byKID)
 	sorted.By(keys.Trusted, func(a, b Key) int { return strings.Compare(a.KID, b.KID) })
-	return keys, nil
+	return keys, faults, nil
 }
 
 // withSigner returns the key that the record describes; s is the signer from the key file

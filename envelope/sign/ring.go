@@ -43,9 +43,10 @@ type Ring struct {
 
 // ringState is immutable.
 type ringState struct {
-	sources   [2]map[string]*preparedKey
-	refused   map[string]bool // see [Ring.Refuse]
-	effective map[string]*preparedKey
+	sources    [2]map[string]*preparedKey
+	refused    map[string]bool // see [Ring.Refuse]
+	unreadable []string        // see [Ring.ReplaceLocal]
+	effective  map[string]*preparedKey
 }
 
 // preparedKey is a key prepared for verification.
@@ -157,6 +158,18 @@ func (r *Ring) Delete(src Source, kid string) {
 // change. It returns all errors in the keys, also if two have the same kid, and then
 // changes nothing. Shared keys that are revoked stay.
 func (r *Ring) Replace(src Source, keys []Key) error {
+	return r.replace(src, keys, func(*ringState) {})
+}
+
+// ReplaceLocal is [Ring.Replace] for the keys of this machine's directory. unreadable
+// are the kids whose records there cannot be read, and may be revocations (see
+// [LoadReadable]): no key with such a kid is known, a shared one neither, until
+// ReplaceLocal is called without it.
+func (r *Ring) ReplaceLocal(keys []Key, unreadable ...string) error {
+	return r.replace(Local, keys, func(next *ringState) { next.unreadable = slices.Clone(unreadable) })
+}
+
+func (r *Ring) replace(src Source, keys []Key, also func(*ringState)) error {
 	m := make(map[string]*preparedKey, len(keys))
 	var bad []error
 	for _, k := range keys {
@@ -178,6 +191,7 @@ func (r *Ring) Replace(src Source, keys []Key) error {
 			m[kid] = p.keepWork(next.sources[src][kid])
 		}
 		next.sources[src] = m
+		also(next)
 	})
 	return nil
 }
@@ -195,7 +209,7 @@ func (r *Ring) change(f func(*ringState)) {
 	defer r.mu.Unlock()
 	next := ringState{}
 	if old := r.state.Load(); old != nil {
-		next = ringState{sources: old.sources, refused: old.refused}
+		next = ringState{sources: old.sources, refused: old.refused, unreadable: old.unreadable}
 	}
 	revoked := next.sources[Shared]
 	f(&next)
@@ -214,6 +228,9 @@ func (r *Ring) change(f func(*ringState)) {
 			p = &revoked
 		}
 		next.effective[kid] = p
+	}
+	for _, kid := range next.unreadable {
+		delete(next.effective, kid)
 	}
 	left := int32(maxTables)
 	for _, p := range next.effective {

@@ -268,48 +268,6 @@ func (a *App) ReplayConfig(cfg *mesh.Config) {
 	}
 }
 
-// KeepKeys reads the directory of keys periodically, so that a new key or a
-// revocation takes effect without a restart. The signing keys of this process,
-// own, are fixed at its start: when one of them becomes invalid, keepKeys
-// warns.
-func (a *App) KeepKeys(ctx context.Context, ring *sign.Ring, own []string) {
-	told := map[string]bool{}
-	for pause.For(ctx, keyReload) {
-		a.reloadKeys(ring)
-		a.TellSpent(ring, own, told, time.Now())
-	}
-}
-
-func (a *App) reloadKeys(ring *sign.Ring) {
-	dir := a.KeyDir() // it may have been created meanwhile
-	if dir == "" {
-		return
-	}
-	keys, err := sign.LoadDir(dir)
-	if err == nil {
-		err = ring.Replace(sign.Local, keys.Trusted)
-	}
-	if err != nil {
-		a.Log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
-	}
-}
-
-// TellSpent warns once of each own key that is not valid any more: receivers
-// refuse its signatures.
-func (a *App) TellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
-	for _, kid := range own {
-		key, known := ring.Lookup(kid)
-		spent := known && !key.Valid(now)
-		if spent && !told[kid] {
-			a.Log.Warn("the key that this process signs with is revoked or has expired: start it again with another", "kid", kid)
-		}
-		told[kid] = spent
-	}
-}
-
-// keyReload is how often a worker reads its key directory.
-const keyReload = 5 * time.Second
-
 // WatchSharedKeys adds the keys of the mesh's bucket to the ring, and applies
 // every change, until the returned function is called. An unreadable record may
 // be a revocation: at the start it invalidates all keys with its kid, also the

@@ -1,0 +1,136 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+)
+
+// KeyKeeper reads the directory of keys periodically, so that a new key or a
+// revocation takes effect without a restart. It knows what is wrong with the
+// directory, for the health of the process.
+type KeyKeeper struct {
+	app  *App
+	ring *sign.Ring
+	own  []string // the keys that this process signs with
+	told map[string]bool
+
+	mu     sync.Mutex
+	faults []sign.Fault
+	unread error // why the directory cannot be read at all
+}
+
+// NewKeyKeeper makes the keeper of a ring, for a process that signs with the
+// keys own. Keep runs it.
+func (a *App) NewKeyKeeper(ring *sign.Ring, own []string) *KeyKeeper {
+	return &KeyKeeper{app: a, ring: ring, own: own, told: map[string]bool{}}
+}
+
+const (
+	keyReload = 5 * time.Second        // how often a process reads its key directory
+	keySettle = 500 * time.Millisecond // how long writing a file of it may take
+)
+
+// Keep reads the directory until ctx ends.
+func (k *KeyKeeper) Keep(ctx context.Context) {
+	for pause.For(ctx, keyReload) {
+		k.read(ctx)
+		k.app.TellSpent(k.ring, k.own, k.told, time.Now())
+	}
+}
+
+// read reads the directory. A key with a fault is not trusted until the fault is
+// corrected, for its record may say that it is revoked. All others are as the
+// directory has them. A new fault may be a file that is being written, so it is
+// looked at twice.
+func (k *KeyKeeper) read(ctx context.Context) {
+	dir := k.app.KeyDir() // it may have been created meanwhile
+	if dir == "" {
+		return
+	}
+	keys, faults, err := sign.LoadReadable(dir)
+	if slices.ContainsFunc(faults, k.isNew) && pause.For(ctx, keySettle) {
+		keys, faults, err = sign.LoadReadable(dir)
+	}
+	if err == nil {
+		err = k.ring.ReplaceLocal(keys.Trusted, kidsOf(faults)...)
+	}
+	if err != nil {
+		k.app.Log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
+		k.set(k.faults, err)
+		return
+	}
+	for _, f := range faults {
+		if k.isNew(f) {
+			k.app.Log.Warn("a key cannot be read, and is not trusted until it can: correct its file", "kid", f.KID, "err", f.Err)
+		}
+	}
+	if len(faults) == 0 && k.Trouble() != "" {
+		k.app.Log.Info("all keys of the directory can be read again", "dir", dir)
+	}
+	k.set(faults, nil)
+}
+
+// isNew reports whether the last reading did not find the fault.
+func (k *KeyKeeper) isNew(f sign.Fault) bool {
+	return !slices.ContainsFunc(k.faults, func(old sign.Fault) bool { return old.KID == f.KID && old.Err.Error() == f.Err.Error() })
+}
+
+func (k *KeyKeeper) set(faults []sign.Fault, unread error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.faults, k.unread = faults, unread
+}
+
+func kidsOf(faults []sign.Fault) (kids []string) {
+	for _, f := range faults {
+		kids = append(kids, f.KID)
+	}
+	return kids
+}
+
+// Trouble says what is wrong with the directory, in words for peers, without
+// paths; "" if nothing is.
+func (k *KeyKeeper) Trouble() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	const most = 3
+	var why []string
+	if k.unread != nil {
+		why = append(why, "the key directory is not read again, so no revocation takes effect")
+	}
+	for _, f := range k.faults[:min(most, len(k.faults))] {
+		why = append(why, fmt.Sprintf("key %s is not trusted, because %s cannot be read", f.KID, f.File))
+	}
+	if n := len(k.faults) - most; n > 0 {
+		why = append(why, fmt.Sprintf("%d more keys cannot be read", n))
+	}
+	return strings.Join(why, "; ")
+}
+
+// Blind reports whether the directory cannot be read at all: then no revocation
+// takes effect.
+func (k *KeyKeeper) Blind() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.unread != nil
+}
+
+// TellSpent warns once of each own key that is not valid any more: receivers
+// refuse its signatures.
+func (a *App) TellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
+	for _, kid := range own {
+		key, known := ring.Lookup(kid)
+		spent := known && !key.Valid(now)
+		if spent && !told[kid] {
+			a.Log.Warn("the key that this process signs with is revoked or has expired: start it again with another", "kid", kid)
+		}
+		told[kid] = spent
+	}
+}

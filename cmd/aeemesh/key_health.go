@@ -1,0 +1,25 @@
+package main
+
+import (
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// keyHealth is what the key directory adds to the health of an agent.
+func keyHealth(k *session.KeyKeeper) mesh.Health {
+	if k == nil || k.Trouble() == "" {
+		return mesh.Health{Status: string(intents.Healthy)}
+	}
+	return mesh.Health{Status: string(intents.Degraded), Details: map[string]any{"reason": k.Trouble()}}
+}
+
+// keyChecks is a check of the key directory where something is wrong with it. A
+// process that reads it, except some keys, is ready.
+func keyChecks(k *session.KeyKeeper) []health.Check {
+	if k == nil || k.Trouble() == "" {
+		return nil
+	}
+	return []health.Check{{Name: "keys", OK: !k.Blind(), Why: k.Trouble()}}
+}
