@@ -146,6 +146,7 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	defer conn.Close()
 	d.conn = conn
 	d.connection()
+	d.key()
 	if d.role == roleSender && !d.named {
 		d.sender(ctx)
 		return

@@ -7,10 +7,14 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// keyHealth is what the key directory adds to the health of an agent.
-func keyHealth(k *session.KeyKeeper) mesh.Health {
-	if k == nil || k.Trouble() == "" {
+// keyHealth is what the keys add to the health of an agent: it is unhealthy if
+// receivers refuse what it answers.
+func keyHealth(k *session.KeyKeeper, entity string) mesh.Health {
+	if k == nil || k.Trouble() == "" && k.Spent(entity) == "" {
 		return mesh.Health{Status: string(intents.Healthy)}
+	}
+	if why := k.Spent(entity); why != "" {
+		return mesh.Health{Status: string(intents.Unhealthy), Details: map[string]any{"reason": why}}
 	}
 	return mesh.Health{Status: string(intents.Degraded), Details: map[string]any{"reason": k.Trouble()}}
 }

@@ -149,16 +149,17 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	if err != nil {
 		return err
 	}
-	var own []string // the keys that this process signs with
+	var own []*session.OwnKey
 	cfg.Signer = func(entity string) (*sign.Signer, error) {
 		s, err := a.Signer(entity)
 		if s != nil {
-			own = append(own, s.KID())
+			s = s.Clone()
+			own = append(own, &session.OwnKey{Entity: entity, Signer: s})
 		}
 		return s, err
 	}
 	var keeper atomic.Pointer[session.KeyKeeper]
-	cfg.Health = func(string) mesh.Health { return keyHealth(keeper.Load()) }
+	cfg.Health = func(entity string) mesh.Health { return keyHealth(keeper.Load(), entity) }
 	w, err := worker.New(cfg)
 	if err == nil {
 		err = checkTools(cmd, f.tools, w.Documents())
@@ -188,7 +189,10 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	})
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
-	keeper.Store(a.NewKeyKeeper(cfg.Node.Verifier.Ring, own))
+	for _, key := range own {
+		key.Conn = s.Conn
+	}
+	keeper.Store(a.NewKeyKeeper(cfg.Node.Verifier.Ring, own...))
 	go keeper.Load().Keep(reloading)
 	if err := w.Serve(ctx, s.Conn); err != nil {
 		return workerError(cmd, err)

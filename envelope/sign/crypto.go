@@ -15,6 +15,7 @@ import (
 // A signature over other bytes can never be used as an envelope's, as long as those bytes
 // do not begin with '{' (see [AppendSigned]); a JWT's do not.
 func (s *Signer) CryptoSigner() (crypto.Signer, error) {
+	s = s.current()
 	if s.ed == nil {
 		return nil, fmt.Errorf("key %q is %s: only %s signs for others to verify", s.kid, s.alg, Ed25519)
 	}

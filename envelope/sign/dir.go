@@ -67,7 +67,7 @@ func (k Keys) Lapsed(from string, now time.Time) (why []string) {
 		if _, own := k.Signer(key.KID); !own || !key.SpeaksFor(from) {
 			continue
 		}
-		reason := key.invalidity(now)
+		reason := key.Invalidity(now)
 		if reason == "" {
 			return nil
 		}

@@ -118,10 +118,11 @@ func (k Key) Check() error {
 }
 
 // Valid reports whether signatures of k may be accepted at the time now.
-func (k Key) Valid(now time.Time) bool { return k.invalidity(now) == "" }
+func (k Key) Valid(now time.Time) bool { return k.Invalidity(now) == "" }
 
-// invalidity returns the reason why k is not valid at the time now, or "".
-func (k Key) invalidity(now time.Time) string {
+// Invalidity returns the reason why k is not valid at the time now, such as "is revoked",
+// or "".
+func (k Key) Invalidity(now time.Time) string {
 	switch {
 	case k.Revoked:
 		return "is revoked"

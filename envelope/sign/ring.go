@@ -306,7 +306,7 @@ func (r *Ring) Verify(e *envelope.Envelope, now time.Time) (Identity, error) {
 	if key.Alg != s.alg {
 		return Identity{}, envelope.Errorf(envelope.CodeSigInvalid, "key %q does not sign with %s", s.kid, s.alg)
 	}
-	if why := key.invalidity(now); why != "" {
+	if why := key.Invalidity(now); why != "" {
 		return Identity{}, envelope.Errorf(envelope.CodeKeyInvalid, "key %q %s", s.kid, why)
 	}
 	p := buffers.Get().(*[]byte)

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/aeemesh/aeemesh/envelope"
 )
@@ -18,6 +19,8 @@ type Signer struct {
 	secret []byte // the Ed25519 seed or the HS256 secret, for the key file
 	ed     ed25519.PrivateKey
 	mac    *macKey
+
+	next atomic.Pointer[Signer] // see [Signer.Rotate]; it has no next itself
 }
 
 // NewSigner makes a signer from 32 secret bytes: the seed of RFC 8032 for
@@ -61,14 +64,32 @@ func NewKey(kid string, alg Alg, from ...string) (*Signer, Key, error) {
 	return s, k, nil
 }
 
+// Clone returns another signer with the same key, which can be rotated on its own.
+func (s *Signer) Clone() *Signer {
+	s = s.current()
+	return &Signer{kid: s.kid, alg: s.alg, secret: s.secret, ed: s.ed, mac: s.mac}
+}
+
+// Rotate makes s sign with the key of next from now on, for all that hold s.
+func (s *Signer) Rotate(next *Signer) { s.next.Store(next.Clone()) }
+
+// current is the signer with the key that s signs with.
+func (s *Signer) current() *Signer {
+	if next := s.next.Load(); next != nil {
+		return next
+	}
+	return s
+}
+
 // KID returns the key id in the signer's signatures.
-func (s *Signer) KID() string { return s.kid }
+func (s *Signer) KID() string { return s.current().kid }
 
 // Alg returns the signer's algorithm.
-func (s *Signer) Alg() Alg { return s.alg }
+func (s *Signer) Alg() Alg { return s.current().alg }
 
 // Key returns the key for verifiers. For HS256 it contains the secret.
 func (s *Signer) Key(from ...string) Key {
+	s = s.current()
 	k := Key{KID: s.kid, Alg: s.alg, From: from}
 	if s.ed != nil {
 		k.Public = s.ed.Public().(ed25519.PublicKey)
@@ -79,7 +100,10 @@ func (s *Signer) Key(from ...string) Key {
 }
 
 // String returns the key id and the algorithm, but no secret.
-func (s *Signer) String() string { return fmt.Sprintf("%s (%s)", s.kid, s.alg) }
+func (s *Signer) String() string {
+	s = s.current()
+	return fmt.Sprintf("%s (%s)", s.kid, s.alg)
+}
 
 // GoString is [Signer.String].
 func (s *Signer) GoString() string { return "sign.Signer{" + s.String() + "}" }
@@ -89,7 +113,7 @@ func (s *Signer) GoString() string { return "sign.Signer{" + s.String() + "}" }
 // fails with [envelope.ErrNumber] and does not change e.
 func (s *Signer) Sign(e *envelope.Envelope) error {
 	if !validText(e) {
-		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.kid)
+		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.KID())
 	}
 	p := buffers.Get().(*[]byte)
 	sig, err := s.appendSig((*p)[:0], e)
@@ -110,6 +134,7 @@ func (s *Signer) AppendJSON(dst []byte, e *envelope.Envelope) ([]byte, error) {
 // appendSig appends the value of field sig for e, whose texts are valid UTF-8. Meanwhile
 // it uses the same memory for the canonical bytes.
 func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
+	s = s.current()
 	message, err := AppendSigned(dst, e)
 	if err == nil {
 		dst, err = s.appendSigOver(message[:len(dst)], message[len(dst):])

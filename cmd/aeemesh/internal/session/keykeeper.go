@@ -18,18 +18,18 @@ import (
 type KeyKeeper struct {
 	app  *App
 	ring *sign.Ring
-	own  []string // the keys that this process signs with
-	told map[string]bool
+	own  []*OwnKey
 
 	mu     sync.Mutex
 	faults []sign.Fault
-	unread error // why the directory cannot be read at all
+	unread error             // why the directory cannot be read at all
+	spent  map[string]string // why receivers refuse what an entity signs
 }
 
 // NewKeyKeeper makes the keeper of a ring, for a process that signs with the
 // keys own. Keep runs it.
-func (a *App) NewKeyKeeper(ring *sign.Ring, own []string) *KeyKeeper {
-	return &KeyKeeper{app: a, ring: ring, own: own, told: map[string]bool{}}
+func (a *App) NewKeyKeeper(ring *sign.Ring, own ...*OwnKey) *KeyKeeper {
+	return &KeyKeeper{app: a, ring: ring, own: own, spent: map[string]string{}}
 }
 
 const (
@@ -39,20 +39,29 @@ const (
 
 // Keep reads the directory until ctx ends.
 func (k *KeyKeeper) Keep(ctx context.Context) {
+	keys, err := k.app.Keys() // the process read them at its start
+	if err == nil {
+		k.renewAll(*keys)
+	}
 	for pause.For(ctx, keyReload) {
-		k.read(ctx)
-		k.app.TellSpent(k.ring, k.own, k.told, time.Now())
+		k.renewAll(k.read(ctx))
+	}
+}
+
+func (k *KeyKeeper) renewAll(keys sign.Keys) {
+	for _, own := range k.own {
+		k.renew(own, keys, time.Now())
 	}
 }
 
 // read reads the directory. A key with a fault is not trusted until the fault is
 // corrected, for its record may say that it is revoked. All others are as the
 // directory has them. A new fault may be a file that is being written, so it is
-// looked at twice.
-func (k *KeyKeeper) read(ctx context.Context) {
+// looked at twice. It returns the keys without faults.
+func (k *KeyKeeper) read(ctx context.Context) sign.Keys {
 	dir := k.app.KeyDir() // it may have been created meanwhile
 	if dir == "" {
-		return
+		return sign.Keys{}
 	}
 	keys, faults, err := sign.LoadReadable(dir)
 	if slices.ContainsFunc(faults, k.isNew) && pause.For(ctx, keySettle) {
@@ -64,17 +73,18 @@ func (k *KeyKeeper) read(ctx context.Context) {
 	if err != nil {
 		k.app.Log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
 		k.set(k.faults, err)
-		return
+		return sign.Keys{}
 	}
 	for _, f := range faults {
 		if k.isNew(f) {
 			k.app.Log.Warn("a key cannot be read, and is not trusted until it can: correct its file", "kid", f.KID, "err", f.Err)
 		}
 	}
-	if len(faults) == 0 && k.Trouble() != "" {
+	if len(faults) == 0 && (len(k.faults) > 0 || k.unread != nil) {
 		k.app.Log.Info("all keys of the directory can be read again", "dir", dir)
 	}
 	k.set(faults, nil)
+	return keys
 }
 
 // isNew reports whether the last reading did not find the fault.
@@ -120,17 +130,4 @@ func (k *KeyKeeper) Blind() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.unread != nil
-}
-
-// TellSpent warns once of each own key that is not valid any more: receivers
-// refuse its signatures.
-func (a *App) TellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
-	for _, kid := range own {
-		key, known := ring.Lookup(kid)
-		spent := known && !key.Valid(now)
-		if spent && !told[kid] {
-			a.Log.Warn("the key that this process signs with is revoked or has expired: start it again with another", "kid", kid)
-		}
-		told[kid] = spent
-	}
 }

@@ -28,7 +28,7 @@ func keeperOf(t *testing.T, kids ...string) (*KeyKeeper, string, *bytes.Buffer) 
 	}
 	var log bytes.Buffer
 	a := &App{Log: slog.New(slog.NewTextHandler(&log, nil)), Sign: signFlags{Dir: dir}}
-	k := a.NewKeyKeeper(&sign.Ring{}, nil)
+	k := a.NewKeyKeeper(&sign.Ring{})
 	k.read(t.Context())
 	return k, dir, &log
 }

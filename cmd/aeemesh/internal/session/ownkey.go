@@ -1,0 +1,103 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+)
+
+// OwnKey is the key that a process signs with as one entity.
+type OwnKey struct {
+	Entity string
+	Signer *sign.Signer // of this entity alone: it is rotated
+	Conn   *nats.Conn   // whose user key signs no envelopes
+
+	warned string // the kid that was said to expire soon
+}
+
+// renew judges an entity's key. If it has expired or is revoked, the newest
+// usable key of the entity signs from now on, unless --sign names the key.
+func (k *KeyKeeper) renew(own *OwnKey, keys sign.Keys, now time.Time) {
+	kid := own.Signer.KID()
+	key, known := k.ring.Lookup(kid)
+	if !known {
+		return // its record is not here; receivers may trust it
+	}
+	usable := k.usable(keys)
+	if why := key.Invalidity(now); why != "" {
+		if next, ok := k.successor(own, usable, now); ok {
+			own.Signer.Rotate(next)
+			k.app.Log.Warn("the key that signed has expired or is revoked: another one signs from now on", "from", own.Entity, "kid", kid, "now", next.KID())
+			k.setSpent(own.Entity, "")
+			return
+		}
+		if k.setSpent(own.Entity, fmt.Sprintf("receivers refuse what it signs: key %q %s", kid, why)) {
+			k.app.Log.Warn("the key that signs has expired or is revoked, and receivers refuse its signatures: aeemesh keys new makes another", "from", own.Entity, "kid", kid)
+		}
+		return
+	}
+	k.setSpent(own.Entity, "")
+	if own.warned == kid || !ExpiresSoon(key, now) {
+		return
+	}
+	own.warned = kid
+	if _, ok := k.successor(own, usable, key.Expires); !ok {
+		k.app.Log.Warn("the key that signs expires soon, and no other can follow it: aeemesh keys new makes one", "from", own.Entity, "kid", kid, "expires", key.Expires.UTC().Format(time.RFC3339))
+	}
+}
+
+// usable returns the keys that the ring does not know as revoked.
+func (k *KeyKeeper) usable(keys sign.Keys) sign.Keys {
+	keys.Trusted = slices.DeleteFunc(slices.Clone(keys.Trusted), func(t sign.Key) bool {
+		key, known := k.ring.Lookup(t.KID)
+		return !known || key.Revoked
+	})
+	return keys
+}
+
+// successor returns the key that signs at a time when the present one does not.
+func (k *KeyKeeper) successor(own *OwnKey, usable sign.Keys, at time.Time) (*sign.Signer, bool) {
+	if k.app.Sign.Kid != SignAuto && k.app.Sign.Kid != "" {
+		return nil, false
+	}
+	next, ok := usable.SignerFor(own.Entity, at)
+	if ok && next.KID() == own.Signer.KID() {
+		return nil, false
+	}
+	return next, ok && natsconn.CheckSigner(own.Conn, next) == nil
+}
+
+// setSpent sets why receivers refuse what an entity signs, and reports whether
+// that is new.
+func (k *KeyKeeper) setSpent(entity, why string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	changed := k.spent[entity] != why
+	k.spent[entity] = why
+	return changed
+}
+
+// Spent says why receivers refuse what an entity signs; "" if they do not.
+func (k *KeyKeeper) Spent(entity string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.spent[entity]
+}
+
+// ExpiresSoon reports whether less than a tenth of a key's life is left, or
+// less than seven days: the shorter of the two.
+func ExpiresSoon(key sign.Key, now time.Time) bool {
+	if key.Expires.IsZero() {
+		return false
+	}
+	soon := 7 * 24 * time.Hour
+	if !key.NotBefore.IsZero() {
+		soon = min(soon, key.Expires.Sub(key.NotBefore)/10)
+	}
+	return now.Add(soon).After(key.Expires)
+}
