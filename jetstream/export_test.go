@@ -11,6 +11,20 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
+// ReadAll reads runs as a list of them does, and returns how many could be read.
+func ReadAll(ctx context.Context, s *States, ids []state.ID) (n int) {
+	var keys []string
+	for _, id := range ids {
+		keys = append(keys, stateKey(id))
+	}
+	for _, r := range s.readAll(ctx, keys, false) {
+		if r.err == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // SetScheduled sets the size of StreamSchedule that q uses for a second.
 func SetScheduled(q *Queue, n uint64) { q.scheduled, q.looked = n, time.Now() }
 

@@ -53,6 +53,8 @@ type States struct {
 
 	takesReplies bool // the stream captures the subjects of replies
 
+	denied map[string]time.Time // entities for which this user may not ask the leader, and since when
+
 	fenced atomic.Bool // this user may not read the whole bucket
 	ended  endedRuns
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ import (
 //
 // If the bucket has several replicas, any of them may answer the read. Then current first
 // asks the leader for the sequence of the key's last message, and reads until a replica
-// has it.
+// has it. A user who may not ask gets what any replica has.
 func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
@@ -34,12 +35,16 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 	if err != nil {
 		return stateMessage{}, err
 	}
-	if single {
+	if single || s.mayNotAsk(key) {
 		return s.read(ctx, key)
 	}
 	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
 	least, err := s.lastSequence(ctx, key, ask)
-	if err != nil && !errors.Is(err, ErrDenied) { // without permission to publish, the user can only read
+	if errors.Is(err, ErrDenied) {
+		s.noteDenied(key)
+		return s.read(ctx, key)
+	}
+	if err != nil {
 		return stateMessage{}, err
 	}
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -55,6 +60,31 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		}
 	}
 }
+
+// deniedFor is how long a refusal is remembered: a user's permissions may change.
+const deniedFor = time.Minute
+
+// mayNotAsk reports whether this user was not permitted to ask for a key of this entity
+// lately. Permissions are the same for all keys of an entity.
+func (s *States) mayNotAsk(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, denied := s.denied[entityOf(key)]
+	return denied && time.Since(at) < deniedFor
+}
+
+func (s *States) noteDenied(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.denied, func(_ string, at time.Time) bool { return time.Since(at) >= deniedFor })
+	if s.denied == nil {
+		s.denied = map[string]time.Time{}
+	}
+	s.denied[entityOf(key)] = time.Now()
+}
+
+// entityOf returns a key without its last token, which is the run.
+func entityOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
 // lastSequence asks the stream's leader for the sequence of the last message of a key, of
 // its document or its reply, 0 if there is none. No JetStream request for that can be restricted by subject. So it

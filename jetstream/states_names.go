@@ -68,14 +68,26 @@ type runRead struct {
 // errEnded: the run has ended.
 var errEnded = errors.New("the run has ended")
 
-// readAll reads the runs with the given keys concurrently.
+// readAll reads the runs with the given keys concurrently, but one of each entity before
+// its others: if this user may not ask the leader, the server refuses it once for each
+// entity, and not for each run.
 func (s *States) readAll(ctx context.Context, keys []string, open bool) []runRead {
 	reads := make([]runRead, len(keys))
-	var done sync.WaitGroup
+	first := map[string]int{}
 	for i, key := range keys {
-		done.Go(func() { reads[i].record, reads[i].err = s.readRun(ctx, key, open) })
+		if _, there := first[entityOf(key)]; !there {
+			first[entityOf(key)] = i
+		}
 	}
-	done.Wait()
+	for _, now := range []bool{true, false} {
+		var done sync.WaitGroup
+		for i, key := range keys {
+			if (first[entityOf(key)] == i) == now {
+				done.Go(func() { reads[i].record, reads[i].err = s.readRun(ctx, key, open) })
+			}
+		}
+		done.Wait()
+	}
 	return reads
 }
 

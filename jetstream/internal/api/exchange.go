@@ -32,12 +32,22 @@ const denialLook = 20 * time.Millisecond
 
 // UntilDenied returns a context that ends, with ErrDenied as its cause, when the server
 // reports that publishing to a subject with this prefix is not permitted. A quotation
-// mark at the end makes it an exact match. It polls because nats.go keeps the last such
-// report of a connection and calls only the application's error handler.
+// mark at the end makes it an exact match. It hears every such report of the connection
+// ([ears]). It also checks the connection's last error, in case the application has
+// replaced the error handler.
 func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	before := nc.LastError()
 	quoted := `"` + subject
+	denied := func(err error) bool {
+		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), quoted) {
+			return false
+		}
+		denials.note(nc, err)
+		cancel(fmt.Errorf("%w: %w", ErrDenied, err))
+		return true
+	}
+	forget := earOf(nc).add(func(err error) { denied(err) })
 	var mu sync.Mutex
 	var timer *time.Timer
 	stopped := false
@@ -45,12 +55,7 @@ func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Co
 		mu.Lock()
 		defer mu.Unlock()
 		now := nc.LastError()
-		switch {
-		case stopped:
-		case now != nil && now != before && errors.Is(now, nats.ErrPermissionViolation) && strings.Contains(now.Error(), quoted):
-			denials.note(nc, now)
-			cancel(fmt.Errorf("%w: %w", ErrDenied, now))
-		default:
+		if !stopped && (now == nil || now == before || !denied(now)) {
 			timer.Reset(denialLook)
 		}
 	}
@@ -58,6 +63,7 @@ func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Co
 	timer = time.AfterFunc(denialLook, look)
 	mu.Unlock()
 	return ctx, func() {
+		forget()
 		mu.Lock()
 		stopped = true
 		timer.Stop()

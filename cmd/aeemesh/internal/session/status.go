@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
@@ -81,11 +82,12 @@ func (s *seldom) over() {
 }
 
 // quietAboutServices hides that the NATS user may not discover workers and
-// consumers, or make consumers: the command works without, or fails and says so
-// itself.
+// consumers, make consumers, or ask the leader for a run's record: the command
+// works without, or fails and says so itself.
 func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
+		hidden := func(subject string) bool { return strings.Contains(s.Err.Error(), `"`+subject) }
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !hidden("$SRV.") && !hidden("$JS.API.CONSUMER.") && !hidden("$KV."+jetstream.BucketState) {
 			tell(s)
 		}
 	}
