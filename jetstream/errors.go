@@ -1,6 +1,8 @@
 package jetstream
 
 import (
+	"errors"
+
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -34,6 +36,12 @@ var (
 // Away reports temporary errors of JetStream, which a retry may not meet: it does not
 // answer, has no leader, is full, or did not confirm a write.
 func Away(err error) bool { return api.Away(err) }
+
+// Off reports an [ErrUnavailable] of a server or an account without JetStream; other such
+// errors are of a JetStream that does not answer at the moment.
+func Off(err error) bool {
+	return errors.Is(err, natsjs.ErrJetStreamNotEnabled) || errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrNoResponders)
+}
 
 // A Message is a stored message.
 type Message = api.Message

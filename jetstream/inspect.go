@@ -81,7 +81,7 @@ func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, er
 	nc := js.Conn()
 	r := Report{Server: nc.ConnectedServerName(), Version: nc.ConnectedServerVersion(), Fsync: Fsync{Class: FsyncUnknown, Why: "jetstream is not available"}}
 	info, err := js.AccountInfo(ctx)
-	if err = api.Explain(nc, err, "ask for the account's limits"); errors.Is(err, ErrUnavailable) {
+	if err = api.Explain(nc, err, "ask for the account's limits"); Off(err) {
 		r.Reason = err.Error()
 		return r, nil
 	} else if err != nil {

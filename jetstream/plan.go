@@ -33,6 +33,9 @@ type Change struct {
 	Version     int          `json:"version,omitempty"` // of the topology that made it; 0: it does not exist, or aeemesh did not make it
 	Differences []Difference `json:"differences,omitempty"`
 
+	// Group is the servers that keep the stream; nil if it does not exist or has one replica.
+	Group *Group `json:"group,omitempty"`
+
 	// Reserves is how many more bytes of storage the change reserves on each replica.
 	Reserves int64 `json:"reserves,omitempty"`
 
@@ -142,5 +145,8 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 		return c, api.Explain(js.Conn(), err, "look at %s", c.Name)
 	}
 	c.compare(opts, spec, stream.CachedInfo())
+	if g := GroupOf(stream.CachedInfo()); g.Replicated() {
+		c.Group = &g
+	}
 	return c, nil
 }

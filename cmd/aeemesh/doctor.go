@@ -269,6 +269,9 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	}
 	if err != nil {
 		d.tell("jetstream", "fail", outcome.Hint(err), "%s", outcome.Text(err))
+		if changes, err := jetstream.Plan(ctx, js, jetstream.Options{Map: d.subjects}); err == nil {
+			d.groups(changes)
+		}
 		return
 	}
 	if !report.Enabled {
@@ -281,6 +284,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	}
 	d.tell("jetstream", "ok", "", "%s", found)
 	d.streams(report.Streams)
+	d.groups(report.Streams)
 	d.room(ctx, js, report.Streams)
 	for _, r := range report.Races {
 		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",

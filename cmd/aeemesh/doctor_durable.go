@@ -18,15 +18,22 @@ import (
 // durable reports what the durable lane may lose if a process, a machine or a
 // disk fails: that depends on its replicas and fsync.
 func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
-	replicas, memory := 0, false
+	replicas, memory, mayLose := 0, false, 0
+	missing := ""
 	for _, name := range []string{jetstream.StreamWork, jetstream.StreamReply, "KV_" + jetstream.BucketState} {
 		stream, err := js.Stream(ctx, name+d.subjects.Suffix())
 		if err != nil {
 			return // reported above
 		}
-		cfg := stream.CachedInfo().Config
+		cfg, group := stream.CachedInfo().Config, jetstream.GroupOf(stream.CachedInfo())
 		if replicas == 0 || cfg.Replicas < replicas {
 			replicas = cfg.Replicas
+		}
+		if group.Replicated() && !group.Quorum() {
+			return // reported above
+		}
+		if lose := group.MayLose(); missing == "" || lose < mayLose {
+			mayLose, missing = lose, cmp.Or(group.Trouble(), missing)
 		}
 		memory = memory || cfg.Storage == natsjs.MemoryStorage
 	}
@@ -34,6 +41,8 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.F
 	switch {
 	case memory:
 		d.tell(name, "warn", "Make the streams anew with file storage.", "not against a restart of the server: what it stores is in memory (%d replicas)", replicas)
+	case replicas > 1 && missing != "":
+		d.tell(name, "warn", "Start what is down. Until then less may fail.", "against the death of workers, and of %d of %d servers now: %s", mayLose, replicas, missing)
 	case replicas > 1:
 		d.tell(name, "ok", "", "against the death of workers, and of %d of %d servers", (replicas-1)/2, replicas)
 	case f.Class == jetstream.FsyncAlways:
@@ -53,7 +62,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	ctx, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	defer cancel()
 	list, err := jetstream.NewQueue(js, d.subjects).Backlog(ctx)
-	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, jetstream.ErrDenied) {
+	if errors.Is(err, jetstream.ErrNotFound) || jetstream.Off(err) || errors.Is(err, jetstream.ErrDenied) {
 		return // there is no durable lane; reported above
 	}
 	if err != nil {

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -38,6 +41,18 @@ func (d *doctor) streams(changes []jetstream.Change) {
 			which = fewNames(missing)
 		}
 		d.tell("streams", d.lacks(), "\"aeemesh apply\" makes what is missing.", "%s missing, %s", term.Counted(len(missing), "stream or bucket is", "streams and buckets are"), which)
+	}
+}
+
+// groups reports streams whose servers are not all there.
+func (d *doctor) groups(changes []jetstream.Change) {
+	troubled := topology.Troubled(changes)
+	for _, why := range slices.Sorted(maps.Keys(troubled)) {
+		outcome, names := "warn", troubled[why]
+		if strings.HasPrefix(why, jetstream.NoQuorum) {
+			outcome = "fail"
+		}
+		d.tell("replicas", outcome, "Start the servers that are down: more than half of a stream's must run.", "%s (%s): %s", term.Counted(len(names), "stream or bucket", "streams and buckets"), fewNames(names), why)
 	}
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -40,13 +41,17 @@ func Request(ctx context.Context, js natsjs.JetStream, subject string, body, ans
 		return err
 	}
 	var failed struct {
-		Error *natsjs.APIError `json:"error"`
+		Error   *natsjs.APIError `json:"error"`
+		Cluster *clusterInfo     `json:"cluster"`
 	}
 	if err := json.Unmarshal(msg.Data, &failed); err != nil {
 		return err
 	}
 	if failed.Error != nil {
 		return failed.Error
+	}
+	if strings.HasPrefix(subject, "STREAM.INFO.") && failed.Cluster.leaderless() {
+		return errNoLeader
 	}
 	if answer == nil {
 		return nil
@@ -88,9 +93,10 @@ func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (
 			return nil, err
 		}
 		var page struct {
-			Error *natsjs.APIError `json:"error"`
-			Total int              `json:"total"`
-			State struct {
+			Error   *natsjs.APIError `json:"error"`
+			Total   int              `json:"total"`
+			Cluster *clusterInfo     `json:"cluster"`
+			State   struct {
 				Subjects map[string]int `json:"subjects"`
 			} `json:"state"`
 		}
@@ -100,6 +106,9 @@ func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (
 		}
 		if err == nil && page.Error != nil {
 			err = page.Error
+		}
+		if err == nil && page.Cluster.leaderless() {
+			err = errNoLeader
 		}
 		if err != nil {
 			return nil, Explain(js.Conn(), err, "look at %s", stream)
@@ -115,6 +124,17 @@ func Subjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (
 		}
 	}
 }
+
+// clusterInfo is the part of a stream's info about its servers; nil: it has one server.
+type clusterInfo struct {
+	Leader string `json:"leader"`
+}
+
+func (c *clusterInfo) leaderless() bool { return c != nil && c.Leader == "" }
+
+// errNoLeader: a replicated stream has no leader at the moment. Then the answer is of a
+// server that does not know what is stored, and says that nothing is.
+var errNoLeader = fmt.Errorf("%w: the stream has no leader", ErrUnavailable)
 
 // RequestTimeout is the timeout of one request.
 const RequestTimeout = 5 * time.Second

@@ -71,6 +71,8 @@ func hintOf(err error) string {
 		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --sender what a sender does, with --durable also for durable tasks; --operator and --viewer what operators and viewers need."
 	case errors.Is(err, jetstream.ErrNotFound):
 		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
+	case errors.Is(err, jetstream.ErrUnavailable) && !jetstream.Off(err):
+		return "JetStream does not answer, or a stream has no leader: in a cluster more than half of its servers must run. \"aeemesh doctor\" says what is missing."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
 		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh apply\" makes the mesh's streams."
 	case errors.Is(err, state.ErrClear):

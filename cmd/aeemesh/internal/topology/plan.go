@@ -47,7 +47,7 @@ if "apply" would make or change something, or could not correct it.`,
 				left := notDone(changes, cmd.Flags().Changed("storage"))
 				tellVersions(a, t)
 				tellNotDone(a, left, "would keep")
-				tellTally(a, t, len(left))
+				tellTally(a, t, len(left)+tellGroups(a, changes))
 				if check && t.Todo()+t.conflict+len(left) > 0 {
 					return outcome.ErrQuiet
 				}

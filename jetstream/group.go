@@ -1,0 +1,70 @@
+package jetstream
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A Group is the servers of a cluster that have a replica of a stream.
+type Group struct {
+	Servers int      `json:"servers"`           // how many replicas there should be
+	Leader  string   `json:"leader,omitempty"`  // the server that stores; "": none, and nothing can be stored or read
+	Missing []string `json:"missing,omitempty"` // servers that do not have what the others have, and why: "n3 is offline"
+}
+
+// A replica that was silent for so long, or lacks so many operations, is missing. A healthy
+// one of a busy stream is behind for moments.
+const (
+	replicaSilent = 5 * time.Second
+	replicaLags   = 1000
+)
+
+// GroupOf returns the group of a stream.
+func GroupOf(info *natsjs.StreamInfo) Group {
+	g := Group{Servers: info.Config.Replicas}
+	if info.Cluster == nil {
+		return g
+	}
+	g.Leader = info.Cluster.Leader
+	for _, p := range info.Cluster.Replicas {
+		switch {
+		case p.Offline:
+			g.Missing = append(g.Missing, p.Name+" is offline")
+		case p.Current:
+		case p.Active > replicaSilent:
+			g.Missing = append(g.Missing, fmt.Sprintf("%s was silent for %v", p.Name, p.Active.Round(time.Second)))
+		case p.Lag > replicaLags:
+			g.Missing = append(g.Missing, fmt.Sprintf("%s is %d operations behind", p.Name, p.Lag))
+		}
+	}
+	return g
+}
+
+// Replicated reports whether a cluster keeps the stream on several servers.
+func (g Group) Replicated() bool { return g.Servers > 1 }
+
+// Quorum reports whether so many servers are there that messages can be stored.
+func (g Group) Quorum() bool { return g.Leader != "" && len(g.Missing) <= (g.Servers-1)/2 }
+
+// MayLose returns how many servers more may fail before nothing can be stored.
+func (g Group) MayLose() int { return max(0, (g.Servers-1)/2-len(g.Missing)) }
+
+// Trouble says what is wrong with the group; "" if nothing is.
+func (g Group) Trouble() string {
+	why := strings.Join(g.Missing, ", ")
+	switch {
+	case !g.Replicated():
+		return ""
+	case g.Quorum():
+		return why
+	case why == "":
+		return NoQuorum
+	}
+	return NoQuorum + ": " + why
+}
+
+// NoQuorum begins the trouble of a group that cannot store.
+const NoQuorum = "no quorum, so nothing can be stored"
