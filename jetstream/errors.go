@@ -25,6 +25,9 @@ var (
 	ErrUncertain = api.ErrUncertain
 	// ErrFull: the stream is at its limits and accepts no more messages.
 	ErrFull = api.ErrFull
+	// ErrAccountFull is an ErrFull: the account, or its server, has no storage left, whatever
+	// the limit of the stream is.
+	ErrAccountFull = api.ErrAccountFull
 	// ErrNoRoom: the server or the account has less storage left than a stream would
 	// reserve.
 	ErrNoRoom = api.ErrNoRoom

@@ -51,7 +51,10 @@ func newRecords(cfg *Durable, entity string, codec state.Codec, log *slog.Logger
 
 // failed records that the store does not answer, and logs it at most once a second.
 func (s *records) failed(err error) {
-	if errors.Is(err, jetstream.ErrFull) {
+	switch {
+	case errors.Is(err, jetstream.ErrAccountFull):
+		err = fmt.Errorf("%w: runs that have begun end as soon as there is storage; \"aeemesh doctor\" shows what holds it", err)
+	case errors.Is(err, jetstream.ErrFull):
 		err = fmt.Errorf("%w: runs that have begun end as soon as an operator raises its limit; \"aeemesh doctor\" names the command", err)
 	}
 	now := time.Now()

@@ -286,6 +286,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	d.streams(report.Streams)
 	d.groups(report.Streams)
 	d.room(ctx, js, report.Streams)
+	d.storage(ctx, js, report.Account)
 	for _, r := range report.Races {
 		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",
 			"stream %s catches requests on %s", r.Stream, strings.Join(r.Subjects, ", "))
@@ -330,6 +331,10 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 			ack = fmt.Sprintf("; an acknowledgement took %v", took.Round(time.Microsecond))
 		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
 			ack = "; no acknowledgement could be measured: " + outcome.Text(err) // the error was printed above, or this user may not measure
+		case errors.Is(err, jetstream.ErrAccountFull):
+			d.tell("store", "fail", "The line about storage says what holds it. Nothing durable works until something can be stored.", "nothing can be stored: %s", outcome.Text(err))
+		case errors.Is(err, jetstream.ErrFull):
+			d.tell("store", "fail", "\"aeemesh apply --limit aee_seen=max_bytes:…\" makes it larger.", "nothing can be stored in aee_seen: %s", outcome.Text(err))
 		default:
 			d.tell("store", "fail", "Is the server's disk full or missing? See its log. After a full disk make room, then restart the server. Nothing durable works until something can be stored.", "nothing can be stored: %s", outcome.Text(err))
 		}

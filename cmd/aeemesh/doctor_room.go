@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -37,3 +40,44 @@ func (d *doctor) room(ctx context.Context, js natsjs.JetStream, streams []jetstr
 // tight reports whether a stream is four fifths full. Workers delete old runs
 // at three quarters, so more than that means that they cannot.
 func tight(holds, limit uint64) bool { return holds >= limit/5*4 }
+
+// storage reports how much of the account's storage is used, and what holds the
+// most of it: streams without a limit of their own, too.
+func (d *doctor) storage(ctx context.Context, js natsjs.JetStream, acc *jetstream.Account) {
+	if acc == nil || acc.MaxStorage <= 0 {
+		return
+	}
+	limit, verdict, hint := uint64(acc.MaxStorage), "ok", ""
+	switch {
+	case acc.Storage >= limit/20*19:
+		verdict = "fail"
+	case tight(acc.Storage, limit):
+		verdict = "warn"
+	}
+	found := fmt.Sprintf("%s of %s that the account may store", term.Size(acc.Storage), term.Size(limit))
+	if verdict != "ok" {
+		hint = "When it is full nothing durable works, and no limit of a stream helps. Raise the account's max_file, or remove what is not needed."
+		found += ": " + largest(ctx, js)
+	}
+	d.tell("storage", verdict, hint, "%s", found)
+}
+
+// largest names the streams of the account that hold the most.
+func largest(ctx context.Context, js natsjs.JetStream) string {
+	list := js.ListStreams(ctx)
+	var all []*natsjs.StreamInfo
+	for info := range list.Info() {
+		if info.Config.Storage == natsjs.FileStorage {
+			all = append(all, info)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return "what holds it cannot be listed: " + outcome.Text(err)
+	}
+	slices.SortFunc(all, func(a, b *natsjs.StreamInfo) int { return cmp.Compare(b.State.Bytes, a.State.Bytes) })
+	var names []string
+	for _, info := range all[:min(3, len(all))] {
+		names = append(names, info.Config.Name+" holds "+term.Size(info.State.Bytes))
+	}
+	return strings.Join(names, ", ")
+}

@@ -212,6 +212,10 @@ func submitFailed(task *envelope.Envelope, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrUncertain):
 		return outcome.Hinted(err, "Perhaps it is stored: \"aeemesh result %s %s\" tells once the mesh answers again. An envelope of your own (\"aeemesh envelope new\", \"send --envelope FILE\") can be sent again and again: it is stored once.", task.ID, task.To)
+	case errors.Is(err, jetstream.ErrAccountFull):
+		return outcome.Hinted(err, "Nothing is stored. No limit of a stream helps: \"aeemesh doctor\" shows what holds the storage (delayed tasks are in AEE_SCHEDULE). Whoever runs the server can raise the account's max_file, or the server's max_file_store.")
+	case errors.Is(err, jetstream.ErrFull) && strings.Contains(err.Error(), jetstream.StreamSchedule):
+		return outcome.Hinted(err, "Nothing is stored. Tasks leave AEE_SCHEDULE when they are due: \"aeemesh queues\" shows for whom they wait.")
 	case errors.Is(err, jetstream.ErrFull):
 		return outcome.Hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}

@@ -26,6 +26,14 @@ var (
 	ErrTooLarge    = errors.New("too large")
 )
 
+// ErrAccountFull is an [ErrFull] that no limit of a stream is the cause of.
+var ErrAccountFull error = accountFull{}
+
+type accountFull struct{}
+
+func (accountFull) Error() string        { return "the storage of the account, or of its server, is used up" }
+func (accountFull) Is(target error) bool { return target == ErrFull }
+
 // Explain wraps an error of nats.go with the operation that failed and with the matching
 // error of this package.
 func Explain(nc *nats.Conn, err error, format string, args ...any) error {
@@ -43,6 +51,8 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	case HasNoRoom(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
+	case HasCode(err, AccountExceeded, jsNotEnoughStorage):
+		return fmt.Errorf("%s: %w: %w", op, ErrAccountFull, err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
 	case isAway(err):
@@ -126,8 +136,7 @@ func HasNoRoom(err error) bool {
 
 func isFull(err error) bool {
 	var refusal *natsjs.APIError
-	return HasCode(err, AccountExceeded, jsNotEnoughStorage) ||
-		errors.As(err, &refusal) && refusal.ErrorCode == jsStoreFailed && strings.Contains(refusal.Description, "maximum")
+	return errors.As(err, &refusal) && refusal.ErrorCode == jsStoreFailed && strings.Contains(refusal.Description, "maximum")
 }
 
 // Away reports temporary errors, which a retry may not meet.
