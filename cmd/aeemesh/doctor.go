@@ -159,7 +159,7 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 		return
 	}
 	if !d.inbox {
-		d.tell("inbox", "warn", "That is enough for a worker. For the rest, run doctor as a user who may subscribe to an inbox (--inbox-prefix).",
+		d.tell("inbox", "warn", "That is enough for live tasks, and not enough for the durable lane. Where \"aeemesh auth perms\" printed another prefix, give it to doctor and to the worker: --inbox-prefix.",
 			"this user has no inbox for replies, so JetStream, agents and clocks cannot be asked")
 		return
 	}

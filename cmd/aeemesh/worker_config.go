@@ -138,7 +138,7 @@ func (a *app) workerHooks(f *workerFlags) worker.Hooks {
 		},
 		NoLane: func(entity string, err error) {
 			level := slog.LevelWarn
-			if errors.Is(err, jetstream.ErrNoLane) {
+			if errors.Is(err, jetstream.ErrNoLane) && !f.lane.fenced && !noInbox(err) {
 				level = slog.LevelInfo // the operator intends it
 			}
 			a.Log.Log(nil, level, "live tasks only, until the durable lane is available (--durable off means that, --durable on insists on both)",
