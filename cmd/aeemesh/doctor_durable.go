@@ -102,11 +102,18 @@ func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
 	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
 		return // it has answered a ping, so it is running
 	}
-	const hint = "The worker keeps trying; its log says more."
 	if lane, ok := laneOf(&health); ok && lane.Reason != "" {
-		d.tell("lane", "warn", hint, "durable tasks of %s: %s", entity, lane)
+		d.tell("lane", "warn", laneHint(lane.Reason), "durable tasks of %s: %s", entity, lane)
 	} else if health.Status != intents.Healthy {
 		reason, _ := health.Details["reason"].(string)
-		d.tell("agent", "warn", hint, "%s is %s: %s", entity, health.Status, cmp.Or(reason, "it does not say why"))
+		d.tell("agent", "warn", laneHint(reason), "%s is %s: %s", entity, health.Status, cmp.Or(reason, "it does not say why"))
 	}
+}
+
+// laneHint says what to do about an agent that reports this reason.
+func laneHint(reason string) string {
+	if strings.Contains(reason, "Priority Group missing") {
+		return "Update this worker: a newer aeemesh made the streams, and the server refuses the requests of older workers. docs/operations.md, Upgrades."
+	}
+	return "The worker keeps trying; its log says more."
 }

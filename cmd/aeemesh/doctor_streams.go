@@ -16,6 +16,11 @@ import (
 // line each.
 func (d *doctor) streams(changes []jetstream.Change) {
 	var good, missing []string
+	alike := map[string][]jetstream.Change{} // by action and differences
+	likeness := func(c jetstream.Change) string { return string(c.Action) + differences(c) }
+	for _, c := range changes {
+		alike[likeness(c)] = append(alike[likeness(c)], c)
+	}
 	for _, c := range changes {
 		if c.Action != jetstream.ActionCreate && c.Kind == jetstream.KindStream && d.stream == "" {
 			d.stream = c.Name // the stream exists, so the server's clock can be read from it
@@ -24,6 +29,10 @@ func (d *doctor) streams(changes []jetstream.Change) {
 		switch {
 		case dropping:
 			d.tell(string(c.Kind), "warn", "That is its operator's; \"nats stream edit\" changes it.", "%s: %s", c.Name, strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name+": "))
+		case d.fold(c) && len(alike[likeness(c)]) > 1:
+			if same := alike[likeness(c)]; same[0].Name == c.Name {
+				d.tellAlike(same)
+			}
 		case d.all || d.app.Term.JSON, c.Action != jetstream.ActionNone && c.Action != jetstream.ActionCreate:
 			d.streamCheck(c)
 		case c.Action == jetstream.ActionNone:
@@ -54,6 +63,30 @@ func (d *doctor) groups(changes []jetstream.Change) {
 		}
 		d.tell("replicas", outcome, "Start the servers that are down: more than half of a stream's must run.", "%s (%s): %s", term.Counted(len(names), "stream or bucket", "streams and buckets"), fewNames(names), why)
 	}
+}
+
+// fold reports whether streams that differ alike are told together.
+func (d *doctor) fold(c jetstream.Change) bool {
+	_, refuses := c.Refuses()
+	return !d.all && !d.app.Term.JSON && (c.Action == jetstream.ActionUpdate || c.Action == jetstream.ActionNewer && !refuses)
+}
+
+// tellAlike reports streams with the same differences.
+func (d *doctor) tellAlike(same []jetstream.Change) {
+	var names []string
+	for _, c := range same {
+		names = append(names, c.Name)
+	}
+	hint := "\"aeemesh apply\" corrects it."
+	if same[0].Action == jetstream.ActionNewer {
+		hint = "A newer aeemesh made them. Update this one."
+	}
+	d.tell("streams", "warn", hint, "%s %s%s", same[0].Action, fewNames(names), differences(same[0]))
+}
+
+// differences is what the words about a change say after its name.
+func differences(c jetstream.Change) string {
+	return strings.TrimPrefix(c.String(), string(c.Action)+" "+c.Name)
 }
 
 // streamCheck checks one of them.

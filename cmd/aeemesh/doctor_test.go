@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -60,5 +61,37 @@ func TestDoctorWarnsOfPlaintextOverTheNetwork(t *testing.T) {
 		if !strings.HasPrefix(out.String(), c.want) || strings.Contains(out.String(), "give the server a certificate") != c.hint || d.failed {
 			t.Errorf("%s:\n%s", c.name, &out)
 		}
+	}
+}
+
+// Differences that many streams have alike are told once, with one hint.
+func TestDoctorFoldsWhatManyStreamsHaveAlike(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := &doctor{app: newApp(nil, &out, &out, func(string) string { return "" }).App}
+	var changes []jetstream.Change
+	for _, name := range []string{"AEE_A", "AEE_B", "AEE_C"} {
+		changes = append(changes, jetstream.Change{Name: name, Kind: jetstream.KindStream, Action: jetstream.ActionUpdate,
+			Differences: []jetstream.Difference{{Field: "topology", Have: "7", Want: "8"}}})
+	}
+	changes = append(changes, jetstream.Change{Name: "AEE_D", Kind: jetstream.KindStream, Action: jetstream.ActionUpdate,
+		Differences: []jetstream.Difference{{Field: "no_ack", Have: "false", Want: "true"}}})
+	d.streams(changes)
+	want := `warn streams      update AEE_A, AEE_B, AEE_C: topology 7, should be 8
+                  "aeemesh apply" corrects it.
+warn stream       update AEE_D: no_ack false, should be true
+                  "aeemesh apply" corrects it.
+`
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// The refusal of an old worker's request has its own hint.
+func TestDoctorNamesAnOldWorker(t *testing.T) {
+	t.Parallel()
+	old := laneHint("normal tasks: 400 Bad Request - Priority Group missing")
+	if !strings.Contains(old, "Update this worker") || strings.Contains(laneHint("no responders"), "Update") {
+		t.Error(old)
 	}
 }

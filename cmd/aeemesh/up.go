@@ -183,6 +183,9 @@ func applyStreams(a *session.App, ctx context.Context, cmd *cobra.Command, srv *
 			a.Term.Progress("%s", c)
 		}
 	}
+	if said := topology.Migrated(report); said != "" && err == nil {
+		a.Term.Say("%s", said)
+	}
 	if err != nil {
 		a.Term.Warn("the mesh's streams are not in place: %s", outcome.Text(err))
 		switch {

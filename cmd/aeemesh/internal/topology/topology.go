@@ -208,6 +208,16 @@ func Count(changes []jetstream.Change) tally {
 	return t
 }
 
+// Migrated says that changes were made to a store of an older topology; "" if it
+// was new, or up to date.
+func Migrated(report []jetstream.Change) string {
+	t := Count(report)
+	if t.from == 0 || t.from >= jetstream.TopologyVersion || t.newer > 0 || t.Todo() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the store was of topology %d, and is of topology %d now: %d made, %d changed", t.from, jetstream.TopologyVersion, t.create, t.update)
+}
+
 func (t tally) Todo() int { return t.create + t.update }
 
 // showChanges prints changes for people, or for machines.
