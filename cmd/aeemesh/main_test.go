@@ -71,7 +71,6 @@ func scriptSetup(env *testscript.Env) error {
 			env.Setenv(name, "")
 		}
 	}
-	env.Setenv("GOGC", "400") // a fifth of what a short command costs is two collections while it starts
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
