@@ -1,7 +1,9 @@
 package api
 
 import (
+	"runtime"
 	"sync"
+	"weak"
 
 	"github.com/nats-io/nats.go"
 )
@@ -10,38 +12,38 @@ import (
 // last one: of two refusals at the same time one would be lost, and its request would
 // wait until its time is over.
 type ear struct {
+	before sync.Once // puts it before the application's error handler
+
 	mu      sync.Mutex
 	next    int
 	waiting map[int]func(error)
+	told    error // the last denial that a caller has received
 }
 
-// ears holds the ear of each connection.
-var ears = struct {
-	mu    sync.Mutex
-	known map[*nats.Conn]*ear
-}{known: map[*nats.Conn]*ear{}}
+// ears holds the ears by connection ([weak.Pointer] of [nats.Conn]). No lock is held while a
+// connection is asked for anything: one whose socket is blocked does not answer, and must not
+// hold up the others.
+var ears sync.Map
 
-// earOf returns the ear of a connection. The first time it puts the ear before the
-// application's error handler.
+// earOf returns the ear of a connection.
 func earOf(nc *nats.Conn) *ear {
-	ears.mu.Lock()
-	defer ears.mu.Unlock()
-	if e := ears.known[nc]; e != nil {
-		return e
-	}
-	for other := range ears.known {
-		if other.IsClosed() {
-			delete(ears.known, other)
+	key := weak.Make(nc)
+	known, there := ears.Load(key)
+	if !there {
+		if known, there = ears.LoadOrStore(key, &ear{waiting: map[int]func(error){}}); !there {
+			runtime.AddCleanup(nc, func(key weak.Pointer[nats.Conn]) { ears.Delete(key) }, key)
 		}
 	}
-	e, handle := &ear{waiting: map[int]func(error){}}, nc.ErrorHandler()
-	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		e.hear(err)
-		if handle != nil {
-			handle(nc, sub, err)
-		}
+	e := known.(*ear)
+	e.before.Do(func() {
+		handle := nc.ErrorHandler()
+		nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			e.hear(err)
+			if handle != nil {
+				handle(nc, sub, err)
+			}
+		})
 	})
-	ears.known[nc] = e
 	return e
 }
 
@@ -61,8 +63,32 @@ func (e *ear) add(f func(error)) (forget func()) {
 
 func (e *ear) hear(err error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	var all []func(error)
 	for _, f := range e.waiting {
+		all = append(all, f)
+	}
+	e.mu.Unlock()
+	for _, f := range all {
 		f(err)
 	}
+}
+
+// tell notes a denial that a caller receives. The connection keeps returning it as its last
+// error; it must not be taken for the cause of a later timeout.
+func (e *ear) tell(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.told = err
+}
+
+// wasTold reports whether a caller has received this denial.
+func wasTold(nc *nats.Conn, err error) bool {
+	known, there := ears.Load(weak.Make(nc))
+	if !there {
+		return false
+	}
+	e := known.(*ear)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.told == err
 }

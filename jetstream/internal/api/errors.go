@@ -94,7 +94,7 @@ const duplicateInProcess natsjs.ErrorCode = 10158
 // arrive. The server reports it besides the request, which then times out.
 func Violation(nc *nats.Conn) error {
 	err := nc.LastError()
-	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || denials.has(nc, err) {
+	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || wasTold(nc, err) {
 		return nil
 	}
 	inbox := nc.Opts.InboxPrefix

@@ -38,16 +38,16 @@ const denialLook = 20 * time.Millisecond
 func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	before := nc.LastError()
-	quoted := `"` + subject
+	quoted, e := `"`+subject, earOf(nc)
 	denied := func(err error) bool {
-		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), quoted) {
+		if ctx.Err() != nil || !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), quoted) {
 			return false
 		}
-		denials.note(nc, err)
+		e.tell(err)
 		cancel(fmt.Errorf("%w: %w", ErrDenied, err))
 		return true
 	}
-	forget := earOf(nc).add(func(err error) { denied(err) })
+	forget := e.add(func(err error) { denied(err) })
 	var mu sync.Mutex
 	var timer *time.Timer
 	stopped := false
@@ -70,31 +70,4 @@ func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Co
 		mu.Unlock()
 		cancel(nil)
 	}
-}
-
-// denials holds, for each connection, the last report of a denied request that a caller
-// has received. The connection keeps returning it as its last error; it must not be taken
-// for the cause of a later timeout.
-var denials = denialNotes{known: map[*nats.Conn]error{}}
-
-type denialNotes struct {
-	mu    sync.Mutex
-	known map[*nats.Conn]error
-}
-
-func (d *denialNotes) note(nc *nats.Conn, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for other := range d.known {
-		if other.IsClosed() {
-			delete(d.known, other)
-		}
-	}
-	d.known[nc] = err
-}
-
-func (d *denialNotes) has(nc *nats.Conn, err error) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.known[nc] == err
 }

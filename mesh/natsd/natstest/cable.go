@@ -63,3 +63,10 @@ func (c *cabled) Read(b []byte) (int, error) {
 	c.cable.pass()
 	return n, err
 }
+
+// Blocked reports whether the cable is blocked.
+func (c *Cable) Blocked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked
+}
