@@ -131,7 +131,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 	if _, err := r.List(ctx); err != nil { // the bucket must exist
 		return session.LaneError(err)
 	}
-	keeper := a.NewKeyKeeper(s.Verifier.Ring, nil)
+	keeper := a.NewKeyKeeper(s.Verifier.Ring)
 	go keeper.Keep(ctx)
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
