@@ -119,11 +119,7 @@ func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 	release := within(t, "the first delivery", delivered)
 	line.Block(true)
 
-	heir := newStepper(t, 1)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: heir})
-	within(t, "the heir", heir.entered)
-	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
-	before := r.record(task)
+	heir := r.claimedByAnother(task)
 	line.Block(false)
 	close(release)
 	within(t, "the late one to try", store.came)
@@ -131,13 +127,37 @@ func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "handlers of the late one", len(begun), 0)
-	equal(t, "the record", r.record(task).Doc.StateID, before.Doc.StateID)
-	heir.next <- struct{}{}
-	if _, err := r.result(client, task); err != nil {
-		t.Error(err)
+	heir.stillOwns(client)
+}
+
+// heir is a worker that claimed a task's run while another one with an older delivery stood still.
+type heir struct {
+	r      *durableRig
+	task   *envelope.Envelope
+	steps  *stepper
+	before *state.Checkpoint
+}
+
+func (r *durableRig) claimedByAnother(task *envelope.Envelope) *heir {
+	r.t.Helper()
+	steps := newStepper(r.t, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: steps})
+	within(r.t, "the heir", steps.entered)
+	eventually(r.t, "it is claimed", func() bool { return r.begun(task) != nil })
+	return &heir{r, task, steps, r.record(task)}
+}
+
+// stillOwns checks that no other worker has written, and that the heir ends the run.
+func (h *heir) stillOwns(client *mesh.Node) {
+	r := h.r
+	r.t.Helper()
+	equal(r.t, "the record", r.record(h.task).Doc.StateID, h.before.Doc.StateID)
+	h.steps.next <- struct{}{}
+	if _, err := r.result(client, h.task); err != nil {
+		r.t.Error(err)
 	}
 	r.drainedQueue()
-	equal(t, "epoch", r.record(task).Mesh.Epoch, before.Mesh.Epoch)
+	equal(r.t, "epoch", r.record(h.task).Mesh.Epoch, h.before.Mesh.Epoch)
 }
 
 // So it is with a delivery that lay in the connection until its lease had expired: the
@@ -161,11 +181,7 @@ func TestADeliveryThatComesLateDoesNotClaimOverANewerOwner(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{"n":2}`)
 	r.submit(client, task)
 
-	heir := newStepper(t, 1)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: heir})
-	within(t, "the heir", heir.entered)
-	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
-	before := r.record(task)
+	heir := r.claimedByAnother(task)
 	delivered := at.hold(mesh.PointDelivered)
 	line.Block(false)
 	close(within(t, "the delivery", delivered))
@@ -173,13 +189,7 @@ func TestADeliveryThatComesLateDoesNotClaimOverANewerOwner(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "handlers of the late one", len(begun), 0)
-	equal(t, "the record", r.record(task).Doc.StateID, before.Doc.StateID)
-	heir.next <- struct{}{}
-	if _, err := r.result(client, task); err != nil {
-		t.Error(err)
-	}
-	r.drainedQueue()
-	equal(t, "epoch", r.record(task).Mesh.Epoch, before.Mesh.Epoch)
+	heir.stillOwns(client)
 }
 
 // Nothing is written on top of a record that ends a run, also if another worker wrote it.

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// A server may do what it is asked for and answer with a redirect. If the
-// redirect cannot be followed, nobody may be told that the call was not made.
+// A server may make the call and answer with a redirect. If the redirect cannot be
+// followed, the error must not say that the call was not made.
 func TestACallThatWasRedirectedMayHaveBeenDone(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)

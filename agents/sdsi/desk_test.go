@@ -294,7 +294,7 @@ func ofOwnSchema(t *testing.T, response, output json.RawMessage, intent string) 
 }
 
 // The handler gets an exchange under an intent that says that the template holds. A task that
-// comes with that intent is refused, and nobody is told of it.
+// comes with that intent is refused, and aee.capability.list does not have it.
 func TestTheIntentOfAnExchangeInsideIsNoneOutside(t *testing.T) {
 	t.Parallel()
 	const inside = "sdsi.exchange.tram_v1"

@@ -206,8 +206,8 @@ func TestADrainEndsTheWaitForATarget(t *testing.T) {
 	}
 }
 
-// A run whose deadline has passed ends here, although the target has not ended it, or nobody
-// knows whether the target has it.
+// A run whose deadline has passed ends at the source, although the target has not ended it, and
+// also if the source does not know whether the target has it.
 func TestTheWaitForATargetEndsWithTheDeadline(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []state.Phase{state.PhaseCommitted, state.PhaseRelaying} {
