@@ -159,7 +159,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return s, err
 	}
 	var keeper atomic.Pointer[session.KeyKeeper]
-	cfg.Health = func(entity string) mesh.Health { return keyHealth(keeper.Load(), entity) }
+	cfg.Health = func(entity string) mesh.Health { return keeper.Load().Health(entity) }
 	w, err := worker.New(cfg)
 	if err == nil {
 		err = checkTools(cmd, f.tools, w.Documents())
@@ -185,7 +185,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		for _, c := range w.Health() {
 			checks = append(checks, health.Check(c))
 		}
-		return append(checks, keyChecks(keeper.Load())...)
+		return append(checks, keeper.Load().Checks()...)
 	})
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()

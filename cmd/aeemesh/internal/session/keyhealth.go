@@ -1,15 +1,14 @@
-package main
+package session
 
 import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// keyHealth is what the keys add to the health of an agent: it is unhealthy if
-// receivers refuse what it answers.
-func keyHealth(k *session.KeyKeeper, entity string) mesh.Health {
+// Health is what the keys add to the health of an agent: it is unhealthy if
+// receivers refuse what it answers. A nil keeper, of a process that has not begun, adds nothing.
+func (k *KeyKeeper) Health(entity string) mesh.Health {
 	if k == nil || k.Trouble() == "" && k.Spent(entity) == "" {
 		return mesh.Health{Status: string(intents.Healthy)}
 	}
@@ -19,9 +18,9 @@ func keyHealth(k *session.KeyKeeper, entity string) mesh.Health {
 	return mesh.Health{Status: string(intents.Degraded), Details: map[string]any{"reason": k.Trouble()}}
 }
 
-// keyChecks is a check of the key directory where something is wrong with it. A
+// Checks is a check of the key directory where something is wrong with it. A
 // process that reads it, except some keys, is ready.
-func keyChecks(k *session.KeyKeeper) []health.Check {
+func (k *KeyKeeper) Checks() []health.Check {
 	if k == nil || k.Trouble() == "" {
 		return nil
 	}
