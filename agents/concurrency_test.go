@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -58,7 +58,7 @@ func TestUndeclaredConcurrencyIsOneInTheWholeMesh(t *testing.T) {
 				entity = a.Entity
 				ready := make(chan struct{})
 				a.Ready = func() { close(ready) }
-				l.host(a, func(d *mesh.Durable) { d.Slots = jetstream.NewSlots(l.js(l.conn), subject.Map{}, 2*time.Second) })
+				l.host(a, func(d *mesh.Durable) { d.Slots = slot.NewStore(l.js(l.conn), subject.Map{}, 2*time.Second) })
 				<-ready
 			}
 			var tasks []*envelope.Envelope

@@ -89,7 +89,7 @@
 // # The durable lane
 //
 // [Queue] accepts tasks, [Lane] draws them for a worker, [Replies] stores the replies,
-// [Dead] the dead letters, [Slots] limits how many tasks of an entity run at once, and
+// [Dead] the dead letters, package slot limits how many tasks of an entity run at once, and
 // [Clock] gives the server's time, by which deadlines are measured:
 //
 //	lane, err := queue.Lane("agent.x", jetstream.LaneOptions{Create: true})

@@ -4,19 +4,20 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 )
 
 // Stores are the stores of one mesh. Whether their streams and buckets exist
 // shows when a store is used; [LaneLacks] and [Plan] check that.
 type Stores struct {
 	// The durable lane.
-	Queue   *Queue   // tasks
-	Replies *Replies // streamed text, and replies of others than runs
-	Dead    *Dead    // tasks that failed for good
-	States  *States  // checkpoints of runs
-	Clock   *Clock   // the server's time
-	Inbox   *Inbox   // tasks for people
-	Slots   *Slots   // limits across the mesh, with [DefaultSlotLease]
+	Queue   *Queue      // tasks
+	Replies *Replies    // streamed text, and replies of others than runs
+	Dead    *Dead       // tasks that failed for good
+	States  *States     // checkpoints of runs
+	Clock   *Clock      // the server's time
+	Inbox   *Inbox      // tasks for people
+	Slots   *slot.Store // limits across the mesh, with [slot.DefaultLease]
 
 	Counters    *Counters    // rates and costs, counted for the whole mesh
 	Journal     *Journal     // recent envelopes
@@ -32,7 +33,7 @@ type Stores struct {
 func Open(js natsjs.JetStream, m subject.Map) *Stores {
 	return &Stores{
 		Queue: NewQueue(js, m), Replies: NewReplies(js, m), Dead: NewDead(js, m),
-		States: NewStates(js, m), Clock: NewClock(js, m), Inbox: NewInbox(js, m), Slots: NewSlots(js, m, 0),
+		States: NewStates(js, m), Clock: NewClock(js, m), Inbox: NewInbox(js, m), Slots: slot.NewStore(js, m, 0),
 		Counters: NewCounters(js, m), Journal: NewJournal(js, m), Refutations: NewRefutations(js, m),
 		Handoffs: NewHandoffs(js, m), Agents: NewAgents(js, m), Keys: NewKeys(js, m),
 	}

@@ -53,7 +53,7 @@ type States struct {
 
 	takesReplies bool // the stream captures the subjects of replies
 
-	denied map[string]time.Time // entities for which this user may not ask the leader, and since when
+	refused refusals // of questions to the leader
 
 	fenced atomic.Bool // this user may not read the whole bucket
 	ended  endedRuns

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
@@ -35,13 +36,13 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 	if err != nil {
 		return stateMessage{}, err
 	}
-	if single || s.mayNotAsk(key) {
+	if single || s.refused.lately(entityOf(key)) {
 		return s.read(ctx, key)
 	}
 	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
 	least, err := s.lastSequence(ctx, key, ask)
 	if errors.Is(err, ErrDenied) {
-		s.noteDenied(key)
+		s.refused.note(entityOf(key))
 		return s.read(ctx, key)
 	}
 	if err != nil {
@@ -61,26 +62,32 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 	}
 }
 
-// deniedFor is how long a refusal is remembered: a user's permissions may change.
-const deniedFor = time.Minute
-
-// mayNotAsk reports whether this user was not permitted to ask for a key of this entity
-// lately. Permissions are the same for all keys of an entity.
-func (s *States) mayNotAsk(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at, denied := s.denied[entityOf(key)]
-	return denied && time.Since(at) < deniedFor
+// refusals remembers the entities whose keys this user may not ask the leader for.
+// Permissions are the same for all keys of an entity.
+type refusals struct {
+	mu sync.Mutex
+	at map[string]time.Time // by entity
 }
 
-func (s *States) noteDenied(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.denied, func(_ string, at time.Time) bool { return time.Since(at) >= deniedFor })
-	if s.denied == nil {
-		s.denied = map[string]time.Time{}
+// refusedFor is how long a refusal is remembered: a user's permissions may change.
+const refusedFor = time.Minute
+
+// lately reports whether the leader was asked for a key of an entity lately, and refused.
+func (r *refusals) lately(entity string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, refused := r.at[entity]
+	return refused && time.Since(at) < refusedFor
+}
+
+func (r *refusals) note(entity string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.at, func(_ string, at time.Time) bool { return time.Since(at) >= refusedFor })
+	if r.at == nil {
+		r.at = map[string]time.Time{}
 	}
-	s.denied[entityOf(key)] = time.Now()
+	r.at[entity] = time.Now()
 }
 
 // entityOf returns a key without its last token, which is the run.

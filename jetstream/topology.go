@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -40,7 +41,7 @@ const (
 	BucketSeen     = "aee_seen"
 	BucketRefuted  = "aee_refuted"
 	BucketState    = "aee_state"
-	BucketSlots    = "aee_slots"
+	BucketSlots    = slot.Bucket
 	BucketHandoff  = "aee_handoff"
 	BucketAgents   = "aee_agents"
 	BucketLanes    = "aee_lanes"

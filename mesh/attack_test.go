@@ -18,6 +18,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -130,7 +131,7 @@ func (a *attack) furnish(entity, word string) {
 	to, err := a.m.Reply(entity, "task")
 	no(err)
 	put(to, nil, word)
-	_, err = jetstream.NewSlots(a.admin, a.m, time.Hour).Acquire(ctx, entity, 1, word)
+	_, err = slot.NewStore(a.admin, a.m, time.Hour).Acquire(ctx, entity, 1, word)
 	no(err)
 	_, err = jetstream.NewSeen(a.admin, a.m, 10*time.Minute).Claim(ctx, entity, "id", word)
 	no(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh/migration"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -39,7 +40,7 @@ type Durable struct {
 	// people.
 	Inbox *jetstream.Inbox
 	// Slots enforce [Agent].MeshConcurrency; required for agents that set it.
-	Slots *jetstream.Slots
+	Slots *slot.Store
 
 	// Codec writes checkpoints; an [Agent] may have one of its own. The zero
 	// value writes clear JSON.

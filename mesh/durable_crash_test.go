@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -342,7 +343,7 @@ func TestADeadWorkersRunGoesOnBeforeItsLeaseEnds(t *testing.T) {
 	r := newDurableRig(t)
 	long := func(nc *nats.Conn) func(*mesh.Durable) {
 		return func(d *mesh.Durable) {
-			d.Lease, d.Sweep, d.Slots = 20*time.Second, -1, jetstream.NewSlots(r.js(nc), r.m, time.Hour)
+			d.Lease, d.Sweep, d.Slots = 20*time.Second, -1, slot.NewStore(r.js(nc), r.m, time.Hour)
 		}
 	}
 	g := newGate(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -65,7 +66,7 @@ func durableOver(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	js = jetstream.Gather(js)
 	return &mesh.Durable{
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 2*time.Second),
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: slot.NewStore(js, m, 2*time.Second),
 		Lease: lease, Create: true, Sweep: -1,
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -365,7 +366,7 @@ func TestTheWholeMeshKeepsToALimit(t *testing.T) {
 		defer running.Add(-1)
 		return g.Handle(ctx, task)
 	})})
-	slots := jetstream.NewSlots(r.js(r.nc), r.m, 2*time.Second)
+	slots := slot.NewStore(r.js(r.nc), r.m, 2*time.Second)
 	if held, err := slots.List(ctxFor(t), reviewer); err != nil || len(held) != 2 {
 		t.Errorf("slots held %+v, %v", held, err)
 	}

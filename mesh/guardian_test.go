@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -20,7 +20,7 @@ import (
 // death was noticed.
 func unleased(r *durableRig, nc *nats.Conn) func(*mesh.Durable) {
 	return func(d *mesh.Durable) {
-		d.Lease, d.Sweep, d.Slots = time.Minute, -1, jetstream.NewSlots(r.js(nc), r.m, time.Hour)
+		d.Lease, d.Sweep, d.Slots = time.Minute, -1, slot.NewStore(r.js(nc), r.m, time.Hour)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestTheSlotOfAnIdleWorkerThatDiedIsFreed(t *testing.T) {
 	agent := mesh.Agent{Handler: echo, MeshConcurrency: 1}
 	dying, next := natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
 	leased := func(nc *nats.Conn) func(*mesh.Durable) {
-		return func(d *mesh.Durable) { d.Sweep, d.Slots = -1, jetstream.NewSlots(r.js(nc), r.m, 12*time.Second) }
+		return func(d *mesh.Durable) { d.Sweep, d.Slots = -1, slot.NewStore(r.js(nc), r.m, 12*time.Second) }
 	}
 	r.serve(r.laneOn(dying, mesh.Config{Drain: time.Millisecond}, leased(dying)), agent)
 	r.holdsSlot(1)
@@ -205,7 +205,7 @@ func TestAnotherWorkerFreesTheSlotOfAnIdleWorker(t *testing.T) {
 	var log syncBuffer
 	lane := func(nc *nats.Conn, cfg mesh.Config) *mesh.Node {
 		return r.laneOn(nc, cfg, func(d *mesh.Durable) {
-			d.Lease, d.Sweep, d.Slots = time.Minute, -1, jetstream.NewSlots(r.js(nc), r.m, 20*time.Second)
+			d.Lease, d.Sweep, d.Slots = time.Minute, -1, slot.NewStore(r.js(nc), r.m, 20*time.Second)
 		})
 	}
 	dying, other := natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
@@ -231,7 +231,7 @@ func TestAnotherWorkerFreesTheSlotOfAnIdleWorker(t *testing.T) {
 // holdsSlot waits until so many slots of the agent are held.
 func (r *durableRig) holdsSlot(n int) {
 	r.t.Helper()
-	slots := jetstream.NewSlots(r.js(r.nc), r.m, time.Minute)
+	slots := slot.NewStore(r.js(r.nc), r.m, time.Minute)
 	eventually(r.t, "a slot is held", func() bool {
 		held, err := slots.List(ctxFor(r.t), reviewer)
 		return err == nil && len(held) == n

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -119,7 +119,7 @@ func TestASlotIsTakenUntilTheHandlerReturns(t *testing.T) {
 func TestTasksWithoutASlotAreHandedBack(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	slots := jetstream.NewSlots(r.js(r.nc), r.m, time.Hour)
+	slots := slot.NewStore(r.js(r.nc), r.m, time.Hour)
 	held, err := slots.Try(ctxFor(t), reviewer, 1, "somebody")
 	if err != nil || held == nil {
 		t.Fatal(held, err)
@@ -142,7 +142,7 @@ func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 8, MeshConcurrency: 8, Handler: g})
-	slots := jetstream.NewSlots(r.js(r.nc), r.m, time.Minute)
+	slots := slot.NewStore(r.js(r.nc), r.m, time.Minute)
 	held := func() int {
 		all, err := slots.List(ctxFor(t), reviewer)
 		if err != nil {
@@ -183,7 +183,7 @@ func TestASlotOutlastsARestartOfTheServer(t *testing.T) {
 	r := newDurableRig(t)
 	g := newGate(t)
 	stopped := make(chan error, 1)
-	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Slots = jetstream.NewSlots(r.js(natstest.Conn(t, r.srv)), r.m, 0) }), mesh.Agent{MeshConcurrency: 1,
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Slots = slot.NewStore(r.js(natstest.Conn(t, r.srv)), r.m, 0) }), mesh.Agent{MeshConcurrency: 1,
 		Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 			out, err := g.Handle(ctx, task)
 			stopped <- context.Cause(ctx)
@@ -196,7 +196,7 @@ func TestASlotOutlastsARestartOfTheServer(t *testing.T) {
 	r.srv.Close()
 	<-time.After(4 * time.Second) // what a restart takes
 	r.srv = natstest.Run(t, r.srv.Config())
-	slots := jetstream.NewSlots(r.js(natstest.Conn(t, r.srv)), r.m, 0)
+	slots := slot.NewStore(r.js(natstest.Conn(t, r.srv)), r.m, 0)
 	since := time.Time{}
 	eventually(t, "the slot is renewed twice after that", func() bool {
 		held, err := slots.List(ctxFor(t), reviewer)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -36,7 +37,7 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	}
 	d.Lease = cmp.Or(d.Lease, mesh.DefaultLease)
 	fillLane(d, jetstream.Open(jetstream.Gather(js), m))
-	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, d.Lease))
+	d.Slots = slot.NewStore(js, m, max(slot.DefaultLease, d.Lease))
 	if w.cfg.Fenced {
 		d.OwnEntitiesOnly()
 	}

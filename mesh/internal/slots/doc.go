@@ -8,5 +8,5 @@
 // Then these release their spare slots, and for a short time also the slot of each task that
 // ends, so that any worker can acquire it.
 //
-// It stands mainly on the slots in JetStream ([jetstream.Slots]). It knows a task only as a key.
+// It stands mainly on the slots in JetStream ([slot.Store]). It knows a task only as a key.
 package slots

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 )
 
 // Config is what the slots of one agent know of its worker. T is a task.
@@ -17,7 +17,7 @@ type Config[T comparable] struct {
 	Entity   string // the agent
 	Instance string // this worker of it
 	Most     int    // how many of the agent's tasks may run at once in the whole mesh
-	Store    *jetstream.Slots
+	Store    *slot.Store
 	Log      *slog.Logger
 
 	Places   func() int  // tasks that may begin in this worker now
@@ -41,7 +41,7 @@ type Config[T comparable] struct {
 type Slots[T comparable] struct {
 	cfg     Config[T]
 	changed chan struct{} // signals that a place was freed or taken, or that another worker wants a slot
-	got     chan *jetstream.Slot
+	got     chan *slot.Slot
 	over    chan struct{} // closed when no more tasks begin
 
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ type Slots[T comparable] struct {
 }
 
 type heldSlot struct {
-	*jetstream.Slot
+	*slot.Slot
 	renewed time.Time
 	idle    time.Time // when the slot became spare
 }
@@ -90,7 +90,7 @@ var (
 
 // New returns the slots of a worker that has none yet.
 func New[T comparable](cfg Config[T]) *Slots[T] {
-	return &Slots[T]{cfg: cfg, changed: make(chan struct{}, 1), got: make(chan *jetstream.Slot), over: make(chan struct{}), used: map[T]*heldSlot{}}
+	return &Slots[T]{cfg: cfg, changed: make(chan struct{}, 1), got: make(chan *slot.Slot), over: make(chan struct{}), used: map[T]*heldSlot{}}
 }
 
 // Close ends the waits in Enter: no more tasks begin. It is called once.

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -116,7 +117,7 @@ func (s *Slots[T]) lookAfterSilent(ctx context.Context, age time.Duration) {
 }
 
 // acquire acquires a slot. After an error it waits for a second, and returns nil.
-func (s *Slots[T]) acquire(ctx context.Context) *jetstream.Slot {
+func (s *Slots[T]) acquire(ctx context.Context) *slot.Slot {
 	slot, err := s.cfg.Store.Acquire(ctx, s.cfg.Entity, s.cfg.Most, s.cfg.Instance)
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Log.Warn("slot not acquired", "err", err)
@@ -126,7 +127,7 @@ func (s *Slots[T]) acquire(ctx context.Context) *jetstream.Slot {
 }
 
 // keep adds a slot that was just acquired. It ignores nil.
-func (s *Slots[T]) keep(slot *jetstream.Slot) {
+func (s *Slots[T]) keep(slot *slot.Slot) {
 	if slot == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package jetstream_test
+package slot_test
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 const shortLease = 2 * time.Second
 
-func acquire(t testing.TB, s *jetstream.Slots, limit int, holder string) *jetstream.Slot {
+func acquire(t testing.TB, s *slot.Store, limit int, holder string) *slot.Slot {
 	t.Helper()
 	slot, err := s.Acquire(testContext(t), "agent.x", limit, holder)
 	if err != nil {
@@ -26,7 +27,7 @@ func acquire(t testing.TB, s *jetstream.Slots, limit int, holder string) *jetstr
 	return slot
 }
 
-func release(t testing.TB, slot *jetstream.Slot) {
+func release(t testing.TB, slot *slot.Slot) {
 	t.Helper()
 	if err := slot.Release(testContext(t)); err != nil {
 		t.Error(err)
@@ -39,12 +40,12 @@ func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	apply(t, connect(t, srv), jetstream.Options{})
+	apply(t, connect(t, srv))
 	const workers, limit, turns = 8, 3, 25
 	var holding atomic.Int64
 	var running sync.WaitGroup
 	for w := range workers {
-		s := jetstream.NewSlots(connect(t, srv), subject.Map{}, 0)
+		s := slot.NewStore(connect(t, srv), subject.Map{}, 0)
 		running.Go(func() {
 			for turn := range turns {
 				slot, err := s.Acquire(ctx, "agent.x", limit, fmt.Sprint("worker ", w))
@@ -66,7 +67,7 @@ func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
 		})
 	}
 	running.Wait()
-	s := jetstream.NewSlots(connect(t, srv), subject.Map{}, 0)
+	s := slot.NewStore(connect(t, srv), subject.Map{}, 0)
 	for n := range limit { // no turn has kept a slot
 		if slot, err := s.Try(ctx, "agent.x", limit, "worker"); slot == nil || err != nil {
 			t.Errorf("%d of %d slots held, and there is no other: %v", n, limit, err)
@@ -81,8 +82,8 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 	natstest.Long(t)
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	apply(t, connect(t, srv), jetstream.Options{})
-	slots := func() *jetstream.Slots { return jetstream.NewSlots(connect(t, srv), subject.Map{}, shortLease) }
+	apply(t, connect(t, srv))
+	slots := func() *slot.Store { return slot.NewStore(connect(t, srv), subject.Map{}, shortLease) }
 	crashes, lives, waits := slots(), slots(), slots()
 	if waits.Lease() != shortLease {
 		t.Errorf("lease %s", waits.Lease())
@@ -120,7 +121,7 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 	stop()
 	renewer.Wait()
 	// The crashed holder resumes.
-	if err := dead.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
+	if err := dead.Renew(ctx); !errors.Is(err, api.ErrChanged) {
 		t.Errorf("a lost slot was renewed: %v", err)
 	}
 	release(t, dead)
@@ -139,10 +140,10 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
-	apply(t, js, jetstream.Options{})
-	s := jetstream.NewSlots(js, subject.Map{}, 0)
-	slot := acquire(t, s, 1, "me")
-	kv, err := js.KeyValue(ctx, jetstream.BucketSlots)
+	apply(t, js)
+	s := slot.NewStore(js, subject.Map{}, 0)
+	mine := acquire(t, s, 1, "me")
+	kv, err := js.KeyValue(ctx, slot.Bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,13 +154,13 @@ func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 	if _, err := kv.Put(ctx, e.Key(), e.Value()); err != nil { // as the renewal did whose answer was lost
 		t.Fatal(err)
 	}
-	if err := slot.Renew(ctx); err != nil {
+	if err := mine.Renew(ctx); err != nil {
 		t.Error(err)
 	}
 	if _, err := kv.Put(ctx, e.Key(), []byte("somebody else's")); err != nil {
 		t.Fatal(err)
 	}
-	if err := slot.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
+	if err := mine.Renew(ctx); !errors.Is(err, api.ErrChanged) {
 		t.Errorf("got %v", err)
 	}
 	// A value of another program counts as held.
@@ -173,9 +174,9 @@ func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 func TestSlotsOfDifferentLimits(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
-	apply(t, js, jetstream.Options{})
-	s := jetstream.NewSlots(js, subject.Map{}, 0)
-	try := func(limit int) *jetstream.Slot {
+	apply(t, js)
+	s := slot.NewStore(js, subject.Map{}, 0)
+	try := func(limit int) *slot.Slot {
 		t.Helper()
 		slot, err := s.Try(ctx, "agent.x", limit, "w")
 		if err != nil {
@@ -183,7 +184,7 @@ func TestSlotsOfDifferentLimits(t *testing.T) {
 		}
 		return slot
 	}
-	large := []*jetstream.Slot{try(4), try(4)}
+	large := []*slot.Slot{try(4), try(4)}
 	if slot := try(2); slot != nil {
 		t.Error("two are held, and the limit is two")
 	}
@@ -200,7 +201,7 @@ func TestSlotsOfDifferentLimits(t *testing.T) {
 	if one, two, three, four := try(4), try(4), try(4), try(4); one == nil || two == nil || three == nil || four != nil {
 		t.Error("the larger limit does not hold again")
 	}
-	for _, limit := range []int{0, -1, jetstream.MaxSlots + 1} {
+	for _, limit := range []int{0, -1, slot.MaxLimit + 1} {
 		if _, err := s.Try(ctx, "agent.x", limit, "w"); err == nil {
 			t.Errorf("a limit of %d", limit)
 		}
@@ -213,11 +214,11 @@ func TestSlotsOfDifferentLimits(t *testing.T) {
 func TestSlotsWithoutTheirBucket(t *testing.T) {
 	t.Parallel()
 	js := start(t)
-	s := jetstream.NewSlots(js, subject.Map{}, 0)
-	if _, err := s.Acquire(testContext(t), "agent.x", 1, "w"); !errors.Is(err, jetstream.ErrNotFound) {
+	s := slot.NewStore(js, subject.Map{}, 0)
+	if _, err := s.Acquire(testContext(t), "agent.x", 1, "w"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
-	apply(t, js, jetstream.Options{})
+	apply(t, js)
 	acquire(t, s, 1, "w")
 	if _, err := s.Acquire(brief(t), "agent.x", 1, "w"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("none is free: %v", err)
@@ -233,10 +234,10 @@ func TestSlotsAcrossARestart(t *testing.T) {
 	natstest.Long(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
-	apply(t, js, jetstream.Options{})
-	s := jetstream.NewSlots(js, subject.Map{}, shortLease)
+	apply(t, js)
+	s := slot.NewStore(js, subject.Map{}, shortLease)
 	held := acquire(t, s, 1, "first")
-	ctx, second := testContext(t), jetstream.NewSlots(connect(t, srv), subject.Map{}, shortLease)
+	ctx, second := testContext(t), slot.NewStore(connect(t, srv), subject.Map{}, shortLease)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		if slot, err := second.Acquire(ctx, "agent.x", 1, "second"); err != nil || slot == nil {
@@ -244,7 +245,11 @@ func TestSlotsAcrossARestart(t *testing.T) {
 		}
 	})
 	natstest.Restart(t, srv)
-	waitFor(t, "the slot to be given back", func() bool { return held.Release(brief(t)) == nil })
+	for held.Release(brief(t)) != nil {
+		if ctx.Err() != nil {
+			t.Fatal("the slot is not given back")
+		}
+	}
 	waiting.Wait()
 }
 
@@ -254,9 +259,9 @@ func TestSlotsOfADeadHolderAreFreed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
-	apply(t, connect(t, srv), jetstream.Options{})
-	s := jetstream.NewSlots(connect(t, srv), subject.Map{}, time.Hour)
-	dead := []*jetstream.Slot{acquire(t, s, 3, "dead"), acquire(t, s, 3, "dead")}
+	apply(t, connect(t, srv))
+	s := slot.NewStore(connect(t, srv), subject.Map{}, time.Hour)
+	dead := []*slot.Slot{acquire(t, s, 3, "dead"), acquire(t, s, 3, "dead")}
 	other := acquire(t, s, 3, "other")
 	if slot, err := s.Try(ctx, "agent.x", 3, "new"); slot != nil || err != nil {
 		t.Fatalf("a fourth slot: %v, %v", slot, err)
@@ -280,7 +285,7 @@ func TestSlotsOfADeadHolderAreFreed(t *testing.T) {
 		t.Errorf("another holder: %v", err)
 	}
 	for _, slot := range dead {
-		if err := slot.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
+		if err := slot.Renew(ctx); !errors.Is(err, api.ErrChanged) {
 			t.Errorf("the holder that died: %v", err)
 		}
 	}

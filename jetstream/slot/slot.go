@@ -1,4 +1,4 @@
-package jetstream
+package slot
 
 import (
 	"context"
@@ -20,49 +20,44 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Slots limit how many tasks of an entity run at once in the whole mesh
-// (runtime.concurrency of an AAIF document). A slot is a key of [BucketSlots],
-// <entity>.<n>, with a time to live. Its holder renews it; when the holder crashes, the
-// key expires and the slot is free again. A value may be used by many goroutines at once.
-//
-// If every holder that loses a slot stops its task, there are never more holders than the
-// limit. Workers of an entity may know different limits: then the smallest of the
-// caller's limit and those of the current holders counts. While limits change, slightly
-// more tasks than the smallest may run for a moment, but never more than the largest.
-type Slots struct {
+// Bucket is the bucket of a mesh's slots, without the suffix of the mesh.
+const Bucket = "aee_slots"
+
+// A Store has the slots of one mesh. It may be used by many goroutines at once.
+type Store struct {
 	js     natsjs.JetStream
 	bucket string
 	lease  time.Duration
 }
 
-// DefaultSlotLease is how long a slot lasts without a renewal. A holder that cannot renew
+// DefaultLease is how long a slot lasts without a renewal. A holder that cannot renew
 // it must stop its task before the lease ends, to keep the limit. So the lease decides
 // how long a server outage tasks survive, and for how long the slots of a crashed worker
 // are unavailable. A server restart takes some seconds, and clients need some more to
 // reconnect.
-const DefaultSlotLease = 15 * time.Second
+const DefaultLease = 15 * time.Second
 
-// NewSlots returns the slots of m's mesh. lease is how long a slot lasts without a
-// renewal: whole seconds, at least two; 0 is [DefaultSlotLease]. The server may take a
-// second longer to expire it. NewSlots does no I/O.
-func NewSlots(js natsjs.JetStream, m subject.Map, lease time.Duration) *Slots {
+// NewStore returns the slots of m's mesh. lease is how long a slot lasts without a
+// renewal: whole seconds, at least two; 0 is [DefaultLease]. The server may take a
+// second longer to expire it. NewStore does no I/O.
+func NewStore(js natsjs.JetStream, m subject.Map, lease time.Duration) *Store {
 	if lease <= 0 {
-		lease = DefaultSlotLease
+		lease = DefaultLease
 	}
-	return &Slots{js: js, bucket: BucketSlots + m.Suffix(), lease: max(lease.Round(time.Second), 2*time.Second)}
+	return &Store{js: js, bucket: Bucket + m.Suffix(), lease: max(lease.Round(time.Second), 2*time.Second)}
 }
 
-// MaxSlots is the largest limit that Slots accept.
-const MaxSlots = 1000
+// MaxLimit is the largest limit that a Store accepts.
+const MaxLimit = 1000
 
 // Lease is how long a slot lasts without a renewal.
-func (s *Slots) Lease() time.Duration { return s.lease }
+func (s *Store) Lease() time.Duration { return s.lease }
 
 // RenewEvery is how often a holder renews its slots.
-func (s *Slots) RenewEvery() time.Duration { return s.lease / 4 }
+func (s *Store) RenewEvery() time.Duration { return s.lease / 4 }
 
 // Late is the age at which a slot's renewal is overdue.
-func (s *Slots) Late() time.Duration { return s.RenewEvery() + time.Second }
+func (s *Store) Late() time.Duration { return s.RenewEvery() + time.Second }
 
 // A Slot is the right to run one task. Its holder has to renew it, well within its lease,
 // as long as the task runs. Its methods may be called concurrently.
@@ -70,7 +65,7 @@ type Slot struct {
 	Entity string
 	N      int // 0 … limit-1
 
-	slots *Slots
+	slots *Store
 	value []byte
 
 	mu       sync.Mutex
@@ -84,10 +79,10 @@ type slotRecord struct {
 	Nonce  string `json:"nonce"` // unique to this acquisition, so that a holder recognises its own record
 }
 
-// Acquire waits for one of limit slots of an entity, until ctx ends. [Slots.List] shows
+// Acquire waits for one of limit slots of an entity, until ctx ends. [Store.List] shows
 // holder. Acquire subscribes to changes of the slots instead of only polling them; it
 // serves waiting callers in no particular order.
-func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+func (s *Store) Acquire(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
 	if err := s.check(entity, limit); err != nil {
 		return nil, err
 	}
@@ -109,7 +104,7 @@ func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder st
 }
 
 // Try acquires one of limit slots of an entity if one is free; otherwise it returns nil.
-func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+func (s *Store) Try(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
 	if err := s.check(entity, limit); err != nil {
 		return nil, err
 	}
@@ -125,7 +120,7 @@ func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string
 }
 
 // try tries once to acquire a slot. lost reports that another worker was faster.
-func (s *Slots) try(ctx context.Context, entity string, limit int, holder string) (slot *Slot, lost bool, err error) {
+func (s *Store) try(ctx context.Context, entity string, limit int, holder string) (slot *Slot, lost bool, err error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
@@ -138,12 +133,12 @@ func (s *Slots) try(ctx context.Context, entity string, limit int, holder string
 // slotTries is how often Try tries again after another worker was faster.
 const slotTries = 4
 
-func (s *Slots) check(entity string, limit int) error {
+func (s *Store) check(entity string, limit int) error {
 	if err := subject.ValidateEntity(entity); err != nil {
 		return fmt.Errorf("acquire a slot: %w", err)
 	}
-	if limit < 1 || limit > MaxSlots {
-		return fmt.Errorf("acquire a slot of %s: the limit is %d, must be 1 to %d", entity, limit, MaxSlots)
+	if limit < 1 || limit > MaxLimit {
+		return fmt.Errorf("acquire a slot of %s: the limit is %d, must be 1 to %d", entity, limit, MaxLimit)
 	}
 	return nil
 }
@@ -157,7 +152,7 @@ type slotState struct {
 }
 
 // take acquires a free slot. lost reports that another worker was faster.
-func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState, limit int, holder string) (slot *Slot, lost bool, err error) {
+func (s *Store) take(ctx context.Context, entity string, slots map[int]slotState, limit int, holder string) (slot *Slot, lost bool, err error) {
 	held, least := 0, limit
 	for _, state := range slots {
 		if state.held {
@@ -196,7 +191,7 @@ func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState
 
 // wait subscribes to changes of the slots until it acquires one. If it returns neither a
 // slot nor an error, the caller has to call it again.
-func (s *Slots) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+func (s *Store) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
 	changed := make(chan *nats.Msg, 64)
 	sub, err := s.js.Conn().ChanSubscribe(s.subject(entity, "*"), changed)
 	if err != nil {
@@ -233,7 +228,7 @@ const slotTick = time.Second
 
 // read returns the current slots of an entity. It reads them one by one by their
 // subjects: permissions can restrict that, but not a read of several subjects at once.
-func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, error) {
+func (s *Store) read(ctx context.Context, entity string) (map[int]slotState, error) {
 	stream := "KV_" + s.bucket
 	fail := func(err error) (map[int]slotState, error) {
 		return nil, api.Explain(s.js.Conn(), err, "read the slots of %s", entity)
@@ -285,19 +280,19 @@ func slotNumber(key string) (int, bool) {
 	return n, err == nil && n >= 0
 }
 
-func (s *Slots) key(entity string, n int) string {
+func (s *Store) key(entity string, n int) string {
 	return subject.Escape(entity) + "." + strconv.Itoa(n)
 }
 
 // subject is the subject of the slot with a number, or with "*" of all slots of an
 // entity.
-func (s *Slots) subject(entity, n string) string {
+func (s *Store) subject(entity, n string) string {
 	return "$KV." + s.bucket + "." + subject.Escape(entity) + "." + n
 }
 
 // write stores a key with a time to live, if it is at a revision. nats.go's kv.Update
 // would drop the time to live.
-func (s *Slots) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
+func (s *Store) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
 	ctx, cancel := api.OneRequest(ctx)
 	defer cancel()
 	msg := &nats.Msg{Subject: api.KeyPrefix(s.js) + "$KV." + s.bucket + "." + key, Data: value, Header: nats.Header{
@@ -318,7 +313,7 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 // Free releases slots of an entity whose holder has died, and returns how many they were: runs
 // slots, whose tasks go on elsewhere, and all that were not renewed since a time. A holder
 // that lives all the same finds out when it renews them, and must stop its tasks.
-func (s *Slots) Free(ctx context.Context, entity, holder string, runs int, since time.Time) (n int, err error) {
+func (s *Store) Free(ctx context.Context, entity, holder string, runs int, since time.Time) (n int, err error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
 	slots, err := s.read(ctx, entity)
@@ -340,7 +335,7 @@ func (s *Slots) Free(ctx context.Context, entity, holder string, runs int, since
 	return n, errors.Join(failed...)
 }
 
-// Renew renews the slot's lease. [ErrChanged] means that the slot is lost: its lease had
+// Renew renews the slot's lease. jetstream.ErrChanged means that the slot is lost: its lease had
 // ended. After another error Renew may be called again.
 func (slot *Slot) Renew(ctx context.Context) error {
 	return slot.update(ctx, "renew", slot.value, slot.slots.lease, "")
@@ -350,7 +345,7 @@ func (slot *Slot) Renew(ctx context.Context) error {
 func (slot *Slot) Release(ctx context.Context) error {
 	// The marker expires after a minute: all that wait have seen it by then.
 	err := slot.update(ctx, "release", nil, time.Minute, "DEL")
-	if errors.Is(err, ErrChanged) {
+	if errors.Is(err, api.ErrChanged) {
 		return nil
 	}
 	return err
@@ -376,7 +371,7 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 		}
 		stray := err == nil && !have.Genuine()
 		if err != nil || try > 0 || !stray && string(have.Data) != string(slot.value) {
-			return fmt.Errorf("%s slot %d of %s: %w", what, slot.N, slot.Entity, ErrChanged)
+			return fmt.Errorf("%s slot %d of %s: %w", what, slot.N, slot.Entity, api.ErrChanged)
 		}
 		slot.revision = have.Seq
 	}
@@ -391,7 +386,7 @@ type Held struct {
 }
 
 // List returns the slots of an entity that are held.
-func (s *Slots) List(ctx context.Context, entity string) ([]Held, error) {
+func (s *Store) List(ctx context.Context, entity string) ([]Held, error) {
 	if err := subject.ValidateEntity(entity); err != nil {
 		return nil, fmt.Errorf("list slots: %w", err)
 	}
