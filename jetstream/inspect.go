@@ -186,6 +186,12 @@ const probeEntity = "service.probe"
 // The result is only a hint at the fsync class: fsync takes a fraction of a millisecond
 // on some disks and many milliseconds on others, and network latency hides it.
 func ProbeAck(ctx context.Context, js natsjs.JetStream, m subject.Map, n int) (time.Duration, error) {
+	// Across a leaf node, no server answers a write to a bucket that the domain lacks.
+	if api.KeyPrefix(js) != "" {
+		if _, err := api.InfoOf(ctx, js, "KV_"+BucketSeen+m.Suffix()); errors.Is(err, ErrNotFound) {
+			return 0, err
+		}
+	}
 	seen := NewSeen(js, m, time.Second)
 	took := make([]time.Duration, max(n, 1))
 	start := time.Now()

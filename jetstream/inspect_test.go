@@ -107,6 +107,19 @@ func TestParseJSZ(t *testing.T) {
 	}
 }
 
+// A bucket that a domain lacks is not found: across a leaf node a write to it would have no answer.
+func TestProbeAckInADomain(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Domain: "hub"})
+	js, err := natsjs.NewWithDomain(natstest.Conn(t, srv), "hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.ProbeAck(testContext(t), js, subject.Map{}, 3); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestProbeAck(t *testing.T) {
 	t.Parallel()
 	js := start(t)
