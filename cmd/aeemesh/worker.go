@@ -151,7 +151,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	var own []*session.OwnKey
 	cfg.Signer = func(entity string) (*sign.Signer, error) {
-		s, err := a.Signer(entity)
+		s, err := a.WorkerSigner(entity)
 		if s != nil {
 			s = s.Clone()
 			own = append(own, &session.OwnKey{Entity: entity, Signer: s})

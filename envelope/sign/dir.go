@@ -46,10 +46,20 @@ func (k Keys) Signer(kid string) (*Signer, bool) {
 // of those whose trust record allows it, the one with the latest NotBefore, so that a new
 // key takes over when it becomes valid.
 func (k Keys) SignerFor(from string, now time.Time) (*Signer, bool) {
+	return k.newest(from, func(key Key) bool { return key.Valid(now) })
+}
+
+// LastSigner is SignerFor that does not ask whether the key is valid: it is for a process
+// whose peers must notice that its key has expired or is revoked.
+func (k Keys) LastSigner(from string) (*Signer, bool) {
+	return k.newest(from, func(Key) bool { return true })
+}
+
+func (k Keys) newest(from string, usable func(Key) bool) (*Signer, bool) {
 	var best *Signer
 	var since time.Time
 	for _, key := range k.Trusted {
-		if !key.Valid(now) || !key.SpeaksFor(from) || best != nil && key.NotBefore.Before(since) {
+		if !usable(key) || !key.SpeaksFor(from) || best != nil && key.NotBefore.Before(since) {
 			continue
 		}
 		if s, ok := k.Signer(key.KID); ok {

@@ -349,6 +349,9 @@ func TestSignerForFollowsTheRotation(t *testing.T) {
 		if got := old.Lapsed(from, noon); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", from, got, want)
 		}
+		if s, ok := old.LastSigner(from); ok != (from != "agent.other") || ok && len(want) > 0 && s.KID() != "e" {
+			t.Errorf("the last key of %s is %v", from, s)
+		}
 	}
 }
 

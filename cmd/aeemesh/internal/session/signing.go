@@ -137,6 +137,23 @@ func (a *App) Keys() (*sign.Keys, error) {
 	return &keys, nil
 }
 
+// WorkerSigner is Signer for a process with a [KeyKeeper]. If all keys of the entity have
+// lapsed, the newest of them signs, as if it had lapsed while the process ran: receivers
+// refuse it until the keeper finds another.
+func (a *App) WorkerSigner(entity string) (*sign.Signer, error) {
+	if a.Sign.Kid == SignAuto || a.Sign.Kid == "" {
+		keys, err := a.Keys()
+		if err != nil {
+			return nil, err
+		}
+		if len(keys.Lapsed(entity, time.Now())) > 0 {
+			s, _ := keys.LastSigner(entity)
+			return s, nil
+		}
+	}
+	return a.Signer(entity)
+}
+
 // Signer returns the key that signs what an entity sends; nil if there is none.
 func (a *App) Signer(from string) (*sign.Signer, error) {
 	if a.Sign.Kid == SignNone {
