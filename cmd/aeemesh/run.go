@@ -47,6 +47,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) 
 // run executes the program. env looks up an environment variable; it returns ""
 // if the variable is not set.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	stdin = session.Interruptible(ctx, stdin)
 	a := newApp(stdin, stdout, stderr, env)
 	root := a.root()
 	root.SetArgs(args)

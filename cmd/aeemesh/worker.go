@@ -177,6 +177,10 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	s, err := a.OpenWorker(ctx, cmd, w.Entities()[0], cfg.Node.Verifier, a.workerStatus())
+	if err != nil && ctx.Err() != nil {
+		a.Term.Tell(term.Event{Level: slog.LevelInfo, Msg: "stopped"}, "stopped before it began")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

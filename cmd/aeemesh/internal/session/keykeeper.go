@@ -19,6 +19,7 @@ type KeyKeeper struct {
 	app  *App
 	ring *sign.Ring
 	own  []*OwnKey
+	dir  string // the directory that was read last; "": there was none
 
 	mu     sync.Mutex
 	faults []sign.Fault
@@ -29,7 +30,7 @@ type KeyKeeper struct {
 // NewKeyKeeper makes the keeper of a ring, for a process that signs with the
 // keys own. Keep runs it.
 func (a *App) NewKeyKeeper(ring *sign.Ring, own ...*OwnKey) *KeyKeeper {
-	return &KeyKeeper{app: a, ring: ring, own: own, spent: map[string]string{}}
+	return &KeyKeeper{app: a, ring: ring, own: own, dir: a.KeyDir(), spent: map[string]string{}}
 }
 
 const (
@@ -59,7 +60,10 @@ func (k *KeyKeeper) renewAll(keys sign.Keys) {
 // directory has them. A new fault may be a file that is being written, so it is
 // looked at twice. It returns the keys without faults.
 func (k *KeyKeeper) read(ctx context.Context) sign.Keys {
-	dir := k.app.KeyDir() // it may have been created meanwhile
+	if dir := k.app.KeyDir(); dir != "" { // it may have been created meanwhile
+		k.dir = dir
+	}
+	dir := k.dir
 	if dir == "" {
 		return sign.Keys{}
 	}

@@ -17,6 +17,11 @@ import (
 func keeperOf(t *testing.T, kids ...string) (*KeyKeeper, string, *bytes.Buffer) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "keys")
+	return keeperIn(t, dir, &App{Sign: signFlags{Dir: dir}}, kids...)
+}
+
+func keeperIn(t *testing.T, dir string, a *App, kids ...string) (*KeyKeeper, string, *bytes.Buffer) {
+	t.Helper()
 	for _, kid := range kids {
 		s, k, err := sign.NewKey(kid, sign.Ed25519, "agent."+kid)
 		if err != nil {
@@ -27,7 +32,7 @@ func keeperOf(t *testing.T, kids ...string) (*KeyKeeper, string, *bytes.Buffer) 
 		}
 	}
 	var log bytes.Buffer
-	a := &App{Log: slog.New(slog.NewTextHandler(&log, nil)), Sign: signFlags{Dir: dir}}
+	a.Log = slog.New(slog.NewTextHandler(&log, nil))
 	k := a.NewKeyKeeper(&sign.Ring{})
 	k.read(t.Context())
 	return k, dir, &log
@@ -64,7 +69,21 @@ func TestAHalfWrittenRecordIsReadAgain(t *testing.T) {
 // is not ready: no revocation takes effect.
 func TestADirectoryThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	k, dir, log := keeperOf(t, "a")
+	t.Run("named", func(t *testing.T) {
+		t.Parallel()
+		k, dir, log := keeperOf(t, "a")
+		loseDirectory(t, k, dir, log)
+	})
+	t.Run("default", func(t *testing.T) {
+		t.Parallel()
+		home := t.TempDir()
+		a := &App{Env: func(name string) string { return map[string]string{"XDG_CONFIG_HOME": home}[name] }}
+		k, dir, log := keeperIn(t, filepath.Join(home, "aeemesh", "keys"), a, "a")
+		loseDirectory(t, k, dir, log)
+	})
+}
+
+func loseDirectory(t *testing.T, k *KeyKeeper, dir string, log *bytes.Buffer) {
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}

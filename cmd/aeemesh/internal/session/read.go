@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,10 +58,55 @@ func (a *App) DefaultFrom() string {
 	return "human.unknown"
 }
 
+// Interruptible returns a reader of r whose Read ends with [outcome.ErrInterrupted] when ctx
+// ends, though r may have nothing to read. What arrives later is lost.
+func Interruptible(ctx context.Context, r io.Reader) io.Reader {
+	return &interruptible{ctx: ctx, r: r}
+}
+
+type interruptible struct {
+	ctx  context.Context
+	r    io.Reader
+	left []byte // read, and not yet returned
+	err  error  // that follows left
+}
+
+func (in *interruptible) Read(p []byte) (int, error) {
+	if len(in.left) == 0 && in.err == nil {
+		got := make(chan struct{})
+		buf := make([]byte, max(len(p), 4<<10))
+		var n int
+		var err error
+		go func() {
+			defer close(got)
+			n, err = in.r.Read(buf)
+		}()
+		select {
+		case <-got:
+			in.left, in.err = buf[:n], err
+		case <-in.ctx.Done():
+			return 0, outcome.ErrInterrupted
+		}
+	}
+	n := copy(p, in.left)
+	if in.left = in.left[n:]; len(in.left) > 0 {
+		return n, nil
+	}
+	err := in.err
+	if !errors.Is(err, io.EOF) {
+		in.err = nil
+	}
+	return n, err
+}
+
 // Interactive reports whether a person sits at both ends: standard input and standard
 // error are a terminal.
 func (a *App) Interactive() bool {
-	f, ok := a.Stdin.(*os.File)
+	in := a.Stdin
+	if i, ok := in.(*interruptible); ok {
+		in = i.r
+	}
+	f, ok := in.(*os.File)
 	return ok && xterm.IsTerminal(int(f.Fd())) && a.Term.Words.TTY
 }
 

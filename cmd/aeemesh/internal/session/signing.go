@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,7 +89,7 @@ func (a *App) KeyDir() string {
 		return a.Sign.Dir
 	}
 	dir := a.DefaultKeyDir()
-	if _, err := os.Stat(dir); dir == "" || err != nil {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return ""
 	}
 	return dir
@@ -312,9 +313,17 @@ func (a *App) WatchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		err := records.Watch(watch, func(kid string, value []byte, deleted bool) { a.takeShared(ring, kid, value, deleted) })
-		if err != nil {
-			a.Log.Error("shared keys are not followed any more", "err", err)
+		for {
+			err := records.Watch(watch, func(kid string, value []byte, deleted bool) { a.takeShared(ring, kid, value, deleted) })
+			if err == nil {
+				return
+			}
+			if conn.IsClosed() {
+				a.Log.Error("shared keys are not followed any more", "err", err)
+				return
+			}
+			a.Log.Warn("shared keys cannot be followed for now: no revocation takes effect", "err", err, "next", keyReload)
+			pause.For(watch, keyReload)
 		}
 	})
 	return func() { stop(); ended.Wait() }, nil
