@@ -83,11 +83,8 @@ func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, en
 	}
 	if !yes {
 		a.Term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
-		if agreed, err := topology.AskPerson(a, "Do this?"); err != nil {
-			return outcome.Usagef(cmd, "there is no terminal to ask on: give --yes")
-		} else if !agreed {
-			a.Term.Say("nothing was done")
-			return outcome.ErrQuiet
+		if err := topology.Agreed(a, cmd); err != nil {
+			return err
 		}
 	}
 	out := retirement{Entity: entity}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -194,10 +195,14 @@ func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 		return out
 	}
 	f := w.Flag(s.Flag)
-	out.Value = f.Value.String()
+	values := []string{f.Value.String()}
 	if list, ok := f.Value.(pflag.SliceValue); ok {
-		out.Value = strings.Join(list.GetSlice(), ", ")
+		values = list.GetSlice()
 	}
+	for i, v := range values {
+		values[i] = withoutSecrets(f.Name, v)
+	}
+	out.Value = strings.Join(values, ", ")
 	switch {
 	case f.Changed:
 		out.Source = "flag --" + f.Name
@@ -212,3 +217,14 @@ func settingShown(a *app, w *cobra.Command, s config.Setting) shownSetting {
 	}
 	return out
 }
+
+// withoutSecrets returns a value of a flag without what may be a secret in it: the user of a
+// URL, the value of a variable.
+func withoutSecrets(flag, value string) string {
+	if name, _, given := strings.Cut(value, "="); given && flag == "program-env" {
+		return name + "=(not shown)"
+	}
+	return userOfURL.ReplaceAllString(value, "://")
+}
+
+var userOfURL = regexp.MustCompile(`://[^/?#\s]*@`)

@@ -152,19 +152,27 @@ type certificate struct {
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	at     time.Time // modification time of the newer file
+	from   [2]fileVersion
+}
+
+// A fileVersion is what shows that it was changed, also back to an older one.
+type fileVersion struct {
+	at   time.Time
+	size int64
+}
+
+func versionOf(name string) (v fileVersion) {
+	if info, err := os.Stat(name); err == nil {
+		v = fileVersion{info.ModTime(), info.Size()}
+	}
+	return v
 }
 
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed := time.Time{}
-	for _, name := range []string{c.cert, c.key} {
-		if info, err := os.Stat(name); err == nil && info.ModTime().After(changed) {
-			changed = info.ModTime()
-		}
-	}
-	if c.loaded != nil && !changed.After(c.at) {
+	now := [2]fileVersion{versionOf(c.cert), versionOf(c.key)}
+	if c.loaded != nil && now == c.from {
 		return c.loaded, nil
 	}
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
@@ -174,6 +182,6 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		}
 		return nil, err
 	}
-	c.loaded, c.at = &pair, changed
+	c.loaded, c.from = &pair, now
 	return c.loaded, nil
 }

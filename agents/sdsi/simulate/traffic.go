@@ -92,6 +92,11 @@ func (g Generator) WithDefaults() (Generator, error) {
 	if !(g.Noise >= 0 && g.Noise <= 1) {
 		bad = append(bad, fmt.Errorf("noise: %g is not between 0 and 1", g.Noise))
 	}
+	for _, a := range g.Attacks {
+		if a.Identities < 0 {
+			bad = append(bad, fmt.Errorf("identities: %d is negative", a.Identities))
+		}
+	}
 	for i, w := range g.Wishes {
 		if len(w.Says) == 0 || !(w.Share > 0 && w.Share <= 1) || w.From < 0 || w.To < 0 || w.To > 0 && w.To <= w.From {
 			bad = append(bad, fmt.Errorf("wishes[%d]: it has words in says, a share between 0 and 1, and days in order", i))

@@ -85,8 +85,8 @@ few clients that want to put their words into what others read.`,
 				return nil
 			}
 			for _, name := range []string{"count", "days", "clients", "identities"} {
-				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "0" {
-					return outcome.Usagef(cmd, "--%s 0: it is at least 1", name)
+				if n, _ := cmd.Flags().GetInt(name); cmd.Flags().Changed(name) && n < 1 {
+					return outcome.Usagef(cmd, "--%s %d: it is at least 1", name, n)
 				}
 			}
 			for _, kind := range attacks {

@@ -53,8 +53,14 @@ elsewhere it needs --yes.`,
 	return c
 }
 
+func planned(a *session.App, ctx context.Context, js natsjs.JetStream, opts jetstream.Options) ([]jetstream.Change, error) {
+	ctx, cancel := bound(ctx, a)
+	defer cancel()
+	return jetstream.Plan(ctx, js, opts)
+}
+
 func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
-	plan, err := jetstream.Plan(ctx, js, opts)
+	plan, err := planned(a, ctx, js, opts)
 	if err != nil {
 		return err
 	}
@@ -66,13 +72,12 @@ func makeTopology(a *session.App, ctx context.Context, cmd *cobra.Command, js na
 				a.Term.Say("%s", c)
 			}
 		}
-		if agreed, err := AskPerson(a, "Do this?"); err != nil {
-			return outcome.Usagef(cmd, "there is no terminal to ask on: give --yes")
-		} else if !agreed {
-			a.Term.Say("nothing was done")
-			return outcome.ErrQuiet
+		if err := Agreed(a, cmd); err != nil {
+			return err
 		}
 	}
+	ctx, cancel := bound(ctx, a)
+	defer cancel()
 	opts.Done = func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
 			a.Term.Progress("%s", c)
@@ -168,21 +173,23 @@ func RoomHint(err error) error {
 // cluster.
 const replicasUnsupported natsjs.ErrorCode = 10074
 
-var errNobody = errors.New("nobody can be asked")
-
-// AskPerson asks a yes-or-no question at a terminal.
-func AskPerson(a *session.App, question string) (bool, error) {
+// Agreed asks at a terminal whether to do what was said. Without a yes it returns the error
+// of the command.
+func Agreed(a *session.App, cmd *cobra.Command) error {
 	if a.Term.Records != nil || !a.Interactive() {
-		return false, errNobody
+		return outcome.Usagef(cmd, "there is no terminal to ask on: give --yes")
 	}
-	fmt.Fprintf(a.Term.Words, "%s [y/N] ", question)
+	fmt.Fprint(a.Term.Words, "Do this? [y/N] ")
 	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
-	if err != nil {
-		return false, nil // end of input counts as no
+	if errors.Is(err, outcome.ErrInterrupted) {
+		return err
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
+	switch strings.ToLower(strings.TrimSpace(answer)) { // end of input counts as no
 	case "y", "yes":
-		return true, nil
+		if err == nil {
+			return nil
+		}
 	}
-	return false, nil
+	a.Term.Say("nothing was done")
+	return outcome.ErrQuiet
 }

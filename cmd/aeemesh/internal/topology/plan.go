@@ -36,7 +36,7 @@ if "apply" would make or change something, or could not correct it.`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return withTopology(a, ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
-				changes, err := jetstream.Plan(ctx, js, opts)
+				changes, err := planned(a, ctx, js, opts)
 				if err != nil {
 					return err
 				}

@@ -173,9 +173,13 @@ func withTopology(a *session.App, ctx context.Context, cmd *cobra.Command, f *to
 	if opts.Replicas > 1 && conn.ConnectedClusterName() == "" {
 		a.Term.Warn("the server is in no cluster: if it stands alone, it refuses more than one replica")
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(ApplyTimeout, a.Conn.Wait()))
-	defer cancel()
 	return do(ctx, js, opts)
+}
+
+// bound is the context of one piece of work with the server, without the time that a person
+// takes to answer.
+func bound(ctx context.Context, a *session.App) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(ApplyTimeout, a.Conn.Wait()))
 }
 
 // A tally counts changes that are planned or were made.
