@@ -80,19 +80,26 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 }
 
 // credential decides which key is sent to an endpoint. A base_url comes from
-// the document, possibly a stranger's: a key that many operators have under a
-// well-known name must not be sent to it, and neither must a cloud's
-// credentials. The name of a custom provider's key follows from the document,
-// so it could be any variable that ends in _API_KEY: it is sent to the
-// document's base_url only if the operator has permitted documents to read that
-// variable and has named the host.
+// the document, possibly a stranger's: a well-known provider's key must not be
+// sent to it, whether it has its usual name or the operator configured it, and
+// neither must a cloud's credentials. The name of a custom provider's key
+// follows from the document, so it could be any variable that ends in _API_KEY:
+// it is sent to the document's base_url only if the operator has configured it,
+// or has permitted documents to read that variable and has named the host.
 func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
+	_, registered := providers[aaif.Provider(e.name)]
+	foreign := stranger && registered && originOf(ownEndpoint(e.name)) != originOf(e.base)
+	cloud := e.api == APIBedrock || e.api == APIVertex
 	switch {
 	case own && opts.KeyName != "":
 		return nil, s.keyIn(e, at, []string{opts.KeyName}, opts, false)
-	case e.Provider.Key.Env != "":
+	case foreign && !cloud && !e.Provider.Key.IsZero():
+		p := keyNotice("the key of models.providers.%s is not sent to %s, which is not %[1]s's own endpoint", e.name, originOf(e.base))
+		p.Hint = fmt.Sprintf("to send it there, set models.providers.%s.base_url, or name its variable (worker --api-key-env)", e.name)
+		return []aaif.Problem{p}, nil
+	case !foreign && e.Provider.Key.Env != "":
 		return nil, s.keyIn(e, at, []string{e.Provider.Key.Env}, opts, false)
-	case !e.Provider.Key.IsZero():
+	case !foreign && !e.Provider.Key.IsZero():
 		ref := e.Provider.Key
 		e.hasKey = true
 		e.keyFrom = "file"
@@ -105,7 +112,7 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 		}
 		return nil, nil
 	}
-	if stranger && (e.api == APIBedrock || e.api == APIVertex) {
+	if stranger && cloud {
 		return nil, fmt.Errorf("%s: the credentials for %s are not sent to the document's base_url: the operator names endpoints of its own (models.providers.%s.base_url)", at, e.name, e.name)
 	}
 	var keys []string
@@ -125,7 +132,7 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 			return nil, nil
 		}
 		err := s.keyIn(e, at, k.keys, opts, k.keyless || e.BaseURL != "" || stranger)
-		if _, registered := providers[aaif.Provider(e.name)]; err != nil || registered && k.keyless || loopback(e.base) {
+		if err != nil || registered && k.keyless || loopback(e.base) {
 			return nil, err
 		}
 		return []aaif.Problem{e.keylessNotice(at, k)}, nil

@@ -143,6 +143,65 @@ func TestCustomKeyNeedsTheOperator(t *testing.T) {
 	}
 }
 
+// A key that the operator configured for a well-known provider is no permission
+// to send it to the endpoint that a document names for that provider.
+func TestConfiguredKeyStaysWithItsProvider(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("FILE"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const own = `"base_url": "https://api.anthropic.com/v2"`
+	for name, c := range map[string]struct {
+		model, config, keyName string
+		key                    string // that is sent
+		notice                 string // part of it
+		err                    string // part of it
+	}{
+		"a variable": {model: `"provider": "anthropic"`, config: `{"anthropic": {"key": {"env": "MINE"}}}`,
+			notice: "the key of models.providers.anthropic is not sent to https://evil.example, which is not anthropic's own endpoint"},
+		"a file":                    {model: `"provider": "anthropic"`, config: `{"anthropic": {"key": {"file": "` + file + `"}}}`, notice: "is not sent"},
+		"in openai's protocol":      {model: `"provider": "openai"`, config: `{"openai": {"key": {"env": "MINE"}}}`, notice: "is not sent"},
+		"by provider_id":            {model: `"provider": "custom", "provider_id": "anthropic"`, config: `{"anthropic": {"key": {"env": "MINE"}}}`, notice: "is not sent"},
+		"a customer's own endpoint": {model: `"provider": "azure_openai"`, config: `{"azure_openai": {"key": {"env": "MINE"}}}`, notice: "is not sent"},
+		"the key is named":          {model: `"provider": "anthropic"`, config: `{"anthropic": {"key": {"env": "MINE"}}}`, keyName: "NAMED", key: "NAMED"},
+		"the provider's origin":     {model: `"provider": "anthropic", ` + own, config: `{"anthropic": {"key": {"env": "MINE"}}}`, key: "MINE"},
+		"a file, and its origin":    {model: `"provider": "anthropic", ` + own, config: `{"anthropic": {"key": {"file": "` + file + `"}}}`, key: "FILE"},
+		"AWS's variable":            {model: `"provider": "bedrock"`, config: `{"bedrock": {"region": "eu-west-1", "key": {"env": "MINE"}}}`, err: "credentials for bedrock are not sent"},
+		"AWS's file":                {model: `"provider": "bedrock"`, config: `{"bedrock": {"region": "eu-west-1", "key": {"file": "` + file + `"}}}`, err: "credentials for bedrock are not sent"},
+		"Google Cloud's variable":   {model: `"provider": "vertex_ai"`, config: `{"vertex_ai": {"key": {"env": "MINE"}}}`, err: "credentials for vertex_ai are not sent"},
+	} {
+		var sent string
+		client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			sent = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + r.Header.Get("Api-Key") + r.Header.Get("X-Api-Key")
+			return nil, errors.New("no server")
+		})}
+		block := c.model + `, "preferred": "m"`
+		if !strings.Contains(block, "base_url") {
+			block += `, "base_url": "https://evil.example/v1"`
+		}
+		s := newSet(t, `{"models": {"providers": `+c.config+`}}`, nil)
+		m, notices, err := s.Model(definition(t, block), agents.Options{Secret: env("MINE", "MINE", "NAMED", "NAMED"), KeyName: c.keyName, HTTPClient: client})
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %q in it", name, err, c.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		_, _ = m.Generate(t.Context(), hello(), nil)
+		if sent != c.key {
+			t.Errorf("%s: the key %q was sent, want %q", name, sent, c.key)
+		}
+		if got := len(notices); got > 1 || got == 0 && c.notice != "" || got == 1 && (c.notice == "" || !strings.Contains(notices[0].Message, c.notice) || notices[0].Rule != agents.RuleModelKey) {
+			t.Errorf("%s: notices %v, want %q", name, notices, c.notice)
+		}
+	}
+}
+
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
