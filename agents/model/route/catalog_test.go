@@ -155,6 +155,20 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// A budget reserves what a call may cost at most: input that is written to the
+// cache of a long request costs the most.
+func TestPriceIsTheHighest(t *testing.T) {
+	t.Parallel()
+	f := route.Facts{Input: usd("0.003"), Output: usd("0.015"), CacheWrite: usd("0.00375"), MaxOutputTokens: 100,
+		Long: &route.Long{Above: 200_000, Input: usd("0.006"), Output: usd("0.0225"), CacheWrite: usd("0.0075")}}
+	if got, want := f.Price(), (model.Price{Known: true, Input: *usd("0.0075"), Output: *usd("0.0225"), MaxOutput: 100}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := (route.Facts{}).Price(); got != (model.Price{}) {
+		t.Errorf("a price of nothing: %+v", got)
+	}
+}
+
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	if !route.Matches("openai/gpt-4o", "openai", "gpt-4o-2024-08-06") || !route.Matches("gpt-4o", "openai", "gpt-4o-latest") || route.Matches("gpt-4o", "openai", "gpt-4o-mini") {

@@ -44,6 +44,9 @@ func (f Facts) Price() model.Price {
 			if l.Output != nil {
 				p.Output = max(p.Output, *l.Output)
 			}
+			if l.CacheWrite != nil {
+				p.Input = max(p.Input, *l.CacheWrite)
+			}
 		}
 		if f.CacheWrite != nil {
 			p.Input = max(p.Input, *f.CacheWrite)
