@@ -199,8 +199,9 @@ func (c *Catalog) With(own *Catalog) *Catalog {
 func (f Facts) or(g Facts) Facts {
 	f.ContextTokens = cmp.Or(f.ContextTokens, g.ContextTokens)
 	f.MaxOutputTokens = cmp.Or(f.MaxOutputTokens, g.MaxOutputTokens)
-	if f.Input == nil && f.Output == nil { // do not mix prices of two sources
-		f.Input, f.Output, f.CachedInput, f.CacheWrite, f.Long = g.Input, g.Output, g.CachedInput, g.CacheWrite, g.Long
+	if f.Input == nil && f.Output == nil { // do not mix prices of two sources; f may have prices of the cache only
+		f.Input, f.Output, f.Long = g.Input, g.Output, g.Long
+		f.CachedInput, f.CacheWrite = cmp.Or(f.CachedInput, g.CachedInput), cmp.Or(f.CacheWrite, g.CacheWrite)
 	}
 	if f.Regions == nil {
 		f.Regions = g.Regions

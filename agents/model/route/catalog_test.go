@@ -1,6 +1,7 @@
 package route_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -166,6 +167,24 @@ func TestPriceIsTheHighest(t *testing.T) {
 	}
 	if got := (route.Facts{}).Price(); got != (model.Price{}) {
 		t.Errorf("a price of nothing: %+v", got)
+	}
+}
+
+// An operator may state the prices of the cache only, as of a contract.
+func TestOperatorsCachePricesStay(t *testing.T) {
+	t.Parallel()
+	base := catalog(t, `{"date": "2026-01-01", "models": [
+		{"provider": "a", "model": "m", "input_usd_per_1k": 0.003, "output_usd_per_1k": 0.015, "cached_input_usd_per_1k": 0.0003, "cache_write_usd_per_1k": 0.00375}]}`)
+	for own, want := range map[string]string{
+		`"cached_input_usd_per_1k": 0.001`:                          "0.003 0.015 0.001 0.00375",
+		`"cache_write_usd_per_1k": 0.002`:                           "0.003 0.015 0.0003 0.002",
+		`"context_tokens": 5`:                                       "0.003 0.015 0.0003 0.00375",
+		`"cached_input_usd_per_1k": 0, "cache_write_usd_per_1k": 0`: "0.003 0.015 0 0",
+	} {
+		f := base.With(catalog(t, `{"date": "2026-01-01", "models": [{"provider": "a", "model": "m", `+own+`}]}`)).Lookup("a", "m")
+		if got := fmt.Sprint(*f.Input, *f.Output, *f.CachedInput, *f.CacheWrite); got != want {
+			t.Errorf("%s: %s, want %s", own, got, want)
+		}
 	}
 }
 
