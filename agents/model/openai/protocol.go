@@ -92,8 +92,8 @@ type said struct {
 	Content   json.RawMessage `json:"content"` // see text
 	Refusal   endpoint.Text   `json:"refusal"`
 	ToolCalls []struct {
-		Index    endpoint.Count `json:"index"`
-		ID       endpoint.Text  `json:"id"`
+		Index    *endpoint.Count `json:"index"` // some servers send none
+		ID       endpoint.Text   `json:"id"`
 		Function struct {
 			Name      endpoint.Text `json:"name"`
 			Arguments endpoint.Text `json:"arguments"`

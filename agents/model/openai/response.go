@@ -81,9 +81,11 @@ func (t *turn) said(raw json.RawMessage, whole bool) error {
 		}
 	}
 	for i, c := range s.ToolCalls {
-		index := int64(c.Index)
+		var index *int64
 		if whole {
-			index = int64(i)
+			index = new(int64(i))
+		} else if c.Index != nil {
+			index = new(int64(*c.Index))
 		}
 		if err := t.call(index, string(c.ID), string(c.Function.Name), string(c.Function.Arguments)); err != nil {
 			return err
@@ -189,20 +191,25 @@ func usage(raw json.RawMessage) model.Usage {
 	return out
 }
 
-// call adds a piece of a tool call. Pieces belong together by their index;
-// servers that send none are told apart by the ids of their calls.
-func (t *turn) call(index int64, id, name, arguments string) error {
+// call adds a piece of a tool call. Pieces belong together by their index.
+// Calls of servers that send none are told apart by their ids. If they have no
+// ids either, a piece with a name begins a call.
+func (t *turn) call(index *int64, id, name, arguments string) error {
+	at := int64(0)
+	if index != nil {
+		at = *index
+	}
 	var c *partialCall
 	for i := len(t.calls) - 1; i >= 0 && c == nil; i-- {
-		if t.calls[i].index == index {
+		if t.calls[i].index == at {
 			c = t.calls[i]
 		}
 	}
-	if c == nil || id != "" && c.id != "" && id != c.id {
+	if c == nil || id != "" && c.id != "" && id != c.id || index == nil && id+c.id == "" && name != "" && c.name != "" {
 		if len(t.calls) == maxCalls {
 			return fmt.Errorf("the answer has more than %d tool calls", maxCalls)
 		}
-		c = &partialCall{index: index}
+		c = &partialCall{index: at}
 		t.calls = append(t.calls, c)
 	}
 	c.id = cmp.Or(c.id, id)
