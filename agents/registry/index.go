@@ -89,9 +89,13 @@ func (x *Index) first(f func(*Card) bool) (found Card, ok bool) {
 // Taken returns the registration of another agent that has the record's entity,
 // or one of its aliases.
 func (x *Index) Taken(r *Record) (Card, bool) {
-	return x.first(func(c *Card) bool {
-		return c.Key != r.Key() && (c.Entity == r.Entity || slices.ContainsFunc(r.Aliases, func(a string) bool { return slices.Contains(c.Aliases, a) }))
-	})
+	return x.first(func(c *Card) bool { return c.rivals(r) })
+}
+
+// rivals reports whether c is of another agent and has the record's entity, or
+// one of its aliases.
+func (c *Card) rivals(r *Record) bool {
+	return c.Key != r.Key() && (c.Entity == r.Entity || slices.ContainsFunc(r.Aliases, func(a string) bool { return slices.Contains(c.Aliases, a) }))
 }
 
 // Skilled returns the registrations with a skill, in the order of their

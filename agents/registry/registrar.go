@@ -13,7 +13,7 @@ import (
 // document has not: an entity of its own, and aliases. It is not safe for
 // concurrent use.
 type Registrar struct {
-	// Replace removes another registration that has the entity or an alias of
+	// Replace removes other registrations that have the entity or an alias of
 	// a new one. Default: the new one is refused with a [TakenError].
 	Replace bool
 	// Dry writes nothing.
@@ -82,13 +82,16 @@ func (r *Registrar) Free(rec *Record) error {
 
 // Registered is the result of [Registrar.Put].
 type Registered struct {
-	Outcome  string // new, changed, unchanged
-	Revision uint64 // 0 for a dry run that would change something
-	Was      string // the previous version, if it changed
-	Replaced string // the key of the registration that was removed for it
+	Outcome  string   // new, changed, unchanged
+	Revision uint64   // 0 for a dry run that would change something
+	Was      string   // the previous version, if it changed
+	Replaced []string // the keys of the registrations that were removed for it
 }
 
-// Put registers a record, unless the same record is registered already.
+// Put registers a record, unless the same record is registered already. It
+// removes the registrations that it replaces afterwards: until they are gone,
+// readers find them, because they are the earlier ones. If Put fails between,
+// the next Put of the record removes the rest.
 func (r *Registrar) Put(ctx context.Context, rec Record) (Registered, error) {
 	key := rec.Key()
 	out := Registered{Outcome: "new"}
@@ -96,29 +99,33 @@ func (r *Registrar) Put(ctx context.Context, rec Record) (Registered, error) {
 	switch {
 	case known && before.Err == nil && before.Record.Same(&rec):
 		out.Outcome, out.Revision = "unchanged", before.Revision
-		return out, nil
 	case known:
 		out.Outcome, out.Was = "changed", before.Record.Version
 	}
-	if other, taken := r.index.Taken(&rec); taken && r.Replace {
-		out.Replaced = other.Key
+	if out.Outcome != "unchanged" && !r.Dry {
+		revision, err := r.reg.Put(ctx, rec, before.Revision)
+		if err != nil {
+			return out, err
+		}
+		out.Revision = revision
+		e := Entry{Key: key, Revision: revision, Record: rec, Time: time.Now()}
+		r.entries[key] = e
+		r.index.Set(&e)
+	}
+	if !r.Replace {
+		return out, nil
+	}
+	for _, other := range r.index.All() {
+		if !other.rivals(&rec) {
+			continue
+		}
 		if !r.Dry {
 			if err := r.reg.Remove(ctx, other.Key, other.Revision); err != nil {
 				return out, err
 			}
 			r.index.Set(&Entry{Key: other.Key, Removed: true})
 		}
+		out.Replaced = append(out.Replaced, other.Key)
 	}
-	if r.Dry {
-		return out, nil
-	}
-	revision, err := r.reg.Put(ctx, rec, before.Revision)
-	if err != nil {
-		return out, err
-	}
-	out.Revision = revision
-	e := Entry{Key: key, Revision: revision, Record: rec, Time: time.Now()}
-	r.entries[key] = e
-	r.index.Set(&e)
 	return out, nil
 }

@@ -1,7 +1,9 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -67,17 +69,101 @@ func TestARegistrarKeepsWhatTheDocumentDoesNotSay(t *testing.T) {
 		t.Errorf("a rival: %v", err)
 	}
 	r.Replace, r.Dry = true, true
-	if _, done := put(r, document(other, "1.0.0"), "agent.eu.linter"); done.Replaced != id || done.Revision != 0 {
+	if _, done := put(r, document(other, "1.0.0"), "agent.eu.linter"); !slices.Equal(done.Replaced, []string{id}) || done.Revision != 0 {
 		t.Errorf("dry: %+v", done)
 	}
 	if _, err := reg.Get(t.Context(), id); err != nil {
 		t.Errorf("a dry run has removed: %v", err)
 	}
 	r.Dry = false
-	if _, done := put(r, document(other, "1.0.0"), "agent.eu.linter"); done.Outcome != "new" || done.Replaced != id {
+	if _, done := put(r, document(other, "1.0.0"), "agent.eu.linter"); done.Outcome != "new" || !slices.Equal(done.Replaced, []string{id}) {
 		t.Errorf("replacing: %+v", done)
 	}
 	if _, err := reg.Get(t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("the replaced one: %v", err)
 	}
+}
+
+// A registration may have the entity of one and the aliases of others: Replace
+// removes all of them, and only when the new one is stored. Until then readers
+// find the old one; afterwards there is one.
+func TestReplaceRemovesAllAndNothingTooEarly(t *testing.T) {
+	t.Parallel()
+	const first, second, third = "5e0c0000-0000-4000-8000-00000000000a", "5e0c0000-0000-4000-8000-00000000000b", "5e0c0000-0000-4000-8000-00000000000c"
+	reg := &failing{Registry: &registry.Mem{}}
+	put := func(id, entity string, replace bool, aliases ...string) (registry.Registered, error) {
+		t.Helper()
+		all, err := reg.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := registry.NewRegistrar(reg, all)
+		r.Replace = replace
+		doc, err := aaif.Parse([]byte(`{"sc_standard":"SC-006","agent_id":"`+id+`","agent":{"name":"Linter","goal":"x","version":"1.0.0"}}`), aaif.Options{Kind: aaif.KindAgent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := r.Record(doc, entity, "human.ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Aliases = aliases
+		return r.Put(t.Context(), rec)
+	}
+	keys := func() (out []string) {
+		all, err := reg.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			out = append(out, e.Key)
+		}
+		return out
+	}
+	for id, entity := range map[string]string{first: "agent.linter", second: "agent.checker"} {
+		if _, err := put(id, entity, false, entity[len("agent."):]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := errors.New("no connection")
+	reg.put = lost
+	if _, err := put(third, "agent.linter", true, "checker"); !errors.Is(err, lost) || len(keys()) != 2 {
+		t.Errorf("a failed registration: %v, registered %v", err, keys())
+	}
+	reg.put, reg.remove = nil, lost
+	if _, err := put(third, "agent.linter", true, "checker"); !errors.Is(err, lost) || len(keys()) != 3 {
+		t.Errorf("a failed removal: %v, registered %v", err, keys())
+	}
+	reg.remove = nil
+	done, err := put(third, "agent.linter", true, "checker")
+	slices.Sort(done.Replaced)
+	if err != nil || done.Outcome != "unchanged" || !slices.Equal(done.Replaced, []string{first, second}) {
+		t.Errorf("repeated: %+v, %v", done, err)
+	}
+	if got := keys(); !slices.Equal(got, []string{third}) {
+		t.Errorf("registered %v", got)
+	}
+	if done, err := put(third, "agent.linter", true, "checker"); err != nil || done.Outcome != "unchanged" || done.Replaced != nil {
+		t.Errorf("once more: %+v, %v", done, err)
+	}
+}
+
+// failing is a registry whose writes fail with the errors that are set.
+type failing struct {
+	registry.Registry
+	put, remove error
+}
+
+func (f *failing) Put(ctx context.Context, rec registry.Record, after uint64) (uint64, error) {
+	if f.put != nil {
+		return 0, f.put
+	}
+	return f.Registry.Put(ctx, rec, after)
+}
+
+func (f *failing) Remove(ctx context.Context, key string, revision uint64) error {
+	if f.remove != nil {
+		return f.remove
+	}
+	return f.Registry.Remove(ctx, key, revision)
 }

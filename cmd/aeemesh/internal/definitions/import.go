@@ -71,17 +71,17 @@ type importFlags struct {
 
 // registration is the result of registering one document.
 type registration struct {
-	File     string `json:"file"`
-	Outcome  string `json:"outcome"` // new, changed, unchanged
-	Key      string `json:"key"`
-	Entity   string `json:"entity"`
-	AgentID  string `json:"agent_id,omitempty"`
-	Version  string `json:"version,omitempty"`
-	SHA256   string `json:"sha256"`
-	Revision uint64 `json:"revision,omitempty"` // 0 with --dry-run, if it would change
-	Was      string `json:"was,omitempty"`      // the previous version, if it changed
-	Replaced string `json:"replaced,omitempty"` // the key of another registration that was removed for it
-	DryRun   bool   `json:"dry_run,omitempty"`
+	File     string   `json:"file"`
+	Outcome  string   `json:"outcome"` // new, changed, unchanged
+	Key      string   `json:"key"`
+	Entity   string   `json:"entity"`
+	AgentID  string   `json:"agent_id,omitempty"`
+	Version  string   `json:"version,omitempty"`
+	SHA256   string   `json:"sha256"`
+	Revision uint64   `json:"revision,omitempty"` // 0 with --dry-run, if it would change
+	Was      string   `json:"was,omitempty"`      // the previous version, if it changed
+	Replaced []string `json:"replaced,omitempty"` // the keys of other registrations that were removed for it
+	DryRun   bool     `json:"dry_run,omitempty"`
 }
 
 func agentsImportCommand(a *session.App) *cobra.Command {
@@ -115,7 +115,7 @@ Registering runs nothing: a worker does ("aeemesh worker FILE").`,
 	c.Flags().StringVar(&f.as, "as", "", "register under this `entity` instead of the name's (one document only)")
 	c.Flags().StringArrayVar(&f.aliases, "alias", nil, "further `NAME` of the agent, instead of those that it has; repeatable; empty for none (one document only)")
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "print what would be done, and do nothing")
-	c.Flags().BoolVar(&f.replace, "replace", false, "remove another definition that has the entity or an alias")
+	c.Flags().BoolVar(&f.replace, "replace", false, "remove other definitions that have the entity or an alias")
 	f.reach.add(c.Flags())
 	return c
 }
@@ -192,8 +192,8 @@ func tellRegistration(a *session.App, r registration) error {
 		about += fmt.Sprintf(", revision %d", r.Revision)
 	}
 	a.Term.Line("%s %s (%s)", what, term.Printable(r.Entity), term.Printable(about))
-	if r.Replaced != "" {
-		a.Term.Line("  instead of %s", term.Printable(r.Replaced))
+	for _, key := range r.Replaced {
+		a.Term.Line("  instead of %s", term.Printable(key))
 	}
 	return nil
 }
