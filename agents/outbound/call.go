@@ -57,6 +57,7 @@ const (
 type Failure struct {
 	Reason  Reason
 	Status  int    // of the answer, if there is one
+	NotMade bool   // the endpoint got no request of the call
 	Message string // for a model: truncated, cleaned, without addresses and credentials
 	Err     error  // for the operator's log; may be nil
 }
@@ -86,6 +87,10 @@ func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answ
 		return nil, ctx.Err()
 	}
 	answer, _, err = a.once(ctx, client, r)
+	var f *Failure
+	if errors.As(err, &f) {
+		f.NotMade = false // the first request was answered
+	}
 	return answer, err
 }
 
@@ -214,8 +219,10 @@ func (f *Failure) sayWhetherMade(redirected bool) {
 	case redirected:
 		f.Reason = ReasonBroken
 		f.Message += afterRedirect
-	case f.Reason != ReasonRefused:
-		f.Message += "; the call was not made"
+	default:
+		if f.NotMade = true; f.Reason != ReasonRefused {
+			f.Message += "; the call was not made"
+		}
 	}
 }
 

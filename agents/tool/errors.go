@@ -68,6 +68,10 @@ type Error struct {
 	// Message describes the failure, for the model and for people.
 	Message string
 
+	// NotMade says that nothing was called: no connection, no credential, no
+	// program. Such a call does not count against a rate limit.
+	NotMade bool
+
 	// Err is the cause, for logs, errors.Is and errors.As; it may be nil. Its
 	// text is not part of Error's.
 	Err error

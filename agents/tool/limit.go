@@ -31,7 +31,9 @@ func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 		return nil, err
 	}
 	result, err := t.Tool.Call(ctx, args)
-	if errors.Is(err, ErrInvalidArguments) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
+	var failed *Error
+	notMade := errors.As(err, &failed) && failed.NotMade
+	if notMade || errors.Is(err, ErrInvalidArguments) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
 		t.limiter.Back(context.WithoutCancel(ctx), Tokens(len(args)))
 	}
 	if len(result) > 0 {

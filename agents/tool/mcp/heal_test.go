@@ -273,6 +273,40 @@ func TestSessionIsSharedAndListRefreshed(t *testing.T) {
 	}
 }
 
+// A call counts against the rate limit only if the server got it.
+func TestCallsThatTheServerDidNotGetAreNotMade(t *testing.T) {
+	t.Parallel()
+	s := newServer("", nil)
+	inner := serveHTTP(t, s, nil).Config.Handler
+	var busy atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if busy.Load() {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	tl := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL + "/mcp"}), "mcp://it/meta"))["subject"]
+	call := func() (failed *tool.Error) {
+		t.Helper()
+		_, err := tl.Call(t.Context(), json.RawMessage(`{}`))
+		if !errors.As(err, &failed) {
+			t.Fatal(err)
+		}
+		return failed
+	}
+	busy.Store(true)
+	if err := call(); err.NotMade || !errors.Is(err, tool.ErrUnavailable) {
+		t.Errorf("too many requests: %+v", err)
+	}
+	srv.CloseClientConnections()
+	srv.Close()
+	if err := call(); !err.NotMade || !errors.Is(err, tool.ErrUnavailable) {
+		t.Errorf("no server: %+v", err)
+	}
+}
+
 // A server that is there and says nothing is given up.
 func TestSilentServerIsGivenUp(t *testing.T) {
 	t.Parallel()

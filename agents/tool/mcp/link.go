@@ -82,6 +82,7 @@ func (l *link) session(ctx context.Context) (*session, error) {
 type unavailable struct {
 	words string
 	err   error
+	sent  bool // the server got the request
 }
 
 func (e *unavailable) Error() string { return e.words }
@@ -97,7 +98,7 @@ func (l *link) down() error {
 	if why := reason(l.lastErr); why != "" {
 		words += ": " + why
 	}
-	return &unavailable{words, l.lastErr}
+	return &unavailable{words: words, err: l.lastErr}
 }
 
 // reason describes, for a model, why a server cannot be reached.

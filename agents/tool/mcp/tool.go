@@ -65,7 +65,7 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	case errors.As(err, &own):
 		e.Kind, e.Message, e.Err = own.Kind, own.Message, own.Err
 	case errors.As(err, &down):
-		e.Kind, e.Message = tool.ErrUnavailable, down.words
+		e.Kind, e.Message, e.NotMade = tool.ErrUnavailable, down.words, !down.sent
 	}
 	return nil, e
 }
@@ -106,7 +106,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	}
 	switch {
 	case errors.Is(err, sdk.ErrConnectionClosed), lost && !seen.begun():
-		return nil, true, &unavailable{"the session with the MCP server " + t.link.name + " has ended; try again", err}
+		return nil, true, &unavailable{words: "the session with the MCP server " + t.link.name + " has ended; try again", err: err}
 	case errors.As(err, &rpc) && !rejected(rpc):
 		return nil, false, t.link.classify(ctx, err, &seen, "")
 	}
@@ -132,9 +132,9 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 	case errors.Is(err, errTooLarge):
 		return &tool.Error{Kind: tool.ErrInvalidResult, Message: "the answer of the MCP server is too large", Err: err}
 	case errors.As(err, &op) && op.Op == "dial":
-		return &unavailable{"the MCP server " + l.name + " cannot be reached now; try again later", plain(err)}
+		return &unavailable{words: "the MCP server " + l.name + " cannot be reached now; try again later", err: plain(err), sent: seen.status.Load() != 0}
 	case status != "" && later:
-		return &unavailable{status + "; try again later", err}
+		return &unavailable{words: status + "; try again later", err: err, sent: true}
 	case status != "":
 		return &tool.Error{Kind: tool.ErrFailed, Message: status, Err: err}
 	}

@@ -174,5 +174,5 @@ func (o *Operation) failure(err error) error {
 	if !errors.As(err, &f) {
 		return err // the context's own
 	}
-	return &tool.Error{Kind: kindOf(f), Tool: o.def.Name, Message: f.Message, Err: f.Err}
+	return &tool.Error{Kind: kindOf(f), Tool: o.def.Name, Message: f.Message, NotMade: f.NotMade, Err: f.Err}
 }

@@ -133,7 +133,7 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	case cmd.ProcessState == nil:
 		// The reason contains paths of this machine: it is for the log, not the
 		// model.
-		return nil, t.fail(tool.ErrFailed, "the program could not be started", &ended{err, stderr})
+		return nil, &tool.Error{Kind: tool.ErrFailed, Tool: t.cfg.Definition.Name, Message: "the program could not be started", NotMade: true, Err: &ended{err, stderr}}
 	case context.Cause(runCtx) == errTooMuch:
 		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), &ended{errTooMuch, stderr})
 	case ctx.Err() != nil:

@@ -128,6 +128,9 @@ func TestFailuresByKind(t *testing.T) {
 	if !errors.Is(err, tool.ErrFailed) || !errors.Is(err, os.ErrNotExist) || strings.Contains(err.Error(), "/no/such") {
 		t.Errorf("missing program: %v", err)
 	}
+	if e := new(tool.Error); !errors.As(err, &e) || !e.NotMade {
+		t.Errorf("missing program: %+v, want it not made", e)
+	}
 	if got := logged(t, err); !strings.Contains(got, "/no/such/program: no such file") {
 		t.Errorf("the log does not say why it could not be started: %s", got)
 	}

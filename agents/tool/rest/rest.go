@@ -215,5 +215,5 @@ func (t *Tool) failure(err error) error {
 	case outbound.ReasonTooLarge:
 		kind = tool.ErrInvalidResult
 	}
-	return &tool.Error{Kind: kind, Tool: t.def.Name, Message: f.Message, Err: f.Err}
+	return &tool.Error{Kind: kind, Tool: t.def.Name, Message: f.Message, NotMade: f.NotMade, Err: f.Err}
 }

@@ -350,6 +350,42 @@ func TestACallThatWasRedirectedCounts(t *testing.T) {
 	}
 }
 
+// A call for which there was no connection or no credential was not made, and does not
+// count against the rate limit; one that the server refused does.
+func TestCallsThatWereNotMadeDoNotCount(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	var calls atomic.Int32
+	busy := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	for name, c := range map[string]struct {
+		url    string
+		auth   *aaif.Auth
+		counts int
+	}{
+		"no server":     {gone.URL, nil, 0},
+		"no credential": {busy, &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "NOT_SET"}, 0},
+		"too many":      {busy, nil, 1},
+	} {
+		tl, err := rest.New(&aaif.Tool{Name: "order", Description: "d", Endpoint: "POST " + c.url, Auth: c.auth}, access(t, c.url))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var made one
+		_, err = tool.Limited(tl, &made).Call(t.Context(), nil)
+		var failed *tool.Error
+		if !errors.As(err, &failed) || failed.NotMade != (c.counts == 0) || made.made != c.counts {
+			t.Errorf("%s: %v; %d calls count, want %d", name, err, made.made, c.counts)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls reached the server", calls.Load())
+	}
+}
+
 func FuzzTemplate(f *testing.F) {
 	p, err := outbound.New(outbound.Config{Allow: []string{"api.example.com"}})
 	if err != nil {
