@@ -191,6 +191,8 @@ func TestExtendedWins(t *testing.T) {
 	}{
 		{model.Params{Temperature: f(0.5), TopP: f(0.5), Extended: json.RawMessage(`{"thinking":{"type":"enabled","budget_tokens":20000}}`)},
 			map[string]string{"max_tokens": `28192`, "temperature": ``, "top_p": ``, "thinking": `{"type":"enabled","budget_tokens":20000}`}, []string{"temperature", "top_p"}},
+		{model.Params{Extended: json.RawMessage(`{"thinking":{"type":"enabled","budget_tokens":5000}}`)}, map[string]string{"max_tokens": `13192`}, nil},
+		{model.Params{MaxTokens: 6000, Extended: json.RawMessage(`{"thinking":{"type":"enabled","budget_tokens":5000}}`)}, map[string]string{"max_tokens": `6000`}, nil},
 		{model.Params{Temperature: f(1), TopP: f(0.95), Extended: json.RawMessage(`{"thinking":{"type":"adaptive"}}`)},
 			map[string]string{"max_tokens": `8192`, "temperature": `1`, "top_p": `0.95`}, nil},
 		{model.Params{Temperature: f(0.5), Extended: json.RawMessage(`{"thinking":{"type":"disabled"}}`)},

@@ -44,7 +44,7 @@ func (m *Model) newAsk(req *model.Request, onDelta func(model.Delta) error) (*as
 			return nil, err
 		}
 	}
-	if budget := a.thinking().Budget; budget >= a.maxTokens {
+	if budget := a.thinking().Budget; budget > 0 { // max_tokens includes the thoughts
 		a.maxTokens += budget
 	}
 	if limit := a.refused["max_tokens"]; limit > 0 {
