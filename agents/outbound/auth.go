@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -187,9 +188,7 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 		}
 		switch in {
 		case "query":
-			q := req.URL.Query()
-			q.Set(name, value)
-			req.URL.RawQuery = q.Encode()
+			req.URL.RawQuery = withPair(req.URL.RawQuery, name, value)
 		case "cookie":
 			own := req.Header.Get("Cookie") // the arguments of a call
 			req.Header.Del("Cookie")
@@ -207,6 +206,25 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 		}
 		return nil
 	}, nil
+}
+
+// withPair adds a pair to a query, in place of all of its name. The others stay
+// as they were written. Some servers take a semicolon for a separator, too.
+func withPair(query, name, value string) string {
+	var out []string
+	for pairs := range strings.SplitSeq(query, "&") {
+		var kept []string
+		for pair := range strings.SplitSeq(pairs, ";") {
+			escaped, _, _ := strings.Cut(pair, "=")
+			if n, err := url.QueryUnescape(escaped); err != nil || n != name {
+				kept = append(kept, pair)
+			}
+		}
+		if text := strings.Join(kept, ";"); text != "" {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(append(out, url.QueryEscape(name)+"="+url.QueryEscape(value)), "&")
 }
 
 // notForCredentials are headers with another meaning, which must not carry a

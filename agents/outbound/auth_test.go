@@ -103,6 +103,29 @@ func TestCredentialsAreSent(t *testing.T) {
 	}
 }
 
+// A query is sent as it was written, with the credential added: servers may
+// tell encoded characters from plain ones. No pair has the credential's name.
+func TestACredentialInAQueryLeavesTheOtherPairsAsTheyAre(t *testing.T) {
+	t.Parallel()
+	u := serve(t, echoHeaders)
+	p := newPolicy(t, Config{Allow: []string{u.String()}})
+	c := newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "T"}, Secrets: newSecrets("T", "t k&=").set, KeyIn: "query", KeyName: "a key"})
+	for query, want := range map[string]string{
+		"":                                 "a+key=t+k%26%3D",
+		"z=1,2&b=%2C&a=x%20y":              "z=1,2&b=%2C&a=x%20y&a+key=t+k%26%3D",
+		"a+key=mine&b=1&a%20key=2&a%20key": "b=1&a+key=t+k%26%3D",
+		"b=1;c=2;a+key=mine;d":             "b=1;c=2;d&a+key=t+k%26%3D",
+		"a+key=mine":                       "a+key=t+k%26%3D",
+		"a+keys=1&%zz=2":                   "a+keys=1&%zz=2&a+key=t+k%26%3D",
+	} {
+		to := *u
+		to.RawQuery = query
+		if got, err := get(t, c, to.String()); err != nil || got != "200 ||"+want+"|" {
+			t.Errorf("%s: %q, %v; want %q", query, got, err, want)
+		}
+	}
+}
+
 // An argument of a call, which may be a cookie of any name, does not stand in for the credential.
 func TestACredentialInACookieIsTheOnlyOneOfItsName(t *testing.T) {
 	t.Parallel()
