@@ -38,23 +38,28 @@ func must[T any](v T, err error) T {
 
 var cborSimpleValues = must(cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(cborUndefined)))
 
-func cborDecMode(maxDepth int) (cbor.DecMode, error) {
+// cborDecMode makes the decoder of a document of so many bytes, of which each
+// element takes at least one.
+func cborDecMode(bytes, maxDepth int) (cbor.DecMode, error) {
+	elements := min(max(bytes, 16), math.MaxInt32) // the library's own limits
 	return cbor.DecOptions{
-		DupMapKey:       cbor.DupMapKeyEnforcedAPF,
-		IndefLength:     cbor.IndefLengthForbidden,
-		TagsMd:          cbor.TagsForbidden,
-		UTF8:            cbor.UTF8RejectInvalid,
-		NaN:             cbor.NaNDecodeForbidden,
-		Inf:             cbor.InfDecodeForbidden,
-		DefaultMapType:  reflect.TypeFor[map[string]any](),
-		SimpleValues:    cborSimpleValues,
-		MaxNestedLevels: maxDepth + 4, // MaxNestedLevels: the library's minimum is 4; the walk below applies the exact limit
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		IndefLength:      cbor.IndefLengthForbidden,
+		TagsMd:           cbor.TagsForbidden,
+		UTF8:             cbor.UTF8RejectInvalid,
+		NaN:              cbor.NaNDecodeForbidden,
+		Inf:              cbor.InfDecodeForbidden,
+		DefaultMapType:   reflect.TypeFor[map[string]any](),
+		SimpleValues:     cborSimpleValues,
+		MaxArrayElements: elements,
+		MaxMapPairs:      elements,
+		MaxNestedLevels:  maxDepth + 4, // MaxNestedLevels: the library's minimum is 4; the walk below applies the exact limit
 	}.DecMode()
 }
 
 // decodeCBOR converts CBOR to JSON text, with members sorted by name.
 func decodeCBOR(data []byte, maxDepth int) (jsontext.Value, *Problem) {
-	mode, err := cborDecMode(maxDepth)
+	mode, err := cborDecMode(len(data), maxDepth)
 	if err != nil {
 		panic(err) // see must
 	}

@@ -312,6 +312,30 @@ func TestNumbersInCBOR(t *testing.T) {
 	}
 }
 
+// What is accepted in JSON is accepted in CBOR, also if it is longer than the
+// library's default permits. The bound is that of the document's bytes.
+func TestLongArraysAndMapsInCBOR(t *testing.T) {
+	t.Parallel()
+	const n = 1<<17 + 1
+	var packed, text strings.Builder
+	packed.WriteString("\xba\x00\x02\x00\x01") // a map of n
+	for i := range n {
+		fmt.Fprintf(&packed, "\x65%05x\x01", i)
+		fmt.Fprintf(&text, `,"%05x":1`, i)
+	}
+	for in, want := range map[string]string{
+		packed.String(): "{" + text.String()[1:] + "}",
+		"\x9a\x00\x02\x00\x01" + strings.Repeat("\x01", n): "[1" + strings.Repeat(",1", n-1) + "]",
+	} {
+		if got, err := CBORToJSON([]byte(in), 0); err != nil || string(got) != want {
+			t.Errorf("%x…: %v", in[:5], err)
+		}
+	}
+	if _, err := CBORToJSON([]byte("\x9a\x7f\xff\xff\xff\x01"), 0); err == nil {
+		t.Error("an array that claims to be longer than the document is accepted")
+	}
+}
+
 func TestNewValidates(t *testing.T) {
 	doc, err := New(&Definition{Standard: Standard, Agent: Agent{Name: "A", Goal: "G"}})
 	if err != nil {
