@@ -104,6 +104,10 @@ func (v *Vault) read(ref aaif.VaultRef, f *os.File) ([]byte, error) {
 
 // member reads a member of the one file.
 func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
+	at := strings.Trim(ref.Path, "/")
+	if at == "" {
+		return secret.Secret{}, secret.Errorf(secret.ErrNotFound, ref, "the path names no member of the file")
+	}
 	f, err := os.Open(v.cfg.File)
 	if err != nil {
 		return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "the file of secrets cannot be opened")
@@ -117,7 +121,6 @@ func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
 			return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "the file of secrets is neither JSON nor YAML")
 		}
 	}
-	at := strings.Trim(ref.Path, "/")
 	for at != "" {
 		var members map[string]json.RawMessage
 		if json.Unmarshal(data, &members) != nil {

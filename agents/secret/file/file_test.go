@@ -112,6 +112,22 @@ func TestTheFolderIsAllThereIs(t *testing.T) {
 	}
 }
 
+// A path names a member of the one file: there is none for the file itself,
+// whatever stands before its brace.
+func TestNoPathIsTheWholeFile(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\n {\"a\": \"hunter2\"}", "{\"a\": \"hunter2\"}", "a: hunter2\n", "- hunter2\n", "hunter2\n", ""} {
+		name := filepath.Join(t.TempDir(), "secrets")
+		write(t, 0o600, name, text)
+		v := open(t, file.Config{File: name})
+		for _, r := range []aaif.VaultRef{ref("/", ""), ref("", ""), ref("//", ""), ref("/", "a")} {
+			if got, err := v.Read(t.Context(), r); !errors.Is(err, secret.ErrNotFound) {
+				t.Errorf("%q, path %q, key %q: %q, %v", text, r.Path, r.Key, got.Reveal(), err)
+			}
+		}
+	}
+}
+
 func TestOddFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
