@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
@@ -105,7 +106,7 @@ func choose(lines []string, text string) answer {
 	for i, o := range offers.Scenarios {
 		n := 0
 		for _, w := range strings.FieldsFunc(strings.ToLower(o.Scenario+" "+o.Description), func(r rune) bool { return !unicode.IsLetter(r) }) {
-			if len(w) > 3 && index(text, w) >= 0 {
+			if len(w) > 3 && index(text, w).found() {
 				n++
 			}
 		}
@@ -140,21 +141,21 @@ func (f *field) isDate() bool {
 func (f *field) find(text string) (value any, fragment string, ok bool) {
 	examples := mappingExample.FindAllStringSubmatch(f.Description, 20)
 	for _, e := range examples {
-		if at := index(text, e[1]); at >= 0 {
-			return f.typed(e[2] + e[3]), text[at : at+len(e[1])], true
+		if at := index(text, e[1]); at.found() {
+			return f.typed(e[2] + e[3]), text[at.begin:at.end], true
 		}
 	}
 	for _, v := range f.values() {
 		words := strings.ReplaceAll(v, "_", " ")
-		if at := index(text, words); at >= 0 && len(v) > 1 {
-			return f.typed(v), text[at : at+len(words)], true
+		if at := index(text, words); at.found() && len(v) > 1 {
+			return f.typed(v), text[at.begin:at.end], true
 		}
 	}
 	for _, e := range examples {
 		lead, _, two := strings.Cut(e[1], " ")
 		switch at := index(text, lead+" "); {
-		case f.Type == "string" && two && at >= 0 && !unicode.IsUpper(rune(lead[0])):
-			rest := at + len(lead) + 1
+		case f.Type == "string" && two && at.found() && lead != "" && !unicode.IsUpper(rune(lead[0])):
+			rest := at.end
 			for _, article := range []string{"the ", "a ", "an "} {
 				if strings.HasPrefix(text[rest:], article) {
 					rest += len(article)
@@ -162,7 +163,7 @@ func (f *field) find(text string) (value any, fragment string, ok bool) {
 				}
 			}
 			if word := capitalized(text[rest:]); word != "" {
-				return word, text[at : rest+len(word)], true
+				return word, text[at.begin : rest+len(word)], true
 			}
 		case f.Type == "integer" || f.Type == "number":
 			if unit := e[1][strings.LastIndexByte(e[1], ' ')+1:]; unit != e[1] {
@@ -210,26 +211,39 @@ func (f *field) typed(s string) any {
 	return s
 }
 
+// span is a part of a text; the zero value is none.
+type span struct{ begin, end int }
+
+func (s span) found() bool { return s.end > 0 }
+
 // index finds words in a text, in any case and between other words.
-func index(text, words string) int {
-	lower, want := strings.ToLower(text), strings.ToLower(words)
-	if len(lower) != len(text) {
-		lower = text // a letter that is longer in lower case
-	}
-	letter := func(i int) bool {
-		return i >= 0 && i < len(lower) && (unicode.IsLetter(rune(lower[i])) || unicode.IsDigit(rune(lower[i])))
-	}
-	for from := 0; ; {
-		at := strings.Index(lower[from:], want)
-		if at < 0 {
-			return -1
+func index(text, words string) span {
+	letter := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for at := range text {
+		n := prefix(text[at:], words)
+		if n == 0 {
+			continue
 		}
-		at += from
-		if !letter(at-1) && (strings.HasSuffix(want, " ") || !letter(at+len(want))) {
-			return at
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		after, _ := utf8.DecodeRuneInString(text[at+n:])
+		if !letter(before) && (strings.HasSuffix(words, " ") || !letter(after)) {
+			return span{at, at + n}
 		}
-		from = at + 1
 	}
+	return span{}
+}
+
+// prefix returns how many bytes at the beginning of a text are the words, in any case;
+// 0 for none. A letter's length may depend on its case.
+func prefix(text, words string) (n int) {
+	for _, want := range words {
+		r, size := utf8.DecodeRuneInString(text[n:])
+		if size == 0 || unicode.ToLower(r) != unicode.ToLower(want) {
+			return 0
+		}
+		n += size
+	}
+	return n
 }
 
 // capitalized returns the words that a text begins with, as long as they begin with a

@@ -48,6 +48,38 @@ func TestTheFillerFillsIn(t *testing.T) {
 	}
 }
 
+// Letters that have another length in lower case, such as the Kelvin sign, and values
+// and examples that are empty or begin with a space, break nothing.
+func TestTheFillerTakesLettersOfAnyLength(t *testing.T) {
+	t.Parallel()
+	const form = `{"properties":{"keys":{"properties":{
+		"heat":{"properties":{"value":{"type":"string","description":"Example: '500 \u212a' -> 'hot'."}}},
+		"city":{"properties":{"value":{"type":"string","enum":["","\u0130zmir","\u212aiel"]}}},
+		"lead":{"properties":{"value":{"type":"string","description":"Example: ' x' -> 'y'."}}}}}}}`
+	for text, want := range map[string]string{
+		"500 k":                   `"heat":{"value":"hot","fragment":"500 k","confidence":0.9}`,
+		"500 \u212a, \u212aIEL":   `"city":{"value":"\u212aiel","fragment":"\u212aIEL","confidence":0.9},"heat":{"value":"hot","fragment":"500 \u212a","confidence":0.9}`,
+		"kiel":                    `"city":{"value":"\u212aiel","fragment":"kiel","confidence":0.9}`,
+		"in \u0130ZM\u0130R, 1 k": `"city":{"value":"\u0130zmir","fragment":"\u0130ZM\u0130R","confidence":0.9}`,
+		"to \u0130zmir":           `"city":{"value":"\u0130zmir","fragment":"\u0130zmir","confidence":0.9}`,
+		"\u00e9kiel":              ``,
+		"a":                       ``,
+		"":                        ``,
+	} {
+		quoted, _ := json.Marshal(text)
+		res, err := builtin.New().Generate(t.Context(), &model.Request{
+			Model: builtin.Filler, Messages: []model.Message{model.User("The form.\n\nThe request:\n" + string(quoted))},
+			Format: model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(form)},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSuffix(strings.TrimPrefix(res.Message.Content, `{"keys":{`), `},"other":[]}`); got != strings.ReplaceAll(strings.ReplaceAll(want, `\u212a`, "\u212a"), `\u0130`, "\u0130") {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
 // filler is the model as package intents/template has it.
 type filler struct{}
 
