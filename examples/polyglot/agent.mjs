@@ -9,6 +9,7 @@ import { connect } from "node:net";
 import { randomUUID } from "node:crypto";
 
 const entity = "agent.word_count";
+const maxTask = 512 << 10; // bytes; an answer then fits into a message
 const refuse = (code, message) => { throw { code, message, retryable: false }; };
 
 // What the agent is for: a payload in, a payload out.
@@ -17,8 +18,17 @@ function work(payload) {
   return { text: payload.text, words: payload.text.split(/\s+/).filter(Boolean).length };
 }
 
-// The envelope that answers a task.
+// The task in a message's body; an empty one if there is none.
+function read(body) {
+  try { return Object(body.length <= maxTask ? JSON.parse(body) : null); } catch { return {}; }
+}
+
+// The members of an object that are texts.
+const textsOf = (value) => Object.fromEntries(Object.entries(Object(value)).filter(([, text]) => typeof text === "string"));
+
+// The envelope that answers a task, or what should have been one.
 function answer(task) {
+  const texts = textsOf(task), trace = textsOf(task.trace);
   let type = "result", payload;
   try {
     if (task.v !== "1" || task.payload?.constructor !== Object) refuse("E_INVALID_ENVELOPE", "v or payload is wrong");
@@ -29,8 +39,8 @@ function answer(task) {
     if (!e.code) throw e;
     type = "error"; payload = e;
   }
-  return { v: "1", id: randomUUID(), ts: new Date().toISOString(), type, from: entity, to: task.from ?? "unknown", intent: task.intent ?? "unknown",
-    corr: task.corr ?? randomUUID(), reply_to: task.id ?? null, trace: task.trace ?? null, priority: task.priority ?? "normal", requires: null, payload, sig: null };
+  return { v: "1", id: randomUUID(), ts: new Date().toISOString(), type, from: entity, to: texts.from ?? "unknown", intent: texts.intent ?? "mesh.envelope.refused",
+    corr: texts.corr ?? randomUUID(), reply_to: texts.id ?? "0".repeat(26), trace: Object.keys(trace).length ? trace : null, priority: texts.priority ?? "normal", requires: null, payload, sig: null };
 }
 
 // Subscribes in queue group q, so that several of these share the tasks.
@@ -54,7 +64,7 @@ conn.on("data", (chunk) => {
       const body = buffer.subarray(next + skip, next + size);
       next += size + 2;
       if (args.length === 3 + sizes) {
-        const task = JSON.parse(body);
+        const task = read(body);
         publish(args[2], JSON.stringify(answer(task)));
         if (task.requires?.stream) publish(args[2], ""); // the end of a stream of none
       }

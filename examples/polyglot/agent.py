@@ -17,6 +17,7 @@ import urllib.parse
 import uuid
 
 ENTITY = "agent.capitals"
+MAX_TASK = 64 << 10  # bytes; an answer, in which capitals are escaped, then fits into a message
 
 
 def work(payload):
@@ -30,8 +31,18 @@ class Refused(Exception):
     """An error envelope: its code and its message."""
 
 
+def read(body):
+    """The task in a message's body; an empty one if there is none."""
+    try:
+        task = json.loads(body) if len(body) <= MAX_TASK else None
+    except (ValueError, RecursionError):
+        task = None
+    return task if isinstance(task, dict) else {}
+
+
 def answer(task):
-    """The envelope that answers a task."""
+    """The envelope that answers a task, or what should have been one."""
+    texts = texts_of(task)
     kind, payload = "result", None
     try:
         if task.get("v") != "1" or not isinstance(task.get("payload"), dict):
@@ -46,10 +57,15 @@ def answer(task):
     now = datetime.datetime.now(datetime.timezone.utc)
     return {
         "v": "1", "id": str(uuid.uuid4()), "ts": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "type": kind, "from": ENTITY, "to": task.get("from", "unknown"), "intent": task.get("intent", "unknown"),
-        "corr": task.get("corr", str(uuid.uuid4())), "reply_to": task.get("id"), "trace": task.get("trace"),
-        "priority": task.get("priority", "normal"), "requires": None, "payload": payload, "sig": None,
+        "type": kind, "from": ENTITY, "to": texts.get("from", "unknown"), "intent": texts.get("intent", "mesh.envelope.refused"),
+        "corr": texts.get("corr", str(uuid.uuid4())), "reply_to": texts.get("id", "0" * 26), "trace": texts_of(task.get("trace")) or None,
+        "priority": texts.get("priority", "normal"), "requires": None, "payload": payload, "sig": None,
     }
+
+
+def texts_of(value):
+    """The members of an object that are texts."""
+    return {name: text for name, text in value.items() if isinstance(text, str)} if isinstance(value, dict) else {}
 
 
 def serve(url):
@@ -63,11 +79,11 @@ def serve(url):
             options.update(user=where.username, **{"pass": where.password or ""})
         conn.sendall(f"CONNECT {json.dumps(options)}\r\nSUB {ENTITY} q 1\r\nPING\r\n".encode())
         while line := lines.readline():
-            verb, *args = line.decode().split()
+            verb, *args = line.decode(errors="replace").split()
             if verb == "PING":
                 conn.sendall(b"PONG\r\n")
             elif verb == "-ERR":
-                raise SystemExit(line.decode())
+                raise SystemExit(line.decode(errors="replace"))
             elif verb in ("MSG", "HMSG"):
                 # MSG subject sid [reply] bytes; HMSG has the size of the headers before that of all.
                 sizes = 2 if verb == "HMSG" else 1
@@ -75,10 +91,10 @@ def serve(url):
                 body = lines.read(int(args[-1]) + 2)[skip:-2]
                 reply = args[2] if len(args) == 3 + sizes else None
                 if reply:
-                    task = json.loads(body)
+                    task = read(body)
                     out = json.dumps(answer(task)).encode()
                     conn.sendall(f"PUB {reply} {len(out)}\r\n".encode() + out + b"\r\n")
-                    if (task.get("requires") or {}).get("stream"):
+                    if isinstance(task.get("requires"), dict) and task["requires"].get("stream"):
                         conn.sendall(f"PUB {reply} 0\r\n\r\n".encode())  # the end of a stream of none
 
 
