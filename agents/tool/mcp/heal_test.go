@@ -307,6 +307,51 @@ func TestCallsThatTheServerDidNotGetAreNotMade(t *testing.T) {
 	}
 }
 
+// A server that accepts connections and does not answer holds up no run whose
+// tools are known. When it answers again, the list is asked for again.
+func TestAHangingServerDelaysNoKnownList(t *testing.T) {
+	t.Parallel()
+	s := newServer("", nil)
+	inner := serveHTTP(t, s, nil).Config.Handler
+	var hangs atomic.Bool
+	asked, answers := make(chan struct{}, 100), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hangs.Load() {
+			asked <- struct{}{}
+			select {
+			case <-answers:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	src := open(t, newServers(t, mcp.Server{URL: "ws" + strings.TrimPrefix(srv.URL, "http") + "/ws"}, func(c *mcp.Config) { c.ConnectTimeout = time.Minute }), "mcp://it/*")
+	known := tools(t, src)
+	hangs.Store(true)
+	for session := range s.Sessions() {
+		_ = session.Close()
+	}
+	eventually(t, "a new session is begun", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if list, err := src.Tools(ctx); err != nil || len(list) != len(known) {
+			t.Fatalf("%d tools, error %v; want the %d that are known", len(list), err, len(known))
+		}
+		select {
+		case <-asked:
+			return true
+		default:
+			return false
+		}
+	})
+	s.AddTool(&sdk.Tool{Name: "files.read", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+	hangs.Store(false)
+	close(answers)
+	eventually(t, "the new tool is listed", func() bool { return tools(t, src)["files_read"] != nil })
+}
+
 // A server that is there and says nothing is given up.
 func TestSilentServerIsGivenUp(t *testing.T) {
 	t.Parallel()

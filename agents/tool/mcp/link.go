@@ -60,13 +60,10 @@ func (l *link) session(ctx context.Context) (*session, error) {
 			live := l.live
 			l.mu.Unlock()
 			return live, nil
-		case l.dialing == nil && time.Now().Before(l.retryAt):
+		case !l.begun():
 			err := l.down()
 			l.mu.Unlock()
 			return nil, err
-		case l.dialing == nil:
-			l.dialing = make(chan struct{})
-			l.work.Go(l.connect)
 		}
 		dialing := l.dialing
 		l.mu.Unlock()
@@ -76,6 +73,29 @@ func (l *link) session(ctx context.Context) (*session, error) {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// begun reports whether an attempt to start a session is under way. It begins
+// one, unless the last one failed a short time ago.
+func (l *link) begun() bool {
+	if l.dialing == nil && !time.Now().Before(l.retryAt) {
+		l.dialing = make(chan struct{})
+		l.work.Go(l.connect)
+	}
+	return l.dialing != nil
+}
+
+// meanwhile returns the last list if there is no session, and has one started:
+// a server that does not answer must not hold up runs. nil if there is a session,
+// or no list.
+func (l *link) meanwhile() *catalogue {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live != nil || l.list == nil || l.ending {
+		return nil
+	}
+	l.begun()
+	return l.list
 }
 
 // unavailable is why a call is not made now. Its text is for the model.
