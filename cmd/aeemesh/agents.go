@@ -12,9 +12,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/worker"
@@ -83,7 +86,7 @@ status in the workers' stats.`,
 				return err
 			}
 			defer s.Close()
-			found, err := discover(ctx, s.Node, wait)
+			found, err := workers.Discover(ctx, s.Node, wait)
 			if err != nil {
 				return err
 			}
@@ -125,21 +128,6 @@ func few(list []string) string {
 	return strings.Join(list, ",")
 }
 
-// discover lists the agents that answer. If the server's permissions do not let
-// the user ask or receive answers, it returns that as an error instead of an
-// empty list.
-func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.Instance, error) {
-	before := node.Conn().LastError()
-	found, err := node.Discover(ctx, "", wait)
-	if err != nil || len(found) > 0 {
-		return found, err
-	}
-	if refused := node.Conn().LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
-		return nil, outcome.Hinted(fmt.Errorf("agents cannot be discovered: %w", refused), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
-	}
-	return found, nil
-}
-
 // summaries groups the workers by entity and asks each entity for its health.
 func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) []agentSummary {
 	byEntity := map[string]*agentSummary{}
@@ -153,7 +141,7 @@ func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) [
 			list = append(list, l)
 		}
 		l.Instances++
-		if takesDurable(i.Info) {
+		if workers.TakesDurable(i.Info) {
 			l.Takers++
 		}
 		l.Hosts = withOne(l.Hosts, i.Info.Metadata[worker.MetaHost])
@@ -198,9 +186,9 @@ func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) [
 // it uses the status in the workers' stats.
 func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
 	var health intents.HealthResult
-	err := inquire(ctx, inquirer(s, found, l.Entity), l.Entity, intents.StatusHealth, &health)
+	err := workers.Ask(ctx, inquirer(s, found, l.Entity), l.Entity, intents.StatusHealth, &health)
 	switch {
-	case mayNotAsk(err):
+	case workers.MayNotAsk(err):
 		l.told(found)
 		return true
 	case err != nil:
@@ -208,7 +196,7 @@ func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l
 		return false
 	}
 	l.Status = string(health.Status)
-	lane, ok := laneOf(&health)
+	lane, ok := workers.LaneOf(&health)
 	l.lane(lane, ok)
 	return false
 }
@@ -222,12 +210,12 @@ func (l *agentSummary) told(found []mesh.Instance) {
 }
 
 // lane sets the state of the durable lane.
-func (l *agentSummary) lane(lane laneHealth, ok bool) {
+func (l *agentSummary) lane(lane workers.Lane, ok bool) {
 	switch {
 	case l.Takers > 0 && l.Takers < l.Instances:
 		l.Durable = fmt.Sprintf("%d of %d workers", l.Takers, l.Instances)
 	case ok:
-		l.Durable = lane.brief()
+		l.Durable = lane.Brief()
 	case l.Takers < l.Instances:
 		l.Durable = "off"
 	}
@@ -321,7 +309,7 @@ such as those of "send" and "ask". Schema templates are shown by
 			}
 			d, err := describeAgent(s, ctx, args[0], wait)
 			if err != nil {
-				return unanswered(s, ctx, args[0], err)
+				return await.Unanswered(ctx, s, args[0], err)
 			}
 			if a.Term.JSON {
 				return a.Term.Object(d)
@@ -360,8 +348,8 @@ func describeAgent(s *session.Session, ctx context.Context, entity string, wait 
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents, d.Scenarios = list.Intents, list.Scenarios }},
 	} {
-		if err := inquire(ctx, inquirer(s, d.Instances, entity), entity, q.intent, q.out); err != nil {
-			if mayNotAsk(err) && len(d.Instances) > 0 {
+		if err := workers.Ask(ctx, inquirer(s, d.Instances, entity), entity, q.intent, q.out); err != nil {
+			if workers.MayNotAsk(err) && len(d.Instances) > 0 {
 				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers announce", entity))
 				d.tell()
 				break
@@ -387,7 +375,7 @@ func (d *agentDescription) tell() {
 	if status := toldStatus(d.Instances, d.Entity); status != "" {
 		d.Health = &intents.HealthResult{Status: intents.Health(status)}
 		if lane, ok := laneStats(d.Instances, d.Entity); ok {
-			d.Health.Details = map[string]any{healthDurable: lane}
+			d.Health.Details = map[string]any{workers.LaneDetail: lane}
 		}
 	}
 	meta := d.Instances[0].Info.Metadata
@@ -427,14 +415,14 @@ func printDescription(a *session.App, d agentDescription) {
 	if d.Health != nil {
 		details := []string{}
 		for _, k := range slices.Sorted(maps.Keys(d.Health.Details)) {
-			if k == healthDurable {
+			if k == workers.LaneDetail {
 				continue // printed on a line of its own
 			}
 			details = append(details, fmt.Sprintf("%s %v", k, d.Health.Details[k]))
 		}
 		field("health", strings.Join(append([]string{string(d.Health.Status)}, details...), ", "))
 	}
-	if lane, ok := laneOf(d.Health); ok {
+	if lane, ok := workers.LaneOf(d.Health); ok {
 		field("durable", lane.String())
 	}
 	field("AEE", strings.Join(append([]string{d.AEEVersion}, d.Extensions...), " "))
@@ -462,7 +450,7 @@ func printDescription(a *session.App, d agentDescription) {
 				if e.LastError != "" {
 					last = e.LastError
 				}
-				var own laneHealth
+				var own workers.Lane
 				if e.Name == "work" && json.Unmarshal(e.Data, &own) == nil {
 					lane = own.State
 				}

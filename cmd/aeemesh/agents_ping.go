@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/pause"
@@ -53,7 +54,7 @@ too: its work does not delay the answer. One worker of the agent answers; with
 				p, err := pingAgent(s, turn, args[0], instance)
 				cancel()
 				if err != nil {
-					return unanswered(s, ctx, args[0], err)
+					return await.Unanswered(ctx, s, args[0], err)
 				}
 				if a.Term.JSON {
 					if err := a.Term.Object(p); err != nil {

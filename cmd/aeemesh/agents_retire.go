@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"

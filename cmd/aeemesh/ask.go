@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -95,11 +96,11 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			plainUnlessAsked(a.App, cmd)
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := watchWait(a.App, ctx, s.Node, args[0])
+			waiting, stopWondering := await.Watch(ctx, a.App, s.Node, args[0])
 			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a.App, cmd, retries)})
 			stopWondering()
 			if err != nil {
-				return outcome.WithMember(unanswered(s, ctx, args[0], err), "entity", args[0])
+				return outcome.WithMember(await.Unanswered(ctx, s, args[0], err), "entity", args[0])
 			}
 			if a.Term.JSON {
 				return a.Term.Object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -86,7 +87,7 @@ func agentSchemas(a *session.App, cmd *cobra.Command, entity string) (list inten
 			if err != nil || len(found) == 0 {
 				return
 			}
-			if wantsSignatures(found, entity) {
+			if workers.WantSignatures(found, entity) {
 				signer, err := a.Signer(a.DefaultFrom())
 				if err != nil {
 					return

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -372,7 +373,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
 	}
-	found, err = discover(ctx, node, time.Second)
+	found, err = workers.Discover(ctx, node, time.Second)
 	if err != nil {
 		d.tell("agents", d.lacks(), outcome.Hint(err), "%s", outcome.Text(err))
 		return nil, false
@@ -392,7 +393,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		if n++; n > maxPinged {
 			break
 		}
-		if d.app.Sign.Kid == session.SignAuto && !wantsSignatures(found, entity) {
+		if d.app.Sign.Kid == session.SignAuto && !workers.WantSignatures(found, entity) {
 			d.agent(ctx, unsigned, entity) // the agent may not know the signing key yet
 			continue
 		}
@@ -411,10 +412,10 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 	turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
 	var pong intents.PingResult
 	asked := time.Now()
-	err := inquire(turn, node, entity, intents.StatusPing, &pong)
+	err := workers.Ask(turn, node, entity, intents.StatusPing, &pong)
 	cancel()
 	took := time.Since(asked)
-	if d.role == roleWorker && mayNotAsk(err) {
+	if d.role == roleWorker && workers.MayNotAsk(err) {
 		d.unasked = append(d.unasked, entity)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -21,7 +22,7 @@ func (d *doctor) clocks(ctx context.Context) {
 	}
 	before := d.conn.LastError()
 	d.agent(ctx, node, d.entity)
-	if err := refusedTo(d.conn, before, d.entity); err != nil {
+	if err := workers.RefusedTo(d.conn, before, d.entity); err != nil {
 		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", outcome.Text(err))
 	}
 	d.tellClocks()

@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -69,11 +70,11 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 		d.tell("queues", "warn", outcome.Hint(err), "%s", outcome.Text(err))
 		return
 	}
-	workers := takersOf(found)
+	takers := workers.TakersOf(found)
 	var waiting, inWork, dead int
 	var problems []string
 	for _, b := range list {
-		v := viewQueue(b, workers[b.Entity])
+		v := viewQueue(b, takers[b.Entity])
 		waiting, inWork, dead = waiting+v.Waiting, inWork+v.InWork, dead+v.Dead
 		if v.Problem != "" {
 			problems = append(problems, v.Entity+": "+v.Problem)
@@ -102,7 +103,7 @@ func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
 	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
 		return // it has answered a ping, so it is running
 	}
-	if lane, ok := laneOf(&health); ok && lane.Reason != "" {
+	if lane, ok := workers.LaneOf(&health); ok && lane.Reason != "" {
 		d.tell("lane", "warn", laneHint(lane.Reason), "durable tasks of %s: %s", entity, lane)
 	} else if health.Status != intents.Healthy {
 		reason, _ := health.Details["reason"].(string)

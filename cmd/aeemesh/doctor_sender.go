@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -25,7 +26,7 @@ func (d *doctor) sender(ctx context.Context) {
 		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
 	}
-	found, err := discover(ctx, node, d.app.Conn.Wait()/5)
+	found, err := workers.Discover(ctx, node, d.app.Conn.Wait()/5)
 	switch {
 	case err != nil:
 		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and %s", outcome.Text(err))
@@ -44,9 +45,9 @@ func (d *doctor) sender(ctx context.Context) {
 			break
 		}
 		turn, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
-		err := inquire(turn, node, entity, intents.StatusPing, nil)
+		err := workers.Ask(turn, node, entity, intents.StatusPing, nil)
 		cancel()
-		if mayNotAsk(err) {
+		if workers.MayNotAsk(err) {
 			mayNot = append(mayNot, entity)
 		} else {
 			may = append(may, entity)

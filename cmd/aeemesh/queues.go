@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -91,12 +92,12 @@ type queuePart struct {
 	queueCounts
 }
 
-func viewQueue(b jetstream.Backlog, t *takers) queueView {
+func viewQueue(b jetstream.Backlog, t *workers.Takers) queueView {
 	if t == nil {
-		t = &takers{}
+		t = &workers.Takers{}
 	}
 	v := queueView{
-		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: t.workers, Takers: t.durable,
+		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: t.Workers, Takers: t.Durable,
 		queueCounts: queueCounts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest(), b.OldestDrawn()},
 	}
 	var paused []string
@@ -111,10 +112,10 @@ func viewQueue(b jetstream.Backlog, t *takers) queueView {
 	switch tasks := v.Waiting + v.InWork + b.Due; {
 	case len(paused) > 0:
 		v.Problem = "paused are the consumers of priority " + strings.Join(paused, ", ")
-	case t.workers == 0 && tasks > 0:
-		v.Problem = term.Counted(tasks, "task", "tasks") + " and " + t.lacking()
-	case t.durable == 0 && tasks > 0:
-		v.Problem = term.Counted(tasks, "task waits", "tasks wait") + " and " + t.lacking()
+	case t.Workers == 0 && tasks > 0:
+		v.Problem = term.Counted(tasks, "task", "tasks") + " and " + t.Lacking()
+	case t.Durable == 0 && tasks > 0:
+		v.Problem = term.Counted(tasks, "task waits", "tasks wait") + " and " + t.Lacking()
 	}
 	return v
 }
@@ -160,10 +161,10 @@ func lookAtQueues(s *session.Session, ctx context.Context, q *jetstream.Queue, e
 	if err != nil {
 		return nil, err
 	}
-	workers := takersOf(found)
+	takers := workers.TakersOf(found)
 	views := make([]queueView, 0, len(list))
 	for _, b := range list {
-		views = append(views, viewQueue(b, workers[b.Entity]))
+		views = append(views, viewQueue(b, takers[b.Entity]))
 	}
 	return views, nil
 }

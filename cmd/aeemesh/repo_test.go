@@ -117,6 +117,8 @@ var floors = []struct {
 	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify"}},
 	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
 	{"session", []string{"cmd/aeemesh/internal/session"}},
+	{"workers", []string{"cmd/aeemesh/internal/workers"}},
+	{"waiting", []string{"cmd/aeemesh/internal/await"}},
 	{"commands", []string{"cmd/aeemesh/internal/bench", "cmd/aeemesh/internal/keys", "cmd/aeemesh/internal/runs", "cmd/aeemesh/internal/schemas", "cmd/aeemesh/internal/auth", "cmd/aeemesh/internal/conditions", "cmd/aeemesh/internal/definitions", "cmd/aeemesh/internal/soak", "cmd/aeemesh/internal/topology"}},
 	{"views", []string{"cmd/aeemesh/internal/traffic"}},
 	{"demo", []string{"cmd/aeemesh/internal/demo"}},

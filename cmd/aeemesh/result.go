@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -17,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -84,13 +86,13 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 	mind := func() {}
 	if follow {
 		a.Term.Progress("waiting for task %s of %s; \"aeemesh runs show %s -e %s\" shows whether it has begun", term.Printable(id), entity, term.Printable(id), entity)
-		mind = mindTakers(s, ctx, entity)
+		mind = await.WarnUntaken(ctx, s, entity)
 	}
 	reply, err := s.Node.Result(ctx, entity, id, opts)
 	mind()
 	view.End()
 	if follow && waitOver(err) { // it is not known whether the task exists at all
-		if why, hint := stillUntaken(s, ctx, entity); why != "" {
+		if why, hint := await.StillUntaken(ctx, s, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", term.Printable(id), entity, why), "%s", hint)
 		}
 		return outcome.Hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", term.Printable(id), entity),
@@ -127,7 +129,7 @@ func printResult(s *session.Session, ctx context.Context, id, entity string, rep
 	case errors.Is(err, mesh.ErrNoResult):
 		return outcome.Hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
-		if why, hint := stillUntaken(s, ctx, entity); why != "" {
+		if why, hint := await.StillUntaken(ctx, s, entity); why != "" {
 			return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
 		}
 		return outcome.Hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
@@ -194,7 +196,7 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 		result.OnStream = view.Show
 	}
 	a.Term.Progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
-	mind := mindTakers(s, ctx, task.To)
+	mind := await.WarnUntaken(ctx, s, task.To)
 	receipt, reply, err := s.Node.Perform(ctx, task, opts, result)
 	mind()
 	view.End()
@@ -205,6 +207,27 @@ func submitTask(s *session.Session, ctx context.Context, task *envelope.Envelope
 		a.Term.Note("the task was there already")
 	}
 	return printResult(s, ctx, task.ID, task.To, reply, &view, err)
+}
+
+// knowsKey checks, before a durable task is stored, whether a running worker
+// knows the key that was chosen automatically: if not, the task would become a
+// dead letter. If no worker answers soon, the task is stored.
+func knowsKey(s *session.Session, ctx context.Context, task *envelope.Envelope) error {
+	if s.App.Sign.Kid != session.SignAuto || task.Sig != nil {
+		return nil
+	}
+	signer, err := s.App.Signer(task.From)
+	if err != nil || signer == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	var refused *envelope.Error
+	_, err = s.Node.Query(ctx, task.To, intents.StatusPing, struct{}{}, nil)
+	if !errors.As(err, &refused) || !refused.FromPeer() || refused.Code != envelope.CodeKeyUnknown && refused.Code != envelope.CodeKeyInvalid && refused.Code != envelope.CodeFromDenied {
+		return nil
+	}
+	return outcome.Hinted(&outcome.SaidError{Text: string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, Cause: refused}, "%s", outcome.HintForCode(refused))
 }
 
 // submitFailed says that the task is not stored, or that this is not known.
@@ -224,7 +247,7 @@ func submitFailed(task *envelope.Envelope, err error) error {
 
 // submitted prints how to follow a detached task.
 func submitted(s *session.Session, ctx context.Context, task *envelope.Envelope, r mesh.Submitted) error {
-	if why, hint := untaken(s, ctx, task.To); why != "" && r.Due.IsZero() {
+	if why, hint := await.Untaken(ctx, s, task.To); why != "" && r.Due.IsZero() {
 		defer func() {
 			s.App.Term.Warn("%s", why)
 			s.App.Term.Hint(hint)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -224,12 +225,12 @@ func exchangeTask(s *session.Session, ctx context.Context, cmd *cobra.Command, t
 	}
 	a.Term.Progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := watchWait(a, ctx, s.Node, task.To)
+	waiting, stopWondering := await.Watch(ctx, a, s.Node, task.To)
 	reply, err := s.Node.Send(waiting, task, opts)
 	stopWondering()
 	view.End()
 	if err != nil {
-		return outcome.WithReply(unanswered(s, ctx, task.To, err), reply)
+		return outcome.WithReply(await.Unanswered(ctx, s, task.To, err), reply)
 	}
 	if err := printReply(a, reply, &view); err != nil || a.Term.JSON {
 		return err

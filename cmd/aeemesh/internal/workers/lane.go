@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"encoding/json"
@@ -10,12 +10,11 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// healthDurable is the key of the durable lane in an agent's health.
-const healthDurable = "durable"
+// LaneDetail is the key of the durable lane in an agent's health.
+const LaneDetail = "durable"
 
-// laneHealth is the state of a worker's durable lane, as the worker publishes
-// it.
-type laneHealth struct {
+// Lane is the state of a worker's durable lane, as the worker publishes it.
+type Lane struct {
 	State   string `json:"state"`
 	Reason  string `json:"reason"`
 	Pending int    `json:"pending"` // tasks in the queue
@@ -23,25 +22,25 @@ type laneHealth struct {
 	LagMS   int64  `json:"lag_ms"`  // the age of the oldest pending task
 }
 
-// laneOf returns the durable lane in an agent's health, if it has one.
-func laneOf(h *intents.HealthResult) (lane laneHealth, ok bool) {
-	if h == nil || h.Details[healthDurable] == nil {
+// LaneOf returns the durable lane in an agent's health, if it has one.
+func LaneOf(h *intents.HealthResult) (lane Lane, ok bool) {
+	if h == nil || h.Details[LaneDetail] == nil {
 		return lane, false
 	}
-	raw, err := json.Marshal(h.Details[healthDurable])
+	raw, err := json.Marshal(h.Details[LaneDetail])
 	if err == nil {
 		err = json.Unmarshal(raw, &lane)
 	}
 	return lane, err == nil && lane.State != ""
 }
 
-func (l laneHealth) lag() time.Duration { return time.Duration(l.LagMS) * time.Millisecond }
+func (l Lane) lag() time.Duration { return time.Duration(l.LagMS) * time.Millisecond }
 
 // waits reports whether the worker waits for JetStream to have the streams.
-func (l laneHealth) waits() bool { return l.State == string(mesh.LaneWaiting) }
+func (l Lane) waits() bool { return l.State == string(mesh.LaneWaiting) }
 
-// brief is the state in a word or two: "working", "working, 3s behind".
-func (l laneHealth) brief() string {
+// Brief is the state in a word or two: "working", "working, 3s behind".
+func (l Lane) Brief() string {
 	if l.waits() {
 		return l.String()
 	}
@@ -51,7 +50,7 @@ func (l laneHealth) brief() string {
 	return fmt.Sprintf("%s, %s behind", l.State, term.Span(l.lag()))
 }
 
-func (l laneHealth) String() string {
+func (l Lane) String() string {
 	if l.waits() {
 		return l.State + ": " + l.Reason
 	}

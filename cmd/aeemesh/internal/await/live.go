@@ -1,7 +1,6 @@
-package main
+package await
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,9 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/near"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -30,14 +30,14 @@ const (
 	goneAfter = 3
 )
 
-// watchWait watches over a command that waits for an answer. It prints a warning
+// Watch watches over a command that waits for an answer. It prints a warning
 // if no worker of the entity announces itself: NATS reports a subject without
 // subscribers at once, but a program that only watches the subject counts as a
 // subscriber. It ends the wait in three cases: all workers that ran when the
 // task was sent are gone, so that none can answer; the subject has no
 // subscriber any more; or the server has refused the request or the inbox for
 // the answer, which NATS reports to the connection and not to the request.
-func watchWait(a *session.App, ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
+func Watch(ctx context.Context, a *session.App, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
@@ -45,7 +45,7 @@ func watchWait(a *session.App, ctx context.Context, node *mesh.Node, entity stri
 		var had []mesh.Instance // the workers that may have the task
 		missing := 0            // checks in a row that found none of them
 		for since, next := time.Now(), time.Now().Add(firstLook); pause.For(ctx, 100*time.Millisecond); {
-			if err := refusedTo(node.Conn(), before, entity); err != nil {
+			if err := workers.RefusedTo(node.Conn(), before, entity); err != nil {
 				cancel(err)
 				return
 			}
@@ -101,19 +101,50 @@ func isOneOf(i mesh.Instance, all []mesh.Instance) bool {
 	return slices.ContainsFunc(all, func(j mesh.Instance) bool { return i.Info.ID == j.Info.ID })
 }
 
-// refusedTo checks whether the connection has a new error that means that a
-// request to entity was refused.
-func refusedTo(conn *nats.Conn, before error, entity string) error {
-	err := conn.LastError()
-	if err == before || !errors.Is(err, nats.ErrPermissionViolation) {
-		return nil
+// lookAround bounds the search for agents with similar names.
+const lookAround = time.Second
+
+// meantEntity returns "did you mean …?" with the similar names of agents that answer
+// or have had durable tasks; "" if there are none, or if they cannot be listed.
+func meantEntity(ctx context.Context, s *session.Session, entity string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookAround)
+	defer cancel()
+	var names []string
+	if found, err := s.Node.Discover(ctx, "", lookAround/2); err == nil {
+		for _, i := range found {
+			names = append(names, i.Entity)
+		}
 	}
-	inbox := cmp.Or(conn.Opts.InboxPrefix, "_INBOX")
-	switch text := strings.ToLower(err.Error()); {
-	case strings.Contains(text, "publish") && strings.Contains(text, strings.ToLower(entity)+`"`):
-		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not publish to %s; \"aeemesh auth perms %s --sender\" prints what it needs", entity, entity)
-	case strings.Contains(text, "subscription") && strings.Contains(text, `"`+strings.ToLower(inbox)+"."):
-		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not listen for answers on %s.>; name an inbox prefix of its own with --inbox-prefix", inbox)
+	if d := s.Node.Durable(); d != nil {
+		if served, err := d.Queue.Backlog(ctx); err == nil {
+			for _, b := range served {
+				if b.Priorities[0].Consumer {
+					names = append(names, b.Entity)
+				}
+			}
+		}
 	}
-	return nil
+	if near := near.Names(entity, names, 3); len(near) > 0 {
+		return "Did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return ""
+}
+
+// Unanswered describes the failure of a task to an entity, as [outcome.SendFailed] does.
+// If no worker serves the entity, it suggests similar names. If the connection
+// was lost during the wait, it says so: NATS does not keep live answers for a
+// client that is not connected.
+func Unanswered(ctx context.Context, s *session.Session, entity string, err error) error {
+	failed := outcome.SendFailed(ctx, err)
+	var e *envelope.Error
+	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.Conn.Stats().Reconnects > 0 || !s.Conn.IsConnected()) {
+		return outcome.Hinted(failed, "The connection was lost meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows the state of the task.")
+	}
+	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
+		return failed
+	}
+	if meant := meantEntity(ctx, s, entity); meant != "" {
+		return outcome.Hinted(failed, "%s %s", meant, outcome.HintForCode(e))
+	}
+	return failed
 }
