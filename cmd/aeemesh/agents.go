@@ -294,7 +294,7 @@ such as those of "send" and "ask". Schema templates are shown by
   nats micro info agent-reviewer
   nats micro stats agent-reviewer`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: completeEntities(a, 1),
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)

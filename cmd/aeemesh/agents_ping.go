@@ -33,7 +33,7 @@ too: its work does not delay the answer. One worker of the agent answers; with
   # with the nats CLI:
   nats micro ping agent-reviewer`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: completeEntities(a, 1),
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)

@@ -53,7 +53,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			}
 			return outcome.Arguments("ENTITY", "TEXT...")(cmd, args)
 		},
-		ValidArgsFunction: completeEntities(a.App, 1),
+		ValidArgsFunction: session.CompleteEntities(a.App, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			anyone := filling.Anyone(args)
 			if anyone {

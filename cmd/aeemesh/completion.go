@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 func completionCommand(a *session.App) *cobra.Command {
@@ -49,32 +47,6 @@ contexts and your keys. The script for bash needs the package bash-completion.`,
 			}
 		}),
 	}
-}
-
-// completeEntities completes the first n arguments with the entities that
-// currently answer.
-func completeEntities(a *session.App, n int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if n > 0 && len(args) >= n {
-			return nil, cobra.ShellCompDirectiveDefault // @FILE
-		}
-		return liveEntities(a, cmd), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-func liveEntities(a *session.App, cmd *cobra.Command) (out []string) {
-	session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
-		node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix})
-		if err != nil {
-			return
-		}
-		found, _ := node.Discover(ctx, "", session.CompletionWait)
-		for _, i := range found {
-			out = append(out, cobra.CompletionWithDesc(i.Entity, term.Printable(i.Info.Description)))
-		}
-	})
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // completeDead completes all arguments with the numbers of dead letters, the latest
@@ -123,7 +95,7 @@ func registerCompletions(a *session.App, c *cobra.Command) {
 		},
 		"sign":              session.Completing(a, completeKeys),
 		"intent":            session.Completing(a, completeIntents),
-		"entity":            completeEntities(a, 0),
+		"entity":            session.CompleteEntities(a, 0),
 		"signatures":        values("off", "verify-if-present", "required"),
 		"replay-scope":      values("auto", "process", "mesh"),
 		"priority":          values(priorities...),

@@ -28,7 +28,7 @@ func completeMessage(a *session.App, cmd *cobra.Command, args []string, begun st
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
 	case len(args) == 0:
-		return liveEntities(a, cmd), none
+		return session.LiveEntities(a, cmd), none
 	case len(args) > 1:
 		return nil, none
 	case begun != "" && begun[0] != '{':

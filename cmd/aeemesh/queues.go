@@ -39,7 +39,7 @@ with tasks that no worker takes are named.`,
   # with the nats CLI:
   nats consumer report AEE_WORK`,
 		Args:              outcome.Arguments("[ENTITY]"),
-		ValidArgsFunction: completeEntities(a, 1),
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			entity := ""
 			if len(args) == 1 {

@@ -161,7 +161,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	}{
 		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), topology.PlanCommand(a.App), topology.ApplyCommand(a.App), janitorCommand(a.App)}},
 		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
-		{"look", []*cobra.Command{traffic.Command(a.App), agentsCommand(a.App), queuesCommand(a.App), schemas.Command(a.App, completeEntities(a.App, 1), a.fillers, askCommand(a)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
+		{"look", []*cobra.Command{traffic.Command(a.App), agentsCommand(a.App), queuesCommand(a.App), schemas.Command(a.App, a.fillers, askCommand(a)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctorCommand(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
 		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopeCommand(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},

@@ -10,9 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-// Command returns "aeemesh schema". complete completes names of entities, models makes the
-// models that fill in, and ask is "aeemesh ask", which is here, too.
-func Command(a *session.App, complete cobra.CompletionFunc, models Models, ask *cobra.Command) *cobra.Command {
+// Command returns "aeemesh schema". models makes the models that fill in, and ask is "aeemesh ask", which is here, too.
+func Command(a *session.App, models Models, ask *cobra.Command) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "schema",
 		Short: "Show what agents want to know, by scenario",
@@ -27,8 +26,8 @@ a place for becomes a key: "stats" shows what, and "approve" lets it.`,
   aeemesh schema show agent.flights flight_booking
   aeemesh schema check templates/
   aeemesh schema stats agent.flights`,
-	}, listCommand(a), showCommand(a, complete), historyCommand(a, complete), diffCommand(a), checkCommand(a), fillCommand(a, models), ask,
-		statsCommand(a, complete), pendingCommand(a, complete), approveCommand(a, complete), rejectCommand(a, complete), forgetCommand(a, complete), simulateCommand(a))
+	}, listCommand(a), showCommand(a), historyCommand(a), diffCommand(a), checkCommand(a), fillCommand(a, models), ask,
+		statsCommand(a), pendingCommand(a), approveCommand(a), rejectCommand(a), forgetCommand(a), simulateCommand(a))
 }
 
 // withNode runs f with a node of the user.

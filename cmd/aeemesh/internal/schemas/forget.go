@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func forgetCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
+func forgetCommand(a *session.App) *cobra.Command {
 	var out, in, list bool
 	c := session.Connects(&cobra.Command{
 		Use:   "forget ENTITY [CLIENT]",
@@ -34,7 +34,7 @@ counts them by name (learning.unsigned).`,
   aeemesh schema forget agent.flights agent.assistant --opt-out
   aeemesh schema forget agent.flights --list`,
 		Args:              outcome.Arguments("ENTITY", "[CLIENT]"),
-		ValidArgsFunction: complete,
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			for _, entity := range args {
 				if err := checkEntity(cmd, entity); err != nil {

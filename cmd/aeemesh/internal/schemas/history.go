@@ -30,7 +30,7 @@ type stored struct {
 	Newest   bool      `json:"newest"` // of its scenario
 }
 
-func historyCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
+func historyCommand(a *session.App) *cobra.Command {
 	var scenario string
 	c := session.Connects(&cobra.Command{
 		Use:   "history ENTITY",
@@ -40,7 +40,7 @@ oldest first. A version never changes. The newest one of a scenario, in natural
 order of schema_id, is what its workers serve once all of them have it.`,
 		Example:           `  aeemesh schema history agent.flights`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: complete,
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := checkEntity(cmd, args[0]); err != nil {
 				return err

@@ -126,7 +126,7 @@ func changePools(ctx context.Context, pools *jetstream.Pools, entity string, all
 	return changed, first
 }
 
-func statsCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
+func statsCommand(a *session.App) *cobra.Command {
 	var scenario string
 	var limit int
 	c := session.Connects(&cobra.Command{
@@ -138,7 +138,7 @@ metrics over the last 30 days: usage, accuracy, types, adoption.`,
 		Example: `  aeemesh schema stats agent.flights
   aeemesh schema stats agent.flights --scenario flight_booking --json`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: complete,
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if limit < 1 {
 				return outcome.Usagef(cmd, "--limit %d: it is at least 1", limit)
@@ -220,7 +220,7 @@ func percent(ratio float64) string {
 	return fmt.Sprintf("%.0f %%", 100*ratio)
 }
 
-func pendingCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
+func pendingCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "pending ENTITY",
 		Short: "List the keys that wait for an operator",
@@ -229,7 +229,7 @@ before an operator has approved them: they may be about payment, identity or
 access, or expose a capability.`,
 		Example:           `  aeemesh schema pending agent.flights`,
 		Args:              outcome.Arguments("ENTITY"),
-		ValidArgsFunction: complete,
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return withPools(a, ctx, cmd, args[0], "", func(_ context.Context, _ *jetstream.Pools, all []*stock) error {
 				var rows [][]string
@@ -260,8 +260,8 @@ access, or expose a capability.`,
 	return c
 }
 
-func approveCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
-	return decision(a, complete, &cobra.Command{
+func approveCommand(a *session.App) *cobra.Command {
+	return decision(a, &cobra.Command{
 		Use:   "approve ENTITY KEY",
 		Short: "Let a key begin its trial",
 		Long: `Lets a key that waits for an operator begin its trial: clients are told of it.
@@ -277,8 +277,8 @@ can become stable although no values were judged.`,
 	})
 }
 
-func rejectCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
-	return decision(a, complete, &cobra.Command{
+func rejectCommand(a *session.App) *cobra.Command {
+	return decision(a, &cobra.Command{
 		Use:   "reject ENTITY KEY",
 		Short: "End a key's way into the template",
 		Long: `Refuses a key that waits: it is not proposed again for 90 days (rules.retire). A
@@ -293,10 +293,10 @@ type decided struct {
 	values  bool // the operator has looked at them
 }
 
-func decision(a *session.App, complete cobra.CompletionFunc, c *cobra.Command, done string, decide func(s *stock, key string, d decided, now time.Time) error) *cobra.Command {
+func decision(a *session.App, c *cobra.Command, done string, decide func(s *stock, key string, d decided, now time.Time) error) *cobra.Command {
 	var scenario string
 	var d decided
-	c.Args, c.ValidArgsFunction = outcome.Arguments("ENTITY", "KEY"), complete
+	c.Args, c.ValidArgsFunction = outcome.Arguments("ENTITY", "KEY"), session.CompleteEntities(a, 1)
 	c.RunE = a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if d.by == "" {
 			d.by = a.DefaultFrom()

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-func showCommand(a *session.App, complete cobra.CompletionFunc) *cobra.Command {
+func showCommand(a *session.App) *cobra.Command {
 	var language, id string
 	var asSchema bool
 	c := session.Connects(&cobra.Command{
@@ -29,7 +29,7 @@ Schema of a payload.`,
   # the same with the nats CLI:
   nats req aee.ask.agent.flights '{"method":"get_schema_template","params":{"scenario":"flight_booking"}}'`,
 		Args:              outcome.Arguments("ENTITY", "[SCENARIO]"),
-		ValidArgsFunction: complete,
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := checkEntity(cmd, args[0]); err != nil {
 				return err

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -11,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
@@ -51,6 +53,33 @@ func StreamsToComplete(a *App, cmd *cobra.Command, do func(context.Context, nats
 			do(ctx, js, m)
 		}
 	})
+}
+
+// CompleteEntities completes the first n arguments with the entities that
+// currently answer.
+func CompleteEntities(a *App, n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if n > 0 && len(args) >= n {
+			return nil, cobra.ShellCompDirectiveDefault // @FILE
+		}
+		return LiveEntities(a, cmd), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// LiveEntities are the completions of the entities that currently answer.
+func LiveEntities(a *App, cmd *cobra.Command) (out []string) {
+	ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {
+		node, err := mesh.New(conn, mesh.Config{Prefix: a.Conn.Prefix})
+		if err != nil {
+			return
+		}
+		found, _ := node.Discover(ctx, "", CompletionWait)
+		for _, i := range found {
+			out = append(out, cobra.CompletionWithDesc(i.Entity, term.Printable(i.Info.Description)))
+		}
+	})
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // CompleteServed completes the first n arguments with the agents that have had
