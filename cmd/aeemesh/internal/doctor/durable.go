@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -74,7 +75,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	var waiting, inWork, dead int
 	var problems []string
 	for _, b := range list {
-		v := viewQueue(b, takers[b.Entity])
+		v := queues.ViewOf(b, takers[b.Entity])
 		waiting, inWork, dead = waiting+v.Waiting, inWork+v.InWork, dead+v.Dead
 		if v.Problem != "" {
 			problems = append(problems, v.Entity+": "+v.Problem)

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -60,7 +60,8 @@ type doctor struct {
 	unasked []string // agents that this user may send nothing to
 }
 
-func doctorCommand(a *session.App) *cobra.Command {
+// Command returns "aeemesh doctor".
+func Command(a *session.App) *cobra.Command {
 	d := &doctor{app: a}
 	c := session.Connects(&cobra.Command{
 		Use:   "doctor",
@@ -362,13 +363,7 @@ const maxPinged = 20
 // agents discovers agents and checks those that it finds; ok is false if not
 // all were found.
 func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
-	from := d.app.DefaultFrom()
-	signer, err := d.app.Signer(from)
-	if err != nil {
-		d.tell("keys", "warn", outcome.Hint(err), "%s", outcome.Text(err))
-	}
-	// For a clock it does not matter which key signed the answer.
-	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+	node, err := d.node()
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
@@ -378,12 +373,9 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		d.tell("agents", d.lacks(), outcome.Hint(err), "%s", outcome.Text(err))
 		return nil, false
 	}
-	entities := map[string]bool{}
-	for _, i := range found {
-		entities[i.Entity] = true
-	}
+	entities := workers.TakersOf(found)
 	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
-	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
+	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.Log, Entity: node.Entity(), Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false

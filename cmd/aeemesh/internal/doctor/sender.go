@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (d *doctor) sender(ctx context.Context) {
 		d.tell("permissions", "fail", "A sender needs an inbox prefix of its own: --inbox-prefix names it.", "this user may not listen for answers")
 		return
 	}
-	node, err := d.sendingNode()
+	node, err := d.node()
 	if err != nil {
 		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
@@ -35,12 +35,8 @@ func (d *doctor) sender(ctx context.Context) {
 		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and none answers")
 		return
 	}
-	entities := map[string]bool{}
-	for _, i := range found {
-		entities[i.Entity] = true
-	}
 	var may, mayNot []string
-	for _, entity := range slices.Sorted(maps.Keys(entities)) {
+	for _, entity := range slices.Sorted(maps.Keys(workers.TakersOf(found))) {
 		if len(may)+len(mayNot) >= maxPinged {
 			break
 		}
@@ -68,9 +64,9 @@ func (d *doctor) sender(ctx context.Context) {
 	d.tellClocks()
 }
 
-// sendingNode makes a node that asks as a sender. For a clock it does not
+// node makes a node that asks. For a clock it does not
 // matter which key signed the answer.
-func (d *doctor) sendingNode() (*mesh.Node, error) {
+func (d *doctor) node() (*mesh.Node, error) {
 	from := d.app.DefaultFrom()
 	signer, err := d.app.Signer(from)
 	if err != nil {

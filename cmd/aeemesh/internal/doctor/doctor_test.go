@@ -1,13 +1,21 @@
-package main
+package doctor
 
 import (
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -38,10 +46,35 @@ type farConn struct{ net.Conn }
 
 func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4222} }
 
+// printingTo is a program that prints all that it says to out.
+func printingTo(out io.Writer) *session.App {
+	return &session.App{Term: term.New(out, out, func(string) string { return "" })}
+}
+
+// certificate writes a certificate for this machine, which is its own authority, and its key.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	srv := httptest.NewTLSServer(nil)
+	defer srv.Close()
+	pair := srv.TLS.Certificates[0]
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(kind string, der []byte) string {
+		name := filepath.Join(t.TempDir(), "file.pem")
+		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	return write("CERTIFICATE", pair.Certificate[0]), write("PRIVATE KEY", private)
+}
+
 // AEE, "Envelope Integrity Without Signatures"; mutation M8 of the traceability review.
 func TestDoctorWarnsOfPlaintextOverTheNetwork(t *testing.T) {
 	t.Parallel()
-	ca, cert, key := certificates(t)
+	cert, key := certificate(t)
 	plain, secure := natstest.Run(t, natsd.Config{}), natstest.Run(t, natsd.Config{TLS: &natsd.TLS{CertFile: cert, KeyFile: key}})
 	for _, c := range []struct {
 		name string
@@ -52,11 +85,10 @@ func TestDoctorWarnsOfPlaintextOverTheNetwork(t *testing.T) {
 	}{
 		{"here", plain, nil, "ok   connection", false},
 		{"elsewhere", plain, []nats.Option{nats.SetCustomDialer(faraway{})}, "warn connection", true},
-		{"elsewhere, by TLS", secure, []nats.Option{nats.SetCustomDialer(faraway{}), nats.RootCAs(ca)}, "ok   connection", false},
+		{"elsewhere, by TLS", secure, []nats.Option{nats.SetCustomDialer(faraway{}), nats.RootCAs(cert)}, "ok   connection", false},
 	} {
 		var out bytes.Buffer
-		noEnv := func(string) string { return "" }
-		d := &doctor{app: newApp(nil, &out, &out, noEnv).App, conn: natstest.Conn(t, c.srv, c.opts...)}
+		d := &doctor{app: printingTo(&out), conn: natstest.Conn(t, c.srv, c.opts...)}
 		d.connection()
 		if !strings.HasPrefix(out.String(), c.want) || strings.Contains(out.String(), "give the server a certificate") != c.hint || d.failed {
 			t.Errorf("%s:\n%s", c.name, &out)
@@ -68,7 +100,7 @@ func TestDoctorWarnsOfPlaintextOverTheNetwork(t *testing.T) {
 func TestDoctorFoldsWhatManyStreamsHaveAlike(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	d := &doctor{app: newApp(nil, &out, &out, func(string) string { return "" }).App}
+	d := &doctor{app: printingTo(&out)}
 	var changes []jetstream.Change
 	for _, name := range []string{"AEE_A", "AEE_B", "AEE_C"} {
 		changes = append(changes, jetstream.Change{Name: name, Kind: jetstream.KindStream, Action: jetstream.ActionUpdate,

@@ -1,4 +1,4 @@
-package main
+package queues
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func queuesCommand(a *session.App) *cobra.Command {
+// Command returns "aeemesh queues".
+func Command(a *session.App) *cobra.Command {
 	var every, wait time.Duration
 	c := session.Connects(&cobra.Command{
 		Use:   "queues [ENTITY]",
@@ -51,7 +52,12 @@ with tasks that no worker takes are named.`,
 			if every < 0 || wait <= 0 {
 				return outcome.Usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
 			}
-			return withLane(a, ctx, cmd, func(s *session.Session) error { return watchQueues(s, ctx, entity, every, wait) })
+			s, err := a.Open(ctx, cmd, session.Options{})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return watch(s, ctx, entity, every, wait)
 		}),
 	})
 	c.Flags().DurationVar(&every, "watch", 0, "show them anew at this interval, until Ctrl-C")
@@ -59,19 +65,19 @@ with tasks that no worker takes are named.`,
 	return c
 }
 
-// queueView holds an agent's queues, for JSON output.
-type queueView struct {
+// View is what there is to say of an agent's queues.
+type View struct {
 	Entity string `json:"entity"`
-	queueCounts
-	Scheduled int         `json:"scheduled"` // tasks that are scheduled for later
-	Dead      int         `json:"dead"`
-	Workers   int         `json:"workers"`         // workers that currently answer
-	Takers    int         `json:"durable_workers"` // workers of those that take durable tasks
-	Queues    []queuePart `json:"queues,omitempty"`
-	Problem   string      `json:"problem,omitempty"`
+	counts
+	Scheduled int    `json:"scheduled"` // tasks that are scheduled for later
+	Dead      int    `json:"dead"`
+	Workers   int    `json:"workers"`         // workers that currently answer
+	Takers    int    `json:"durable_workers"` // workers of those that take durable tasks
+	Queues    []part `json:"queues,omitempty"`
+	Problem   string `json:"problem,omitempty"`
 }
 
-type queueCounts struct {
+type counts struct {
 	Waiting     int       `json:"waiting"`
 	InWork      int       `json:"in_work"`
 	Redelivered int       `json:"redelivered"`
@@ -80,30 +86,31 @@ type queueCounts struct {
 }
 
 // first returns when the oldest task was stored, waiting or in work.
-func (c queueCounts) first() time.Time {
+func (c counts) first() time.Time {
 	if c.Oldest.IsZero() || !c.OldestDrawn.IsZero() && c.OldestDrawn.Before(c.Oldest) {
 		return c.OldestDrawn
 	}
 	return c.Oldest
 }
 
-type queuePart struct {
+type part struct {
 	Priority string `json:"priority"`
-	queueCounts
+	counts
 }
 
-func viewQueue(b jetstream.Backlog, t *workers.Takers) queueView {
+// ViewOf describes what waits for an agent, and whether workers take it.
+func ViewOf(b jetstream.Backlog, t *workers.Takers) View {
 	if t == nil {
 		t = &workers.Takers{}
 	}
-	v := queueView{
+	v := View{
 		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: t.Workers, Takers: t.Durable,
-		queueCounts: queueCounts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest(), b.OldestDrawn()},
+		counts: counts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest(), b.OldestDrawn()},
 	}
 	var paused []string
 	for _, p := range b.Priorities {
 		if p.Pending+p.Unacked > 0 {
-			v.Queues = append(v.Queues, queuePart{p.Priority, queueCounts{p.Pending, p.Unacked, p.Redelivered, p.Oldest, p.OldestDrawn}})
+			v.Queues = append(v.Queues, part{p.Priority, counts{p.Pending, p.Unacked, p.Redelivered, p.Oldest, p.OldestDrawn}})
 		}
 		if p.Paused {
 			paused = append(paused, p.Priority)
@@ -120,13 +127,22 @@ func viewQueue(b jetstream.Backlog, t *workers.Takers) queueView {
 	return v
 }
 
-func watchQueues(s *session.Session, ctx context.Context, entity string, every, wait time.Duration) error {
+// workers formats the number of workers, and how many of them take durable
+// tasks if not all do.
+func (v View) workers() string {
+	if v.Takers == v.Workers {
+		return strconv.Itoa(v.Workers)
+	}
+	return fmt.Sprintf("%d of %d", v.Takers, v.Workers)
+}
+
+func watch(s *session.Session, ctx context.Context, entity string, every, wait time.Duration) error {
 	d, err := s.Lane()
 	if err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		views, err := lookAtQueues(s, ctx, d.Queue, entity, wait)
+		views, err := look(s, ctx, d.Queue, entity, wait)
 		switch {
 		case err != nil && first:
 			return session.LaneError(err)
@@ -138,7 +154,7 @@ func watchQueues(s *session.Session, ctx context.Context, entity string, every, 
 			if every > 0 && !s.App.Term.JSON {
 				s.App.Term.Heading("%s", time.Now().Format(time.TimeOnly))
 			}
-			if err := printQueues(s.App, views); err != nil || every == 0 {
+			if err := show(s.App, views); err != nil || every == 0 {
 				return err
 			}
 		}
@@ -148,7 +164,7 @@ func watchQueues(s *session.Session, ctx context.Context, entity string, every, 
 	}
 }
 
-func lookAtQueues(s *session.Session, ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
+func look(s *session.Session, ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]View, error) {
 	var only []string
 	if entity != "" {
 		only = []string{entity}
@@ -162,14 +178,14 @@ func lookAtQueues(s *session.Session, ctx context.Context, q *jetstream.Queue, e
 		return nil, err
 	}
 	takers := workers.TakersOf(found)
-	views := make([]queueView, 0, len(list))
+	views := make([]View, 0, len(list))
 	for _, b := range list {
-		views = append(views, viewQueue(b, takers[b.Entity]))
+		views = append(views, ViewOf(b, takers[b.Entity]))
 	}
 	return views, nil
 }
 
-func printQueues(a *session.App, views []queueView) error {
+func show(a *session.App, views []View) error {
 	if a.Term.JSON {
 		return term.Objects(a.Term, views)
 	}
@@ -181,7 +197,7 @@ func printQueues(a *session.App, views []queueView) error {
 	for _, v := range views {
 		parts := v.Queues
 		if len(parts) == 0 {
-			parts = []queuePart{{}}
+			parts = []part{{}}
 		}
 		for i, p := range parts {
 			r := []string{"", p.Priority, strconv.Itoa(p.Waiting), strconv.Itoa(p.InWork), strconv.Itoa(p.Redelivered), age(p.first()), "", "", ""}
@@ -197,21 +213,12 @@ func printQueues(a *session.App, views []queueView) error {
 			a.Term.Warn("%s: %s", v.Entity, v.Problem)
 		}
 	}
-	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
+	if slices.ContainsFunc(views, func(v View) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
 		a.Term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
-	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
+	} else if slices.ContainsFunc(views, func(v View) bool { return v.Problem != "" && v.Takers == 0 }) {
 		a.Term.Hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
-}
-
-// workers formats the number of workers, and how many of them take durable
-// tasks if not all do.
-func (v queueView) workers() string {
-	if v.Takers == v.Workers {
-		return strconv.Itoa(v.Workers)
-	}
-	return fmt.Sprintf("%d of %d", v.Takers, v.Workers)
 }
 
 // age formats how long ago t was; "" for never.

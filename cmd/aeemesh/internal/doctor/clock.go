@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // clocks reads the clock of the agent that a sender sends to, by asking for its
 // health: the sender may ask no other agent.
 func (d *doctor) clocks(ctx context.Context) {
-	node, err := d.sendingNode()
+	node, err := d.node()
 	if err != nil {
 		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
