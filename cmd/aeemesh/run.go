@@ -11,16 +11,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/doctor"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
-
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/agents"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/doctor"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -164,7 +164,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	}{
 		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), topology.PlanCommand(a.App), topology.ApplyCommand(a.App), janitorCommand(a.App)}},
 		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
-		{"look", []*cobra.Command{traffic.Command(a.App), agentsCommand(a.App), queues.Command(a.App), schemas.Command(a.App, a.fillers, askCommand(a)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctor.Command(a.App),
+		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, a.fillers, askCommand(a)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctor.Command(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
 		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopeCommand(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
@@ -175,7 +175,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(session.Short("ls", agentsListCommand(a.App)), session.Short("ps", runs.ListCommand(a.App)))
+	root.AddCommand(session.Short("ls", agents.ListCommand(a.App)), session.Short("ps", runs.ListCommand(a.App)))
 	registerCompletions(a.App, root)
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -133,12 +134,12 @@ func TestAWorkerTellsHowItStands(t *testing.T) {
 	if code := run(t.Context(), []string{"agents", "describe", "agent.echo", "--json"}, strings.NewReader(""), &out, io.Discard, func(name string) string { return env[name] }); code != exitOK {
 		t.Errorf("describe: exit %d", code)
 	}
-	var d agentDescription
+	var d struct{ Instances []mesh.Instance }
 	if err := json.Unmarshal([]byte(out.String()), &d); err != nil || len(d.Instances) != 1 {
 		t.Fatalf("%v: %s", err, out.String())
 	}
 	meta, instance := d.Instances[0].Info.Metadata, d.Instances[0].Info.ID
-	if meta[worker.MetaHost] != "host-of-test" || meta[worker.MetaPID] == "" || meta[metaProgram] != version() || meta[worker.MetaProcessStarted] == "" || r.Checks[1].Detail["instance"] != instance {
+	if meta[worker.MetaHost] != "host-of-test" || meta[worker.MetaPID] == "" || meta["aeemesh_version"] != version() || meta[worker.MetaProcessStarted] == "" || r.Checks[1].Detail["instance"] != instance {
 		t.Errorf("%v, instance %s", meta, instance)
 	}
 	out.Reset()

@@ -26,8 +26,8 @@ type Session struct {
 
 	Verifier sign.Verifier
 
-	Once     sync.Once
-	Unsigned *mesh.Node // see inquirer
+	once     sync.Once
+	unsigned *mesh.Node // see UnsignedNode
 }
 
 // Options say what a command needs from its node.
@@ -129,6 +129,18 @@ func (s *Session) Close() {
 	if s.tel != nil {
 		s.tel.Stop()
 	}
+}
+
+// UnsignedNode returns a node that signs nothing. It is made once.
+func (s *Session) UnsignedNode() *mesh.Node {
+	s.once.Do(func() {
+		var err error
+		s.unsigned, err = mesh.New(s.Conn, mesh.Config{Prefix: s.App.Conn.Prefix, Entity: s.Node.Entity(), Logger: s.App.Log, Version: s.App.Version, Verifier: s.Verifier})
+		if err != nil { // it has the same settings as the session's own node
+			s.unsigned = s.Node
+		}
+	})
+	return s.unsigned
 }
 
 // Confirm makes sure that the server has received what was published without

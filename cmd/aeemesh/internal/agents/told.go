@@ -1,4 +1,4 @@
-package main
+package agents
 
 import (
 	"encoding/json"
@@ -19,14 +19,7 @@ func inquirer(s *session.Session, found []mesh.Instance, entity string) *mesh.No
 	if s.App.Sign.Kid != session.SignAuto || workers.WantSignatures(found, entity) {
 		return s.Node
 	}
-	s.Once.Do(func() {
-		node, err := mesh.New(s.Conn, mesh.Config{Prefix: s.App.Conn.Prefix, Entity: s.Node.Entity(), Logger: s.App.Log, Version: s.App.Version, Verifier: s.Verifier})
-		if err != nil { // it has the same settings as the session's own node
-			node = s.Node
-		}
-		s.Unsigned = node
-	})
-	return s.Unsigned
+	return s.UnsignedNode()
 }
 
 // toldStatus returns the worst status in the stats of an entity's workers; ""

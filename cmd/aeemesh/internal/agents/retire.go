@@ -1,4 +1,4 @@
-package main
+package agents
 
 import (
 	"context"
@@ -7,9 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
-
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -18,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func agentsRetireCommand(a *session.App) *cobra.Command {
+func retireCommand(a *session.App) *cobra.Command {
 	var force, yes bool
 	c := session.Connects(&cobra.Command{
 		Use:   "retire ENTITY",
@@ -47,7 +46,7 @@ needs --yes.`,
 				return err
 			}
 			defer s.Close()
-			return retireAgent(s, ctx, cmd, args[0], force, yes)
+			return retire(s, ctx, cmd, args[0], force, yes)
 		}),
 	})
 	c.Flags().BoolVar(&force, "force", false, "also where workers answer, and withdraw the tasks that wait")
@@ -64,7 +63,7 @@ type retirement struct {
 	Registration bool `json:"registration"` // there was a registration, and it was removed
 }
 
-func retireAgent(s *session.Session, ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
+func retire(s *session.Session, ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
 	a := s.App
 	d := s.Node.Durable()
 	found, err := s.Node.Discover(ctx, entity, time.Second)

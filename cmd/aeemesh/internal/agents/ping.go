@@ -1,4 +1,4 @@
-package main
+package agents
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-func agentsPingCommand(a *session.App) *cobra.Command {
+func pingCommand(a *session.App) *cobra.Command {
 	var count int
 	var interval time.Duration
 	var instance string
@@ -51,7 +51,7 @@ too: its work does not delay the answer. One worker of the agent answers; with
 					return outcome.SendFailed(ctx, ctx.Err())
 				}
 				turn, cancel := context.WithTimeout(ctx, a.Conn.Wait())
-				p, err := pingAgent(s, turn, args[0], instance)
+				p, err := ping(s, turn, args[0], instance)
 				cancel()
 				if err != nil {
 					return await.Unanswered(ctx, s, args[0], err)
@@ -97,8 +97,8 @@ func (p pong) from() string {
 	return fmt.Sprintf(", instance %s, process %s on %s", p.Instance, p.PID, p.Host)
 }
 
-// pingAgent sends a ping to an agent, or to one worker of it.
-func pingAgent(s *session.Session, ctx context.Context, entity, instance string) (pong, error) {
+// ping sends a ping to an agent, or to one worker of it.
+func ping(s *session.Session, ctx context.Context, entity, instance string) (pong, error) {
 	p := pong{Entity: entity, Instance: instance}
 	var err error
 	if instance == "" {
