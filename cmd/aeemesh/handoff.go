@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -111,12 +112,12 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 		return err
 	}
 	defer f.vitals.end()
-	tel, err := a.startTelemetry(ctx, f.vitals.readers()...)
+	tel, err := telemetry.Start(ctx, a.App, f.vitals.readers()...)
 	if err != nil {
 		return err
 	}
-	defer a.stopTelemetry(tel)
-	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: "service.handoff", Tel: a.ofNode(tel), Config: runs.MovingClient(a.App, cmd)})
+	defer tel.Stop()
+	s, err := a.Open(ctx, cmd, session.Options{Long: true, Signed: true, Entity: "service.handoff", Tel: tel.OfNode(), Config: runs.MovingClient(a.App, cmd)})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -60,18 +61,18 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 		return nil, err
 	}
 	defer set.Close()
-	tel, err := a.startTelemetry(ctx)
+	tel, err := telemetry.Start(ctx, a.App)
 	if err != nil {
 		return nil, err
 	}
-	defer a.stopTelemetry(tel)
+	defer tel.Stop()
 	durable := false
 	if !offline {
 		if durable, err = a.hasLane(ctx, cmd); err != nil {
 			return nil, outcome.Hinted(err, "--offline asks no server.")
 		}
 	}
-	opts := agents.Options{Telemetry: a.agentTelemetry(cmd, tel, set.Telemetry(), false)}
+	opts := agents.Options{Telemetry: tel.OfAgents(cmd, set.Telemetry(), false)}
 	set.Use(&opts)
 	offer := agents.Offers(opts, durable)
 	return aaif.PlatformConfig{

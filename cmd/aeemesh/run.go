@@ -25,6 +25,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/soak"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
@@ -43,7 +44,13 @@ type app struct{ *session.App }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
 	a := &app{&session.App{Version: version(), Stdin: stdin, Env: env, Term: term.New(stdout, stderr, env), ByEnv: map[string]bool{}}}
-	a.StartTelemetry = a.nodeTelemetry
+	a.StartTelemetry = func(ctx context.Context) (*session.Telemetry, error) {
+		tel, err := telemetry.Start(ctx, a.App)
+		if err != nil {
+			return nil, err
+		}
+		return tel.OfNode(), nil
+	}
 	return a
 }
 

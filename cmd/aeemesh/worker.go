@@ -24,6 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -140,11 +141,11 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	defer f.vitals.end()
-	tel, err := a.startTelemetry(ctx, f.vitals.readers()...)
+	tel, err := telemetry.Start(ctx, a.App, f.vitals.readers()...)
 	if err != nil {
 		return err
 	}
-	defer a.stopTelemetry(tel)
+	defer tel.Stop()
 	cfg, err := a.workerConfig(cmd, f, set, tel, args)
 	if err != nil {
 		return err
@@ -207,12 +208,12 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 
 // tellRefusal tells the mesh of an agent that was refused before there was a
 // connection, where that MUST be audit-logged.
-func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetry, err error) {
+func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetry.Exporters, err error) {
 	var refused *agents.Refusal
 	if !errors.As(err, &refused) || !refused.MustAudit() {
 		return
 	}
-	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Tel: a.ofNode(tel)})
+	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Tel: tel.OfNode()})
 	if err == nil {
 		err = errors.Join(refused.Tell(s.Node), s.Confirm())
 		s.Close()

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -14,7 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -30,7 +31,7 @@ var uses = map[string]worker.Use{
 }
 
 // workerConfig returns what the flags of a worker say.
-func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) (worker.Config, error) {
+func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry.Exporters, files []string) (worker.Config, error) {
 	cfg := worker.Config{Adapters: set, Domain: a.Conn.Domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
 		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Learn: f.learn, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
 	var err error
@@ -52,7 +53,7 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	if cfg.Node, err = a.nodeConfig(f); err != nil {
 		return cfg, err
 	}
-	cfg.Node.TracerProvider, cfg.Node.MeterProvider = tel.tracer, tel.meter
+	cfg.Node.TracerProvider, cfg.Node.MeterProvider = tel.Tracer, tel.Meter
 	remotes, err := remotesOf(a.App, cmd, &f.lane.remotes)
 	if err != nil {
 		return cfg, err
@@ -71,10 +72,10 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 }
 
 // agentOptions returns what the flags say about all agents.
-func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry) (agents.Options, error) {
+func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry.Exporters) (agents.Options, error) {
 	opts := agents.Options{Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown, KeyName: f.keyName,
 		Deprecated: f.deprecated, WorkQueues: f.workQueues, ContextTokens: f.contextTokens, RequireTools: f.requireTools,
-		LostCalls: map[string]agents.LostCall{}, Telemetry: a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)}
+		LostCalls: map[string]agents.LostCall{}, Telemetry: tel.OfAgents(cmd, set.Telemetry(), f.content)}
 	if f.queue == 0 {
 		opts.Queue = -1
 	}

@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -30,13 +30,14 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// telemetry holds the exporters that the standard OTEL_* variables configure.
+// Exporters send traces and metrics where the standard OTEL_* variables say.
 // Nothing is exported unless an exporter or an endpoint is set. The exporters
 // themselves read the variables for headers, certificates, timeouts, sampling
 // and batching.
-type telemetry struct {
-	tracer   trace.TracerProvider // nil: none
-	meter    metric.MeterProvider // nil: none
+type Exporters struct {
+	Tracer   trace.TracerProvider // nil: none
+	Meter    metric.MeterProvider // nil: none
+	app      *session.App
 	shutdown []func(context.Context) error
 
 	off      error  // why agents cannot use collectors of their own; nil: they can
@@ -49,17 +50,16 @@ type telemetry struct {
 // flushTimeout bounds how long a command waits for exporters at its end.
 const flushTimeout = 5 * time.Second
 
-// startTelemetry reads the variables and starts the exporters.
-//
-// Metrics go to readers too.
-func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (*telemetry, error) {
-	out := &telemetry{}
+// Start reads the variables and starts the exporters. Metrics go to readers too.
+// The caller must stop the exporters.
+func Start(ctx context.Context, a *session.App, readers ...sdkmetric.Reader) (*Exporters, error) {
+	out := &Exporters{app: a}
 	if strings.EqualFold(a.Env("OTEL_SDK_DISABLED"), "true") {
 		out.off = errors.New("OTEL_SDK_DISABLED is set")
 		return out, nil
 	}
-	traces, err1 := a.exporter("TRACES")
-	metrics, err2 := a.exporter("METRICS")
+	traces, err1 := exporter(a, "TRACES")
+	metrics, err2 := exporter(a, "METRICS")
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
 		err2 = nil // one wrong variable is reported once
 	}
@@ -75,7 +75,7 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	// Each process is an instance of its own: the sums of several would look like one that is
 	// reset again and again.
 	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithProcessPID(),
-		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version()), attribute.String("service.instance.id", envelope.NewID())),
+		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", a.Version), attribute.String("service.instance.id", envelope.NewID())),
 		resource.WithFromEnv())
 	if err != nil {
 		a.Log.Warn("telemetry resource is incomplete", "err", err)
@@ -86,14 +86,14 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
 	if err := out.startMetrics(ctx, metrics, a.Term.Words, res, readers); err != nil {
-		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.stop())
+		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.shut())
 	}
 	return out, nil
 }
 
 // exporter returns the exporter of one signal: none, console, grpc or
 // http/protobuf.
-func (a *app) exporter(signal string) (string, error) {
+func exporter(a *session.App, signal string) (string, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if v := strings.TrimSpace(a.Env(name)); v != "" && !strings.Contains(v, "://") {
 			return "", &outcome.UsageError{Err: fmt.Errorf("%s %q has no scheme", name, v), Hint: "Write http://" + v + " or https://" + v + "."}
@@ -132,7 +132,7 @@ func (a *app) exporter(signal string) (string, error) {
 	return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is unknown", protocol)
 }
 
-func (t *telemetry) startTraces(ctx context.Context, kind string, console io.Writer, res *resource.Resource) error {
+func (t *Exporters) startTraces(ctx context.Context, kind string, console io.Writer, res *resource.Resource) error {
 	var exporter sdktrace.SpanExporter
 	var err error
 	switch kind {
@@ -149,12 +149,12 @@ func (t *telemetry) startTraces(ctx context.Context, kind string, console io.Wri
 		return err
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
-	t.tracer = provider
+	t.Tracer = provider
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 	return nil
 }
 
-func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource, readers []sdkmetric.Reader) error {
+func (t *Exporters) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource, readers []sdkmetric.Reader) error {
 	var exporter sdkmetric.Exporter
 	var err error
 	switch kind {
@@ -180,13 +180,13 @@ func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Wr
 		options = append(options, sdkmetric.WithReader(r))
 	}
 	provider := sdkmetric.NewMeterProvider(options...)
-	t.meter = provider
+	t.Meter = provider
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 	return nil
 }
 
-// stop exports what is left and stops the exporters. It may be called twice.
-func (t *telemetry) stop() error {
+// shut exports what is left and stops the exporters. It may be called twice.
+func (t *Exporters) shut() error {
 	t.mu.Lock()
 	shutdown := t.shutdown
 	t.shutdown = nil
@@ -211,24 +211,15 @@ func notExported(log *slog.Logger) otel.ErrorHandler {
 	})
 }
 
-// stopTelemetry stops the exporters of a command. A failure is printed, but is
+// Stop exports what is left and stops the exporters. A failure is logged: it is
 // not an error of the command.
-func (a *app) stopTelemetry(t *telemetry) {
-	if err := t.stop(); err != nil {
-		a.Log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)
+func (t *Exporters) Stop() {
+	if err := t.shut(); err != nil {
+		t.app.Log.Warn("telemetry not exported", "err", err)
 	}
 }
 
-// nodeTelemetry starts the telemetry of a command's node.
-func (a *app) nodeTelemetry(ctx context.Context) (*session.Telemetry, error) {
-	t, err := a.startTelemetry(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return a.ofNode(t), nil
-}
-
-// ofNode is what a node needs of telemetry.
-func (a *app) ofNode(t *telemetry) *session.Telemetry {
-	return &session.Telemetry{Tracer: t.tracer, Meter: t.meter, Stop: func() { a.stopTelemetry(t) }}
+// OfNode is what a node needs of them.
+func (t *Exporters) OfNode() *session.Telemetry {
+	return &session.Telemetry{Tracer: t.Tracer, Meter: t.Meter, Stop: t.Stop}
 }

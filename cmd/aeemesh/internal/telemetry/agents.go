@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -34,21 +34,21 @@ type collector struct {
 	meter  *sdkmetric.MeterProvider
 }
 
-// agentTelemetry says where agents send telemetry, and how much of it.
-func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapters.Telemetry, content bool) agents.Telemetry {
-	out := agents.Telemetry{Tracer: tel.tracer, Meter: tel.meter, Content: content || allowed.Content}
+// OfAgents says where agents send telemetry, and how much of it.
+func (t *Exporters) OfAgents(cmd *cobra.Command, allowed adapters.Telemetry, content bool) agents.Telemetry {
+	out := agents.Telemetry{Tracer: t.Tracer, Meter: t.Meter, Content: content || allowed.Content}
 	out.Endpoint = func(endpoint string) (trace.TracerProvider, metric.MeterProvider, error) {
 		u, err := allowed.Collector(endpoint)
 		if err != nil {
 			return nil, nil, err
 		}
-		return tel.collector(u)
+		return t.collector(u)
 	}
-	if !a.IsSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
+	if !t.app.IsSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
 		out.Logger = func(level slog.Level) *slog.Logger {
-			log, err := a.LoggerAt(level)
+			log, err := t.app.LoggerAt(level)
 			if err != nil {
-				return a.Log // the format was checked before
+				return t.app.Log // the format was checked before
 			}
 			return log
 		}
@@ -57,7 +57,7 @@ func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapter
 }
 
 // collector returns the exporters for a collector; they are made once.
-func (t *telemetry) collector(u *url.URL) (trace.TracerProvider, metric.MeterProvider, error) {
+func (t *Exporters) collector(u *url.URL) (trace.TracerProvider, metric.MeterProvider, error) {
 	if t.off != nil {
 		return nil, nil, t.off
 	}
@@ -78,7 +78,7 @@ func (t *telemetry) collector(u *url.URL) (trace.TracerProvider, metric.MeterPro
 // newCollector makes exporters that ignore the OTEL_* variables except for
 // batching: headers and certificates there are meant for the operator's own
 // collector. They connect when there is something to export.
-func (t *telemetry) newCollector(u *url.URL) (*collector, error) {
+func (t *Exporters) newCollector(u *url.URL) (*collector, error) {
 	ctx, none := context.Background(), map[string]string{}
 	base := *u
 	overGRPC := t.protocol == "grpc"
