@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -74,7 +75,7 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 	var payload json.RawMessage
 	if !declines {
 		var err error
-		if payload, err = parsePayload(a, cmd, args[1]); err != nil {
+		if payload, err = envelopes.ParsePayload(a, cmd, args[1]); err != nil {
 			return err
 		}
 	}
@@ -113,7 +114,7 @@ func answerOne(a *session.App, ctx context.Context, cmd *cobra.Command, args []s
 		return session.LaneError(err)
 	}
 	if a.Term.JSON {
-		return printEnvelope(a, reply)
+		return envelopes.Print(a, reply)
 	}
 	word := "answered"
 	if declines {

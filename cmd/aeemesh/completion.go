@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -94,7 +95,7 @@ func registerCompletions(a *session.App, c *cobra.Command) {
 			return a.Env.Contexts(), cobra.ShellCompDirectiveNoFileComp
 		},
 		"sign":              session.Completing(a, completeKeys),
-		"intent":            session.Completing(a, completeIntents),
+		"intent":            session.Completing(a, envelopes.CompleteIntents),
 		"entity":            session.CompleteEntities(a, 0),
 		"signatures":        values("off", "verify-if-present", "required"),
 		"replay-scope":      values("auto", "process", "mesh"),

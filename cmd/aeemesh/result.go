@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
@@ -148,7 +149,7 @@ func printReply(a *session.App, reply *envelope.Envelope, view *traffic.StreamVi
 		a.Term.Warn("the answer of %s ends early: it was cut off at the model's token limit (model.params.max_tokens)", reply.From)
 	}
 	if a.Term.JSON {
-		return printEnvelope(a, reply)
+		return envelopes.Print(a, reply)
 	}
 	if text, ok := term.TextOf(reply.Payload); !ok || !view.Said(text) {
 		a.Term.Payload(reply.Payload)

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/doctor"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
@@ -173,7 +174,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		{"talk", []*cobra.Command{sendCommand(a.App), askCommand(a), resultCommand(a.App), inboxCommand(a.App), answerCommand(a.App)}},
 		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, a.fillers, askCommand(a)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctor.Command(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
-		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopeCommand(a.App), keys.Command(a.App), auth.Command(a.App)}},
+		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopes.Command(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
 	} {
 		for _, c := range group.commands {

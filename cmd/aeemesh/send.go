@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -21,7 +22,7 @@ import (
 
 // sendFlags are the flags of "send", beside those of the message.
 type sendFlags struct {
-	messageFlags
+	envelopes.MessageFlags
 	envelope string
 	cbor     bool
 	retries  int
@@ -62,16 +63,16 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
 		Args:              outcome.Arguments("[ENTITY]", "[PAYLOAD]"),
-		ValidArgsFunction: session.Completing(a, completeMessage),
+		ValidArgsFunction: session.Completing(a, envelopes.CompleteMessage),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return sendMessage(a, ctx, cmd, f, args)
 		}),
 	})
 	flags := c.Flags()
 	flags.SortFlags = false
-	f.add(flags)
-	flags.StringVar(&f.kind, "type", "", "task or event (default task; event to a bus or a human)")
-	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
+	f.Add(flags)
+	flags.StringVar(&f.Kind, "type", "", "task or event (default task; event to a bus or a human)")
+	flags.BoolVar(&f.Stream, "stream", false, "ask for stream envelopes and show them as they come")
 	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
 	addRetryFlag(flags, &f.retries)
 	flags.BoolVarP(&f.durable, "durable", "d", false, "store the task before it is worked on, in JetStream")
@@ -171,14 +172,14 @@ func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string)
 		if len(args) == 2 {
 			arg = args[1]
 		}
-		payload, err := parsePayload(a, cmd, arg)
+		payload, err := envelopes.ParsePayload(a, cmd, arg)
 		if err != nil {
 			return nil, err
 		}
-		return f.build(a, cmd, args[0], payload)
+		return f.Build(a, cmd, args[0], payload)
 	}
 	var found []*envelope.Envelope
-	err := eachEnvelope(a, []string{f.envelope}, func(e *envelope.Envelope) error {
+	err := envelopes.Each(a, []string{f.envelope}, func(e *envelope.Envelope) error {
 		found = append(found, e)
 		return nil
 	})
@@ -204,7 +205,7 @@ func postMessage(s *session.Session, ctx context.Context, e *envelope.Envelope) 
 		return err
 	}
 	if s.App.Term.JSON {
-		return printEnvelope(s.App, e)
+		return envelopes.Print(s.App, e)
 	}
 	s.App.Term.Good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
 	return nil

@@ -1,4 +1,4 @@
-package main
+package envelopes
 
 import (
 	"bytes"
@@ -22,15 +22,19 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// messageFlags are the flags from which "send" and "envelope new" make an
+// MessageFlags are the flags from which "send" and "envelope new" make an
 // envelope.
-type messageFlags struct {
-	kind, from, intent, corr, replyTo, priority, requires string
-	decisionEvidence, format                              string
-	humanApproval, stream                                 bool
+type MessageFlags struct {
+	Kind   string // the envelope's type; "": a task, or an event to a bus or a person
+	Stream bool   // ask for stream envelopes
+
+	from, intent, corr, replyTo, priority, requires string
+	decisionEvidence, format                        string
+	humanApproval                                   bool
 }
 
-func (f *messageFlags) add(flags *pflag.FlagSet) {
+// Add adds the flags that both have.
+func (f *MessageFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.intent, "intent", "i", "", "what is meant (default for a task: "+intents.AgentAsk+")")
 	flags.StringVar(&f.from, "from", "", "who sends: an `entity` (default the key's, where it has one, else human.<your login>)")
 	session.BindEnv(flags, "from", "AEEMESH_FROM")
@@ -45,9 +49,9 @@ func (f *messageFlags) add(flags *pflag.FlagSet) {
 // humanMessage is the default intent of messages to a person's inbox.
 const humanMessage = "human.message"
 
-// build makes the envelope. It does not validate it.
-func (f *messageFlags) build(a *session.App, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
-	kind := envelope.Type(f.kind)
+// Build makes the envelope. It is valid.
+func (f *MessageFlags) Build(a *session.App, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
+	kind := envelope.Type(f.Kind)
 	if kind == "" {
 		kind = envelope.TypeTask
 		if mesh.PublishesTo(to) {
@@ -113,7 +117,7 @@ func knownKeys(a *session.App, cmd *cobra.Command, where string, members map[str
 }
 
 // requirements combines --requires and the flags that stand for its keys.
-func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.RawMessage, error) {
+func (f *MessageFlags) requirements(a *session.App, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
 		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
@@ -138,7 +142,7 @@ func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.Ra
 	if f.humanApproval {
 		members["human_approval"] = json.RawMessage("true")
 	}
-	if f.stream {
+	if f.Stream {
 		members["stream"] = json.RawMessage("true")
 	}
 	if len(members) == 0 {
@@ -147,9 +151,9 @@ func (f *messageFlags) requirements(a *session.App, cmd *cobra.Command) (json.Ra
 	return json.Marshal(members)
 }
 
-// parsePayload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
+// ParsePayload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
 // plain text, which becomes {"text": …}.
-func parsePayload(a *session.App, cmd *cobra.Command, arg string) (json.RawMessage, error) {
+func ParsePayload(a *session.App, cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	data, where := []byte(arg), "the payload"
 	switch {
 	case arg == "-":

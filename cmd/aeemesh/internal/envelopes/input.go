@@ -1,4 +1,4 @@
-package main
+package envelopes
 
 import (
 	"bytes"
@@ -35,9 +35,9 @@ func (in input) where() string {
 	return in.source
 }
 
-// eachEnvelope calls do with every envelope of the files, or of stdin, and
+// Each calls do with every envelope of the files, or of stdin, and
 // stops at the first invalid one.
-func eachEnvelope(a *session.App, files []string, do func(*envelope.Envelope) error) error {
+func Each(a *session.App, files []string, do func(*envelope.Envelope) error) error {
 	n := 0
 	err := eachInput(a, files, func(in input) error {
 		n++

@@ -1,4 +1,4 @@
-package main
+package envelopes
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// completeMessage completes the arguments of "send" and "envelope new": first
+// CompleteMessage completes the arguments of "send" and "envelope new": first
 // the entities that currently answer, then a payload with the members that the
 // receiver requires.
-func completeMessage(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func CompleteMessage(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
 	case len(args) == 0:
@@ -46,9 +46,9 @@ func completeMessage(a *session.App, cmd *cobra.Command, args []string, begun st
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeIntents completes an intent: one of the entity that the command
+// CompleteIntents completes an intent: one of the entity that the command
 // names, or of any agent that answers.
-func completeIntents(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+func CompleteIntents(a *session.App, cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
 		session.ToComplete(a, cmd, func(ctx context.Context, conn *nats.Conn) {

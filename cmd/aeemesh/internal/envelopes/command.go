@@ -1,4 +1,4 @@
-package main
+package envelopes
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func envelopeCommand(a *session.App) *cobra.Command {
+// Command returns "aeemesh envelope".
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "envelope",
 		Short: "Make, check, sign and convert AEE envelopes, offline",
@@ -28,12 +29,12 @@ input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada | nats req agent.reviewer --force-stdin
   aeemesh envelope validate traffic.jsonl
   aeemesh envelope convert --to cbor --hex task.json`,
-	}, envelopeNewCommand(a), envelopeValidateCommand(a), envelopeSignCommand(a), envelopeVerifyCommand(a),
-		envelopeConvertCommand(a), envelopeHashCommand(a), envelopeCanonicalCommand(a), envelopeSchemaCommand(a))
+	}, newCommand(a), validateCommand(a), signCommand(a), verifyCommand(a),
+		convertCommand(a), hashCommand(a), canonicalCommand(a), schemaCommand(a))
 }
 
-func envelopeNewCommand(a *session.App) *cobra.Command {
-	f := &messageFlags{}
+func newCommand(a *session.App) *cobra.Command {
+	f := &MessageFlags{}
 	var durable bool
 	c := &cobra.Command{
 		Use:   "new ENTITY [PAYLOAD|-|@FILE]",
@@ -45,7 +46,7 @@ it from standard input, @FILE from a file.`,
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty --force-stdin`,
 		Args:              outcome.Arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
-		ValidArgsFunction: session.Completing(a, completeMessage),
+		ValidArgsFunction: session.Completing(a, CompleteMessage),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return outcome.Usagef(cmd, "%w", err)
@@ -54,7 +55,7 @@ it from standard input, @FILE from a file.`,
 			if len(args) == 2 {
 				arg = args[1]
 			}
-			payload, err := parsePayload(a, cmd, arg)
+			payload, err := ParsePayload(a, cmd, arg)
 			if err != nil {
 				return err
 			}
@@ -63,20 +64,20 @@ it from standard input, @FILE from a file.`,
 			if a.Sign.Kid = a.Env("AEEMESH_SIGN"); a.Sign.Kid == "" {
 				a.Sign.Kid = session.SignAuto
 			}
-			e, err := f.build(a, cmd, args[0], payload)
+			e, err := f.Build(a, cmd, args[0], payload)
 			if err == nil {
 				err = bindTask(a, cmd, e, durable)
 			}
 			if err != nil {
 				return err
 			}
-			return printEnvelope(a, e)
+			return Print(a, e)
 		}),
 	}
-	f.add(c.Flags())
-	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
+	f.Add(c.Flags())
+	c.Flags().StringVar(&f.Kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
-	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
+	c.Flags().BoolVar(&f.Stream, "stream", false, "ask for stream envelopes")
 	boundFlags(a, c, &durable)
 	return keys.DirFlag(a, c, nil)
 }
@@ -96,7 +97,8 @@ func bindTask(a *session.App, cmd *cobra.Command, e *envelope.Envelope, durable 
 	return mesh.BindTask(e, a.Conn.Prefix, durable)
 }
 
-func printEnvelope(a *session.App, e *envelope.Envelope) error {
+// Print prints an envelope as one line of JSON.
+func Print(a *session.App, e *envelope.Envelope) error {
 	b, err := e.AppendJSON(nil)
 	if err != nil {
 		return err
@@ -105,9 +107,9 @@ func printEnvelope(a *session.App, e *envelope.Envelope) error {
 	return nil
 }
 
-// envelopeReport is the result of "envelope validate" and "verify" for one
+// report is the result of "envelope validate" and "verify" for one
 // envelope.
-type envelopeReport struct {
+type report struct {
 	Source   string             `json:"source"`
 	Line     int                `json:"line,omitempty"`
 	ID       string             `json:"id,omitempty"`
@@ -123,11 +125,11 @@ type envelopeReport struct {
 	Problems []envelope.Problem `json:"problems,omitempty"`
 }
 
-func (r *envelopeReport) about(e *envelope.Envelope) {
+func (r *report) about(e *envelope.Envelope) {
 	r.ID, r.Type, r.From, r.To, r.Intent = e.ID, e.Type, e.From, e.To, e.Intent
 }
 
-func envelopeValidateCommand(a *session.App) *cobra.Command {
+func validateCommand(a *session.App) *cobra.Command {
 	var log bool
 	c := &cobra.Command{
 		Use:   "validate [FILE...]",
@@ -139,7 +141,7 @@ With --log it takes MVE-5 log records, which no agent accepts.`,
   nats sub 'agent.>' --raw | aeemesh envelope validate
   aeemesh envelope validate --log audit.jsonl`,
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
+			return judgeEnvelopes(a, args, func(in input, r *report) {
 				if log && !in.cbor {
 					record, err := envelope.ParseLog(in.data)
 					if err == nil {
@@ -165,7 +167,7 @@ With --log it takes MVE-5 log records, which no agent accepts.`,
 }
 
 // fail records an error with its details.
-func (r *envelopeReport) fail(err error) {
+func (r *report) fail(err error) {
 	if err == nil {
 		r.Valid = true
 		return
@@ -188,10 +190,10 @@ func (r *envelopeReport) fail(err error) {
 
 // judgeEnvelopes reports on every envelope of the inputs; it fails if one is
 // not good.
-func judgeEnvelopes(a *session.App, files []string, judge func(input, *envelopeReport)) error {
+func judgeEnvelopes(a *session.App, files []string, judge func(input, *report)) error {
 	good, bad := 0, 0
 	err := eachInput(a, files, func(in input) error {
-		r := envelopeReport{Source: in.source, Line: in.line}
+		r := report{Source: in.source, Line: in.line}
 		judge(in, &r)
 		if r.Valid {
 			good++
@@ -218,7 +220,7 @@ func judgeEnvelopes(a *session.App, files []string, judge func(input, *envelopeR
 	return nil
 }
 
-func printReport(a *session.App, r envelopeReport) {
+func printReport(a *session.App, r report) {
 	where := r.Source
 	if r.Line > 0 {
 		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
@@ -250,7 +252,7 @@ func problemText(p envelope.Problem) string {
 	return p.Field + " " + p.Message
 }
 
-func envelopeSignCommand(a *session.App) *cobra.Command {
+func signCommand(a *session.App) *cobra.Command {
 	var durable bool
 	c := &cobra.Command{
 		Use:   "sign [FILE...]",
@@ -268,7 +270,7 @@ requires.lane.`,
 			if a.Sign.Kid == session.SignNone {
 				return outcome.Usagef(cmd, "--sign none signs nothing")
 			}
-			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
+			return Each(a, args, func(e *envelope.Envelope) error {
 				signer, err := a.Signer(e.From)
 				if err != nil {
 					return err
@@ -283,7 +285,7 @@ requires.lane.`,
 				if err := signer.Sign(e); err != nil {
 					return err
 				}
-				return printEnvelope(a, e)
+				return Print(a, e)
 			})
 		}),
 	}
@@ -292,7 +294,7 @@ requires.lane.`,
 	return c
 }
 
-func envelopeVerifyCommand(a *session.App) *cobra.Command {
+func verifyCommand(a *session.App) *cobra.Command {
 	var at string
 	c := &cobra.Command{
 		Use:   "verify [FILE...]",
@@ -314,7 +316,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 			if err != nil {
 				return err
 			}
-			return judgeEnvelopes(a, args, func(in input, r *envelopeReport) {
+			return judgeEnvelopes(a, args, func(in input, r *report) {
 				e, err := in.parse()
 				if err != nil {
 					r.fail(err)
@@ -333,7 +335,7 @@ its sender is proven. An unsigned one passes unless --signatures is required.`,
 	return c
 }
 
-func envelopeConvertCommand(a *session.App) *cobra.Command {
+func convertCommand(a *session.App) *cobra.Command {
 	var to string
 	var asHex, pretty bool
 	c := &cobra.Command{
@@ -351,7 +353,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 			if to == "cbor" && !asHex && a.Term.Data.TTY {
 				return outcome.Usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
-			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
+			return Each(a, args, func(e *envelope.Envelope) error {
 				if to == "cbor" {
 					b, err := e.AppendCBOR(nil)
 					if err != nil {
@@ -365,7 +367,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 					return nil
 				}
 				if !pretty {
-					return printEnvelope(a, e)
+					return Print(a, e)
 				}
 				b, err := e.AppendJSON(nil)
 				if err == nil {
@@ -381,14 +383,14 @@ encoding. Nothing is lost either way; unknown members stay.`,
 	return c
 }
 
-func envelopeHashCommand(a *session.App) *cobra.Command {
+func hashCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash [FILE...]",
 		Short: "Print the hash that references to an envelope carry",
 		Example: `  aeemesh envelope hash task.json
   aeemesh envelope hash --json < traffic.jsonl`,
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
+			return Each(a, args, func(e *envelope.Envelope) error {
 				h, err := e.Hash()
 				if err != nil {
 					return err
@@ -403,7 +405,7 @@ func envelopeHashCommand(a *session.App) *cobra.Command {
 	}
 }
 
-func envelopeCanonicalCommand(a *session.App) *cobra.Command {
+func canonicalCommand(a *session.App) *cobra.Command {
 	var signed bool
 	c := &cobra.Command{
 		Use:   "canonical [FILE...]",
@@ -411,7 +413,7 @@ func envelopeCanonicalCommand(a *session.App) *cobra.Command {
 		Example: `  aeemesh envelope canonical task.json | sha256sum
   aeemesh envelope canonical --signed task.json   # what a signature covers`,
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return eachEnvelope(a, args, func(e *envelope.Envelope) error {
+			return Each(a, args, func(e *envelope.Envelope) error {
 				var b []byte
 				var err error
 				if signed {
@@ -430,7 +432,7 @@ func envelopeCanonicalCommand(a *session.App) *cobra.Command {
 	return c
 }
 
-func envelopeSchemaCommand(a *session.App) *cobra.Command {
+func schemaCommand(a *session.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",
