@@ -1,4 +1,4 @@
-package main
+package inbox
 
 import (
 	"cmp"
@@ -33,7 +33,8 @@ type inboxFlags struct {
 	limit       int
 }
 
-func inboxCommand(a *session.App) *cobra.Command {
+// Command returns "aeemesh inbox".
+func Command(a *session.App) *cobra.Command {
 	f := &inboxFlags{}
 	c := session.Connects(&cobra.Command{
 		Use:   "inbox [PERSON|TASK]",

@@ -1,4 +1,4 @@
-package main
+package inbox
 
 import (
 	"bytes"
@@ -21,7 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func answerCommand(a *session.App) *cobra.Command {
+// AnswerCommand returns "aeemesh answer".
+func AnswerCommand(a *session.App) *cobra.Command {
 	var decline string
 	c := session.Connects(&cobra.Command{
 		Use:   "answer TASK [PAYLOAD|-|@FILE]",
