@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/intents/template"
 )
 
 // operatorFlags are the flags with which an operator permits what documents may
@@ -73,6 +74,21 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 		return nil, wrongFile(cmd, f.file, bad)
 	}
 	return nil, outcome.Usagef(cmd, "%w", err) // a file that it names has changed in between
+}
+
+// fillers makes the model that fills in templates.
+func (a *app) fillers(cmd *cobra.Command, config, name string) (m template.Model, done func(), err error) {
+	set, err := a.adapters(cmd, &operatorFlags{file: config})
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = set.Close() } // it has models only
+	filler, err := set.Filler(name, agents.Options{Logger: a.Log})
+	if err != nil {
+		done()
+		return nil, nil, outcome.Usagef(cmd, "--model %w", err)
+	}
+	return filler, done, nil
 }
 
 // amend adds what the flags say to a configuration.

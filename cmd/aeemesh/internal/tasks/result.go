@@ -1,4 +1,4 @@
-package main
+package tasks
 
 import (
 	"context"
@@ -24,7 +24,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func resultCommand(a *session.App) *cobra.Command {
+// ResultCommand returns "aeemesh result".
+func ResultCommand(a *session.App) *cobra.Command {
 	var follow bool
 	var entity string
 	c := session.Connects(&cobra.Command{

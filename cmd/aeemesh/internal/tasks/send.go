@@ -1,4 +1,4 @@
-package main
+package tasks
 
 import (
 	"context"
@@ -33,7 +33,8 @@ type sendFlags struct {
 	due      time.Time // the time of --at
 }
 
-func sendCommand(a *session.App) *cobra.Command {
+// SendCommand returns "aeemesh send".
+func SendCommand(a *session.App) *cobra.Command {
 	f := &sendFlags{}
 	c := session.Connects(&cobra.Command{
 		Use:   "send ENTITY [PAYLOAD|-|@FILE]",

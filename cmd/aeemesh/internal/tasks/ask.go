@@ -1,4 +1,4 @@
-package main
+package tasks
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/await"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/schemas"
@@ -17,11 +16,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-func askCommand(a *app) *cobra.Command {
+// AskCommand returns "aeemesh ask". models makes the models that fill in templates.
+func AskCommand(a *session.App, models schemas.Models) *cobra.Command {
 	var filling schemas.Filling
 	var from string
 	var retries int
@@ -53,7 +52,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			}
 			return outcome.Arguments("ENTITY", "TEXT...")(cmd, args)
 		},
-		ValidArgsFunction: session.CompleteEntities(a.App, 1),
+		ValidArgsFunction: session.CompleteEntities(a, 1),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			anyone := filling.Anyone(args)
 			if anyone {
@@ -68,7 +67,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 			if retries < 0 {
 				return outcome.Usagef(cmd, "--retries %d: it cannot be negative", retries)
 			}
-			if err := filling.Check(a.App, cmd); err != nil {
+			if err := filling.Check(a, cmd); err != nil {
 				return err
 			}
 			o := session.Options{Entity: cmp.Or(from, a.DefaultFrom()), Signed: true}
@@ -86,18 +85,18 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 				defer cancel()
 			}
 			if anyone {
-				if args[0], err = filling.Who(ctx, cmd, a.App, s); err != nil {
+				if args[0], err = filling.Who(ctx, cmd, a, s); err != nil {
 					return err
 				}
 			}
-			if filling.Wanted(ctx, a.App, s, args[0]) {
-				return a.askFilled(ctx, cmd, s, &filling, args[0], text)
+			if filling.Wanted(ctx, a, s, args[0]) {
+				return askFilled(ctx, cmd, s, models, &filling, args[0], text)
 			}
-			plainUnlessAsked(a.App, cmd)
+			plainUnlessAsked(a, cmd)
 			a.Term.Progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := await.Watch(ctx, a.App, s.Node, args[0])
-			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a.App, cmd, retries)})
+			waiting, stopWondering := await.Watch(ctx, a, s.Node, args[0])
+			answer, err := askAgent(s, waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: onRetry(a, cmd, retries)})
 			stopWondering()
 			if err != nil {
 				return outcome.WithMember(await.Unanswered(ctx, s, args[0], err), "entity", args[0])
@@ -119,7 +118,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for the asking entity, if there is one (default with --model); none: plain text [$AEEMESH_SIGN]"
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if filling.Model == "" {
-			plainUnlessAsked(a.App, cmd)
+			plainUnlessAsked(a, cmd)
 		}
 		return nil
 	}
@@ -156,26 +155,11 @@ func askAgent(s *session.Session, ctx context.Context, entity, text string, opts
 }
 
 // askFilled fills in the agent's template with the model that the user names.
-func (a *app) askFilled(ctx context.Context, cmd *cobra.Command, s *session.Session, f *schemas.Filling, entity, text string) error {
-	m, done, err := a.fillers(cmd, f.Config, f.Model)
+func askFilled(ctx context.Context, cmd *cobra.Command, s *session.Session, models schemas.Models, f *schemas.Filling, entity, text string) error {
+	m, done, err := models(cmd, f.Config, f.Model)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return f.Ask(ctx, a.App, s, m, entity, text)
-}
-
-// fillers makes the model that fills in templates.
-func (a *app) fillers(cmd *cobra.Command, config, name string) (m template.Model, done func(), err error) {
-	set, err := a.adapters(cmd, &operatorFlags{file: config})
-	if err != nil {
-		return nil, nil, err
-	}
-	done = func() { _ = set.Close() } // it has models only
-	filler, err := set.Filler(name, agents.Options{Logger: a.Log})
-	if err != nil {
-		done()
-		return nil, nil, outcome.Usagef(cmd, "--model %w", err)
-	}
-	return filler, done, nil
+	return f.Ask(ctx, s.App, s, m, entity, text)
 }
