@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"slices"
-	"strconv"
-	"strings"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
@@ -14,10 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 func completionCommand(a *session.App) *cobra.Command {
@@ -48,24 +41,6 @@ contexts and your keys. The script for bash needs the package bash-completion.`,
 			}
 		}),
 	}
-}
-
-// completeDead completes all arguments with the numbers of dead letters, the latest
-// first.
-func completeDead(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
-	const most = 200
-	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
-		for l, err := range jetstream.NewDead(js, m).List(ctx, "") {
-			if err != nil {
-				return
-			}
-			if n := strconv.FormatUint(l.Seq, 10); strings.HasPrefix(n, begun) && !slices.Contains(args, n) {
-				out = append(out, cobra.CompletionWithDesc(n, term.Printable(l.Entity+": "+l.Code)))
-			}
-		}
-	})
-	slices.Reverse(out)
-	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 func completeKeys(a *session.App, cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

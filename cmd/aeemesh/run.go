@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/dead"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/doctor"
@@ -174,7 +175,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	}{
 		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), topology.PlanCommand(a.App), topology.ApplyCommand(a.App), janitorCommand(a.App)}},
 		{"talk", []*cobra.Command{tasks.SendCommand(a.App), tasks.AskCommand(a.App, a.fillers), tasks.ResultCommand(a.App), inbox.Command(a.App), inbox.AnswerCommand(a.App)}},
-		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, a.fillers, tasks.AskCommand(a.App, a.fillers)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), deadCommand(a.App), doctor.Command(a.App),
+		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, a.fillers, tasks.AskCommand(a.App, a.fillers)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), dead.Command(a.App), doctor.Command(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
 		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopes.Command(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},

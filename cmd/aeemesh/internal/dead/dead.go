@@ -1,10 +1,12 @@
-package main
+package dead
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -14,10 +16,12 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-func deadCommand(a *session.App) *cobra.Command {
+// Command returns "aeemesh dead".
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "dead",
 		Short: "List, show, retry and drop tasks that could not be done",
@@ -28,21 +32,21 @@ its number in the stream AEE_DEAD, as "list" shows it.`,
   aeemesh dead show 12
   aeemesh dead retry 12
   aeemesh dead drop 12 13`,
-	}, deadListCommand(a), deadShowCommand(a),
-		deadActionCommand(a, "retry", "Retry the task of a dead letter",
+	}, listCommand(a), showCommand(a),
+		actionCommand(a, "retry", "Retry the task of a dead letter",
 			"Requeues the task with its run: committed steps are not repeated, and it goes on\nat the step that failed.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				got, err := d.Retry(ctx, seq)
 				return fmt.Sprintf("submitted again, number %d of the work queue", got.Seq), err
 			}),
-		deadActionCommand(a, "drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error and are not\ntried again.",
+		actionCommand(a, "drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error and are not\ntried again.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				return "dropped", d.Drop(ctx, seq)
 			}))
 }
 
-// deadView is a dead letter as --json prints it.
-type deadView struct {
+// view is a dead letter as --json prints it.
+type view struct {
 	Seq      uint64              `json:"seq"`
 	Entity   string              `json:"entity"`
 	Task     string              `json:"task,omitempty"`
@@ -59,8 +63,8 @@ type deadView struct {
 	Omitted  int                 `json:"omitted,omitempty"` // bytes that were left out for lack of room
 }
 
-func viewDead(l jetstream.DeadLetter, whole bool) deadView {
-	v := deadView{Seq: l.Seq, Entity: l.Entity, Task: l.TaskID, Code: l.Code, Cause: l.Cause, Attempts: l.Attempts,
+func viewOf(l jetstream.DeadLetter, whole bool) view {
+	v := view{Seq: l.Seq, Entity: l.Entity, Task: l.TaskID, Code: l.Code, Cause: l.Cause, Attempts: l.Attempts,
 		Worker: l.Worker, Subject: l.Subject, Stored: l.Stored, Died: l.Died, Run: l.Run, Omitted: l.Omitted}
 	if whole {
 		v.Header, v.Body = l.Header, string(l.Data)
@@ -68,7 +72,7 @@ func viewDead(l jetstream.DeadLetter, whole bool) deadView {
 	return v
 }
 
-func deadListCommand(a *session.App) *cobra.Command {
+func listCommand(a *session.App) *cobra.Command {
 	var entity string
 	c := session.Connects(&cobra.Command{
 		Use:   "list",
@@ -91,7 +95,7 @@ func deadListCommand(a *session.App) *cobra.Command {
 						return session.LaneError(err)
 					}
 					if a.Term.JSON {
-						if err := a.Term.Object(viewDead(l, false)); err != nil {
+						if err := a.Term.Object(viewOf(l, false)); err != nil {
 							return err
 						}
 						continue
@@ -110,7 +114,7 @@ func deadListCommand(a *session.App) *cobra.Command {
 	return c
 }
 
-func deadShowCommand(a *session.App) *cobra.Command {
+func showCommand(a *session.App) *cobra.Command {
 	return session.Connects(&cobra.Command{
 		Use:     "show NUMBER",
 		Short:   "Show all of a dead letter",
@@ -120,7 +124,7 @@ func deadShowCommand(a *session.App) *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return completeDead(a, cmd, args, begun)
+			return completeNumbers(a, cmd, args, begun)
 		},
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(cmd, args[0])
@@ -136,7 +140,7 @@ func deadShowCommand(a *session.App) *cobra.Command {
 				if err != nil {
 					return noLetter(err, seq)
 				}
-				v := viewDead(l, true)
+				v := viewOf(l, true)
 				if a.Term.JSON {
 					return a.Term.Object(v)
 				}
@@ -160,12 +164,12 @@ func deadShowCommand(a *session.App) *cobra.Command {
 	})
 }
 
-func deadActionCommand(a *session.App, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
+func actionCommand(a *session.App, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
 	return session.Connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
 		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
 		Args:              outcome.Arguments("NUMBER..."),
-		ValidArgsFunction: session.Completing(a, completeDead),
+		ValidArgsFunction: session.Completing(a, completeNumbers),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {
@@ -207,6 +211,24 @@ func withLane(a *session.App, ctx context.Context, cmd *cobra.Command, do func(*
 	}
 	defer s.Close()
 	return do(s)
+}
+
+// completeNumbers completes all arguments with the numbers of dead letters, the latest
+// first.
+func completeNumbers(a *session.App, cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+	const most = 200
+	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
+		for l, err := range jetstream.NewDead(js, m).List(ctx, "") {
+			if err != nil {
+				return
+			}
+			if n := strconv.FormatUint(l.Seq, 10); strings.HasPrefix(n, begun) && !slices.Contains(args, n) {
+				out = append(out, cobra.CompletionWithDesc(n, term.Printable(l.Entity+": "+l.Code)))
+			}
+		}
+	})
+	slices.Reverse(out)
+	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 func letterNumber(cmd *cobra.Command, arg string) (uint64, error) {
