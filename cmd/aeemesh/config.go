@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -105,7 +106,7 @@ func checkConfig(a *app, name string) (int, error) {
 			bad = append(bad, at(name, v, err))
 		}
 	}
-	bad = append(bad, a.fileProblems(data, operatorOf(w, name), err)...)
+	bad = append(bad, operator.Of(w, name).Problems(a.App, data, err)...)
 	documents := b.Documents
 	if len(documents) == 0 && f.command == "" {
 		documents = []string{"FILE"} // the command line names it

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
@@ -218,7 +219,7 @@ func (w logWriter) Write(b []byte) (int, error) {
 func knownAgents(a *app, files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {
-		doc, err := readDefinition(a.App, name)
+		doc, err := definitions.Read(a.App, name)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
@@ -18,7 +19,7 @@ import (
 )
 
 func (a *app) manifestCommand() *cobra.Command {
-	f := &operatorFlags{}
+	f := &operator.Flags{}
 	var offline bool
 	var url string
 	c := session.Connects(&cobra.Command{
@@ -48,15 +49,15 @@ state is kept.`,
 			return a.Term.Object(json.RawMessage(raw))
 		}),
 	})
-	f.add(c.Flags())
+	f.Add(c.Flags())
 	c.Flags().BoolVar(&offline, "offline", false, "ask no server: without the durable lane")
 	c.Flags().StringVar(&url, "manifest-url", "", "`URL` where the manifest will be published")
 	return c
 }
 
 // manifest returns the manifest of a worker with this configuration.
-func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags, offline bool) (*aaif.Manifest, error) {
-	set, err := a.adapters(cmd, f)
+func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operator.Flags, offline bool) (*aaif.Manifest, error) {
+	set, err := f.Adapters(a.App, cmd)
 	if err != nil {
 		return nil, err
 	}

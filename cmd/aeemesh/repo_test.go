@@ -117,11 +117,11 @@ var floors = []struct {
 	{"parts", []string{"cmd/aeemesh/internal/config", "cmd/aeemesh/internal/health", "cmd/aeemesh/internal/house", "cmd/aeemesh/internal/near", "cmd/aeemesh/internal/plain", "cmd/aeemesh/internal/sdnotify"}},
 	{"terminal", []string{"cmd/aeemesh/internal/outcome", "cmd/aeemesh/internal/term"}},
 	{"session", []string{"cmd/aeemesh/internal/session"}},
-	{"exporters", []string{"cmd/aeemesh/internal/telemetry"}},
+	{"operator", []string{"cmd/aeemesh/internal/operator", "cmd/aeemesh/internal/telemetry"}},
 	{"workers", []string{"cmd/aeemesh/internal/workers"}},
 	{"waiting", []string{"cmd/aeemesh/internal/await"}},
 	{"commands", []string{"cmd/aeemesh/internal/bench", "cmd/aeemesh/internal/keys", "cmd/aeemesh/internal/runs", "cmd/aeemesh/internal/schemas", "cmd/aeemesh/internal/auth", "cmd/aeemesh/internal/conditions", "cmd/aeemesh/internal/definitions", "cmd/aeemesh/internal/soak", "cmd/aeemesh/internal/topology"}},
-	{"views", []string{"cmd/aeemesh/internal/agents", "cmd/aeemesh/internal/dead", "cmd/aeemesh/internal/envelopes", "cmd/aeemesh/internal/queues", "cmd/aeemesh/internal/traffic"}},
+	{"views", []string{"cmd/aeemesh/internal/agents", "cmd/aeemesh/internal/dead", "cmd/aeemesh/internal/envelopes", "cmd/aeemesh/internal/models", "cmd/aeemesh/internal/queues", "cmd/aeemesh/internal/traffic"}},
 	{"upper commands", []string{"cmd/aeemesh/internal/demo", "cmd/aeemesh/internal/doctor", "cmd/aeemesh/internal/inbox", "cmd/aeemesh/internal/tasks"}},
 	{"command", []string{"cmd/*"}},
 }

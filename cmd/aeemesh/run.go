@@ -22,6 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/envelopes"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/inbox"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/models"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
@@ -174,10 +175,10 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		commands []*cobra.Command
 	}{
 		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), topology.PlanCommand(a.App), topology.ApplyCommand(a.App), janitorCommand(a.App)}},
-		{"talk", []*cobra.Command{tasks.SendCommand(a.App), tasks.AskCommand(a.App, a.fillers), tasks.ResultCommand(a.App), inbox.Command(a.App), inbox.AnswerCommand(a.App)}},
-		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, a.fillers, tasks.AskCommand(a.App, a.fillers)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), dead.Command(a.App), doctor.Command(a.App),
+		{"talk", []*cobra.Command{tasks.SendCommand(a.App), tasks.AskCommand(a.App), tasks.ResultCommand(a.App), inbox.Command(a.App), inbox.AnswerCommand(a.App)}},
+		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, tasks.AskCommand(a.App)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), dead.Command(a.App), doctor.Command(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
-		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), modelsCommand(a), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopes.Command(a.App), keys.Command(a.App), auth.Command(a.App)}},
+		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), models.Command(a.App), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopes.Command(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},
 	} {
 		for _, c := range group.commands {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
@@ -92,7 +93,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	if unread == nil && len(bad) == 0 {
 		return nil
 	}
-	return wrongFile(cmd, name, append(bad, a.fileProblems(data, operatorOf(cmd, name), unread)...))
+	return operator.Wrong(cmd, name, append(bad, operator.Of(cmd, name).Problems(a.App, data, unread)...))
 }
 
 // at is an error about a setting of a file, at its place.

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/intents/schema"
@@ -40,7 +44,7 @@ type toolEntry struct {
 const toolsPatience = 30 * time.Second
 
 func (a *app) toolsCommand() *cobra.Command {
-	var operator operatorFlags
+	var allowed operator.Flags
 	var functions []string
 	var offline bool
 	c := &cobra.Command{
@@ -58,7 +62,7 @@ Exit 1 if a tool of a document is not offered.`,
   aeemesh tools agent.yaml --json | jq '.tools[] | select(.offered | not)'`,
 		Args: outcome.Arguments("FILE..."),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
-			set, err := a.adapters(cmd, &operator)
+			set, err := allowed.Adapters(a.App, cmd)
 			if err != nil {
 				return err
 			}
@@ -70,7 +74,7 @@ Exit 1 if a tool of a document is not offered.`,
 			missing := 0
 			var docs []*aaif.Document
 			for _, name := range args {
-				doc, err := readDefinition(a.App, name)
+				doc, err := definitions.Read(a.App, name)
 				if err != nil {
 					return err
 				}
@@ -97,7 +101,7 @@ Exit 1 if a tool of a document is not offered.`,
 			return nil
 		}),
 	}
-	operator.add(c.Flags())
+	allowed.Add(c.Flags())
 	c.Flags().StringArrayVar(&functions, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
 	c.Flags().BoolVar(&offline, "offline", false, "reach and start nothing")
 	return c
@@ -207,5 +211,37 @@ func (a *app) printTools(t toolEntries) error {
 		rows = append(rows, []string{term.OneLine(e.Name), string(e.Protocol), term.OneLine(e.Endpoint), offered})
 	}
 	a.Term.Table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
+	return nil
+}
+
+// checkTools refuses --tool programs whose function no document declares;
+// otherwise a misspelt name would have no effect.
+func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error {
+	var declared, others []string
+	for _, doc := range docs {
+		for _, t := range doc.Definition().Agent.Tools {
+			if t.EffectiveProtocol() == aaif.ProtocolFunction {
+				declared = append(declared, t.Name)
+			} else {
+				others = append(others, t.Name)
+			}
+		}
+	}
+	for _, spec := range specs {
+		name, _, _ := strings.Cut(spec, "=")
+		if slices.Contains(declared, name) {
+			continue
+		}
+		err := &outcome.UsageError{Err: fmt.Errorf("--tool %s: no document declares a function tool of this name", name), Cmd: cmd}
+		switch near := aaif.Nearest(name, declared); {
+		case slices.Contains(others, name):
+			err.Hint = "The tool of that name has another protocol than function, and needs no program."
+		case near != "":
+			err.Hint = fmt.Sprintf("Did you mean %s?", near)
+		case len(declared) > 0:
+			err.Hint = "Declared are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(declared))), ", ") + "."
+		}
+		return err
+	}
 	return nil
 }

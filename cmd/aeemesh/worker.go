@@ -22,6 +22,7 @@ import (
 	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/telemetry"
@@ -46,7 +47,7 @@ type workerFlags struct {
 	lane                                               laneFlags
 	vitals                                             vitals
 	machine                                            string
-	operator                                           operatorFlags
+	operator                                           operator.Flags
 }
 
 func (a *app) workerCommand() *cobra.Command { return a.workerWith(&workerFlags{}) }
@@ -105,7 +106,7 @@ refuses or releases the rest; a second one ends at once.`,
 	flags.Float64Var(&f.quotas.UrgentRate, "urgent-rate", 100, "tasks a second of one sender that keep priority high or urgent; 0 for no limit")
 	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
 	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
-	f.operator.add(flags)
+	f.operator.Add(flags)
 	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
 	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) that you accept as not honoured, where the agent would be refused for it; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; reported to the log and the mesh; repeatable")
@@ -128,7 +129,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	a.BeginLog(cmd)
-	set, err := a.adapters(cmd, &f.operator)
+	set, err := f.operator.Adapters(a.App, cmd)
 	if err != nil {
 		return err
 	}

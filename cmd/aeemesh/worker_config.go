@@ -184,7 +184,7 @@ func workerError(cmd *cobra.Command, err error) error {
 	var bad *worker.ConfigError
 	switch {
 	case errors.As(err, &unread):
-		return outcome.Hinted(err, "%s", definitionHint(unread.File, unread.Err))
+		return outcome.Hinted(err, "%s", definitions.Hint(unread.File, unread.Err))
 	case errors.As(err, &denied):
 		return outcome.Hinted(err, "\"aeemesh auth perms %s\" prints what it needs.", denied.Entity)
 	case !errors.As(err, &bad):

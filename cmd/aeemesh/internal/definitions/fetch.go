@@ -2,6 +2,7 @@ package definitions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -57,4 +58,34 @@ func readSource(a *session.App, ctx context.Context, cmd *cobra.Command, f *reac
 		return nil, fmt.Errorf("fetch %s: %w", u.Redacted(), err)
 	}
 	return answer.Body, nil
+}
+
+// Read reads the file of an agent definition. For a document of another kind the error
+// names its kind, and the command that accepts it.
+func Read(a *session.App, name string) (*aaif.Document, error) {
+	data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+	if err != nil {
+		return nil, outcome.Hinted(err, "%s", Hint(name, err))
+	}
+	return doc, nil
+}
+
+// Hint says what to do about a file that is no agent definition.
+func Hint(name string, err error) string {
+	var refused *aaif.Error
+	if errors.As(err, &refused) {
+		switch refused.Kind {
+		case aaif.KindState:
+			return fmt.Sprintf("\"aeemesh runs import %s\" takes it, where its agent is served.", name)
+		case aaif.KindManifest:
+			return fmt.Sprintf("It says what a platform offers: \"aeemesh validate AGENT... %s\" holds agents against it.", name)
+		case aaif.KindReport:
+			return fmt.Sprintf("\"aeemesh validate %s\" checks it; there is nothing to run.", name)
+		}
+	}
+	return fmt.Sprintf("\"aeemesh validate %s\" says more.", name)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -26,11 +27,10 @@ import (
 type Filling struct {
 	// Model is the model that fills in; "": the command asks in plain text.
 	Model string
-	// Config is the operator's configuration of models.
-	Config string
 	// Durable says that the payload goes over the durable lane, which the session needs then.
 	Durable bool
 
+	config             string // the operator's, of models
 	scenario, language string
 	threshold          float64
 	show, dryRun       bool
@@ -46,7 +46,7 @@ func (f *Filling) Add(flags *pflag.FlagSet) {
 func (f *Filling) addModel(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Model, "model", "", "fill in the agent's schema template with this model, `PROVIDER/NAME`, and send that instead of the text; builtin/filler needs no key")
 	session.BindEnv(flags, "model", "AEEMESH_MODEL")
-	flags.StringVar(&f.Config, "config", "", "`FILE` (YAML) with the keys, endpoints and prices of models, as for a worker")
+	flags.StringVar(&f.config, "config", "", "`FILE` (YAML) with the keys, endpoints and prices of models, as for a worker")
 	flags.StringVar(&f.scenario, "scenario", "", "the template's `scenario` (default the agent's only one, or the one that the model chooses)")
 	flags.StringVar(&f.language, "language", "", "`language` of the template's descriptions")
 	flags.Float64Var(&f.threshold, "threshold", template.DefaultThreshold, "least confidence of a mapping; what is below goes to the key \"other\", and counts as not said")
@@ -102,9 +102,15 @@ func (f *Filling) Wanted(ctx context.Context, a *session.App, s *session.Session
 	return err == nil
 }
 
-// Ask fills in the template of an agent with a request, and sends it. It asks the user once
-// for what is missing, on a terminal.
-func (f *Filling) Ask(ctx context.Context, a *session.App, s *session.Session, m template.Model, entity, text string) error {
+// Ask fills in the template of an agent with a request, by the model that the user names,
+// and sends it. It asks the user once for what is missing, on a terminal.
+func (f *Filling) Ask(ctx context.Context, cmd *cobra.Command, s *session.Session, entity, text string) error {
+	a := s.App
+	m, done, err := operator.Filler(a, cmd, f.config, f.Model)
+	if err != nil {
+		return err
+	}
+	defer done()
 	client := sdsi.NewClient(s.Node)
 	tpl, mapping, err := f.fill(ctx, a, client, m, entity, text)
 	if mapping != nil && (f.show || f.dryRun) { // also of a text in which something is missing

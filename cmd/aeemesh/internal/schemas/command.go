@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
-// Command returns "aeemesh schema". models makes the models that fill in, and ask is "aeemesh ask", which is here, too.
-func Command(a *session.App, models Models, ask *cobra.Command) *cobra.Command {
+// Command returns "aeemesh schema". ask is "aeemesh ask", which is here, too.
+func Command(a *session.App, ask *cobra.Command) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "schema",
 		Short: "Show what agents want to know, by scenario",
@@ -26,7 +26,7 @@ a place for becomes a key: "stats" shows what, and "approve" lets it.`,
   aeemesh schema show agent.flights flight_booking
   aeemesh schema check templates/
   aeemesh schema stats agent.flights`,
-	}, listCommand(a), showCommand(a), historyCommand(a), diffCommand(a), checkCommand(a), fillCommand(a, models), ask,
+	}, listCommand(a), showCommand(a), historyCommand(a), diffCommand(a), checkCommand(a), fillCommand(a), ask,
 		statsCommand(a), pendingCommand(a), approveCommand(a), rejectCommand(a), forgetCommand(a), simulateCommand(a))
 }
 

@@ -8,16 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// Models makes the model of --model; done ends it.
-type Models func(cmd *cobra.Command, config, name string) (m template.Model, done func(), err error)
-
-func fillCommand(a *session.App, models Models) *cobra.Command {
+func fillCommand(a *session.App) *cobra.Command {
 	f := Filling{}
 	c := session.Connects(&cobra.Command{
 		Use:   "fill FILE|ENTITY TEXT...",
@@ -37,7 +35,7 @@ words became which value. "-" reads the text from standard input.`,
 			if err := f.Check(a, cmd); err != nil {
 				return err
 			}
-			m, done, err := models(cmd, f.Config, f.Model)
+			m, done, err := operator.Filler(a, cmd, f.config, f.Model)
 			if err != nil {
 				return err
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// AskCommand returns "aeemesh ask". models makes the models that fill in templates.
-func AskCommand(a *session.App, models schemas.Models) *cobra.Command {
+// AskCommand returns "aeemesh ask".
+func AskCommand(a *session.App) *cobra.Command {
 	var filling schemas.Filling
 	var from string
 	var retries int
@@ -90,7 +90,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 				}
 			}
 			if filling.Wanted(ctx, a, s, args[0]) {
-				return askFilled(ctx, cmd, s, models, &filling, args[0], text)
+				return filling.Ask(ctx, cmd, s, args[0], text)
 			}
 			plainUnlessAsked(a, cmd)
 			a.Term.Progress("asking %s", args[0])
@@ -152,14 +152,4 @@ func askAgent(s *session.Session, ctx context.Context, entity, text string, opts
 		return text, nil
 	}
 	return string(reply.Payload), nil
-}
-
-// askFilled fills in the agent's template with the model that the user names.
-func askFilled(ctx context.Context, cmd *cobra.Command, s *session.Session, models schemas.Models, f *schemas.Filling, entity, text string) error {
-	m, done, err := models(cmd, f.Config, f.Model)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return f.Ask(ctx, s.App, s, m, entity, text)
 }

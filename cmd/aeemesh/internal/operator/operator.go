@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"fmt"
@@ -15,21 +15,24 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-// operatorFlags are the flags with which an operator permits what documents may
+// Flags are the flags with which an operator permits what documents may
 // use.
-type operatorFlags struct {
-	file                  string
-	allow, private, files []string
-	mcp                   []string
-	env, programEnv       []string
+type Flags struct {
+	File            string   // --config
+	Allow           []string // hosts that documents may name
+	private, files  []string
+	mcp             []string
+	env, programEnv []string
 }
 
-func (f *operatorFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.file, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets; and, in section worker, of the worker's own flags")
-	flags.StringArrayVar(&f.allow, "allow", nil, "`HOST` that documents' tools may reach, and definitions of subagents be fetched from: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
+// Add adds all of them.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.File, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets; and, in section worker, of the worker's own flags")
+	flags.StringArrayVar(&f.Allow, "allow", nil, "`HOST` that documents' tools may reach, and definitions of subagents be fetched from: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
 	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that they may connect to; repeatable")
 	flags.StringArrayVar(&f.mcp, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server, which documents name as mcp://NAME/TOOL; repeatable")
 	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools (OpenAPI) and subagents may be described in; repeatable")
@@ -37,8 +40,8 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.programEnv, "program-env", nil, "`NAME` of a variable that programs (--tool, --exec) get beside PATH, HOME and the like, or NAME=value; repeatable (default none)")
 }
 
-// operatorOf returns the values of these flags of a worker's command, with the file.
-func operatorOf(cmd *cobra.Command, file string) *operatorFlags {
+// Of returns the values of these flags of a worker's command, with the file.
+func Of(cmd *cobra.Command, file string) *Flags {
 	values := func(flag string) []string {
 		list, err := cmd.Flags().GetStringArray(flag)
 		if err != nil {
@@ -46,17 +49,17 @@ func operatorOf(cmd *cobra.Command, file string) *operatorFlags {
 		}
 		return list
 	}
-	return &operatorFlags{file: file, allow: values("allow"), private: values("allow-private"), files: values("allow-file"), mcp: values("mcp"),
+	return &Flags{File: file, Allow: values("allow"), private: values("allow-private"), files: values("allow-file"), mcp: values("mcp"),
 		env: values("allow-env"), programEnv: values("program-env")}
 }
 
-// adapters makes the adapters of a command's agents. The caller must close
+// Adapters makes the adapters of a command's agents. The caller must close
 // them.
-func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, error) {
+func (f *Flags) Adapters(a *session.App, cmd *cobra.Command) (*adapters.Set, error) {
 	var data []byte
-	if f.file != "" {
+	if f.File != "" {
 		var err error
-		if data, err = a.ReadFile(f.file, adapters.MaxConfig+1); err != nil {
+		if data, err = a.ReadFile(f.File, adapters.MaxConfig+1); err != nil {
 			return nil, err
 		}
 	}
@@ -66,19 +69,20 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 	}
 	if err == nil {
 		var set *adapters.Set
-		if set, err = adapters.New(cfg, a.adapterOptions(a.Log)); err == nil {
+		if set, err = adapters.New(cfg, options(a, a.Log)); err == nil {
 			return set, nil
 		}
 	}
-	if bad := a.sectionProblems(data, f); len(bad) > 0 {
-		return nil, wrongFile(cmd, f.file, bad)
+	if bad := f.sectionProblems(a, data); len(bad) > 0 {
+		return nil, Wrong(cmd, f.File, bad)
 	}
 	return nil, outcome.Usagef(cmd, "%w", err) // a file that it names has changed in between
 }
 
-// fillers makes the model that fills in templates.
-func (a *app) fillers(cmd *cobra.Command, config, name string) (m template.Model, done func(), err error) {
-	set, err := a.adapters(cmd, &operatorFlags{file: config})
+// Filler makes the model of this name that fills in templates; config is the value of
+// --config. done ends the model.
+func Filler(a *session.App, cmd *cobra.Command, config, name string) (m template.Model, done func(), err error) {
+	set, err := (&Flags{File: config}).Adapters(a, cmd)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,8 +96,8 @@ func (a *app) fillers(cmd *cobra.Command, config, name string) (m template.Model
 }
 
 // amend adds what the flags say to a configuration.
-func (f *operatorFlags) amend(cfg *adapters.Config) error {
-	cfg.Outbound.Allow = append(cfg.Outbound.Allow, f.allow...)
+func (f *Flags) amend(cfg *adapters.Config) error {
+	cfg.Outbound.Allow = append(cfg.Outbound.Allow, f.Allow...)
 	cfg.Outbound.Private = append(cfg.Outbound.Private, f.private...)
 	cfg.Outbound.Files = append(cfg.Outbound.Files, f.files...)
 	cfg.Secrets.Env = append(cfg.Secrets.Env, f.env...)
@@ -101,9 +105,9 @@ func (f *operatorFlags) amend(cfg *adapters.Config) error {
 	return mcpServers(cfg, f.mcp)
 }
 
-func (a *app) adapterOptions(log *slog.Logger) adapters.Options {
+func options(a *session.App, log *slog.Logger) adapters.Options {
 	return adapters.Options{
-		Version: version(),
+		Version: a.Version,
 		Env:     func(name string) (string, bool) { v := a.Env(name); return v, v != "" },
 		Logger:  log,
 	}
@@ -111,11 +115,11 @@ func (a *app) adapterOptions(log *slog.Logger) adapters.Options {
 
 // sectionProblems returns what is wrong with the text of a configuration file with the
 // flags of a command, but for its section worker.
-func (a *app) sectionProblems(data []byte, f *operatorFlags) (out []*config.Problem) {
+func (f *Flags) sectionProblems(a *session.App, data []byte) (out []*config.Problem) {
 	var unamended error
 	amend := func(cfg *adapters.Config) { unamended = f.amend(cfg) }
-	for _, p := range adapters.Check(data, amend, a.adapterOptions(nil)) {
-		q := &config.Problem{File: f.file, Line: p.Line, Column: p.Column, Message: p.Message}
+	for _, p := range adapters.Check(data, amend, options(a, nil)) {
+		q := &config.Problem{File: f.File, Line: p.Line, Column: p.Column, Message: p.Message}
 		if p.Line == 0 && p.Pointer != "" {
 			q.File = "configuration" // a flag's
 		}
@@ -127,10 +131,10 @@ func (a *app) sectionProblems(data []byte, f *operatorFlags) (out []*config.Prob
 	return out
 }
 
-// fileProblems returns all that is wrong with a configuration file; unread is the error
+// Problems returns all that is wrong with a configuration file; unread is the error
 // of reading its section worker.
-func (a *app) fileProblems(data []byte, f *operatorFlags, unread error) []*config.Problem {
-	out := a.sectionProblems(data, f)
+func (f *Flags) Problems(a *session.App, data []byte, unread error) []*config.Problem {
+	out := f.sectionProblems(a, data)
 	for _, p := range config.Problems(unread) {
 		// Both readers refuse a file that is no YAML at all.
 		if !slices.ContainsFunc(out, func(q *config.Problem) bool { return q.Line == p.Line && q.Column == p.Column }) {
@@ -140,9 +144,9 @@ func (a *app) fileProblems(data []byte, f *operatorFlags, unread error) []*confi
 	return out
 }
 
-// wrongFile is the error of a command whose configuration file is wrong, or whose flags
+// Wrong is the error of a command whose configuration file is wrong, or whose flags
 // are that add to it.
-func wrongFile(cmd *cobra.Command, name string, bad []*config.Problem) error {
+func Wrong(cmd *cobra.Command, name string, bad []*config.Problem) error {
 	e := &outcome.UsageError{Err: config.Join(bad), Cmd: cmd}
 	if slices.ContainsFunc(bad, func(p *config.Problem) bool { return p.File == name }) {
 		e.Hint = fmt.Sprintf("\"aeemesh config check %s\" says all that is wrong, without starting anything.", name)

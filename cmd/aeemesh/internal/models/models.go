@@ -1,4 +1,4 @@
-package main
+package models
 
 import (
 	"context"
@@ -14,12 +14,15 @@ import (
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/route"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 )
 
-func modelsCommand(a *app) *cobra.Command {
+// Command returns "aeemesh models".
+func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "models",
 		Short: "Look at models, their prices, and the routes of a document, offline",
@@ -28,17 +31,17 @@ here. docs/models.md has the catalogue, the providers and the routing.`,
 		Example: `  aeemesh models list anthropic
   aeemesh models show openai/gpt-4o
   aeemesh models routes reviewer.yaml --config operator.yaml`,
-	}, modelsListCommand(a), modelsShowCommand(a), modelsRoutesCommand(a))
+	}, listCommand(a), showCommand(a), routesCommand(a))
 }
 
-// modelLine is an entry of the catalogue, or the known facts about one model.
-type modelLine struct {
+// line is an entry of the catalogue, or the known facts about one model.
+type line struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
 	route.Facts
 }
 
-func modelsListCommand(a *app) *cobra.Command {
+func listCommand(a *session.App) *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "list [PROVIDER]",
@@ -53,21 +56,21 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 		Args:              outcome.Arguments("[PROVIDER]"),
 		ValidArgsFunction: session.Completing(a, completeProviders),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			cat, err := modelCatalog(a, cmd, config)
+			cat, err := catalog(a, cmd, config)
 			if err != nil {
 				return err
 			}
-			var lines []modelLine
+			var lines []line
 			for _, e := range cat.Entries {
 				if len(args) == 0 || e.Provider == args[0] {
-					lines = append(lines, modelLine{e.Provider, e.Model, e.Facts})
+					lines = append(lines, line{e.Provider, e.Model, e.Facts})
 				}
 			}
 			if len(lines) == 0 && len(args) > 0 {
 				return outcome.Hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
 			header := []string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}
-			err = term.List(a.Term, header, lines, func(l modelLine) []string { return append([]string{l.Provider, l.Model}, factCells(l.Facts)...) })
+			err = term.List(a.Term, header, lines, func(l line) []string { return append([]string{l.Provider, l.Model}, factCells(l.Facts)...) })
 			if !a.Term.JSON {
 				a.Term.Say("as of %s; USD for a thousand tokens", cat.Date)
 			}
@@ -78,7 +81,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 	return c
 }
 
-func modelsShowCommand(a *app) *cobra.Command {
+func showCommand(a *session.App) *cobra.Command {
 	var config string
 	c := &cobra.Command{
 		Use:   "show PROVIDER/MODEL",
@@ -91,7 +94,7 @@ the part before the first slash.`,
 		Args:              outcome.Arguments("PROVIDER/MODEL"),
 		ValidArgsFunction: session.Completing(a, completeModels),
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
-			cat, err := modelCatalog(a, cmd, config)
+			cat, err := catalog(a, cmd, config)
 			if err != nil {
 				return err
 			}
@@ -105,10 +108,10 @@ the part before the first slash.`,
 			}
 			if a.Term.JSON {
 				return a.Term.Object(struct {
-					modelLine
+					line
 					Entry string `json:"entry"`
 					Date  string `json:"date"`
-				}{modelLine{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
+				}{line{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
 			}
 			a.Term.Heading("%s", args[0])
 			printFacts(a, e, cat.Date)
@@ -119,7 +122,7 @@ the part before the first slash.`,
 	return c
 }
 
-func printFacts(a *app, e route.Entry, date string) {
+func printFacts(a *session.App, e route.Entry, date string) {
 	f := e.Facts
 	line := func(name, value string) {
 		if value != "" {
@@ -179,9 +182,9 @@ func configFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVar(file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
 }
 
-// modelCatalog returns the built-in catalogue with the operator's additions.
-func modelCatalog(a *app, cmd *cobra.Command, config string) (*route.Catalog, error) {
-	set, err := a.adapters(cmd, &operatorFlags{file: config})
+// catalog returns the built-in catalogue with the operator's additions.
+func catalog(a *session.App, cmd *cobra.Command, config string) (*route.Catalog, error) {
+	set, err := (&operator.Flags{File: config}).Adapters(a, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +204,7 @@ func catalogProviders(cat *route.Catalog) []string {
 
 // completeProviders completes the first argument with the catalogue's
 // providers.
-func completeProviders(a *app, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeProviders(a *session.App, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -209,7 +212,7 @@ func completeProviders(a *app, _ *cobra.Command, args []string, _ string) ([]str
 }
 
 // completeModels completes the first argument with the catalogue's models.
-func completeModels(a *app, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeModels(a *session.App, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -235,8 +238,8 @@ type routeLine struct {
 	route.Facts
 }
 
-func modelsRoutesCommand(a *app) *cobra.Command {
-	var operator operatorFlags
+func routesCommand(a *session.App) *cobra.Command {
+	var allowed operator.Flags
 	var keyName string
 	var contextTokens int
 	c := &cobra.Command{
@@ -258,7 +261,7 @@ measured.`,
 			if contextTokens < 0 {
 				return outcome.Usagef(cmd, "--context-tokens cannot be negative")
 			}
-			set, err := a.adapters(cmd, &operator)
+			set, err := allowed.Adapters(a, cmd)
 			if err != nil {
 				return err
 			}
@@ -266,15 +269,15 @@ measured.`,
 			return printRoutes(a, set, args[0], agents.Options{KeyName: keyName, ContextTokens: contextTokens})
 		}),
 	}
-	c.Flags().StringVar(&operator.file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
-	c.Flags().StringArrayVar(&operator.allow, "allow", nil, "`HOST` that a document's base_url may be, as in worker --allow; repeatable")
+	c.Flags().StringVar(&allowed.File, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
+	c.Flags().StringArrayVar(&allowed.Allow, "allow", nil, "`HOST` that a document's base_url may be, as in worker --allow; repeatable")
 	c.Flags().IntVar(&contextTokens, "context-tokens", 0, "size of the models' context window (default what is known of each)")
 	c.Flags().StringVar(&keyName, "api-key-env", "", "`NAME` of the variable that holds the first model's API key")
 	return c
 }
 
-func printRoutes(a *app, set *adapters.Set, name string, opts agents.Options) error {
-	doc, err := readDefinition(a.App, name)
+func printRoutes(a *session.App, set *adapters.Set, name string, opts agents.Options) error {
+	doc, err := definitions.Read(a, name)
 	if err != nil {
 		return err
 	}
