@@ -9,14 +9,13 @@
 //
 // # From the bottom up
 //
-// All output passes through terminal.go, which separates data (stdout) from
-// messages for people (stderr), and help.go, which formats --help. Errors and
-// their hints are in errors.go. Flags get their values in flags.go: from the
-// command line, else from the environment; only this package reads the
-// environment. From them connect.go and context.go make a NATS connection,
-// signing.go the keys, and otel.go the exporters of traces and metrics; node.go
-// makes a mesh.Node of all three. daemon.go is what "worker" runs: several
-// agents on one node, from start to drained. Every other file is one command.
+// Most commands have a package of their own below internal, which CONTRIBUTING.md
+// lists from the bottom up: term prints, outcome has the errors and their hints,
+// session makes a connection and a mesh.Node of flags and environment, and a package
+// for each group of commands uses these. This package has run.go, which puts the
+// commands together, help.go, which formats --help, and what runs for long: worker.go
+// hosts agents, up.go a server, handoff.go receives runs. Only this package reads the
+// environment.
 //
 // # Conventions
 //
