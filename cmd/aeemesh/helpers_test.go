@@ -6,8 +6,16 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+// Exit statuses.
+const (
+	exitOK     = outcome.OK
+	exitFailed = outcome.Failed
+	exitUsage  = outcome.Usage
 )
 
 // applyTopology makes the mesh's streams on a server of the tests.

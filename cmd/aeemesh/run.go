@@ -37,13 +37,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Exit statuses that do not follow from an error.
-const (
-	exitOK     = outcome.OK
-	exitFailed = outcome.Failed
-	exitUsage  = outcome.Usage
-)
-
 // app has the commands that are not in a package of their own.
 type app struct{ *session.App }
 
@@ -74,7 +67,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		err = a.Term.Err()
 	}
 	if err == nil {
-		return exitOK
+		return outcome.OK
 	}
 	return a.failed(err, args)
 }
