@@ -46,18 +46,19 @@ func CompileQuery(c aaif.Condition, o Options) (*Query, error) {
 func (q *Query) Result(ctx context.Context, v Value) (stdjson.RawMessage, error) {
 	timed, cancel := context.WithTimeout(ctx, q.opts.Timeout)
 	defer cancel()
-	result, err := limit.Run(timed, limit.Cost(q.opts.MaxCost), func(b *limit.Budget) (any, error) {
-		return q.program.Search(b, v.data)
+	raw, err := limit.Run(timed, limit.Cost(q.opts.MaxCost), func(b *limit.Budget) (stdjson.RawMessage, error) {
+		result, err := q.program.Search(b, v.data)
+		if err != nil {
+			return nil, err
+		}
+		b.Walk(result) // its text repeats what is one value: {a: @, b: @}
+		return stdjson.Marshal(result)
 	})
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		return nil, failure(aaif.LangJMESPath, err, timed, q.opts)
-	}
-	raw, err := stdjson.Marshal(result)
-	if err != nil {
-		return nil, &Error{Lang: aaif.LangJMESPath, Kind: ErrEval, Reason: err}
 	}
 	if len(raw) > MaxValue {
 		return nil, &Error{Lang: aaif.LangJMESPath, Kind: ErrTooLarge, Reason: fmt.Errorf("the result has %d bytes, at most %d are taken", len(raw), MaxValue)}

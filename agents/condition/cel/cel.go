@@ -61,7 +61,7 @@ func Compile(text string, cost limit.Cost) (*Program, error) {
 	if err := checkPatterns(checked.NativeRep().Expr()); err != nil {
 		return nil, err
 	}
-	program, err := own.Program(checked, cel.CostLimit(uint64(cost)), cel.CostTracking(sizes{}), cel.InterruptCheckFrequency(lookEvery))
+	program, err := own.Program(checked, cel.CostLimit(uint64(cost)), cel.CostTracking(sizes(cost)), cel.CustomDecoratorV2(paid), cel.InterruptCheckFrequency(lookEvery))
 	if err != nil {
 		return nil, err
 	}
