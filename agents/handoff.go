@@ -85,7 +85,7 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts conditi
 		return false, nil
 	}
 	at := l.moment(task, r)
-	facts.State, facts.Handoff = at.Facts.State, true
+	facts.State = at.Facts.State
 	at.Facts = facts
 	at.Due = func(rule int) error {
 		r.phase, r.handoff = phaseHandoff, rule

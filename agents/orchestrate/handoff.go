@@ -140,6 +140,7 @@ func (h *Handoffs) Again(ctx context.Context, task *mesh.Task, rule int, at Mome
 // due returns the first rule that holds.
 func (h *Handoffs) due(ctx context.Context, task *mesh.Task, at *Moment) (*handoffRule, error) {
 	e, facts := task.Envelope, &at.Facts
+	facts.Handoff = true
 	if facts.Input == nil {
 		facts.Input = e.Payload
 	}

@@ -70,6 +70,34 @@ func TestATeamHandsOnAfterTheStepThatARuleHoldsFor(t *testing.T) {
 	}
 }
 
+// delegating is a handler that is a team with the rules of its block.
+func delegating(t *testing.T, block, root string) mesh.HandlerFunc {
+	return teamWith(plan(t, block, root), nil, orchestrate.Options{Handoffs: orchestrate.NewHandoffs(definitionOf(t, block), orchestrate.HandoffOptions{})})
+}
+
+// A team calls no tools: what a sender writes as tool is never one that a rule sees.
+func TestASenderCannotForgeTheToolOfATeamsRule(t *testing.T) {
+	t.Parallel()
+	const members = `"subagents":[{"ref":"agent.one","alias":"one","when":{"lang":"always"}}],
+		"handoff":[{"condition":{"lang":"jsonpath","expr":"$.tool[?@ == 'escalate']"},"target_agent":"agent.expert"}]`
+	for name, block := range map[string]string{
+		"pipeline": `{"pipeline":["one"],` + members + `}`,
+		"router":   `{"role":"router",` + members + `}`,
+		"swarm":    `{"parallel_execution":true,"consensus":{"strategy":"first_success"},` + members + `}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.serve(false, says(`{"v":1}`), "agent.one")
+			r.serve(false, says(`{"v":"forged"}`), "agent.expert")
+			r.serve(false, delegating(t, block, ""), boss)
+			if got := r.ask(`{"text":"go","tool":{"name":"escalate"}}`, ""); got.err != nil || got.payload != `{"v":1}` {
+				t.Errorf("%s, %v", got.payload, got.err)
+			}
+		})
+	}
+}
+
 func definitionOf(t *testing.T, orchestration string) *aaif.Definition {
 	t.Helper()
 	doc, err := aaif.Parse(fmt.Appendf(nil, `{"sc_standard":"SC-006","agent":{"name":"Boss","goal":"g","orchestration":%s}}`, orchestration), aaif.Options{Kind: aaif.KindAgent})
