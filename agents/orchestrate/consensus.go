@@ -20,7 +20,7 @@ type Ballot struct {
 
 // A Vote is one answer in a majority vote, with the members that gave it.
 type Vote struct {
-	Value json.RawMessage `json:"value"` // in canonical form (RFC 8785)
+	Value json.RawMessage `json:"value,omitempty"` // in canonical form (RFC 8785); nil in a [Record] that has no room for it
 	For   int             `json:"for"`
 	By    []string        `json:"by"` // aliases, in document order
 

@@ -56,3 +56,40 @@ func TestARecordKeepsDissentAndStaysSmall(t *testing.T) {
 		t.Errorf("%d bytes, truncated %v, %d results, %v", len(b), back.Truncated, len(back.Results), err)
 	}
 }
+
+// A record keeps of its outputs, of what was voted for, and of what judges and errors say, in this
+// order, what fits. What a synthesizer is told shares nothing with it.
+func TestARecordKeepsWhatFits(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 100)
+	made := func() *Record {
+		return &Record{
+			Dissent: []MemberResult{{Alias: "a", Output: json.RawMessage(`"` + long + `"`)}}, Votes: []Vote{{Value: json.RawMessage(`"` + long + `"`)}},
+			Choice: &Choice{Reason: long}, Failures: []Failure{{Error: FailureError{Message: long}}},
+			Scores: []Score{{Judgements: []Judgement{{Reason: long}, {Error: long}}}},
+		}
+	}
+	for room, want := range map[int]string{-1: "", 101: "choice", 102: "output", 204: "output value", 604: "output value choice failure reason error", 304: "output value choice", 504: "output value choice failure reason"} {
+		r := made()
+		shared := r.told(1000)
+		r.trim(room)
+		var left []string
+		for _, part := range []struct {
+			name string
+			size int
+		}{
+			{"output", len(r.Dissent[0].Output)}, {"value", len(r.Votes[0].Value)}, {"choice", len(r.Choice.Reason)}, {"failure", len(r.Failures[0].Error.Message)},
+			{"reason", len(r.Scores[0].Judgements[0].Reason)}, {"error", len(r.Scores[0].Judgements[1].Error)},
+		} {
+			if part.size > 0 {
+				left = append(left, part.name)
+			}
+		}
+		if got := strings.Join(left, " "); got != want || r.Truncated != (room < 604) {
+			t.Errorf("in %d bytes: %q, truncated %v; want %q", room, got, r.Truncated, want)
+		}
+		if shared.Truncated || shared.Votes[0].Value == nil || shared.Choice.Reason == "" || shared.Scores[0].Judgements[0].Reason == "" || shared.Dissent != nil {
+			t.Errorf("what is told was trimmed with it: %+v", shared)
+		}
+	}
+}

@@ -45,9 +45,7 @@ const mergedByDefault = "default"
 func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage) (payload json.RawMessage, by string, err error) {
 	var consensus *Record
 	if s.rec.Strategy != "" {
-		told := s.rec
-		told.Results, told.Dissent, told.Failures, told.Truncated = nil, nil, nil, false // the task itself contains them
-		consensus = &told
+		consensus = s.rec.told(s.room() - len(mergePayload(s.input, given, nil)))
 	}
 	switch {
 	case s.cast.Synthesizer != "":

@@ -11,8 +11,9 @@ import (
 // E_SWARM, that holds the swarm's [Record].
 const SwarmMember = "swarm"
 
-// maxKept bounds, in bytes, the outputs that a [Record] repeats, because a
-// result must fit into one message. The run's checkpoint has all of them.
+// maxKept bounds, in bytes, the outputs and the values of votes that a [Record]
+// repeats, because a result must fit into one message. The run's checkpoint has
+// all outputs.
 const maxKept = 256 << 10
 
 // A Record explains the result of a swarm: the votes, the winning member, the
@@ -46,7 +47,8 @@ type Record struct {
 	// not change the result any more.
 	Cancelled []string `json:"cancelled,omitempty"`
 	// Truncated reports that some of the results or dissent lack their output,
-	// because it was too long.
+	// votes their value, or judgements and failures their words, because there
+	// was no room for them.
 	Truncated bool `json:"truncated,omitempty"`
 	// LeftOut are members whose outputs the default merge lacks, because the
 	// result would not fit into one message with them.
@@ -77,20 +79,75 @@ func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 			s.Dissent = append(s.Dissent, r)
 		}
 	}
-	s.trim(maxKept)
+	s.trimOutputs(maxKept)
 }
 
-// trim removes outputs that do not fit into room bytes.
+// trim removes what does not fit into room bytes: of outputs and values of
+// votes it keeps at most maxKept bytes, and the words of judges and of errors
+// have what they leave.
 func (s *Record) trim(room int) {
+	s.trimWords(room - s.trimOutputs(min(room, maxKept)))
+}
+
+// trimOutputs removes the outputs, and then the values of votes, that do not
+// fit into room bytes. It returns how many bytes of them are left.
+func (s *Record) trimOutputs(room int) (kept int) {
+	keep := func(raw *json.RawMessage) {
+		if kept+len(*raw) > max(room, 0) {
+			*raw, s.Truncated = nil, true
+		}
+		kept += len(*raw)
+	}
 	for _, list := range [][]MemberResult{s.Results, s.Dissent} {
 		for i := range list {
-			if r := &list[i]; len(r.Output) > room {
-				r.Output, s.Truncated = nil, true
-			} else {
-				room -= len(r.Output)
-			}
+			keep(&list[i].Output)
 		}
 	}
+	for i := range s.Votes {
+		keep(&s.Votes[i].Value)
+	}
+	return kept
+}
+
+// trimWords removes the reasons and the errors' messages that do not fit into
+// room bytes.
+func (s *Record) trimWords(room int) {
+	keep := func(words *string) {
+		if len(*words) > max(room, 0) {
+			*words, s.Truncated = "", true
+		}
+		room -= len(*words)
+	}
+	if s.Choice != nil {
+		keep(&s.Choice.Reason)
+		keep(&s.Choice.Said)
+	}
+	for i := range s.Failures {
+		keep(&s.Failures[i].Error.Message)
+	}
+	for i := range s.Scores {
+		for j := range s.Scores[i].Judgements {
+			keep(&s.Scores[i].Judgements[j].Reason)
+			keep(&s.Scores[i].Judgements[j].Error)
+		}
+	}
+}
+
+// told returns the record for a task that contains the outputs and the failures
+// themselves and has room for so many bytes more. It shares nothing with the
+// record that is trimmed.
+func (s Record) told(room int) *Record {
+	s.Results, s.Dissent, s.Failures, s.Truncated = nil, nil, nil, false
+	s.Votes, s.Scores = slices.Clone(s.Votes), slices.Clone(s.Scores)
+	for i := range s.Scores {
+		s.Scores[i].Judgements = slices.Clone(s.Scores[i].Judgements)
+	}
+	if s.Choice != nil {
+		c := *s.Choice
+		s.Choice = &c
+	}
+	s.trim(room)
+	return &s
 }
 
 // JSON encodes the record.

@@ -74,3 +74,51 @@ func TestAnOutputTooLargeToBeScoredIsNamed(t *testing.T) {
 		t.Errorf("of b: %+v", last)
 	}
 }
+
+// What a vote was on is in the result, in the results or in the synthesizer's task already:
+// it is left out of the account before that makes the message too large.
+func TestLargeOutputsThatWereVotedOnFitTheMessage(t *testing.T) {
+	t.Parallel()
+	text := func(letter string, n int) string { return `{"text":"` + strings.Repeat(letter, n) + `"}` }
+	const vote = `],"consensus":{"strategy":"majority_vote"}`
+	for _, tt := range []struct {
+		name      string
+		a, b, c   string
+		more      string
+		root      string
+		want      string // the beginning of the payload, or "!CODE"
+		votes     string // for whom, and whether their value is there
+		truncated bool
+	}{
+		{"all agree", text("x", 600_000), text("x", 600_000), text("x", 600_000), vote, "", text("x", 600_000), "a,b,c -", true},
+		{"two are larger than what is kept", text("x", 300_000), text("y", 300_000), `{"v":1}`, vote, "", "!E_SWARM", "a -; b -; c +", true},
+		{"a synthesizer", text("x", 300_000), text("x", 300_000), text("x", 300_000), `,{"ref":"agent.s","alias":"sum"}` + vote, extras(`"synthesizer":"sum"`), `{"v":9}`, "a,b,c -", true},
+		{"small", `{"v":1}`, `{"v":1}`, `{"v":2}`, vote, "", `{"v":1}`, "a,b +; c +", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			for i, said := range []string{tt.a, tt.b, tt.c} {
+				r.serve(false, says(said), "agent."+string(rune('a'+i)))
+			}
+			r.serve(false, says(`{"v":9}`), "agent.s")
+			r.serve(false, team(plan(t, three(tt.more), tt.root), nil), boss)
+			got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
+			said := got.payload
+			if got.err != nil {
+				said = "!" + string(got.err.Code)
+			}
+			var votes []string
+			for _, v := range got.swarm.Votes {
+				there := " -"
+				if v.Value != nil {
+					there = " +"
+				}
+				votes = append(votes, strings.Join(v.By, ",")+there)
+			}
+			if said != tt.want || strings.Join(votes, "; ") != tt.votes || got.swarm.Truncated != tt.truncated {
+				t.Errorf("%.80s, votes %q, truncated %v, %v", said, votes, got.swarm.Truncated, got.err)
+			}
+		})
+	}
+}
