@@ -106,7 +106,9 @@ func (w *work) begin() error {
 func (w *work) anew(scope string) {
 	w.pos.Scope = scope
 	heard := w.pos.heard()
-	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Err != nil && !slices.Contains(heard, o.Alias) })
+	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool {
+		return o.Err != nil && (o.Slot >= len(w.plan.Members) || !slices.Contains(heard, o.Alias)) // a member may be called as the agent's model is
+	})
 	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
 		return !slices.ContainsFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Entity == c.Entity })
 	})

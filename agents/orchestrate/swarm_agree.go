@@ -142,6 +142,7 @@ func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, e
 	s.rec.Scores = scores
 	switch {
 	case problem != nil:
+		problem.Retryable = scores[0].Score == nil && s.scorerMayPass()
 		s.voted(problem.Message)
 		return nil, problem
 	case slot < 0:
@@ -153,6 +154,15 @@ func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, e
 	s.rec.Tied = len(scores) > 1 && scores[1].Score != nil && *scores[1].Score == *scores[0].Score
 	s.voted(fmt.Sprintf("score %g", *scores[0].Score))
 	return output, nil
+}
+
+// scorerMayPass reports whether one of those who score failed in a way that
+// another try may change. Then only those who failed are asked again: see
+// [work.anew].
+func (s *swarm) scorerMayPass() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.pos.Outcomes, func(o Outcome) bool { return o.Slot >= s.scoreSlot(0, 0) && o.Err != nil && o.Err.Retryable })
 }
 
 // scores calls each evaluator for a score of each candidate.

@@ -1,0 +1,75 @@
+package orchestrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// recovering is an agent's model whose first question fails.
+type recovering struct {
+	agentModel
+	questions atomic.Int32
+}
+
+func (m *recovering) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
+	if m.questions.Add(1) == 1 {
+		return nil, envelope.Errorf(envelope.CodeBusy, "the provider is busy")
+	}
+	return m.agentModel.Ask(ctx, q)
+}
+
+// A swarm that has no score because those who score were not to be had is tried again. Only who
+// failed is asked again.
+func TestASwarmWithoutScoresIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	t.Run("the own model", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		c := newTally()
+		r.serve(true, c, "agent.a", "agent.b", "agent.c")
+		r.retries = 1
+		own := &recovering{agentModel: agentModel{answer: "best"}}
+		r.serve(true, team(plan(t, three(`],"consensus":{"strategy":"best_of_n"}`), ""), own), boss)
+		got := r.result(r.submit(`{"text":"go"}`, ""))
+		if counts := c.all(); got.payload != `{"n":2}` || own.questions.Load() != 2 || counts["agent.a"]+counts["agent.b"]+counts["agent.c"] != 3 {
+			t.Errorf("%s, %v, %d questions, members %v", got.payload, got.err, own.questions.Load(), counts)
+		}
+	})
+	t.Run("evaluators", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		var busy, mute atomic.Int32
+		r.serve(true, newTally(), "agent.a", "agent.b", "agent.c")
+		r.serve(true, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			if busy.Add(1) <= 3 {
+				return nil, envelope.Errorf(envelope.CodeBusy, "busy")
+			}
+			return json.RawMessage(`{"score":1}`), nil
+		}), "agent.busy")
+		r.serve(true, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			mute.Add(1)
+			return json.RawMessage(`{"text":"well"}`), nil
+		}), "agent.mute")
+		r.retries = 1
+		r.serve(true, team(plan(t, three(`,{"ref":"agent.busy","alias":"busy","role":"evaluator"},{"ref":"agent.mute","alias":"mute","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}`), ""), nil), boss)
+		got := r.result(r.submit(`{"text":"go"}`, ""))
+		if got.payload != `{"n":0}` || busy.Load() != 6 || mute.Load() != 3 {
+			t.Errorf("%s, %v, asked %d and %d times", got.payload, got.err, busy.Load(), mute.Load())
+		}
+	})
+	t.Run("no answer that another try would change", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.serve(false, newTally(), "agent.a", "agent.b", "agent.c")
+		r.serve(false, team(plan(t, three(`],"consensus":{"strategy":"best_of_n"}`), ""), &agentModel{answer: `{"scores":[1]}`}), boss)
+		if got := r.ask(`{"text":"go"}`, ""); got.err == nil || got.err.Code != envelope.CodeSwarm || got.err.Retryable {
+			t.Errorf("%+v", got.err)
+		}
+	})
+}
