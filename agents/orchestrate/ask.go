@@ -28,6 +28,7 @@ type memberCall struct {
 	payload json.RawMessage      // the member's input, unless the document maps another
 	timeout time.Duration        // the most for each try; 0: the task's remaining time
 	patient time.Duration        // the timeout of a person; 0: timeout
+	silent  time.Duration        // how long each try of a member without timeout_seconds may be without an answer; 0: timeout
 	plain   bool                 // the payload is sent unchanged: the document's mapping does not apply to this call
 	apart   bool                 // the document's mapping does not see the outputs of other members
 	final   bool                 // the answer is the result of the whole task
@@ -72,7 +73,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		out.Entity = at.member.Entity
 		out.Tries++
 		out.asked = time.Now()
-		err := w.call(ctx, &at, a, payload, &out)
+		err := w.try(ctx, &at, a, payload, &out)
 		if err == nil {
 			out.MS = millis(time.Since(out.Began))
 			w.told(intents.RunStepFinished, &out, a, "")
@@ -136,6 +137,27 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 	w.mu.Unlock()
 	w.choose(key, p, other)
 	return other
+}
+
+// errSilent is the cause with which a try is cancelled whose time is over.
+var errSilent = errors.New("the member's time is over")
+
+// try makes one call, within the time that a try of the member has.
+func (w *work) try(ctx context.Context, at *post, a memberCall, payload json.RawMessage, out *Outcome) error {
+	if a.silent <= 0 || at.who.Extras.TimeoutSeconds > 0 {
+		return w.call(ctx, at, a, payload, out)
+	}
+	// The context gets a timer and no deadline: the member's task would inherit
+	// the deadline, and it may wait for a person, which does not count as the
+	// member's time.
+	timed, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(a.silent, func() { cancel(errSilent) }).Stop()
+	err := w.call(timed, at, a, payload, out)
+	if err != nil && errors.Is(context.Cause(timed), errSilent) && fatal(ctx, err) == nil {
+		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer within %s", at.who.Alias, a.silent)
+	}
+	return err
 }
 
 // call sends the task to the member and waits for its result.

@@ -174,8 +174,9 @@ func (f *fan) people(ctx context.Context, end error) error {
 // lane's default is thirty days.
 const untimed = 24 * time.Hour
 
-// one calls one member. A member that is late, or could not be called in time,
-// has failed.
+// one calls one member. A member that has not answered when the time of all
+// members is over, or could not be called in time, has failed. There is no time
+// for a fallback then.
 func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) {
 	p := &f.plan.Members[a.who]
 	late := func() Outcome {
@@ -186,14 +187,8 @@ func (f *fan) one(ctx context.Context, a memberCall, done chan<- memberOutcome) 
 		done <- memberOutcome{out: late()}
 		return
 	}
-	if a.timeout > untimed && p.Extras.TimeoutSeconds == 0 {
-		// The context gets a timer and no deadline: the member's task would
-		// inherit the deadline, and it may wait for a person, which does not
-		// count as the member's time.
-		patient, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer time.AfterFunc(f.opts.MemberTime, func() { cancel(errLate) }).Stop()
-		ctx = patient
+	if a.timeout > untimed {
+		a.silent = f.opts.MemberTime
 	}
 	out, err := f.askOrInstead(ctx, a)
 	switch {

@@ -3,6 +3,7 @@ package orchestrate_test
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,10 +25,39 @@ func TestADurableSwarmDoesNotHangOnItsMembers(t *testing.T) {
 		cancelled <- context.Cause(ctx)
 		return nil, context.Cause(ctx)
 	}), "agent.b")
-	r.serve(true, teamWith(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), ""), nil, orchestrate.Options{MemberTime: 3 * time.Second}), boss)
+	r.serve(true, teamWith(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"steps":{"c":{"max_retries":0}}`)), nil, orchestrate.Options{MemberTime: 3 * time.Second}), boss)
 	got := r.result(r.submit(`{"text":"go"}`, ""))
 	if got.payload != `{"v":1}` || failures(got.swarm.Failures) != "b E_TIMEOUT,c E_TIMEOUT" {
 		t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
 	}
 	within(t, "who never answers is stopped", cancelled)
+}
+
+// Without a deadline each try of a member has its own time. When that is over the member has
+// failed like any other: it is tried again as its document says, or the fallback is asked.
+func TestAMemberThatIsLateIsTriedAgainOrReplaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var tries atomic.Int32
+	hangs := func(ctx context.Context) (json.RawMessage, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	r.serve(true, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+		if tries.Add(1) == 1 {
+			return hangs(ctx)
+		}
+		return json.RawMessage(`{"v":1}`), nil
+	}), "agent.a")
+	r.serve(true, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) { return hangs(ctx) }), "agent.b")
+	r.serve(true, says(`{"v":2}`), "agent.f")
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"},{"ref":"agent.f","alias":"f","role":"fallback"}]}`
+	// The retries are for a busy machine, on which an answer may take longer than a try has.
+	root := extras(`"steps":{"a":{"max_retries":9,"retry_backoff":"fixed"},"b":{"on_error":"fallback"},"f":{"max_retries":9,"retry_backoff":"fixed"}}`)
+	r.serve(true, teamWith(plan(t, block, root), nil, orchestrate.Options{MemberTime: 700 * time.Millisecond, Retries: mesh.RetryPolicy{Base: time.Millisecond}}), boss)
+	got := r.result(r.submit(`{"text":"go"}`, ""))
+	const want = `{"failures":[],"results":[{"alias":"a","entity":"agent.a","output":{"v":1}},{"alias":"b","entity":"agent.f","output":{"v":2}}]}`
+	if got.payload != want || got.err != nil || got.swarm.Failed != 0 {
+		t.Errorf("%s, %v, failures %s", got.payload, got.err, failures(got.swarm.Failures))
+	}
 }

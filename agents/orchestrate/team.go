@@ -58,10 +58,10 @@ type Options struct {
 	// together: they are held in memory and in the run's checkpoint. A member
 	// that exceeds it has failed (E_TOO_LARGE). Default 64 MiB.
 	MaxOutputs int64
-	// MemberTime is the timeout of a member of a swarm if the document sets
-	// none and the task has more than a day: a member that never answers must
-	// not block the swarm. Time in which a member waits for a person does not
-	// count. Default 10 minutes.
+	// MemberTime is the timeout of each try of a member of a swarm if the
+	// document sets none and the task has more than a day: a member that never
+	// answers must not block the swarm. Time in which a member waits for a
+	// person does not count. Default 10 minutes.
 	MemberTime time.Duration
 	// Shape, if set, may put what one member has made into another form for the next
 	// one, such as that of the next one's schema template (SDSI). ok false leaves it as it
