@@ -188,14 +188,19 @@ func reserve(left time.Duration, others bool) time.Duration {
 	return min(left/keepForAnswer, mostForAnswer)
 }
 
+// merges reports whether a synthesizer or the agent's own model may have to
+// merge the outputs, which takes time.
+func (s *swarm) merges() bool {
+	return s.cast.Synthesizer != "" || s.agentModel != nil && (s.strategy() == "" || s.plan.Extras.Tie == TieMerge)
+}
+
 // members calls all members that have no outcome yet.
 func (s *swarm) members(ctx context.Context) error {
 	if s.cast.Closed {
 		return nil
 	}
 	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
-	merged := s.cast.Synthesizer != "" || s.agentModel != nil && s.strategy() == ""
-	s.until = s.task.Deadline.Add(-reserve(s.left(), judged || merged))
+	s.until = s.task.Deadline.Add(-reserve(s.left(), judged || s.merges()))
 	f := s.fan(s.until)
 	for _, alias := range s.cast.Asked {
 		i, err := s.place(alias)

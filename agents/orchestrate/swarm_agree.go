@@ -116,9 +116,9 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 }
 
 // judgesUntil is the deadline of the judges: a part of the remaining time is
-// kept for the synthesizer.
+// kept for the merge.
 func (s *swarm) judgesUntil() time.Time {
-	return s.task.Deadline.Add(-reserve(s.left(), s.cast.Synthesizer != ""))
+	return s.task.Deadline.Add(-reserve(s.left(), s.merges()))
 }
 
 // bestOf has every different output scored by each evaluator, or by the agent's

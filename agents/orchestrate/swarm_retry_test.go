@@ -3,8 +3,10 @@ package orchestrate_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -72,4 +74,32 @@ func TestASwarmWithoutScoresIsTriedAgain(t *testing.T) {
 			t.Errorf("%+v", got.err)
 		}
 	})
+}
+
+// Where a tie is merged by the agent's own model, the model has a part of the time.
+func TestTimeIsReservedForTheMergeOfATie(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, more, entity string }{
+		{"members of a vote", `],"consensus":{"strategy":"majority_vote"}`, "agent.a"},
+		{"evaluators", `,{"ref":"agent.j","alias":"j","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}`, "agent.j"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			left := make(chan time.Duration, 8)
+			r.serve(false, mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if task.Envelope.To == tt.entity {
+					left <- time.Until(task.Deadline)
+				}
+				return fmt.Appendf(nil, `{"score":1,"of":%q}`, task.Envelope.To), nil
+			}), "agent.a", "agent.b", "agent.c", "agent.j")
+			r.serve(false, team(plan(t, three(tt.more), extras(`"tie":"merge"`)), &agentModel{work: `{"v":9}`}), boss)
+			if got := r.ask(`{"text":"go"}`, `{"timeout_ms":100000}`); got.payload != `{"v":9}` {
+				t.Errorf("%s, %v", got.payload, got.err)
+			}
+			if d := within(t, "one of them is asked", left); d > 80*time.Second {
+				t.Errorf("it has %s of 100 s", d)
+			}
+		})
+	}
 }
