@@ -29,7 +29,8 @@ type Extras struct {
 	// VoteOn is the JSON Pointer (RFC 6901) of the part of each output that
 	// counts in a majority vote. Default "", the whole output.
 	VoteOn string `json:"vote_on,omitempty"`
-	// Tie decides a vote that several outputs win. Default fail.
+	// Tie decides a vote that several outputs win, and between several outputs
+	// with the highest score. Default fail, of scores first.
 	Tie Tie `json:"tie,omitempty"`
 	// Synthesizer is the alias of the subagent that merges. Default: the
 	// subagent whose definition has the role synthesizer, or whose alias is
@@ -56,8 +57,8 @@ type Tie string
 
 // The rules for ties.
 const (
-	TieFail  Tie = "fail"  // the task fails; the default
-	TieFirst Tie = "first" // the first in document order wins
+	TieFail  Tie = "fail"  // the task fails; the default of a vote
+	TieFirst Tie = "first" // the first in document order wins; the default of scores
 	TieMerge Tie = "merge" // all outputs are merged, as without a vote
 )
 

@@ -212,7 +212,7 @@ func (t *team) uses(block json.RawMessage) {
 		why  string
 	}{
 		{"vote_on", vote, "there is no majority vote"},
-		{"tie", vote, "there is no majority vote"},
+		{"tie", vote || t.scores(), "there is neither a vote nor a score"},
 		{"synthesizer", flock, "only a swarm has answers to merge"},
 		{"width", t.pattern == swarm, "no subagents work in parallel"},
 		{"min_results", flock, "only a swarm has several results"},

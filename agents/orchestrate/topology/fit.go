@@ -128,6 +128,12 @@ func plainText(a *aaif.Agent) bool {
 }
 
 // votes reports whether the team decides by majority.
-func (t *team) votes() bool {
-	return (t.pattern == swarm || t.pattern == inTurn) && t.o.Consensus != nil && t.o.Consensus.Strategy == aaif.ConsensusMajorityVote
+func (t *team) votes() bool { return t.agreesBy(aaif.ConsensusMajorityVote) }
+
+// scores reports whether the team's members are scored.
+func (t *team) scores() bool { return t.agreesBy(aaif.ConsensusBestOfN) }
+
+// agreesBy reports whether the team is a swarm with a strategy.
+func (t *team) agreesBy(s aaif.ConsensusStrategy) bool {
+	return (t.pattern == swarm || t.pattern == inTurn) && t.o.Consensus != nil && t.o.Consensus.Strategy == s
 }
