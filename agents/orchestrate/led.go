@@ -76,9 +76,15 @@ type leading struct{ t *Team }
 // Tools lists the members, with what is currently known of them.
 func (l leading) Tools(ctx context.Context) ([]tool.Tool, error) {
 	var out []tool.Tool
-	for _, i := range l.t.plan.Workers() {
+	workers := l.t.plan.Workers()
+	aliases := make([]string, len(workers))
+	for n, i := range workers {
+		aliases[n] = l.t.plan.Members[i].Alias
+	}
+	names := ToolNames(aliases)
+	for n, i := range workers {
 		p := &l.t.plan.Members[i]
-		d := tool.Definition{Name: toolName(p.Alias), Parameters: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"what the agent is to do, with all that it has to know"}},"required":["text"]}`)}
+		d := tool.Definition{Name: names[n], Parameters: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"what the agent is to do, with all that it has to know"}},"required":["text"]}`)}
 		about := "Gives a task to the agent " + p.Alias + " and returns its answer."
 		if m, err := l.t.dir.Find(ctx, p.Ref); err == nil && m.Def != nil {
 			a := &m.Def.Agent
@@ -101,6 +107,29 @@ func (l leading) Tools(ctx context.Context) ([]tool.Tool, error) {
 // Close does nothing.
 func (leading) Close() error { return nil }
 
+// maxToolName bounds a tool's name, in bytes: providers refuse longer ones.
+const maxToolName = 64
+
+// ToolNames returns the names that the members of a team have as tools, by
+// their aliases in document order. If two would have one name, the second ends
+// with _2, and so on.
+func ToolNames(aliases []string) []string {
+	names := make([]string, len(aliases))
+	taken := make(map[string]bool)
+	last := make(map[string]int) // by the name without a suffix
+	for i, alias := range aliases {
+		plain := toolName(alias)
+		name := plain
+		for taken[name] {
+			last[plain]++
+			suffix := fmt.Sprintf("_%d", last[plain]+1)
+			name = plain[:min(len(plain), maxToolName-len(suffix))] + suffix
+		}
+		names[i], taken[name] = name, true
+	}
+	return names
+}
+
 // toolName makes a tool name from an alias: characters that are not allowed
 // become underscores.
 func toolName(alias string) string {
@@ -114,7 +143,7 @@ func toolName(alias string) string {
 	if name == "" || name[0] >= '0' && name[0] <= '9' || name[0] == '-' {
 		name = "agent_" + name
 	}
-	return name[:min(len(name), 64)]
+	return name[:min(len(name), maxToolName)]
 }
 
 // called is one member as a tool. Its task has the key of the tool call, so

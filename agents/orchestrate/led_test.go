@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
@@ -39,6 +41,32 @@ func TestResultsOfCallsAreFoundByTheirKeys(t *testing.T) {
 	line("2", "run.3.2", state.EffectDone)
 	if got, want := returned(c), map[string]string{"run.1.1": `"first"`, "run.3.2": `"second"`}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// No two members have one tool name, else a model could call only the first of them. A name
+// depends only on the aliases before it, so it is the same after a restart.
+func TestToolNamesAreUniqueInATeam(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 64)
+	got := ToolNames([]string{"a b", "a.b", "c", "a_b", "a_b_2", long, long + "y", long + "z", "ä", "ö", "1", "agent_1"})
+	want := []string{"a_b", "a_b_2", "c", "a_b_3", "a_b_2_2", long, long[:62] + "_2", long[:62] + "_3", "_", "__2", "agent_1", "agent_1_2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// The model that leads a team has a tool for each member.
+func TestEachMemberIsATool(t *testing.T) {
+	t.Parallel()
+	team := New(&Plan{Pattern: ModelLed, Members: []Participant{{Alias: "go expert", Ref: "agent.a"}, {Alias: "judge", Ref: "agent.j", Role: aaif.SubagentEvaluator}, {Alias: "go.expert", Ref: "agent.b"}}, Referee: -1, Synthesizer: -1}, Options{})
+	tools, err := team.Tools().Tools(t.Context())
+	var names []string
+	for _, tool := range tools {
+		names = append(names, tool.Definition().Name)
+	}
+	if want := []string{"go_expert", "go_expert_2"}; err != nil || !slices.Equal(names, want) || tools[1].(called).who != 2 {
+		t.Errorf("%q, %v; want %q", names, err, want)
 	}
 }
 

@@ -166,11 +166,20 @@ func (t *team) modelLed() {
 	for i := range t.def.Agent.Tools {
 		tools[t.def.Agent.Tools[i].Name] = true
 	}
-	for _, i := range t.workers() {
+	workers := t.workers()
+	aliases := make([]string, len(workers))
+	for n, i := range workers {
+		aliases[n] = t.members[i].alias
+	}
+	names := orchestrate.ToolNames(aliases)
+	for n, i := range workers {
 		m := &t.members[i]
 		m.use(working)
-		if tools[m.alias] {
-			t.warn(m.pointer+"/alias", aaif.RuleReference, "choose another alias", "a tool is called %s too: the model cannot tell them apart", quote(m.alias))
+		switch name := names[n]; {
+		case tools[name]:
+			t.warn(m.pointer+"/alias", aaif.RuleReference, "choose another alias", "a tool is called %s too: the model cannot tell them apart", quote(name))
+		case name != orchestrate.ToolNames(aliases[n : n+1])[0]:
+			t.warn(m.pointer+"/alias", aaif.RuleReference, "choose another alias", "another subagent has the same name as a tool: the model calls %s by the name %s", quote(m.alias), quote(name))
 		}
 	}
 }
