@@ -451,7 +451,7 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 		if text, ok := told[o.Call]; ok {
 			o.Output = json.RawMessage(text)
 		}
-		if o.OK() {
+		if o.OK() && !o.Skipped {
 			f.Outputs[o.Alias] = o.Output
 			if o.Instead != "" { // the step has an output, even if another member gave it
 				f.Outputs[o.Instead] = o.Output

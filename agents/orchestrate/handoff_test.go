@@ -98,6 +98,25 @@ func TestASenderCannotForgeTheToolOfATeamsRule(t *testing.T) {
 	}
 }
 
+// A step that is skipped has no output: no rule is evaluated on what the next step is sent, which
+// may be the sender's payload, and no condition or mapping sees it as the member's.
+func TestASkippedStepHasNoOutput(t *testing.T) {
+	t.Parallel()
+	const block = `{"pipeline":["one","two"],"subagents":[{"ref":"agent.one","alias":"one","when":{"lang":"jmespath","expr":"easy"}},{"ref":"agent.two","alias":"two"}],
+		"handoff":[{"condition":{"lang":"jmespath","expr":"output.hard || outputs.one"},"target_agent":"agent.expert"}]}`
+	r := newRig(t)
+	r.serve(false, says(`{"v":"of one"}`), "agent.one")
+	r.serve(false, mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) { return task.Input(), nil }), "agent.two")
+	r.serve(false, says(`{"v":"delegated"}`), "agent.expert")
+	r.serve(false, delegating(t, block, extras(`"steps":{"two":{"input":{"lang":"jmespath","expr":"{known: keys(outputs), latest: output, sent: input.text}"}}}`)), boss)
+	if got := r.ask(`{"text":"go","hard":true}`, ""); got.err != nil || got.payload != `{"known":[],"latest":null,"sent":"go"}` {
+		t.Errorf("%s, %v", got.payload, got.err)
+	}
+	if got := r.ask(`{"text":"go","easy":true}`, ""); got.err != nil || got.payload != `{"v":"delegated"}` {
+		t.Errorf("not skipped: %s, %v", got.payload, got.err)
+	}
+}
+
 func definitionOf(t *testing.T, orchestration string) *aaif.Definition {
 	t.Helper()
 	doc, err := aaif.Parse(fmt.Appendf(nil, `{"sc_standard":"SC-006","agent":{"name":"Boss","goal":"g","orchestration":%s}}`, orchestration), aaif.Options{Kind: aaif.KindAgent})

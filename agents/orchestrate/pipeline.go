@@ -33,8 +33,8 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 			if o.Result != nil {
 				on = []envelope.Reference{*o.Result}
 			}
-			if w.ended(slot+1) != nil {
-				continue // the handoff rules were evaluated before
+			if o.Skipped || w.ended(slot+1) != nil {
+				continue // there is no output, or the handoff rules were evaluated before
 			}
 			if payload, over, err := w.handOff(ctx, o.Output); over {
 				return payload, err
