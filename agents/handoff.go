@@ -84,7 +84,7 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts conditi
 	if l.handoffs == nil {
 		return false, nil
 	}
-	at := l.moment(task, r)
+	at := l.moment(ctx, task, r)
 	facts.State = at.Facts.State
 	at.Facts = facts
 	at.Due = func(rule int) error {
@@ -98,12 +98,14 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts conditi
 	return over, err
 }
 
-// moment describes to the rules where the run stands.
-func (l *loop) moment(task *mesh.Task, r *run) orchestrate.Moment {
+// moment describes to the rules where the run stands. The usage is also that of
+// the members of a team.
+func (l *loop) moment(ctx context.Context, task *mesh.Task, r *run) orchestrate.Moment {
+	used := usageOf(r.usage).Add(orchestrate.Used(ctx))
 	return orchestrate.Moment{
 		Facts: condition.Facts{State: &condition.State{
-			Run: r.id, Status: string(aaif.RunRunning), Iteration: r.turns, InputTokens: r.usage.InputTokens, OutputTokens: r.usage.OutputTokens,
-			CostUSD: float64(r.usage.CostNanoUSD) / 1e9,
+			Run: r.id, Status: string(aaif.RunRunning), Iteration: r.turns, InputTokens: used.InputTokens, OutputTokens: used.OutputTokens,
+			CostUSD: float64(used.CostUSD) / float64(model.Dollar),
 		}},
 		Talk: func() ([]model.Message, []aaif.MemoryItem) { return r.messages, r.memory(task) },
 	}

@@ -180,7 +180,7 @@ func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 	case phaseTools:
 		return l.toolCalls(ctx, task, r)
 	case phaseHandoff:
-		payload, err := l.handoffs.Again(ctx, task, r.handoff, l.moment(task, r))
+		payload, err := l.handoffs.Again(ctx, task, r.handoff, l.moment(ctx, task, r))
 		if err == nil {
 			r.payload, r.phase = payload, phaseDone
 		}

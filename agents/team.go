@@ -63,7 +63,7 @@ func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	}
 	used := res.Usage
 	if m != nil {
-		used = used.Add(m.used())
+		used = used.Add(m.Used())
 	}
 	return t.withUsage(task, withRefs(task, t.withSwarm(task, res), memberRefs(task, res)), used), nil
 }
@@ -113,11 +113,14 @@ func newAgentModel(l *loop, task *mesh.Task) *agentModel {
 	return m
 }
 
-// used returns the model's usage so far.
-func (m *agentModel) used() orchestrate.Usage {
+// Used returns the model's usage so far.
+func (m *agentModel) Used() orchestrate.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u := m.r.usage
+	return usageOf(m.r.usage)
+}
+
+func usageOf(u state.Usage) orchestrate.Usage {
 	return orchestrate.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CostUSD: model.USD(u.CostNanoUSD)}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -242,6 +244,37 @@ func TestAModelLeadsItsSubagents(t *testing.T) {
 	got := w.send("agent.lead", `{"text":"zero"}`, sending{})
 	if !strings.Contains(got.payload, `"text":"done"`) || one.calls.Load() != 2 {
 		t.Fatalf("%s %v, %d calls", got.payload, got.err, one.calls.Load())
+	}
+}
+
+// In a team that its model leads, members' conditions and rules of handoffs see what the model and
+// the members have used.
+func TestAModelLedTeamsConditionsSeeItsUsage(t *testing.T) {
+	t.Parallel()
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("durable=%v", durable), func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t)
+			second := &member{name: "two"}
+			for _, m := range []*member{{name: "one"}, second, {name: "expert"}} {
+				l.serve(m.agent())
+			}
+			call := func(id, name string) modeltest.Turn {
+				return modeltest.Turn{Calls: []model.ToolCall{{ID: id, Name: name, Arguments: json.RawMessage(`{"text":"dig"}`)}}, Usage: model.Usage{InputTokens: 100, OutputTokens: 10}}
+			}
+			// Each member uses two tokens of input and one of output.
+			l.hosted("agent.lead", `"orchestration":{"subagents":[{"ref":"agent.one","alias":"one"},
+				{"ref":"agent.two","alias":"two","when":{"lang":"cel","expr":"state.input_tokens == 202.0 && state.output_tokens == 21.0"}}],
+				"handoff":[{"condition":{"lang":"cel","expr":"has(tool.name) && tool.name == 'two' && state.input_tokens == 204.0"},"target_agent":"agent.expert"}]}`,
+				agents.Options{}, call("1", "one"), call("2", "two"), says("done"))
+			reply, err := l.ask(durable, "agent.lead", `{"text":"go"}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if second.calls.Load() != 1 || !strings.Contains(string(reply.Payload), "expert") {
+				t.Errorf("the member was called %d times; the answer is %s", second.calls.Load(), reply.Payload)
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -428,11 +429,13 @@ func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool,
 
 // facts are the facts for a condition or a mapping of the team.
 func (w *work) facts(input, output json.RawMessage) condition.Facts {
-	e := w.task.Envelope
+	e, used := w.task.Envelope, w.spent()
 	f := condition.Facts{
 		Input: input, Output: output, TaskInput: w.task.Input(), Outputs: map[string]json.RawMessage{},
 		Task:  &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
-		State: &condition.State{Status: string(aaif.RunRunning)},
+		State: &condition.State{
+			Status: string(aaif.RunRunning), InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, CostUSD: float64(used.CostUSD) / float64(model.Dollar),
+		},
 	}
 	var told map[string]string // of a run that its model leads
 	if w.run != nil {

@@ -154,3 +154,28 @@ func TestWhatIsPassedHasNoSystemPromptAndNoCallWithoutAnAnswer(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A team's conditions see what its members and its own model have used so far, on both lanes.
+func TestConditionsSeeTheUsageOfTheTeam(t *testing.T) {
+	t.Parallel()
+	const sum = "state.input_tokens == 1007.0 && state.output_tokens == 3.0 && state.cost_usd == 0.5"
+	members := `"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two","when":{"lang":"cel","expr":"` + sum + `"}}],
+		"handoff":[{"condition":{"lang":"cel","expr":"output.v == 2.0 && ` + sum + `"},"target_agent":"agent.expert"}]`
+	for _, durable := range []bool{false, true} {
+		r := newRig(t)
+		r.serve(durable, says(`{"v":1,"usage":{"input_tokens":7,"output_tokens":3,"cost_usd":0.5}}`), "agent.one")
+		r.serve(durable, says(`{"v":2}`), "agent.two")
+		r.serve(durable, says(`{"v":"delegated"}`), "agent.expert")
+		block := `{"pipeline":["one","two"],` + members + `}`
+		r.serve(durable, teamWith(plan(t, block, ""), &agentModel{}, orchestrate.Options{Handoffs: orchestrate.NewHandoffs(definitionOf(t, block), orchestrate.HandoffOptions{})}), boss)
+		var got answer
+		if durable {
+			got = r.result(r.submit(`{"text":"go"}`, ""))
+		} else {
+			got = r.ask(`{"text":"go"}`, "")
+		}
+		if got.err != nil || got.payload != `{"v":"delegated"}` {
+			t.Errorf("durable %v: %s, %v", durable, got.payload, got.err)
+		}
+	}
+}

@@ -39,6 +39,16 @@ func Answered(ctx context.Context) []string {
 	return w.answered()
 }
 
+// Used returns the usage of the members so far, in a context that a team passes
+// to its model; none in any other.
+func Used(ctx context.Context) Usage {
+	w, _ := ctx.Value(workKey{}).(*work)
+	if w == nil {
+		return Usage{}
+	}
+	return w.used()
+}
+
 // Tools returns the members of a team as tools for the model that leads it: one
 // tool for each member, named by its alias.
 func (t *Team) Tools() tool.Source { return leading{t} }

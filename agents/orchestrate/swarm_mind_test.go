@@ -52,6 +52,9 @@ func (m *agentModel) Ask(_ context.Context, q orchestrate.Question) (json.RawMes
 
 func (m *agentModel) Save(*state.Checkpoint) {}
 
+// Used is a thousand tokens.
+func (m *agentModel) Used() orchestrate.Usage { return orchestrate.Usage{InputTokens: 1000} }
+
 // Without a member that merges or scores, the agent's own model does.
 func TestTheOwnModelMergesAndScores(t *testing.T) {
 	t.Parallel()

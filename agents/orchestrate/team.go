@@ -28,6 +28,9 @@ type AgentModel interface {
 	// Ask asks one question in addition to the work. The answer is a JSON
 	// object that fits the question's schema; nothing is committed.
 	Ask(ctx context.Context, q Question) (json.RawMessage, error)
+	// Used returns the model's usage for the task so far. It is not called while
+	// a question is answered.
+	Used() Usage
 	// Save writes the usage of questions into a checkpoint.
 	Save(cp *state.Checkpoint)
 }
@@ -194,6 +197,15 @@ func (w *work) used() Usage {
 	var u Usage
 	for i := range w.pos.Outcomes {
 		u = u.Add(w.pos.Outcomes[i].Usage)
+	}
+	return u
+}
+
+// spent returns the usage of all members and of the agent's own model.
+func (w *work) spent() Usage {
+	u := w.used()
+	if w.agentModel != nil {
+		u = u.Add(w.agentModel.Used())
 	}
 	return u
 }
