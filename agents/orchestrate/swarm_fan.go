@@ -237,7 +237,9 @@ func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	case ending:
 		return nil // too late to count
 	}
-	if f.room -= int64(len(d.out.Output)); f.room < 0 {
+	if size := int64(len(d.out.Output)); size <= max(f.room, 0) {
+		f.room -= size
+	} else {
 		d.out.Output = nil
 		d.out.Err = envelope.Errorf(envelope.CodeTooLarge, "the outputs of the swarm are more than %d bytes together", f.opts.MaxOutputs)
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
 // One member's output that fills a message does not take the others' along, and
@@ -120,5 +122,18 @@ func TestLargeOutputsThatWereVotedOnFitTheMessage(t *testing.T) {
 				t.Errorf("%.80s, votes %q, truncated %v, %v", said, votes, got.swarm.Truncated, got.err)
 			}
 		})
+	}
+}
+
+// An output for which the swarm has no room takes none of it from the members that come later.
+func TestAnOutputThatIsDroppedTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(false, says(`{"text":"`+strings.Repeat("x", 200)+`"}`), "agent.a")
+	r.serve(false, says(`{"v":1}`), "agent.b", "agent.c")
+	block := strings.Replace(three("]"), `"parallel_execution":true,`, "", 1) // one after the other
+	r.serve(false, teamWith(plan(t, block, ""), nil, orchestrate.Options{MaxOutputs: 100}), boss)
+	if got := r.ask(`{"text":"go"}`, ""); got.err != nil || got.swarm.Answered != 2 || got.swarm.Failed != 1 {
+		t.Errorf("%d answered, %d failed: %s, %v", got.swarm.Answered, got.swarm.Failed, got.payload, got.err)
 	}
 }
