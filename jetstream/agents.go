@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -114,8 +115,17 @@ func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
 			all = append(all, entryOf(key, e))
 		}
 	})
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, natsjs.ErrJetStreamNotEnabled) || errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount) {
+		err = absent{err}
+	}
 	return all, err
 }
+
+// absent is an error that is also [registry.ErrAbsent], with an unchanged text.
+type absent struct{ error }
+
+func (a absent) Unwrap() []error { return []error{registry.ErrAbsent, a.error} }
 
 // Watch implements [registry.Registry]. It survives the same failures as [Records.Watch].
 func (a *Agents) Watch(ctx context.Context, changed func(registry.Entry), ready func()) error {

@@ -88,6 +88,9 @@ func TestAgentsWithoutABucket(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	if !errors.Is(listed, registry.ErrAbsent) {
+		t.Errorf("%v is not said to be for good", listed)
+	}
 }
 
 // A watch reads the changes that it missed while the server was down, deletions included.

@@ -13,6 +13,9 @@ var (
 	ErrNotFound = errors.New("not registered")
 	// ErrChanged: the key is not at the revision that the writer expects.
 	ErrChanged = errors.New("the registration has changed meanwhile")
+	// ErrAbsent: there is no registry, or this program may not read it. Any
+	// other error of List may pass.
+	ErrAbsent = errors.New("no registry")
 )
 
 // MaxHistory is how many versions of a record a registry keeps.
@@ -68,6 +71,7 @@ type Registry interface {
 	Remove(ctx context.Context, key string, revision uint64) error
 
 	// List returns all current registrations, in the order of their revisions.
+	// It fails with ErrAbsent if there can be none.
 	List(ctx context.Context) ([]Entry, error)
 
 	// Watch calls changed with every current registration, then ready once, and

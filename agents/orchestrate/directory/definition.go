@@ -191,14 +191,18 @@ func brief(err error) error {
 
 // defined returns the member that a definition stands for: the agent that is
 // registered with its agent_id, else the entity whose id is made from its name.
+// While the registry cannot be read, it is not known which of the two.
 func (d *Directory) defined(ctx context.Context, ref string, def *aaif.Definition) (orchestrate.Member, error) {
 	m := orchestrate.Member{AgentID: def.AgentID, Def: def}
 	if def.AgentID != "" {
-		_ = d.lookup(ctx, func(x *registry.Index) {
+		missing := d.lookup(ctx, func(x *registry.Index) {
 			if card, ok := x.Find(def.AgentID); ok && registry.KeyOf(card.AgentID, "") == registry.KeyOf(def.AgentID, "") {
 				m.Entity = card.Entity
 			}
 		})
+		if m.Entity == "" && missing != nil && !errors.Is(missing, registry.ErrAbsent) {
+			return orchestrate.Member{}, noAgent(ref, "the registry cannot be read now, which says what entity its definition means", "", missing)
+		}
 	}
 	if m.Entity != "" {
 		return m, nil

@@ -121,6 +121,47 @@ func find(t testing.TB, v *directory.View, ref string) string {
 	return strings.Join(strings.Fields(m.Entity+" "+m.AgentID+" "+role), " ")
 }
 
+// failing is a registry that cannot be read.
+type failing struct {
+	registry.Mem
+	err error
+}
+
+func (f *failing) List(context.Context) ([]registry.Entry, error) { return nil, f.err }
+
+// While it is not known which entity the agent_id of a definition is registered with, nobody is
+// meant by the definition: its name may be another agent's. Without a registry its name decides.
+func TestADefinitionMeansNobodyWhileTheRegistryCannotBeRead(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"by-id.json": `{"sc_standard":"SC-006","agent_id":"` + id + `","agent":{"name":"Whatever","goal":"x"}}`,
+		"named.json": `{"sc_standard":"SC-006","agent":{"name":"Whatever","goal":"x"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy, err := outbound.New(outbound.Config{Files: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		err         error
+		byID, named string
+	}{
+		{errors.New("no leader"), `nobody: "file:by-id.json": the registry cannot be read now, which says what entity its definition means: no leader`, "agent.whatever defined"},
+		{fmt.Errorf("list: %w", registry.ErrAbsent), "agent.whatever " + id + " defined", "agent.whatever defined"},
+	} {
+		dir := directory.New(directory.Config{Policy: policy})
+		dir.Use(&town{}, &failing{err: tt.err})
+		v := dir.For(directory.Asker{Folder: folder})
+		if byID, named := find(t, v, "file:by-id.json"), find(t, v, "file:named.json"); byID != tt.byID || named != tt.named {
+			t.Errorf("%v: %s; %s", tt.err, byID, named)
+		}
+	}
+}
+
 func TestWhoIsMeant(t *testing.T) {
 	t.Parallel()
 	reg := &registry.Mem{}
