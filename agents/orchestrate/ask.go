@@ -432,7 +432,7 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	e, used := w.task.Envelope, w.spent()
 	f := condition.Facts{
 		Input: input, Output: output, TaskInput: w.task.Input(), Outputs: map[string]json.RawMessage{},
-		Task:  &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
+		Task: &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
 		State: &condition.State{
 			Status: string(aaif.RunRunning), InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, CostUSD: float64(used.CostUSD) / float64(model.Dollar),
 		},

@@ -234,7 +234,15 @@ func (s *swarm) members(ctx context.Context) error {
 		f.decided = func(out int) bool { return answered >= least && s.ballot().Decided(s.given(), out) }
 	}
 	err := f.run(ctx)
-	if err != nil && !errors.Is(err, errEnough) && !errors.Is(err, errTooFew) {
+	var problem *envelope.Error
+	switch {
+	case err == nil, errors.Is(err, errEnough), errors.Is(err, errTooFew):
+	case errors.As(err, &problem) && ctx.Err() == nil: // a member fails the swarm: the answers of the others are kept
+		if err := s.commit(ctx, stepTeam("swarm", "a member has failed", 0)); err != nil {
+			return err
+		}
+		return err
+	default:
 		return err
 	}
 	if answered >= least || errors.Is(err, errEnough) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,5 +103,36 @@ func TestTimeIsReservedForTheMergeOfATie(t *testing.T) {
 				t.Errorf("it has %s of 100 s", d)
 			}
 		})
+	}
+}
+
+// Members of a large swarm share commits. If one fails the swarm, what the others have answered by
+// then is in the run, and a retry does not ask them again.
+func TestAFailedSwarmKeepsTheAnswersItHas(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally()
+	var failed atomic.Int32
+	r.serve(true, c, "agent.a")
+	r.serve(true, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		failed.Add(1)
+		return nil, envelope.Errorf(envelope.CodeTool, "it failed")
+	}), "agent.z")
+	members := []string{`{"ref":"agent.a","alias":"a"}`, `{"ref":"agent.z","alias":"z"}`}
+	for i := range 48 {
+		members = append(members, fmt.Sprintf(`{"ref":"agent.n%d","alias":"n%[1]d"}`, i))
+	}
+	block := `{"parallel_execution":true,"subagents":[` + strings.Join(members, ",") + `]}`
+	r.serve(true, team(plan(t, block, extras(`"width":1,"steps":{"z":{"on_error":"fail"}}`)), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	if got := r.result(task); got.err == nil || got.err.Code != envelope.CodeTool || failed.Load() != 1 {
+		t.Fatalf("%s, %v", got.payload, got.err)
+	}
+	var states []string
+	for _, s := range r.checkpoint(task).Doc.SubagentStates {
+		states = append(states, fmt.Sprintf("%s %s %s", s.Alias, s.Status, s.Output))
+	}
+	if want := []string{`a completed {"n":0}`, "z failed "}; !slices.Equal(states, want) {
+		t.Errorf("subagent_states %q, want %q", states, want)
 	}
 }
