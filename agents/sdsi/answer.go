@@ -36,7 +36,7 @@ func (d *Desk) get(ctx context.Context, t *mesh.Task, payload json.RawMessage) (
 	if answer.Hash, err = hashOf(answer); err != nil {
 		return nil, err
 	}
-	if ask.IfHash == answer.Hash {
+	if ask.IfHash != "" && ask.IfHash == answer.Hash {
 		answer.NotModified = true
 	}
 	return answer.MarshalJSON()

@@ -113,6 +113,7 @@ func (r *report) responses(p string, raw []byte) {
 	if isNull(raw) {
 		return
 	}
+	r.canonicalValue(p, raw)
 	s, err := schema.Compile(raw)
 	if err != nil {
 		r.refusedSchema(p, err)

@@ -116,6 +116,7 @@ func TestParseRefuses(t *testing.T) {
 		{"hidden in another language", `"All else."`, `"All else.", "semantic_descriptions": {"pt": "a\u0000b"}`, "/keys/2/semantic_descriptions/pt", "text"},
 		{"a default without an end", `"key_type": "string", "required": true, "default_value": null`, `"key_type": "string", "required": true, "default_value": "` + long + long + `"`, "/keys/0/default_value", "limit"},
 		{"number that has no canonical form", `"default_value": 1`, `"default_value": 9007199254740993`, "/keys/1/default_value", "number"},
+		{"number in response_schema that has no canonical form", `"language": "en"`, `"response_schema": {"type": "object", "properties": {"n": {"maximum": 9223372036854775807}}}`, "/response_schema", "number"},
 		{"a slow expression", `{"minimum": 1, "maximum": 30}`, `{"allOf": [{"pattern": "(a{900}){900}"}]}`, "/keys/1/value_schema/allOf/0/pattern", "pattern"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
