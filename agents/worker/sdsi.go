@@ -84,14 +84,35 @@ func (w *Worker) ownTemplate(h *hosted) *template.Template {
 	}
 	_, scenario, _ := strings.Cut(h.Entity, ".")
 	t, err := template.FromJSONSchema(scenario, scenario, def.Agent.IO.InputSchema, def.Agent.IO.OutputSchema)
+	if err == nil {
+		w.describe(h, t, def.Agent.Description)
+		// The content is the version: a changed schema has another id.
+		if hash, ok := strings.CutPrefix(t.Hash(), "sha256:"); ok {
+			t.SchemaID = scenario + "_" + hash[:12]
+			err = t.Validate()
+		} else {
+			err = errors.New("it has no canonical form")
+		}
+	}
 	if err != nil {
 		w.log.Warn("the document's io.input_schema makes no schema template", "entity", h.Entity, "why", err)
 		return nil
 	}
-	t.Description = def.Agent.Description
-	// The content is the version: a changed schema has another id.
-	t.SchemaID = scenario + "_" + t.Hash()[len("sha256:"):][:12]
 	return t
+}
+
+// describe gives a template a document's description, for which AAIF has no rules: it is cut
+// to what a template may have, and left out if it has characters that readers do not see.
+func (w *Worker) describe(h *hosted, t *template.Template, text string) {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if chars := []rune(text); len(chars) > template.MaxDescription {
+		text = string(chars[:template.MaxDescription-1]) + "…"
+	}
+	t.Description = text
+	if err := t.Validate(); err != nil {
+		w.log.Warn("the schema template has no description: the document's is not one of a template", "entity", h.Entity, "why", err)
+		t.Description = ""
+	}
 }
 
 // learnTemplates connects the agents' desks to the mesh's templates, and publishes what

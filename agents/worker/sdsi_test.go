@@ -1,0 +1,65 @@
+package worker_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// A document that is sound, of which no schema template can be made, or whose description a
+// template cannot have, keeps no worker from starting. The log says why.
+func TestADocumentWithoutATemplateIsServed(t *testing.T) {
+	t.Parallel()
+	long := "agent." + strings.Repeat("a", 120)
+	object, large := `{"type":"object"}`, `{"type":"object","properties":{"n":{"type":"integer","maximum":9223372036854775807}}}`
+	for name, tt := range map[string]struct{ entity, description, output, published, warns string }{
+		"sound":                {"agent.greeter", "Greets.", object, "Greets.", ""},
+		"a large number":       {"agent.greeter", "Greets.", large, "none", "/response_schema"},
+		"line ends of Windows": {"agent.greeter", "Greets\r\nguests.", object, "Greets\nguests.", ""},
+		"a soft hyphen":        {"agent.greeter", "Gre\u00adets.", object, "", "/description"},
+		"as much as may be":    {"agent.greeter", strings.Repeat("ü", 4_000), object, strings.Repeat("ü", 4_000), ""},
+		"one character more":   {"agent.greeter", strings.Repeat("ü", 4_001), object, strings.Repeat("ü", 3_999) + "…", ""},
+		"a long name":          {long, "Greets.", object, "none", "/schema_id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t, natsd.Config{})
+			var log natstest.Buffer
+			cfg := config(srv)
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			text, err := json.Marshal(tt.description)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Agents = []worker.Agent{{As: tt.entity, File: write(t, "greeter.json", `{"sc_standard":"SC-006","agent":{"name":"Greeter","goal":"x","description":`+string(text)+`,
+				"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
+				"io":{"input_schema":{"type":"object","properties":{"name":{"type":"string"}}},"output_schema":`+tt.output+`}}}`)}}
+			_, stop := start(t, cfg)
+			defer stop()
+			published := "none"
+			var list template.ListResult
+			if _, err = client(t, srv).Query(t.Context(), tt.entity, intents.SchemaList, struct{}{}, &list); err == nil && len(list.Scenarios) == 1 {
+				published = list.Scenarios[0].Description
+			}
+			if published != tt.published {
+				t.Errorf("the template's description is %q, want %q (%v)", published, tt.published, err)
+			}
+			said := ""
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "level=WARN") && strings.Contains(line, "schema template") {
+					said += line
+				}
+			}
+			if (said != "") != (tt.warns != "") || !strings.Contains(said, tt.warns) {
+				t.Errorf("the log warns %q", said)
+			}
+		})
+	}
+}
