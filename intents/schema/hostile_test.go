@@ -332,3 +332,44 @@ func TestMessages(t *testing.T) {
 		}
 	}
 }
+
+// No keyword goes on when the work is over: the last step alone may exceed the limit.
+func TestWorkEndsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	const members = 1_000
+	var doc, present, lacking strings.Builder
+	for i := range members {
+		fmt.Fprintf(&doc, `,"m%d":0`, i)
+		fmt.Fprintf(&present, `,"m%d"`, members-1-i)
+		fmt.Fprintf(&lacking, `,"n%d":{}`, i)
+	}
+	names, subschemas := present.String()[1:], lacking.String()[1:]
+	for name, schema := range map[string]string{
+		"required":              `{"required":[` + names + `]}`,
+		"dependentRequired":     `{"dependentRequired":{"m0":[` + names + `]}}`,
+		"dependentRequired, if": `{"dependentRequired":{` + strings.ReplaceAll(subschemas, "{}", `["x"]`) + `}}`,
+		"dependentSchemas":      `{"dependentSchemas":{` + subschemas + `}}`,
+	} {
+		s, e := compiled(t, schema), new(eval)
+		if p := e.parse([]byte("{"+doc.String()[1:]+"}"), maxDepth, maxValues); p != nil {
+			t.Fatal(p)
+		}
+		e.work = 10 * members
+		if e.check(s.root, 0, nil); e.work >= 0 || e.work < -members {
+			t.Errorf("%s: %d steps are left", name, e.work)
+		}
+	}
+}
+
+// An enum of many texts costs no more for a long text with escapes than for a short one.
+func TestALongTextIsNotComparedWithEachOfAnEnum(t *testing.T) {
+	s := compiled(t, `{"properties":{"a":{"enum":[`+strings.TrimSuffix(strings.Repeat(`"a","b","c",`, 1_000), ",")+`]}}}`)
+	if n := testing.AllocsPerRun(1, func() { invalid(t, s, `{"a":"\u0064`+strings.Repeat("x", 1_000)+`"}`) }); n > 1_000 {
+		t.Errorf("%v allocations", n)
+	}
+	for _, doc := range []string{`{"a":"\u0061"}`, `{"a":"b"}`} {
+		if err := s.Validate(json.RawMessage(doc)); err != nil {
+			t.Error(doc, err)
+		}
+	}
+}

@@ -17,8 +17,10 @@ func (e *eval) inPlace(sub *rule, at int32, marks seen) bool {
 	if marks == nil {
 		return e.check(sub, at, nil)
 	}
+	if !e.spend(2 * len(marks)) {
+		return false
+	}
 	own := make(seen, len(marks))
-	e.spend(2 * len(own))
 	if !e.check(sub, at, own) {
 		return false
 	}
@@ -70,7 +72,9 @@ func (e *eval) checkInPlace(r *rule, at int32, marks seen) bool {
 		if v.kind != kObject {
 			break
 		}
-		e.spend(int(v.count))
+		if !e.spend(int(v.count)) {
+			return false
+		}
 		if e.member(v, d.name) != none && !e.inPlace(d.rule, at, marks) {
 			if ok = false; !e.collect {
 				return false

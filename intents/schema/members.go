@@ -38,18 +38,27 @@ func (e *eval) checkNames(r *rule, at int32) bool {
 		e.fail(at, "maxProperties", "has %d properties, at most %d are allowed", v.count, r.maxProps)
 	}
 	for _, name := range r.required {
-		if e.spend(int(v.count)); e.member(v, name) == none {
+		if !e.spend(int(v.count)) {
+			return false
+		}
+		if e.member(v, name) == none {
 			if ok = false; !e.fail(at, "required", "lacks the property %s", named(name)) {
 				return false
 			}
 		}
 	}
 	for _, d := range r.dependentNames {
-		if e.spend(int(v.count)); e.member(v, d.name) == none {
+		if !e.spend(int(v.count)) {
+			return false
+		}
+		if e.member(v, d.name) == none {
 			continue
 		}
 		for _, name := range d.required {
-			if e.spend(int(v.count)); e.member(v, name) == none {
+			if !e.spend(int(v.count)) {
+				return false
+			}
+			if e.member(v, name) == none {
 				if ok = false; !e.fail(at, "dependentRequired", "has %s and so must have %s", named(d.name), named(name)) {
 					return false
 				}
