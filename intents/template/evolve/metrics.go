@@ -108,7 +108,7 @@ func (p *Pool) Received(client string, keys []string) bool {
 // Judge counts a value of a client that was compared with the words it stands for.
 func (p *Pool) Judge(key, client string, aligned bool, now time.Time) {
 	for _, l := range p.doc.Lives {
-		if l.Key.Name == key && l.State.advertised() && l.Judging.take(client, valueLimit, now) {
+		if l.Key.Name == key && l.State.advertised() && (l.Owner == "" || l.Owner == client) && l.Judging.take(client, valueLimit, now) {
 			d := l.today(p.cfg, now)
 			d.Judged++
 			if aligned {
