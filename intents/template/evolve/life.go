@@ -153,24 +153,39 @@ func (p *Pool) unfit(m Metrics) string {
 	return ""
 }
 
-// end removes a key and its cluster, so that a new demand has to begin anew.
+// end removes a key with its cluster and those that it has taken in, so that a new demand has
+// to begin anew.
 func (p *Pool) end(l *life, kind, why string, now time.Time) {
 	p.doc.Lives = slices.DeleteFunc(p.doc.Lives, func(x *life) bool { return x == l })
-	p.doc.Clusters = slices.DeleteFunc(p.doc.Clusters, func(c *cluster) bool { return c.Key == l.Key.Name && c.Owner == l.Owner })
+	made := p.made()
+	p.doc.Clusters = slices.DeleteFunc(p.doc.Clusters, func(c *cluster) bool {
+		return c.Key == l.Key.Name && !made[c.ID] && (c.Owner == l.Owner || l.Owner == "")
+	})
 	if kind != "" {
 		p.event(now, Event{Kind: kind, Key: l.Key.Name, Why: why, Client: l.Owner})
 	}
 }
 
-// cool removes the clusters that get no votes any more.
+// made returns the clusters of which there is a key. The other clusters that name a key were
+// taken in by it.
+func (p *Pool) made() map[uint64]bool {
+	ids := make(map[uint64]bool, len(p.doc.Lives))
+	for _, l := range p.doc.Lives {
+		ids[l.Cluster] = true
+	}
+	return ids
+}
+
+// cool removes the clusters that get no votes any more. That of which a key was made stays for
+// as long as the key.
 func (p *Pool) cool(now time.Time) bool {
-	before := len(p.doc.Clusters)
+	before, made := len(p.doc.Clusters), p.made()
 	p.doc.Clusters = slices.DeleteFunc(p.doc.Clusters, func(c *cluster) bool {
 		last := c.At
 		if n := len(c.Votes); n > 0 {
 			last = max(last, c.Votes[n-1].At)
 		}
-		return c.Key == "" && now.Unix()-last > max(p.cfg.Recent.seconds(), p.cfg.Window.seconds())
+		return !made[c.ID] && now.Unix()-last > max(p.cfg.Recent.seconds(), p.cfg.Window.seconds())
 	})
 	return len(p.doc.Clusters) != before
 }
