@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -99,19 +100,51 @@ func (d *document) check() error {
 
 var epoch = time.Unix(0, 0).UTC()
 
-// Encode returns the pool as it is stored, at most [Config.MaxBytes] long: clusters are
-// removed until it fits.
+// Encode returns the pool as it is stored, at most [Config.MaxBytes] long. What makes it fit
+// goes in this order: what was counted of keys that clients are told of no more, clusters, and
+// the older half of what was counted of the others, as often as need be.
 func (p *Pool) Encode(now time.Time) ([]byte, error) {
 	for {
 		raw, err := json.Marshal(&p.doc)
-		if err != nil || len(raw) <= p.cfg.MaxBytes || len(p.doc.Clusters) == 0 {
-			if err == nil && len(raw) > p.cfg.MaxBytes {
-				err = fmt.Errorf("the pool has %d bytes without any cluster, at most %d are stored", len(raw), p.cfg.MaxBytes)
-			}
+		over := len(raw) - p.cfg.MaxBytes
+		switch {
+		case err != nil || over <= 0:
 			return raw, err
-		}
-		for n := max(1, len(p.doc.Clusters)*(len(raw)-p.cfg.MaxBytes)/len(raw)); n > 0 && len(p.doc.Clusters) > 0; n-- {
-			p.evict(now, nil)
+		case p.uncount():
+		case len(p.doc.Clusters) > 0:
+			for n := max(1, len(p.doc.Clusters)*over/len(raw)); n > 0 && len(p.doc.Clusters) > 0; n-- {
+				p.evict(now, nil)
+			}
+		case !p.shorten():
+			return raw, fmt.Errorf("the pool has %d bytes without any cluster, at most %d are stored", len(raw), p.cfg.MaxBytes)
 		}
 	}
+}
+
+// uncount removes what was counted of keys of which nothing is decided any more.
+func (p *Pool) uncount() (shorter bool) {
+	for _, l := range p.doc.Lives {
+		if !l.State.advertised() {
+			shorter = l.uncount() || shorter
+		}
+	}
+	return shorter
+}
+
+// shorten removes the older half of what was counted of keys, and of the requests that are
+// remembered. Whose adoption is followed decides nothing, and goes first.
+func (p *Pool) shorten() (shorter bool) {
+	for _, l := range p.doc.Lives {
+		shorter, l.Sample = shorter || len(l.Sample) > 0, nil
+	}
+	if shorter {
+		return true
+	}
+	for _, l := range p.doc.Lives {
+		n := len(l.Days) / 2
+		shorter, l.Days = shorter || n > 0, slices.Delete(l.Days, 0, n)
+	}
+	n := len(p.doc.Seen) / 2
+	p.doc.Seen = slices.Delete(p.doc.Seen, 0, n)
+	return shorter || n > 0
 }

@@ -32,6 +32,7 @@
 // # What is stored
 //
 // A pool is at most [Config.MaxBytes] long. What does not fit goes: first clusters that one
-// client alone feeds, of the client that has most of them, then the coldest. Clients are
-// stored by a hash of their names; [Pool.Forget] removes one from all that is stored.
+// client alone feeds, of the client that has most of them, then the coldest; see [Pool.Encode]
+// for a pool that is full of keys. Clients are stored by a hash of their names; [Pool.Forget]
+// removes one from all that is stored.
 package evolve

@@ -50,9 +50,19 @@ func (p *Pool) move(l *life, to State, kind, why string, now time.Time) {
 		l.State, l.Since = to, now.Unix()
 	}
 	l.Key.Experimental, l.Key.Deprecated = to == Experimental && !l.Refines, to == Deprecated && !l.Refines
+	if to == Retired || to == Rejected { // nothing depends on it any more
+		l.uncount()
+	}
 	l.Why, l.Number = why, p.doc.Next
 	p.renew(l, now)
 	p.event(now, Event{Kind: kind, Key: l.Key.Name, Why: why, Client: l.Owner})
+}
+
+// uncount removes what was counted of a key, and reports whether there was something.
+func (l *life) uncount() bool {
+	there := len(l.Days)+len(l.Sample)+len(l.Typing.Top)+len(l.Judging.Top) > 0
+	l.Days, l.Sample, l.Typing, l.Judging = nil, nil, shares{}, shares{}
+	return there
 }
 
 // renew sets when the patch expires: a client that does not ask again stops using the key.
