@@ -206,7 +206,7 @@ func named(about []word, w string) bool {
 
 // packed returns texts as the value of the key "other": as one string where the template
 // wants that and it is short, and else as an array that is not cut by [MaxFragments] and
-// [MaxFragmentBytes].
+// [MaxFragmentBytes]: long texts are cut, and then neighbours joined while there are too many.
 func packed(texts []string, typ Type) json.RawMessage {
 	if joined := strings.Join(texts, "; "); typ == String && len(joined) <= MaxFragmentBytes {
 		return text(joined)
@@ -221,13 +221,17 @@ func packed(texts []string, typ Type) json.RawMessage {
 			}
 			short, t = append(short, t[:at]), strings.TrimSpace(t[at:])
 		}
-		if last := len(short) - 1; len(texts) > MaxFragments && last >= 0 && len(short[last])+len("; ")+len(t) <= MaxFragmentBytes {
-			short[last] += "; " + t
-			continue
-		}
 		short = append(short, t)
 	}
-	return marshal(short)
+	few := short[:0]
+	for i, t := range short {
+		if last := len(few) - 1; last >= 0 && len(few)+len(short)-i > MaxFragments && len(few[last])+len("; ")+len(t) <= MaxFragmentBytes {
+			few[last] += "; " + t
+			continue
+		}
+		few = append(few, t)
+	}
+	return marshal(few)
 }
 
 // functionWordsOf returns the function words of the language that the request seems to be

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -156,4 +157,39 @@ func arrives(t *testing.T, form *Form, m *Mapping) {
 	if sent, arrived := letters(m.Other), letters(filled.Other); sent != arrived {
 		t.Errorf("of %q arrives %q: %s", sent, arrived, m.Payload)
 	}
+}
+
+// A request of few texts, of which some are long, arrives whole, too.
+func TestLongTextsPushOutNoOther(t *testing.T) {
+	t.Parallel()
+	tpl, err := Parse([]byte(`{"schema_id":"ferry_booking_v1","scenario":"ferry_booking","keys":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, err := NewForm(tpl, FormOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, texts := range map[string][]string{
+		"a long one first": append([]string{strings.Repeat("crib ", 300)}, wishes(19)...),
+		"a long one last":  append(wishes(19), strings.Repeat("crib ", 300)),
+		"long words":       {"a " + strings.Repeat("x", 1_500), "b " + strings.Repeat("y", 1_500), "c " + strings.Repeat("z", 1_500), strings.Join(wishes(17), "; ")},
+		"many":             wishes(400),
+	} {
+		request := strings.Join(texts, "; ")
+		m, err := Fill(t.Context(), &twice{`{"keys":{},"other":[]}`, `null`}, tpl, request, FillOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(name)
+		covers(t, tpl, request, m)
+		arrives(t, form, m)
+	}
+}
+
+func wishes(n int) (out []string) {
+	for i := range n {
+		out = append(out, "wish"+strings.Repeat("s", i%7)+" number "+strconv.Itoa(i))
+	}
+	return out
 }
