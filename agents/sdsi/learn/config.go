@@ -118,17 +118,32 @@ func (c Config) WithDefaults() (Config, error) {
 }
 
 // Candidate makes a key of a cluster, and says why it waits for an operator; "": it does
-// not. The configuration has its defaults.
+// not. If the key only describes one of the template better, that one is looked at, too: who
+// changes a key that is security-relevant needs an authorization (SDSI 7). The configuration
+// has its defaults.
 func (c *Config) Candidate(ctx context.Context, cluster evolve.Cluster, t *template.Template) (k template.Key, why string, err error) {
 	if k, err = c.Induce(ctx, cluster, t); err != nil {
 		return k, "", err
 	}
-	if why = c.Sensitive.Why(k, cluster); why == "" && c.Classify != nil {
-		if why, err = c.Classify(ctx, k); err != nil {
-			why = "it could not be classified" // an operator can
-		}
+	if why = c.sensitive(ctx, k, cluster); why != "" {
+		return k, why, nil
+	}
+	if there := evolve.Like(t, k.Name); there != nil {
+		why = c.sensitive(ctx, *there, cluster)
 	}
 	return k, why, nil
+}
+
+// sensitive says why a key is security-relevant; "": it is not.
+func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.Cluster) string {
+	if why := c.Sensitive.Why(k, cluster); why != "" || c.Classify == nil {
+		return why
+	}
+	why, err := c.Classify(ctx, k)
+	if err != nil {
+		why = "it could not be classified" // an operator can
+	}
+	return why
 }
 
 // New returns a learner, or what is wrong with its configuration.

@@ -88,3 +88,44 @@ func TestACohortNeedsASignature(t *testing.T) {
 		}
 	}
 }
+
+// What is security-relevant is changed only if an operator says so (SDSI 7): a better
+// description of a key waits if the key is, though what clients say of it is harmless.
+func TestASensitiveKeyIsNotRefined(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		description string
+		want        evolve.State
+	}{
+		"harmless":      {"Kind of cabin.", evolve.Stable},
+		"by its words":  {"Kind of cabin, which decides the price.", evolve.Pending},
+		"to the model":  {"Kind of cabin: who has the key of the bridge.", evolve.Pending},
+		"it cannot say": {"Kind of cabin: unclear.", evolve.Pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			l := r.learner(func(cfg *learn.Config) {
+				tpl := ferry(t)
+				tpl.Keys = append(tpl.Keys, template.Key{Name: "cabins", Type: template.String, Description: c.description})
+				cfg.Templates = []*template.Template{tpl}
+				cfg.Classify = func(_ context.Context, k template.Key) (string, error) {
+					switch {
+					case strings.Contains(k.Description, "bridge"):
+						return "it opens the bridge", nil
+					case strings.Contains(k.Description, "unclear"):
+						return "", errors.New("away")
+					}
+					return "", nil
+				}
+			})
+			for i := range 6 {
+				wait(t, says(l, fmt.Sprint("task", i), client(i), "a cabin"))
+			}
+			l.Look(t.Context())
+			if keys := r.stored("").Keys(r.clock()); len(keys) != 1 || keys[0].Name != "cabins" || !keys[0].Refines || keys[0].State != c.want {
+				t.Errorf("%+v, want %s", keys, c.want)
+			}
+		})
+	}
+}

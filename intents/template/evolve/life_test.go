@@ -1,6 +1,7 @@
 package evolve
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -51,5 +52,36 @@ func TestAbsorbedWishesGo(t *testing.T) {
 	p.doc.Lives = append(p.doc.Lives, &life{Key: l.Key, Owner: "another", Cluster: own.ID, State: Stable})
 	if p.end(l, KindEnded, "", at); taken("dogs") != 1 || p.cluster(own.ID) == nil {
 		t.Errorf("after the end of the key: %+v", p.Clusters(at))
+	}
+}
+
+// A key that an operator had to approve gets no other description without one (SDSI 7).
+func TestAnApprovedKeyIsNotRefined(t *testing.T) {
+	t.Parallel()
+	for approved, want := range map[bool]int{false: 2, true: 1} {
+		p := newPool(t, Config{})
+		many(p, 6, wish(1, "small dogs"), start.Add(-6*time.Minute))
+		why := ""
+		if approved {
+			why = "the model says so"
+		}
+		c := p.Ripe(start)[0]
+		k, err := Rules(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Propose(c.ID, k, base(t), why, start); err != nil {
+			t.Fatal(err)
+		}
+		if approved {
+			if err := p.Approve("small_dogs", "human.ops", start); err != nil {
+				t.Fatal(err)
+			}
+		}
+		many(p, 6, wish(2, "dogs that are small"), start.Add(-6*time.Minute))
+		propose(t, p, start)
+		if k := p.Keys(start)[0]; k.State != Experimental || strings.Count(k.Description, "xample mapping") != want {
+			t.Errorf("approved %v: %+v", approved, k)
+		}
 	}
 }

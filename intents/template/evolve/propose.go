@@ -26,13 +26,13 @@ func (p *Pool) Propose(id uint64, k template.Key, base *template.Template, sensi
 	if sensitive == "" && p.cfg.Approve == ApproveAll {
 		sensitive = "every change waits for an operator"
 	}
-	if there := likeNamed(base, k.Name); there != nil {
+	if there := Like(base, k.Name); there != nil {
 		p.refineBase(c, there, about, sensitive, now)
 		return nil
 	}
 	if there := p.life(k.Name, c.Owner); there != nil {
 		c.Key = there.Key.Name
-		if there.State.advertised() && sensitive == "" && there.Owner == c.Owner {
+		if there.State.advertised() && sensitive == "" && there.Approved == "" && there.Owner == c.Owner {
 			there.Key.Description = refined(there.Key, about)
 			p.move(there, there.State, KindRefined, "clients ask for it in other words", now)
 		}
@@ -142,8 +142,9 @@ func (p *Pool) life(name, owner string) *life {
 	return nil
 }
 
-// likeNamed returns the key of a template that has a name or its plural; nil: none has.
-func likeNamed(t *template.Template, name string) *template.Key {
+// Like returns the key of a template that has a name or its plural: the one that a proposal of
+// that name would describe better; nil: none has.
+func Like(t *template.Template, name string) *template.Key {
 	if k := t.Key(name); k != nil {
 		return k
 	}
