@@ -248,20 +248,18 @@ func (p *pool) publish() {
 func (p *pool) seen(ctx context.Context) *evolve.View {
 	now := p.learner.cfg.Now()
 	p.mu.Lock()
-	view, loading, old := p.view, p.loading, now.Sub(p.read) > fresh
+	view, old := p.view, now.Sub(p.read) > fresh
+	var done chan struct{}
 	if old {
-		p.read = now // one at a time
+		p.read, done = now, make(chan struct{}) // one at a time
+		if view == nil {
+			p.loading = p.patient(done)
+		}
 	}
+	loading := p.loading
 	p.mu.Unlock()
 	if old {
-		done := make(chan struct{})
 		p.submit(change{done: done, again: true, apply: nothing})
-		if view == nil {
-			loading = p.patient(done)
-			p.mu.Lock()
-			p.loading = loading
-			p.mu.Unlock()
-		}
 	}
 	if view != nil || loading == nil {
 		return view
@@ -272,7 +270,9 @@ func (p *pool) seen(ctx context.Context) *evolve.View {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.loading = nil
+	if p.loading == loading {
+		p.loading = nil
+	}
 	return p.view
 }
 
