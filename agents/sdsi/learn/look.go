@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/embedding"
@@ -19,7 +20,11 @@ func (p *pool) lookAfter(ctx context.Context) {
 		return
 	}
 	var ripe []evolve.Cluster
-	ok := p.do(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
+	var late atomic.Bool // nobody would make keys of what is claimed
+	err := p.try(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
+		if late.Load() {
+			return false
+		}
 		changed := e.Advance(now)
 		ripe = nil
 		for _, c := range e.Ripe(now) {
@@ -29,7 +34,8 @@ func (p *pool) lookAfter(ctx context.Context) {
 		}
 		return changed || len(ripe) > 0
 	}})
-	if !ok {
+	if err != nil {
+		late.Store(true)
 		return
 	}
 	for _, c := range ripe {
@@ -57,11 +63,11 @@ func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 		return err
 	}
 	var failed error
-	if !p.do(ctx, change{apply: func(e *evolve.Pool, now time.Time) bool {
+	if err := p.try(ctx, change{apply: func(e *evolve.Pool, now time.Time) bool {
 		failed = e.Propose(c.ID, k, p.template, why, now)
 		return failed == nil
-	}}) {
-		return ctx.Err()
+	}}); err != nil {
+		return err
 	}
 	return failed
 }
@@ -70,7 +76,7 @@ func (p *pool) propose(ctx context.Context, c evolve.Cluster) error {
 // stored that, an event is published twice, with the same Event.Number.
 func (p *pool) tell(ctx context.Context) {
 	var events []evolve.Event
-	if !p.do(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { events = e.Untold(); return false }}) {
+	if p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { events = e.Untold(); return false }}) != nil {
 		return
 	}
 	told := uint64(0)
@@ -94,7 +100,7 @@ func (p *pool) tell(ctx context.Context) {
 		told = e.Number
 	}
 	if told > 0 {
-		p.do(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }})
+		_ = p.try(ctx, change{apply: func(e *evolve.Pool, _ time.Time) bool { e.Told(told); return true }}) // else they are told again
 	}
 }
 

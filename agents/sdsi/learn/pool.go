@@ -27,6 +27,7 @@ type pool struct {
 	view    *evolve.View
 	read    time.Time       // when view was read
 	loading <-chan struct{} // the first read; nil: it has not begun, or has ended
+	late    <-chan struct{} // a change that [pool.try] has given up to wait for; nil: none
 
 	out atomic.Pointer[OptOuts] // read after known
 
@@ -54,6 +55,7 @@ const (
 	retryWait = 2 * time.Second  // after a failure of the store
 	claimFor  = 10 * time.Minute // how long one worker makes a key of a cluster
 	maxTries  = 64               // swaps that meet other workers' changes
+	tryFor    = 2 * ioTimeout    // how long one pool may hold up the others of an agent
 )
 
 // submit queues a change. Of changes beyond the bound the plain ones are dropped first.
@@ -280,15 +282,46 @@ func nothing(*evolve.Pool, time.Time) bool { return false }
 
 // do makes one change and waits for it. It reports false if ctx has ended before.
 func (p *pool) do(ctx context.Context, c change) bool {
-	done := make(chan struct{})
-	c.done = done
+	c.done = make(chan struct{})
 	p.submit(c)
 	select {
-	case <-done:
+	case <-c.done:
 		return true
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// errLate is the error about a change that was not made in time.
+var errLate = errors.New("the pool cannot be read or stored for now")
+
+// try is do for a goroutine that has other pools to look after. It gives up after tryFor, and
+// from then on at once, until the change is made after all, or dropped: a pool that cannot be
+// read or stored holds up no other.
+func (p *pool) try(ctx context.Context, c change) error {
+	p.mu.Lock()
+	late := p.late
+	p.mu.Unlock()
+	if late != nil {
+		select {
+		case <-late:
+		default:
+			return errLate
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	c.done = make(chan struct{})
+	p.submit(c)
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = c.done
+	return errLate
 }
 
 // drain stores what waits, before the worker ends.

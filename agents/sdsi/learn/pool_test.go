@@ -18,7 +18,6 @@ import (
 type memory struct {
 	mu       sync.Mutex
 	bad      string
-	asked    int // for the bad one
 	pools    map[string][]byte
 	revision map[string]uint64
 }
@@ -28,7 +27,6 @@ func (m *memory) Get(_ context.Context, _, id string) ([]byte, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id == m.bad {
-		m.asked++
 		return nil, 0, errors.New("no answer")
 	}
 	return m.pools[id], m.revision[id], nil

@@ -1,0 +1,43 @@
+package learn_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
+)
+
+// A pool that cannot be read holds up no other of the agent, and its own changes wait.
+func TestAPoolThatCannotBeReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{bad: "ferry_booking"}
+		l := inMemory(t, m)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); l.Run(ctx) }()
+		says(l, "1", client(1), "a window seat")
+		time.Sleep(time.Minute)
+		for i := range 6 {
+			<-l.Observe("tram_ticket", client(i), sdsi.Seen{ID: fmt.Sprint("task", i), Others: []string{"a window seat"}})
+		}
+		time.Sleep(time.Minute)
+		if v, _, _ := l.View(t.Context(), "tram_ticket", client(1)); v == nil || len(v.Patches(ferry(t), "x", time.Now())) != 1 {
+			t.Error("no key comes of the wish in the other scenario")
+		}
+		m.mu.Lock()
+		m.bad = ""
+		m.mu.Unlock()
+		time.Sleep(time.Minute)
+		raw, _, _ := m.Get(ctx, ferries, "ferry_booking")
+		if p, err := evolve.Open(raw); err != nil || p.Size() != 1 {
+			t.Errorf("what was said meanwhile is lost: %v", err)
+		}
+		stop()
+		<-ended
+	})
+}
