@@ -44,11 +44,11 @@ func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Du
 	workers := map[string]int{}
 	var others []string // scenarios that there are instead
 	for _, i := range found {
-		names := strings.Split(i.Info.Metadata[mesh.MetaScenarios], ",")
+		names := i.Info.Metadata[mesh.MetaScenarios]
 		switch {
-		case names[0] == "":
-		case scenario != "" && !slices.Contains(names, scenario):
-			others = append(others, names...)
+		case names == "":
+		case scenario != "" && !mayHave(names, scenario):
+			others = append(others, strings.Split(names, ",")...)
 		default:
 			workers[i.Entity]++
 		}
@@ -75,6 +75,12 @@ func (c *Client) Find(ctx context.Context, entity, scenario string, wait time.Du
 	}
 	SortOffers(out)
 	return out, nil
+}
+
+// mayHave reports whether a scenario may be in the list of an agent's metadata, whose names may
+// have commas, and which may be cut.
+func mayHave(names, scenario string) bool {
+	return strings.Contains(","+names+",", ","+scenario+",") || strings.HasSuffix(names, ",…")
 }
 
 // SortOffers sorts offers by scenario, and by entity.

@@ -1,0 +1,38 @@
+package sdsi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/intents/template"
+)
+
+// A scenario is found whatever its name, and though the list of the agent's metadata is cut.
+func TestFindAScenario(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	var all []*template.Template
+	for i := range 40 {
+		tpl := tram(t, fmt.Sprint("tram_v", i))
+		tpl.Scenario = fmt.Sprint("tram ", i, strings.Repeat("x", 110))
+		all = append(all, tpl)
+	}
+	all[0].Scenario, all[1].Scenario, all[2].Scenario = "rent, or buy", "buy", "zoo"
+	r.serve(r.desk(sdsi.DeskConfig{}, all...), sells, nil)
+	c := sdsi.NewClient(r.client)
+	for scenario, want := range map[string]int{"rent, or buy": 1, "buy": 1, "zoo": 1, "rent": 0, " or buy": 0, "bus": 0, "": 40} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		offers, err := c.Find(ctx, "", scenario, 200*time.Millisecond)
+		cancel()
+		if len(offers) != want || (want == 0) != errors.Is(err, sdsi.ErrNotOffered) {
+			text, _ := json.Marshal(offers)
+			t.Errorf("%q: %s, %v", scenario, text, err)
+		}
+	}
+}
