@@ -52,7 +52,7 @@ const markdownPrompt = "\n\nAnswer in Markdown."
 // reservedNames are the members of a payload that belong to the mesh, not to
 // the agent's input or output (docs/nats-binding.md).
 var reservedNames = map[string]bool{
-	"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true,
+	"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true, "schema_update_suggestion": true,
 }
 
 // maxOthers bounds, in bytes, what a model gets of the words that fit no key.

@@ -66,7 +66,9 @@ func (u Usage) Add(v Usage) Usage {
 // reserved are the members of a payload that belong to the mesh
 // (docs/nats-binding.md). They describe the completed task and are not passed
 // on to the next member.
-var reserved = map[string]bool{"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true}
+var reserved = map[string]bool{
+	"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true, "schema_update_suggestion": true,
+}
 
 // Bare returns a result's payload without the members that the mesh adds: the
 // agent's own answer. A payload that is not a JSON object is returned

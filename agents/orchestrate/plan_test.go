@@ -81,6 +81,7 @@ func TestBareIsWhatTheAgentSaid(t *testing.T) {
 		{`{"text":"a"}`, `{"text":"a"}`},
 		{`{ "usage": {"input_tokens": 3}, "text": "a", "swarm": {}, "n": 1.50 }`, `{"text":"a","n":1.50}`},
 		{`{"usage":{}}`, `{}`},
+		{`{"text":"a","schema_update_suggestion":{"patch_id":"x"}}`, `{"text":"a"}`},
 		{`[1]`, `[1]`},
 		{`no json`, `no json`},
 	} {

@@ -40,7 +40,7 @@ func WithSeq(payload json.RawMessage, seq int) (json.RawMessage, error) {
 // (docs/nats-binding.md, "Payloads").
 func ReservedMember(name string) bool {
 	switch name {
-	case "usage", "cost", "decision_evidence", "references", "job_id", "run_id", "replies", "swarm":
+	case "usage", "cost", "decision_evidence", "references", "job_id", "run_id", "replies", "swarm", "schema_update_suggestion":
 		return true
 	}
 	return false

@@ -35,7 +35,7 @@ func TestNamesOfMembersAreReadLetterByLetter(t *testing.T) {
 func TestPlainTextIsTheTextAloneIfThereIsNothingElse(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
-		`{"text":"a"}`: `a`, `{"text":"a","usage":{}}`: `a`, `{"text":"a","n":1}`: `{"text":"a","n":1}`, `{"usage":{}}`: `{"usage":{}}`,
+		`{"text":"a"}`: `a`, `{"text":"a","usage":{}}`: `a`, `{"text":"a","schema_update_suggestion":{}}`: `a`, `{"text":"a","n":1}`: `{"text":"a","n":1}`, `{"usage":{}}`: `{"usage":{}}`,
 		`{"text":1}`: `{"text":1}`, `[]`: `[]`,
 	} {
 		if got := PlainText(json.RawMessage(payload)); string(got) != want {
