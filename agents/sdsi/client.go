@@ -21,8 +21,9 @@ type Client struct {
 	node *mesh.Node
 	now  func() time.Time
 
-	mu    sync.Mutex
-	known map[question]*known
+	mu     sync.Mutex
+	known  map[question]*known
+	asking map[*known]question // answers that are on their way
 }
 
 // question names a template that was asked for.
@@ -43,7 +44,7 @@ const maxRemembered = 256
 
 // NewClient returns a client that asks in the name of the node's entity.
 func NewClient(node *mesh.Node) *Client {
-	return &Client{node: node, now: time.Now, known: map[question]*known{}}
+	return &Client{node: node, now: time.Now, known: map[question]*known{}, asking: map[*known]question{}}
 }
 
 // ErrNone is wrapped by the error about an agent that publishes no templates.
@@ -95,19 +96,25 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 			return nil, err
 		}
 	}
+	next := &known{}
+	c.mu.Lock()
+	c.asking[next] = q
+	c.mu.Unlock()
 	got, _, err := c.get(ctx, entity, ask)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asking, next)
 	if err != nil {
 		return nil, err
 	}
 	if got.NotModified { // so there was one
 		got = have.answer
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(c.known) >= maxRemembered && c.known[q] == nil {
 		c.known = map[question]*known{}
 	}
-	c.known[q] = &known{answer: got, asked: c.now()}
+	next.answer, next.asked = got, c.now()
+	c.known[q] = next
 	return c.whole(got), nil
 }
 
@@ -161,13 +168,19 @@ func (c *Client) whole(got *template.GetResult) *template.Template {
 	return t
 }
 
-// Forget makes the client ask an entity again for its templates.
+// Forget makes the client ask an entity again for its templates. An answer that is on its way
+// counts as one from before.
 func (c *Client) Forget(entity string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for q, have := range c.known {
 		if q.entity == entity {
 			have.stale = true
+		}
+	}
+	for next, q := range c.asking {
+		if q.entity == entity {
+			next.stale = true
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -81,6 +83,50 @@ func TestATemplateIsAskedForOnce(t *testing.T) {
 	}
 	if _, err := c.Template(t.Context(), trams, "bus", ""); code(err) != envelope.CodeNotFound {
 		t.Errorf("an unknown scenario: %v", err)
+	}
+}
+
+// slow is a learner whose view takes until it is told to answer.
+type slow struct {
+	has
+	asked, answer chan struct{}
+}
+
+func (s slow) View(ctx context.Context, scenario string, from sdsi.Sender) (v *evolve.View, cohort, client string) {
+	s.asked <- struct{}{}
+	<-s.answer
+	return s.has.View(ctx, scenario, from)
+}
+
+// An event that comes while a template is on its way is not lost: the answer may be older.
+func TestAnEventDuringAQuestionMakesTheClientAskAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	desk := r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1"))
+	pool, err := evolve.New(evolve.Config{}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := slow{has{pool.View()}, make(chan struct{}), make(chan struct{})}
+	desk.Learn(l)
+	r.serve(desk, sells, nil)
+	c := sdsi.NewClient(r.client)
+	got := make(chan error, 1)
+	get := func() {
+		_, err := c.Template(t.Context(), trams, "tram_ticket", "")
+		got <- err
+	}
+	for round, forgets := range []string{trams, trams, "agent.other"} {
+		go get()
+		natstest.Within(t, "question "+strconv.Itoa(round+1), l.asked)
+		c.Forget(forgets)
+		l.answer <- struct{}{}
+		if err := natstest.Within(t, "the template", got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if get(); <-got != nil { // that one is fresh, and not asked for: nobody would answer
+		t.Error("no template")
 	}
 }
 
