@@ -158,10 +158,7 @@ func (b *kvBucket) missing(ctx context.Context) error {
 // read calls each with the newest revision of every key, markers of deletions and strays
 // included, in the order in which they were written, and returns the last sequence.
 func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
-	messages, err := api.Last(ctx, b.js, b.stream(), b.subject(">"))
-	if errors.Is(err, ErrTooLarge) { // more keys than one answer has
-		messages, err = b.scanLast(ctx)
-	}
+	messages, err := b.newest(ctx, ">")
 	if err != nil {
 		return 0, b.explain(err, "list %s", b.name)
 	}
@@ -177,10 +174,19 @@ func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (u
 	return end, nil
 }
 
-// scanLast reads all messages and returns the newest on each subject.
-func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
+// newest returns the newest message of every key that matches a pattern.
+func (b *kvBucket) newest(ctx context.Context, pattern string) ([]Message, error) {
+	messages, err := api.Last(ctx, b.js, b.stream(), b.subject(pattern))
+	if errors.Is(err, ErrTooLarge) { // more keys than one answer has
+		return b.scanLast(ctx, pattern)
+	}
+	return messages, err
+}
+
+// scanLast reads all messages of the keys that match a pattern, and returns the newest of each.
+func (b *kvBucket) scanLast(ctx context.Context, pattern string) ([]Message, error) {
 	bySubject := map[string]Message{}
-	for m, err := range api.ScanSince(ctx, b.js, b.stream(), b.subject(">"), 1, time.Time{}) {
+	for m, err := range api.ScanSince(ctx, b.js, b.stream(), b.subject(pattern), 1, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}

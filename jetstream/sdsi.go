@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -57,7 +56,7 @@ func (t *Templates) Each(ctx context.Context, f func(entity string, version Reco
 
 // eachSDSI calls f with the records whose keys match a pattern of escaped tokens.
 func (b *kvBucket) eachSDSI(ctx context.Context, pattern string, f func(entity string, r Record)) error {
-	messages, err := api.Last(ctx, b.js, b.stream(), b.subject(pattern))
+	messages, err := b.newest(ctx, pattern)
 	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 		return b.explain(err, "list %s", b.name)
 	}

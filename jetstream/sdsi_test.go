@@ -86,3 +86,40 @@ func TestOneOfManyWritersSwapsAPool(t *testing.T) {
 		}
 	}
 }
+
+// More keys than one answer of the server has are listed, too.
+func TestManyTemplatesAreListed(t *testing.T) {
+	t.Parallel()
+	js, ctx := start(t), t.Context()
+	apply(t, js, jetstream.Options{Only: []string{jetstream.BucketSDSI}})
+	store, pools := jetstream.NewTemplates(js, subject.Map{}), jetstream.NewPools(js, subject.Map{})
+	const many = 1_100
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := worker; i < many; i += 8 {
+				if err := store.Create(ctx, "agent.flights", fmt.Sprint("v", i), []byte("x")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := store.Create(ctx, "agent.trains", "v1", []byte("y")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pools.Swap(ctx, "agent.flights", "lunch", []byte("z"), 0); err != nil {
+		t.Fatal(err)
+	}
+	list, err := store.List(ctx, "agent.flights")
+	if err != nil || len(list) != many || !slices.ContainsFunc(list, func(r jetstream.Record) bool { return r.ID == "v1099" && string(r.Value) == "x" }) {
+		t.Errorf("%d templates of one agent: %v", len(list), err)
+	}
+	n := map[string]int{}
+	if err := store.Each(ctx, func(entity string, _ jetstream.Record) { n[entity]++ }); err != nil || n["agent.flights"] != many || n["agent.trains"] != 1 {
+		t.Errorf("the templates of all: %v, %v", n, err)
+	}
+	if list, err := pools.List(ctx, "agent.flights"); err != nil || len(list) != 1 || string(list[0].Value) != "z" {
+		t.Errorf("the pools: %v, %v", list, err)
+	}
+}
