@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -120,5 +122,37 @@ func TestAttackMessagesSentElsewhereAreNoReplies(t *testing.T) {
 			t.Errorf("the sender reads %s %v", m.Data, m.Header)
 		}
 		break
+	}
+}
+
+// The same on the subject where a sender waits for the reply to a live task.
+func TestAttackMessagesSentElsewhereEndNoLiveTask(t *testing.T) {
+	t.Parallel()
+	a := newAttack(t)
+	subjects := make(chan string, 2)
+	if _, err := a.nc.Subscribe(victim, func(m *nats.Msg) {
+		task := parse(t, m.Data)
+		forged := encode(t, task.Reply(envelope.TypeError, json.RawMessage(`{"code":"E_DENIED","message":"forged"}`)))
+		a.elsewhere(m.Reply, nil, forged)
+		a.elsewhere(m.Reply, nats.Header{"Aee-Holder": {victim + " gone 0 server"}, "Aee-Task": {task.ID}}, nil)
+		subjects <- m.Reply
+		if err := m.Respond(encode(t, task.Reply(envelope.TypeResult, json.RawMessage(`{"real":true}`)))); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, a.nc)
+	sender := a.nodeOn(natstest.Conn(t, a.srv, nats.UserInfo("admin", "a")), mesh.Config{Entity: ada})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 2 {
+		reply, err := sender.Send(ctx, newTask(victim, "payroll.run", `{}`), mesh.SendOptions{})
+		if err != nil || string(reply.Payload) != `{"real":true}` {
+			t.Errorf("the sender got %v, %v", reply, err)
+		}
+	}
+	if first, second := within(t, "a task", subjects), within(t, "a task", subjects); len(first) != len(second) || first[:len(first)-8] == second[:len(second)-8] {
+		t.Errorf("the reply subjects are %s and %s", first, second)
 	}
 }

@@ -3,9 +3,11 @@ package api
 import (
 	"bytes"
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
@@ -35,7 +37,7 @@ type gathered struct {
 
 	mu      sync.Mutex
 	inbox   string // with the final dot; "" before the first message
-	last    uint64
+	tokens  *rand.ChaCha8
 	waiting map[string]chan<- published // by reply subject
 	queue   []*nats.Msg
 
@@ -172,11 +174,14 @@ func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company b
 		if _, err := g.Conn().Subscribe(inbox+"*", g.answered); err != nil {
 			return false, false, err
 		}
-		g.inbox = inbox
+		var seed [32]byte
+		_, _ = crand.Read(seed[:]) // never fails
+		g.inbox, g.tokens = inbox, rand.NewChaCha8(seed)
 		go g.watch(g.Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED))
 	}
-	g.last++
-	m.Reply = g.inbox + strconv.FormatUint(g.last, 36)
+	// Who subscribes to a stream's subject reads the reply subjects of what is published there. If
+	// the next one could be guessed, the acknowledgement of another message could be redirected to it.
+	m.Reply = g.inbox + strconv.FormatUint(g.tokens.Uint64(), 36)
 	g.waiting[m.Reply] = done
 	g.queue = append(g.queue, m)
 	return len(g.queue) == 1, len(g.waiting) >= gatherFrom, nil

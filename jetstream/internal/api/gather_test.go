@@ -91,3 +91,23 @@ func (g *gathered) takeQueue() []*nats.Msg {
 	g.queue = nil
 	return batch
 }
+
+// Who follows a task's replies reads the reply subject of whoever publishes them. It cannot guess
+// the next one, and have JetStream send the acknowledgement of a message of its own there.
+func TestTheReplySubjectOfAMessageCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	g := Gather(stream(t, natsjs.StreamConfig{Name: "S"})).(*gathered)
+	seen := map[string]bool{}
+	for range 100 {
+		m := &nats.Msg{Subject: "x"}
+		if _, _, err := g.enqueue(m, make(chan published, 1)); err != nil {
+			t.Fatal(err)
+		}
+		token := strings.TrimPrefix(m.Reply, g.inbox)
+		if len(token) < 8 || seen[token[:8]] {
+			t.Fatalf("%s is like another", m.Reply)
+		}
+		seen[token[:8]] = true
+	}
+	g.takeQueue()
+}

@@ -5,5 +5,5 @@
 // process is not connected. Silence, and any other answer, say that it is.
 //
 // A [Prober] does this for one connection. Packages guardian and holders watch workers with
-// it. It stands on the NATS client and the naming of NATS services alone.
+// it. It stands on the NATS client, the naming of NATS services and package listen alone.
 package probe

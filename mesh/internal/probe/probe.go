@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 )
 
 const (
@@ -138,10 +139,11 @@ func (p *Prober) answered(msg *nats.Msg) {
 		return
 	}
 	p.mu.Lock()
-	f := strings.SplitN(strings.TrimPrefix(msg.Subject, p.prefix), ".", 3)
+	to, due := strings.CutPrefix(msg.Subject, p.prefix)
+	f := strings.SplitN(to, ".", 3)
 	absent := p.callers[f[0]]
 	p.mu.Unlock()
-	if absent != nil && len(f) == 3 {
+	if absent != nil && due && len(f) == 3 && !listen.Redirected(msg, msg.Subject) {
 		absent(f[2], f[1] == secondProbe)
 	}
 }

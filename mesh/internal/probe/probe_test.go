@@ -49,3 +49,29 @@ func TestOnlyNoRespondersSaysThatAWorkerIsGone(t *testing.T) {
 		t.Errorf("%d and %d more", len(heard), len(other))
 	}
 }
+
+// A NATS user can have JetStream answer its request on the reply subject of a probe. The answer may
+// be a copy of a message that the user has stored, with a status of its own.
+func TestARedirectedAnswerOfJetStreamSaysNothingOfAWorker(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+	p := New(conn)
+	heard := make(chan string, 10)
+	caller := p.Join(func(worker string, _ bool) { heard <- worker })
+	prefix, err := p.subscribed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := prefix + caller + "." + firstProbe + "."
+	for _, m := range []*nats.Msg{
+		{Subject: own + "copied", Header: nats.Header{"Status": {"503"}, "Nats-Stream": {"KV_aee_state"}}},
+		{Subject: own + "described", Header: nats.Header{"Status": {"503"}, "Description": {"No Responders"}}},
+		{Subject: caller + "." + firstProbe + ".stored", Header: nats.Header{"Status": {"503"}}}, // as a consumer delivers it
+		{Subject: own + "gone", Header: nats.Header{"Status": {"503"}}},
+	} {
+		p.answered(m)
+	}
+	if got := <-heard; got != "gone" || len(heard) > 0 {
+		t.Errorf("%s and %d more found no responder, want gone alone", got, len(heard))
+	}
+}

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
@@ -38,7 +41,6 @@ type Exchanger struct {
 	mu     sync.Mutex
 	prefix string // of the reply subjects, with the last dot; "" before the first exchange
 	sub    *nats.Subscription
-	next   uint64
 	byID   map[uint64]*Exchange  // those that wait and those that rest
 	rest   map[string]*restPlace // by recipient
 	idle   int                   // how many rest
@@ -155,15 +157,25 @@ func (r *Exchanger) Open(to string, stream bool, deadline time.Time) (*Exchange,
 			room = MaxBuffered
 		}
 		x = &Exchange{to: to, stream: stream, answers: make(chan *nats.Msg, room+places)}
-		r.next++
+		for x.id == 0 || r.byID[x.id] != nil {
+			x.id = random()
+		}
 		var b [96]byte
-		x.id, x.subject = r.next, string(strconv.AppendUint(append(append(b[:0], r.prefix...), Mark...), r.next, 36))
+		x.subject = string(strconv.AppendUint(append(append(b[:0], r.prefix...), Mark...), x.id, 36))
 	}
 	x.deadline = deadline
 	r.byID[x.id] = x
 	x.company = len(r.byID)-r.idle >= gatherFrom
 	r.alarm.Set(deadline)
 	return x, nil
+}
+
+// random returns what the last token of a reply subject says. Whoever has seen reply subjects
+// could otherwise redirect an acknowledgement of JetStream to the next one: see [listen.Redirected].
+func random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // wake takes x out of its rest, and from those that answers can find.
@@ -282,7 +294,7 @@ func (r *Exchanger) deliver(msg *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch x := r.byID[id]; {
-	case x == nil:
+	case x == nil, listen.Redirected(msg, x.subject):
 	case x.resting:
 		r.wake(x) // for good: this is a second answer
 	case len(x.answers) < cap(x.answers)-places:

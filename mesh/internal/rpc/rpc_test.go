@@ -44,6 +44,7 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)
 	var wait sync.WaitGroup
+	var subjects sync.Map
 	for sender := range 4 * gatherFrom {
 		wait.Go(func() {
 			for n := range 200 {
@@ -52,6 +53,7 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				subjects.Store(x.subject, true)
 				body := fmt.Sprintf("%d of %d", n, sender)
 				r.Send(x, Request{To: "echo", Data: []byte(body)})
 				m, err := x.Wait(context.Background())
@@ -67,8 +69,10 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 	if len(r.byID) != r.idle || len(r.out.waiting) != 0 {
 		t.Errorf("%d exchanges and %d requests are left", len(r.byID)-r.idle, len(r.out.waiting))
 	}
-	if r.next > 2*(4*gatherFrom)+minRest {
-		t.Errorf("%d subjects for %d senders", r.next, 4*gatherFrom)
+	n := 0
+	subjects.Range(func(any, any) bool { n++; return true })
+	if n > 2*(4*gatherFrom)+minRest {
+		t.Errorf("%d subjects for %d senders", n, 4*gatherFrom)
 	}
 }
 
@@ -276,5 +280,58 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 		equalTo(t, "the alarm", r.alarm.At().Equal(late.deadline), true)
 		r.mu.Unlock()
 		r.Close(late)
+	}
+}
+
+// A NATS user can have JetStream answer its request on the reply subject of another's. Section 13
+// of docs/nats-binding.md says how such an answer is told from that of the worker.
+func TestARedirectedAnswerOfJetStreamIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	for name, m := range map[string]*nats.Msg{
+		"direct get":                   {Header: nats.Header{"Nats-Stream": {"KV_aee_state"}}, Data: []byte("forged")},
+		"direct get, no responders":    {Header: nats.Header{"Status": {"503"}, "Nats-Stream": {"KV_aee_state"}}},
+		"status":                       {Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}},
+		"API":                          {Data: []byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response"}`)},
+		"next of a consumer":           {Subject: "aee.work.normal.agent.weather", Data: []byte("forged")},
+		"next of a consumer, by token": {Subject: "$KV.aee_state.agent.weather.", Data: []byte("forged")},
+	} {
+		x := mustOpen(t, r)
+		token := x.subject[len(r.prefix):]
+		switch {
+		case m.Subject == "":
+			m.Subject = x.subject
+		case m.Subject[len(m.Subject)-1] == '.':
+			m.Subject += token
+		}
+		r.deliver(m)
+		equalTo(t, name+": answers", len(x.answers), 0)
+		answered(r, x)
+		r.deliver(m)
+		equalTo(t, name+": the subject rests", x.resting, true)
+	}
+	x := mustOpen(t, r)
+	for _, m := range []*nats.Msg{
+		{Subject: x.subject, Header: nats.Header{"Status": {"503"}}},
+		{Subject: x.subject, Data: []byte(`{"stream":"S","seq":1}`)}, // tells the sender that a stream captures the request
+		{Subject: x.subject, Header: nats.Header{"Aee-Holder": {"-"}}},
+	} {
+		r.deliver(m)
+	}
+	equalTo(t, "answers", len(x.answers), 3)
+}
+
+// Who has seen one reply subject knows no other.
+func TestAReplySubjectCannotBeGuessed(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	seen := map[string]bool{}
+	for range 100 {
+		x := mustOpen(t, r)
+		begin := fmt.Sprintf("%.10s", x.subject[len(r.prefix):])
+		if seen[begin] || !Marked(x.subject) || len(x.subject) < len(r.prefix)+10 {
+			t.Errorf("%s is like another", x.subject)
+		}
+		seen[begin] = true
 	}
 }
