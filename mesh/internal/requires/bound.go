@@ -48,11 +48,14 @@ func Bind(task *envelope.Envelope, prefix string, durable bool) error {
 	if len(bound) == 0 {
 		return nil
 	}
-	members := map[string]json.RawMessage{}
+	var members map[string]json.RawMessage
 	if task.Requires != nil {
 		if err := json.Unmarshal(task.Requires, &members); err != nil {
 			return envelope.Errorf(envelope.CodeRequires, "requires must be an object").WithCause(err)
 		}
+	}
+	if members == nil { // requires is absent, or null
+		members = map[string]json.RawMessage{}
 	}
 	for name, value := range bound {
 		members[name] = wire.MustJSON(value)
