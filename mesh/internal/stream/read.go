@@ -25,7 +25,9 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 			continue
 		}
 		var p struct {
-			Seq     int    `json:"seq"`
+			Seq int `json:"seq"`
+		}
+		var turn struct {
 			Text    string `json:"text"`
 			Restart bool   `json:"restart"`
 		}
@@ -33,11 +35,14 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 			continue
 		}
 		gap = gap || p.Seq > seq+1
-		if p.Restart {
+		seq = p.Seq
+		if wire.ReadJSON(e.Payload, &turn) != nil {
+			continue // a handler's own object
+		}
+		if turn.Restart {
 			text, gap = "", false
 		}
-		seq = p.Seq
-		text += p.Text
+		text += turn.Text
 	}
 	if gap {
 		text = ""

@@ -323,3 +323,24 @@ func TestTextThatBeginsAnewIsSentInAsManyEnvelopesAsItNeeds(t *testing.T) {
 }
 
 func long(n int) string { return strings.Repeat("x", n) }
+
+// A handler may emit an object whose text is no text. The next owner counts it too, and numbers its
+// own envelopes after it.
+func TestAnEnvelopeWhoseTextIsNoTextIsCounted(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	first := owner(t, lane, c)
+	emit(t, first, "one ")
+	for _, odd := range []string{`{"text":7}`, `{"restart":"yes"}`} {
+		if err := first.Emit(json.RawMessage(odd)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := owner(t, lane, c)
+	if next.seq != 3 || next.text != "one " {
+		t.Errorf("the next owner goes on after envelope %d, with the text %q", next.seq, next.text)
+	}
+}
