@@ -89,7 +89,7 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	now = time.Now()
 	switch {
 	case errors.Is(err, jetstream.ErrDenied):
-		news.until = now.Add(laneKnown)
+		news = cachedLane{false, now.Add(laneKnown)}
 	case durable:
 		news = cachedLane{true, now.Add(laneKnown)}
 	default:
