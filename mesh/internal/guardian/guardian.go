@@ -71,14 +71,15 @@ type Guardian struct {
 	once    sync.Once // starts tend
 	tending sched.Group
 
-	mu    sync.Mutex
-	by    []string             // the guardians of this worker
-	until map[string]time.Time // until when the others are watched
+	mu      sync.Mutex
+	by      []string             // the guardians of this worker
+	until   map[string]time.Time // until when the others are watched
+	charges map[string]bool      // those of them whose death is reported: not those that are only in by
 }
 
 // New returns a Guardian that does nothing until it is started.
 func New(cfg Config) *Guardian {
-	g := &Guardian{cfg: cfg, needed: make(chan struct{}, 1), until: map[string]time.Time{}}
+	g := &Guardian{cfg: cfg, needed: make(chan struct{}, 1), until: map[string]time.Time{}, charges: map[string]bool{}}
 	g.others = watch.New(watch.Config{
 		Probe: g.probe, Dead: g.dead, Steady: cfg.Prober.Steady,
 		Wait: probe.Wait, Rate: probe.Rate, Most: maxGuarded,
@@ -187,7 +188,8 @@ func (g *Guardian) candidate(ctx context.Context, by []string, tried map[string]
 	return g.ask(ctx, "", not, 0)
 }
 
-// keep stores the guardians of this worker, and watches them.
+// keep stores the guardians of this worker, and watches them, to replace those that are gone. How
+// long they may take to reconnect it does not know, so it does not report their death.
 func (g *Guardian) keep(by []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -215,7 +217,9 @@ func (g *Guardian) LookAfter(ctx context.Context, owner string, back time.Durati
 		return
 	}
 	g.mu.Lock()
-	g.watch(owner, probe.Every, back)
+	if g.watch(owner, probe.Every, back) {
+		g.charges[owner] = true
+	}
 	g.mu.Unlock()
 	g.Start(ctx)
 	g.Need() // starts the ticker, which ends the watches
@@ -249,6 +253,9 @@ func (g *Guardian) Asked(r Request) bool {
 	}
 	g.mu.Lock()
 	watched := g.watch(r.From, every, bounded(r.Back, 0))
+	if watched {
+		g.charges[r.From] = true
+	}
 	g.mu.Unlock()
 	if watched {
 		g.Need() // starts the ticker, which ends the watches
@@ -268,6 +275,7 @@ func (g *Guardian) expire() {
 	for id, until := range g.until {
 		if time.Now().After(until) {
 			delete(g.until, id)
+			delete(g.charges, id)
 			g.others.Remove(id)
 		}
 	}
@@ -280,10 +288,12 @@ func (g *Guardian) guards() bool {
 	return len(g.until) > 0
 }
 
-// dead forgets a worker that is dead, and reports it.
+// dead forgets a worker that is dead, and reports it if it asked for that, or owned runs.
 func (g *Guardian) dead(ctx context.Context, instance string) {
 	g.mu.Lock()
+	charge := g.charges[instance]
 	delete(g.until, instance)
+	delete(g.charges, instance)
 	i := slices.Index(g.by, instance)
 	if i >= 0 {
 		g.by = slices.Delete(g.by, i, i+1)
@@ -293,7 +303,9 @@ func (g *Guardian) dead(ctx context.Context, instance string) {
 		g.known.Store(false)
 		g.Need()
 	}
-	g.cfg.Dead(ctx, instance)
+	if charge {
+		g.cfg.Dead(ctx, instance)
+	}
 }
 
 // probe probes an instance of the agent.

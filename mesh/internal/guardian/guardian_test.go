@@ -205,3 +205,17 @@ func TestARunThatIsClaimedMeanwhileIsGuarded(t *testing.T) {
 		t.Error("the run has no guardian")
 	}
 }
+
+// A worker knows how long those need to connect again that asked it to watch them, but not of its
+// own guardians: it only asks others in their place.
+func TestAWorkerThatOnlyWatchesItsGuardianReportsNoDeath(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, "a", "b", "c")
+	c.runs("a", 4)
+	c.pings["b"].Unsubscribe()
+	c.runs("a", 5) // a has noticed that b is gone, and asks again
+	c.pings["a"].Unsubscribe()
+	if got := c.reported(); got[1] != "a" {
+		t.Errorf("%s reports %s", got[0], got[1])
+	}
+}
