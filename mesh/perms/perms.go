@@ -26,6 +26,9 @@ type AllowResponses struct {
 	Expires time.Duration `json:"expires"`
 }
 
+// answerTime is how long after its end the longest task may still be answered, as with E_TIMEOUT.
+const answerTime = time.Minute
+
 // InboxPrefix is the prefix of reply subjects of a connection that speaks as an
 // entity. Each user has its own: who may subscribe to _INBOX.> reads the replies to
 // everybody else, and may answer in their place.
@@ -42,7 +45,7 @@ func Worker(m subject.Map, entity string, maxTimeout time.Duration) (Permissions
 	p := Permissions{
 		// "subject queue" allows the queue group only, as the server writes it.
 		Subscribe:      []string{live + " " + mesh.QueueGroup, ask + " " + mesh.QueueGroup, ctl},
-		AllowResponses: AllowResponses{Max: -1, Expires: max(maxTimeout, mesh.DefaultMaxTimeout)},
+		AllowResponses: AllowResponses{Max: -1, Expires: max(maxTimeout, mesh.DefaultMaxTimeout) + answerTime},
 	}
 	name := subject.ServiceName(entity)
 	all := micro.APIPrefix + ".*" // PING, INFO and STATS

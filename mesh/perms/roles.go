@@ -24,7 +24,7 @@ func Operator(m subject.Map, inboxPrefix string) Permissions {
 	return Permissions{
 		Publish:        append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"),
 		Subscribe:      append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
-		AllowResponses: AllowResponses{Max: -1, Expires: mesh.DefaultMaxTimeout},
+		AllowResponses: AllowResponses{Max: -1, Expires: mesh.DefaultMaxTimeout + answerTime},
 	}
 }
 
