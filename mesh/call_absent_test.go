@@ -70,3 +70,20 @@ func TestAnImpatientCallOfADurableTaskDoesNotWait(t *testing.T) {
 	r.submit(r.client(), newTask(lead, "lead.work", `{}`))
 	equal(t, "code", codeOf(within(t, "the end of the call", ended)), envelope.CodeNoResponders)
 }
+
+// A live call that has waited for a worker is one of the run's as before: it is cancelled with it.
+func TestACallThatWaitedForAWorkerIsCancelledWithItsRun(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one"}, nil)})
+	client, task := r.client(), newTask(lead, "lead.work", `{}`)
+	r.submit(client, task)
+	r.inVain(task)
+	l := newLeaf()
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: l, LiveOnly: true})
+	began := within(t, "the call", l.began)
+	if _, err := client.Command(ctxFor(t), lead, intents.CancelTask{ID: task.ID}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "stopped", within(t, "the called task to stop", l.stopped), began)
+}

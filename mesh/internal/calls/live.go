@@ -36,7 +36,12 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 		o.stopEarlier(o.c.Key)
 	}
 	opts := client.SendOptions{NoCancel: true, OnStream: o.c.OnStream}
-	begun := ""
+	begun, waiting := "", "" // ids; of a task that waits for a worker, which the run's record names until then
+	defer func() {
+		if waiting != "" {
+			o.remove(waiting)
+		}
+	}()
 	var last error
 	for try := 0; ; try++ {
 		timeout, until := o.times(ctx, o.a.Began)
@@ -57,6 +62,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			}
 			begun = one.ID
 		}
+		waiting = ""
 		wait, cancel := context.WithDeadline(ctx, until)
 		reply, err := o.Client.Send(wait, &one, opts)
 		cancel()
@@ -68,7 +74,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			o.cancel(state.Call{ID: one.ID, To: one.To, Live: true})
 			return err
 		}
-		o.remove(one.ID)
+		waiting = one.ID
 		problem, delay := sender.WorthRetrying(err, try)
 		switch {
 		case problem == nil:
@@ -89,6 +95,7 @@ func (o *outgoing) live(ctx context.Context, task *envelope.Envelope) error {
 			}
 		}
 		if problem.Code != envelope.CodeNoResponders {
+			o.remove(one.ID)
 			task.ID = envelope.NewID() // a worker has received the old id and would refuse it as a replay
 		}
 		task.TS, last = envelope.Now(), err
