@@ -404,3 +404,39 @@ func TestAStrangerTakesNothingBack(t *testing.T) {
 		t.Errorf("asks %+v, %v", asks, err)
 	}
 }
+
+// A follower hears of a task when it comes and when its state changes, and of nothing else.
+func TestAFollowerOfAnInboxHearsOfChangesAlone(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client := r.client()
+	seen := make(chan string, 16)
+	go func() {
+		_ = client.FollowInbox(ctxFor(t), bob, func(a *mesh.PersonTask) error {
+			seen <- a.Task.ID + " " + string(a.State)
+			return nil
+		})
+	}()
+	put := func(e *envelope.Envelope) *envelope.Envelope {
+		t.Helper()
+		if err := r.nc.Publish(bob, encode(t, e)); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	withdrawn := func(task *envelope.Envelope) *envelope.Envelope {
+		e := envelope.New(envelope.TypeEvent, task.From, bob, intents.TaskWithdrawn, json.RawMessage(`{"reason":"done"}`))
+		e.Corr, e.ReplyTo = task.Corr, task.ID
+		return e
+	}
+	heard := func(task *envelope.Envelope, state mesh.PersonTaskState) {
+		t.Helper()
+		equal(t, "heard", within(t, "an event of the inbox", seen), task.ID+" "+string(state))
+	}
+	first := put(newTask(bob, "code.review", `{"n":1}`))
+	heard(first, mesh.AskOpen)
+	put(withdrawn(first))
+	put(withdrawn(first))
+	heard(first, mesh.AskWithdrawn)
+	heard(put(newTask(bob, "code.review", `{"n":2}`)), mesh.AskOpen)
+}

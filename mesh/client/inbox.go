@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -56,7 +57,8 @@ type PersonTask struct {
 	// EscalateTo is the entity that gets the task if there is no answer in time; "": none.
 	EscalateTo string
 
-	last uint64 // sequence of the last message on its reply subject
+	last uint64          // sequence of the last message on its reply subject
+	told PersonTaskState // the state of which a follower has heard, "" if of none
 }
 
 // Errors of [Client.AnswerPersonTask].
@@ -146,16 +148,22 @@ func (c *Client) FindAsk(ctx context.Context, person, taskID string) (*PersonTas
 }
 
 // FollowInbox calls f for each task that is in the inbox now and then, until ctx ends, for
-// each task that arrives or is withdrawn. It does not call f when a known task is sent again.
+// each task that arrives or is withdrawn. It does not call f when a known task is sent again, or when
+// a withdrawal does not change the task's state. It forgets tasks that are older than 30 days, which
+// is how long the stream keeps them by default.
 func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonTask) error) error {
 	inbox, err := c.inbox()
 	if err != nil {
 		return err
 	}
-	known := map[string]*PersonTask{}
+	known, most := map[string]*PersonTask{}, forgetFrom
 	for msg, err := range inbox.Follow(ctx, person) {
 		if err != nil {
 			return err
+		}
+		if len(known) > most {
+			maps.DeleteFunc(known, func(_ string, a *PersonTask) bool { return msg.Time.Sub(a.Stored) > inboxKept })
+			most = max(forgetFrom, 2*len(known))
 		}
 		ask := c.readInbox(msg, known)
 		if ask == nil {
@@ -166,11 +174,12 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 		if ask == nil {
 			continue
 		}
+		told := ask.told
 		now, err := c.cfg.Stores.Clock.Now(ctx)
 		if err == nil {
 			err = c.judgeAsk(ctx, ask, now)
 		}
-		if err == nil {
+		if ask.told = ask.State; err == nil && ask.State != told {
 			err = f(ask)
 		}
 		if err != nil {
@@ -179,6 +188,12 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 	}
 	return ctx.Err()
 }
+
+// FollowInbox forgets tasks that are older than inboxKept, once it knows more than forgetFrom.
+const (
+	inboxKept  = 30 * 24 * time.Hour
+	forgetFrom = 1024
+)
 
 // readInbox reads one message of an inbox into known. It returns the task if this is the first
 // message with the task's id, else nil.
