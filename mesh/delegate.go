@@ -12,12 +12,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/client"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -170,11 +172,11 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 	if client.PublishesTo(o.To) {
 		return false, false, nil
 	}
-	there, silent, says, err := t.host.extensionsOf(ctx, o.To)
+	there, silent, says, asked := t.host.extensionsOf(ctx, o.To)
 	speaks := slices.Contains(says, intents.ExtHandoff)
 	switch {
-	case err != nil:
-		return false, false, err
+	case asked != nil && (!silent || t.run == nil):
+		return false, false, asked
 	case t.ask || t.mustAnswerItself:
 		return false, speaks, nil
 	case t.run == nil && !there:
@@ -185,8 +187,12 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 	// Every agent with a durable lane must support delegation (docs/nats-binding.md). So a
 	// task can be delegated to such an agent while none of its workers is online.
 	durable, err := t.caller().LookForLane(ctx, o.To)
-	if err == nil && !durable && !there {
+	switch {
+	case err != nil || durable:
+	case !there:
 		err = envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
+	default:
+		err = asked // the worker was busy
 	}
 	return durable, durable || speaks, err
 }
@@ -195,15 +201,23 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 const askPatience = 2 * time.Second
 
 // extensionsOf asks a worker of an entity for its extensions (aee.spec.query). there: a
-// worker is online. silent: that worker did not answer in time; it may be busy.
+// worker is online. silent: that worker did not answer in time; it may be busy. If it said so, until
+// the time was over, err is what it said.
 func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent bool, names []string, err error) {
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	ask := envelope.New(envelope.TypeTask, h.Entity, entity, intents.SpecQuery, nil)
-	if err := h.sign(ask); err != nil {
-		return false, false, nil, err
+	var reply *envelope.Envelope
+	for try := 0; ; try++ {
+		ask := envelope.New(envelope.TypeTask, h.Entity, entity, intents.SpecQuery, nil)
+		if err := h.sign(ask); err != nil {
+			return false, false, nil, err
+		}
+		reply, err = h.node.Send(asking, ask, client.SendOptions{NoCancel: true})
+		busy, delay := sender.WorthRetrying(err, try)
+		if busy == nil || !busy.FromPeer() || !pause.For(asking, delay) {
+			break
+		}
 	}
-	reply, err := h.node.Send(asking, ask, client.SendOptions{NoCancel: true})
 	var problem *envelope.Error
 	switch {
 	case err == nil:
@@ -214,6 +228,8 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 		return false, false, nil, context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders):
 		return false, false, nil, nil
+	case errors.As(err, &problem) && problem.FromPeer() && problem.Retryable:
+		return true, true, nil, err
 	case errors.As(err, &problem) && problem.FromPeer():
 		return true, false, nil, nil // a worker answered with an error: it does not know aee.spec.query
 	case errors.As(err, &problem) && problem.Code == envelope.CodeTimeout:

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -459,5 +460,46 @@ func TestAStateGoesAlongWithACall(t *testing.T) {
 		if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"chain":["agent.a"],"text":"remember me"}` {
 			t.Errorf("%s: %v, %v", name, show(reply), err)
 		}
+	}
+}
+
+// A receiver that is busy when it is asked what it supports gets the task, with the conversation,
+// like one that is not.
+func TestABusyReceiverGetsTheTaskAllTheSame(t *testing.T) {
+	t.Parallel()
+	for lane, refusals := range map[string]int{"live": 1, "durable": 1000} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: r.m, Entities: []string{"agent.b"}}); err != nil {
+				t.Fatal(err)
+			}
+			got := r.listen("aee.work.*.agent.b")
+			if _, err := r.nc.Subscribe("agent.b", func(m *nats.Msg) {
+				e := parse(t, m.Data)
+				switch {
+				case e.Intent != intents.SpecQuery:
+					got <- m
+				case refusals > 0:
+					refusals--
+					_ = m.Respond(encode(t, e.ReplyError(envelope.Errorf(envelope.CodeBusy, "busy"))))
+				default:
+					_ = m.Respond(encode(t, e.Reply(envelope.TypeResult, json.RawMessage(`{"extensions":["`+intents.ExtHandoff+`"]}`))))
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, r.nc)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+			client, task := r.client(), newTask("agent.a", "agent.a.run", `{}`)
+			if lane == "live" {
+				r.send(task)
+			} else {
+				r.submit(client, task)
+			}
+			if e := parse(t, within(t, "the receiver's task", got).Data); !strings.Contains(string(e.Requires), `"handoff":{`) {
+				t.Errorf("agent.b is called, with %s", e.Requires)
+			}
+		})
 	}
 }
