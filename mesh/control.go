@@ -154,7 +154,7 @@ func (cm *controls) freshControl(env *envelope.Envelope, now time.Time) *envelop
 	return nil
 }
 
-// cancelTasks ends the live tasks that the payload names, if the command comes from their
+// cancelTasks ends the live tasks that the payload names, and reports whether it has ended any, if the command comes from their
 // sender or from this agent itself. Hops may be cancelled by an operator, too, because
 // the worker that would stop them may be dead. A task whose signature was verified
 // accepts signed commands only: task ids are public, and an unsigned from proves nothing.
@@ -173,16 +173,13 @@ func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool
 		reason += ": " + clip.Text(what.Reason, 128)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
-	found = cm.host.forwardCancel(env, what, signed)
 	for _, t := range cm.host.queue.Remove(mine) {
-		cm.host.fail(t, cause)
-		found = true
+		found = cm.host.fail(t, cause) || found
 	}
 	for _, t := range cm.host.running.Matching(mine) {
-		cm.host.end(t, cause)
-		found = true
+		found = cm.host.end(t, cause) || found
 	}
-	return found
+	return cm.host.forwardCancel(env, what, signed) || found
 }
 
 // operator reports whether an entity may command the tasks of other senders.

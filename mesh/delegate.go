@@ -367,20 +367,34 @@ func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header,
 // delegate ends a task whose handler returned a delegation. It sends the receiver's task
 // (live lane), or ends the run with it (durable lane).
 func (h *host) delegate(t *Task, o *delegation) {
-	if !t.claim() {
-		return // cancelled meanwhile, or overdue
-	}
 	if t.run != nil {
-		t.run.finish(nil, o)
+		if t.claim() {
+			t.run.finish(nil, o)
+		}
 		return
 	}
-	if err := h.sendDelegated(t, o); err != nil {
+	switch claimed, err := h.passOn(t, o); {
+	case !claimed: // cancelled meanwhile, or overdue
+	case err != nil:
 		h.answer(t, fault.ForPeer(err))
 		h.recordEnd(t, fault.ForPeer(err))
-		return
+	default:
+		h.recordDelegated(t, o)
+	}
+}
+
+// passOn sends the receiver of a live task its task, unless the task has ended already.
+func (h *host) passOn(t *Task, o *delegation) (claimed bool, err error) {
+	h.delegating.RLock()
+	defer h.delegating.RUnlock()
+	if !t.claim() {
+		return false, nil
+	}
+	if err := h.sendDelegated(t, o); err != nil {
+		return true, err
 	}
 	h.passed.Add(t.Envelope, t.KeyID, delegated.At{To: o.To, ID: o.id}, t.left())
-	h.recordDelegated(t, o)
+	return true, nil
 }
 
 // recordDelegated publishes the handed_off event and records the end of a delegated task.
@@ -409,9 +423,13 @@ func (h *host) sendDelegated(t *Task, o *delegation) error {
 	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
 }
 
-// forwardCancel forwards a cancel to the receivers of the delegated tasks that it names.
+// forwardCancel forwards a cancel to the receivers of the delegated tasks that it names, behind
+// those tasks.
 func (h *host) forwardCancel(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
-	for _, one := range h.passed.Named(what, env.From, h.Entity, signed) {
+	h.delegating.Lock() // waits for the tasks that are being delegated
+	named := h.passed.Named(what, env.From, h.Entity, signed)
+	h.delegating.Unlock()
+	for _, one := range named {
 		if err := h.publishCancel(one.To, intents.CancelTask{ID: one.ID, Reason: what.Reason}); err != nil {
 			h.log.Warn("cancel not forwarded", "to", one.To, "id", one.ID, "err", err)
 			continue

@@ -212,11 +212,12 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	h.recordEnd(t, nil)
 }
 
-// fail sends an error, unless the task has ended already.
-func (h *host) fail(t *Task, err error) {
-	if t.claim() {
+// fail sends an error, unless the task has ended already. It reports which.
+func (h *host) fail(t *Task, err error) (ended bool) {
+	if ended = t.claim(); ended {
 		h.failed(t, err)
 	}
+	return ended
 }
 
 // failed is fail for a caller for which t.claim has returned true.
@@ -258,10 +259,12 @@ func (h *host) overdue(now time.Time, late []*Task) {
 	}
 }
 
-// end answers a task with an error and cancels its handler's context.
-func (h *host) end(t *Task, cause *envelope.Error) {
-	h.fail(t, cause)
+// end answers a task with an error and cancels its handler's context. It reports whether the task
+// had not ended already.
+func (h *host) end(t *Task, cause *envelope.Error) (ended bool) {
+	ended = h.fail(t, cause)
 	t.stop(cause)
+	return ended
 }
 
 // claim (of the right to answer, not of a run) returns true to the one caller that may

@@ -142,6 +142,7 @@ type host struct {
 	running       deadlines.List[*Task] // accepted and not answered, so that they can be cancelled
 	calls         calls.Agent
 	passed        delegated.Passed
+	delegating    sync.RWMutex // read-held while a live task passes to its receiver; a cancel waits for that
 	documents     delegated.Documents
 	payloads      payloads.Agent
 	durable       durableLane // nil: live only; see joined
@@ -218,21 +219,10 @@ func (h *host) start(ctx context.Context) (err error) {
 		err = listen.Refused(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))
 	}
 	if err != nil {
-		for _, sub := range subs {
-			sub.Unsubscribe()
-		}
-		h.node.asked.Forget(subs)
-		h.node.told.Forget(subs)
 		if joined == nil {
 			h.node.services.leave()
 		}
-		h.stopping.Store(true)
-		h.queue.Close()
-		h.closing.Store(true)
-		h.verify.Close()
-		h.control.Close()
-		h.lookups.Close()
-		h.workers.Wait()
+		h.abandon(subs)
 		return err
 	}
 	h.taskSubs, h.controlSubs = subs[:2], subs[2:]
@@ -254,11 +244,42 @@ func (h *host) put(t *Task) bool {
 
 // stop drains the agent; see Serve.
 func (h *host) stop() error {
+	busy, err := h.drain(h.taskSubs)
+	if h.durable != nil {
+		h.durable.close()
+	}
+	// Health requests and cancels were answered until here.
+	listen.Drain(h.node.conn, h.controlSubs, h.node.asked, h.node.told)()
+	h.node.services.leave()
+	h.close()
+	h.quieten() // no heartbeat may follow the event "left"
+	h.events.announce(intents.AgentLeft)
+	if flushErr := h.flush(); err == nil && flushErr != nil && busy {
+		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)
+	}
+	return err
+}
+
+// abandon ends an agent that could not subscribe to all its subjects. On those to which it could,
+// tasks may have come: they are answered as those of an agent that stops.
+func (h *host) abandon(subs []*nats.Subscription) {
+	if _, err := h.drain(subs); err != nil {
+		h.log.Warn("tasks came while the agent started, which has failed", "err", err)
+	}
+	if h.durable != nil {
+		h.durable.close()
+	}
+	h.close()
+}
+
+// drain ends subscriptions, refuses the tasks that wait, and waits for those that have begun, for at
+// most the node's Drain. It reports whether there were any, and fails if some were not done in time.
+func (h *host) drain(subs []*nats.Subscription) (busy bool, err error) {
 	// Unsubscribe before tasks are refused, so that a sender that retries reaches another
 	// worker.
-	drained := listen.Drain(h.node.conn, h.taskSubs, h.node.asked, h.node.told)
+	drained := listen.Drain(h.node.conn, subs, h.node.asked, h.node.told)
 	h.stopping.Store(true)
-	busy := h.active.Load() > 0 || h.queue.Len() > 0
+	busy = h.active.Load() > 0 || h.queue.Len() > 0
 	if h.durable != nil {
 		h.durable.stopDrawing()
 	}
@@ -278,7 +299,6 @@ func (h *host) stop() error {
 		h.workers.Wait()
 		close(finished)
 	}()
-	var err error
 	deadline := time.NewTimer(h.node.cfg.Drain)
 	defer deadline.Stop()
 	select {
@@ -297,22 +317,15 @@ func (h *host) stop() error {
 			h.end(t, cause)
 		}
 	}
-	if h.durable != nil {
-		h.durable.close()
-	}
-	// Health requests and cancels were answered until here.
-	listen.Drain(h.node.conn, h.controlSubs, h.node.asked, h.node.told)()
-	h.node.services.leave()
+	return busy, err
+}
+
+// close ends what answers control messages, the deadlines, and the contexts of tasks.
+func (h *host) close() {
 	h.control.Close()
 	h.lookups.Close()
 	h.running.Stop()
 	h.stopTasks()
-	h.quieten() // no heartbeat may follow the event "left"
-	h.events.announce(intents.AgentLeft)
-	if flushErr := h.flush(); err == nil && flushErr != nil && busy {
-		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)
-	}
-	return err
 }
 
 // flush waits until the server has received everything that was sent.
