@@ -132,15 +132,21 @@ func usageOf(ctx context.Context, js natsjs.JetStream, stream string) (usage, er
 	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, err
 }
 
-// evictBatch is how many runs are deleted before the size is read again.
-const evictBatch = 512
+// evictBatch is how many runs are deleted at most before the size is read again.
+const evictBatch = 64
 
 // evict deletes ended runs, the earliest first, until there is room, and returns how
 // many.
 func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) {
 	s := w.States
+	subjects, err := api.Subjects(ctx, s.js, s.stream, s.both(">"))
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	messages := s.byKey(subjects)
 	done := delivered{s: s, oldest: map[string]uint64{}}
 	count, batch := 0, []stateMessage(nil)
+	low := func(u usage) bool { return u.share() <= w.To }
 	flush := func() (enough bool, err error) {
 		if err := w.purge(ctx, batch); err != nil {
 			return false, err
@@ -149,13 +155,13 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 		if records, err = usageOf(ctx, s.js, s.stream); err != nil {
 			return false, err
 		}
-		return records.share() <= w.To && objects.share() <= w.To, nil
+		return low(records) && low(objects), nil
 	}
 	var failed []stateMessage // they may be wanted for a retry, so they are deleted last
 	take := func(m stateMessage) (enough bool, err error) {
-		if o, ok := objectOf(m.Header); ok {
-			objects.bytes -= min(objects.bytes, uint64(o.Size))
-		} else if records.share() <= w.To {
+		o, large := objectOf(m.Header)
+		enough = low(records)
+		if enough && !large {
 			return false, nil // only the object store needs room
 		}
 		if !m.note() {
@@ -163,7 +169,13 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 				return false, err
 			}
 		}
-		if batch = append(batch, m); len(batch) < evictBatch {
+		if large {
+			objects.bytes -= min(objects.bytes, uint64(o.Size))
+		}
+		// An estimate, until the size is read: most often too much, because documents grow.
+		records.bytes -= min(records.bytes, uint64(messages[stateKey(m.id)]*m.stored()))
+		batch = append(batch, m)
+		if len(batch) < evictBatch && (!low(records) || enough && !low(objects)) {
 			return false, nil
 		}
 		return flush()
@@ -208,6 +220,20 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 	}
 	_, err = flush()
 	return count, err
+}
+
+// stored returns about how many bytes a message of a run takes in the stream. Only its headers
+// were read.
+func (m stateMessage) stored() int {
+	const frame = 64 // of the record in the server's file
+	size, _ := strconv.Atoi(m.Header.Get("Nats-Msg-Size"))
+	size += frame + len(m.Subject)
+	for name, values := range m.Header {
+		for _, v := range values {
+			size += len(name) + len(": \r\n") + len(v)
+		}
+	}
+	return size
 }
 
 // purge deletes runs, several at once, up to the revision that was read: a run that was
