@@ -112,6 +112,17 @@ func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 		no(replies.Publish(ctx, reply))
 		stored(jetstream.StreamReply, "aee.reply.agent.b.t", "refused")
 
+		// The first reply to a task, as that to a withdrawn one.
+		squat(t, js, "aee.reply.agent.a.x", "withdraw.1", "withdrawn")
+		first := jetstream.Reply{Entity: "agent.b", TaskID: "w", MsgID: "withdraw.1", Data: []byte("withdrawn")}
+		if _, err := replies.PublishAfter(ctx, first, 0); err != nil {
+			t.Errorf("the first reply: %v", err)
+		}
+		if _, err := replies.PublishAfter(ctx, first, 0); !errors.Is(err, jetstream.ErrExists) {
+			t.Errorf("the first reply again: %v", err)
+		}
+		stored(jetstream.StreamReply, "aee.reply.agent.b.w", "withdrawn")
+
 		// A question to a person.
 		squat(t, js, "human.mallory", "call-1", "question")
 		no(inbox.Put(ctx, "human.bob", "call-1", []byte("question")))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -317,15 +318,17 @@ func (r *Replies) PublishAfter(ctx context.Context, reply Reply, last uint64) (u
 	if err != nil {
 		return 0, err
 	}
-	ack, err := r.js.PublishMsg(ctx, msg, natsjs.WithExpectLastSequencePerSubject(last))
-	if err != nil {
-		if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence) {
-			return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
-		}
-		return 0, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
-	}
-	if ack.Duplicate {
+	exists := false
+	msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	ack, err := api.PublishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool {
+		exists = r.has(ctx, msg, seq)
+		return exists
+	})
+	switch {
+	case exists, api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequence):
 		return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
+	case err != nil:
+		return 0, api.Uncertain(api.Explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
 	}
 	return ack.Sequence, nil
 }

@@ -103,6 +103,26 @@ func TestAWithdrawnTaskHasItsReplyBeforeItLeavesTheQueue(t *testing.T) {
 	}
 }
 
+// Tasks to several agents may have one id. Each of their senders gets the reply.
+func TestWithdrawnTasksOfOneIDHaveTheirReplies(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client, ops := r.client(), r.lane(mesh.Config{Entity: operator})
+	first, second := newTask("agent.ecoh", "code.review", `{}`), newTask("agent.eocho", "code.review", `{}`)
+	second.ID = first.ID
+	for _, task := range []*envelope.Envelope{first, second} {
+		r.submit(client, task)
+	}
+	for _, task := range []*envelope.Envelope{first, second} {
+		if err := ops.CancelQueued(ctxFor(t), task.To, task.ID, "a slip"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.result(client, task); !isRefused(err, envelope.CodeCancelled) {
+			t.Errorf("the sender of %s's task got %v", task.To, err)
+		}
+	}
+}
+
 // A process may die when it has stored the reply and not yet removed the task.
 func TestAHalfDoneWithdrawalIsCompleted(t *testing.T) {
 	t.Parallel()

@@ -174,7 +174,7 @@ func (c *Client) answerWithdrawn(ctx context.Context, task *envelope.Envelope, c
 	if err != nil {
 		return err
 	}
-	msg, err := answers.Stored{Env: reply, Raw: body, CBOR: cbor, Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.ID, Task: task, Header: header}.Message()
+	msg, err := answers.Stored{Env: reply, Raw: body, CBOR: cbor, Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.To + "/" + task.ID, Task: task, Header: header}.Message()
 	if err != nil {
 		return err
 	}
