@@ -91,25 +91,38 @@ func (s *States) readAll(ctx context.Context, keys []string, open bool) []runRea
 	return reads
 }
 
+// readRun reads a run for a listing. Of a damaged record it returns what is there.
 func (s *States) readRun(ctx context.Context, key string, open bool) (state.Record, error) {
 	id, err := stateID(key)
 	if err != nil {
 		return state.Record{}, natsjs.ErrMsgNotFound // not the key of a run
 	}
 	m, err := s.current(ctx, key)
+	if err == nil && !m.Genuine() {
+		covered := state.Record{ID: id, Revision: m.last, Time: m.Time}
+		m, err = s.restore(ctx, id, m.last)
+		if errors.Is(err, errStray) && (s.fenced.Load() || errors.Is(err, ErrDenied)) {
+			return covered, nil // this user may not restore it
+		}
+	}
 	switch {
 	case err != nil:
 		return state.Record{}, err
-	case !m.Genuine():
-		return s.Get(ctx, id)
 	case api.Deleted(m.Header):
 		return state.Record{}, natsjs.ErrMsgNotFound
 	case open && state.Terminal(m.status()):
 		return state.Record{}, errEnded
 	}
 	r, err := s.record(ctx, id, m)
-	if errors.Is(err, chunks.ErrGone) { // the run has changed since
-		return s.Get(ctx, id)
+	if errors.Is(err, chunks.ErrGone) {
+		if now, e := s.current(ctx, key); e != nil || now.last != m.last { // the run has changed since
+			if now, e := s.Get(ctx, id); !damaged(e) {
+				return now, e
+			}
+		}
+	}
+	if damaged(err) {
+		err = nil
 	}
 	return r, err
 }

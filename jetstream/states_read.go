@@ -58,30 +58,41 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 	if err != nil {
 		return state.Record{}, api.Explain(s.js.Conn(), err, "get run %s of %s", id.Run, id.Entity)
 	}
-	return s.record(ctx, id, m)
+	r, err := s.record(ctx, id, m)
+	if err != nil {
+		return state.Record{}, err
+	}
+	return r, nil
 }
 
 // record returns the checkpoint in a message; if the document is an object, it fetches
-// that.
+// that. With an error it returns what the message itself holds.
 func (s *States) record(ctx context.Context, id state.ID, m stateMessage) (state.Record, error) {
 	r := state.Record{ID: id, Data: m.Data, Revision: m.last, Time: m.Time, Replied: m.replied}
 	r.Over, r.Swapped = swappedOver(m.Header, s.both(stateKey(id)))
 	if _, reply := s.keyOf(m.Subject); reply {
 		if r.End = endOf(m.Header); r.End == nil {
-			return state.Record{}, fmt.Errorf("get run %s of %s: %w: a reply without a document", id.Run, id.Entity, state.ErrInvalid)
+			return r, fmt.Errorf("get run %s of %s: %w: a reply without a document", id.Run, id.Entity, state.ErrInvalid)
 		}
 		return r, nil
 	}
 	if o, ok := objectOf(m.Header); ok {
 		if key, _, _ := strings.Cut(strings.TrimPrefix(o.Name, s.object), "/"); key != stateKey(id) {
-			return state.Record{}, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)
+			return r, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)
 		}
-		var err error
-		if r.Data, err = s.objects.Read(ctx, o); err != nil {
-			return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, err)
+		data, err := s.objects.Read(ctx, o)
+		if err != nil {
+			return r, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, err)
 		}
+		r.Data = data
 	}
 	return r, nil
+}
+
+// damaged reports an error that stays: a record's object is gone, or another one, or the record
+// is none. Any worker can write such a record of its own entity, so a listing does not end there.
+func damaged(err error) bool {
+	return errors.Is(err, chunks.ErrGone) || errors.Is(err, chunks.ErrOther) || errors.Is(err, state.ErrInvalid)
 }
 
 // History returns the checkpoints of a run, see [state.Store].
@@ -149,7 +160,9 @@ func (s *States) records(ctx context.Context, id state.ID, all []Message) ([]sta
 
 // List yields the runs of an entity, see [state.Store], in the order in which they were
 // last written. It first reads the headers of all of them, and then the documents, a few
-// MiB at a time.
+// MiB at a time. Of a run whose document is lost, or is another one, List and all other
+// listings yield what the bucket has: a reference, which [state.Codec.Decode] refuses. A
+// record that a stray covers, and that this user may not restore, has no Data.
 func (s *States) List(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
 	return s.fetchOrRead(ctx, entity, false)
 }
@@ -236,29 +249,34 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 	for _, m := range got {
 		bySubject[m.Subject] = m
 	}
-	var records []state.Record
-	for _, known := range batch {
-		var r state.Record
+	reads := make([]runRead, len(batch))
+	var again []int // to be read one by one, several at once: objects, which may be missing
+	var keys []string
+	for i, known := range batch {
 		m := bySubject[known.Subject]
+		_, large := objectOf(m.Header)
 		switch {
-		case m.Seq != known.Seq, !m.Genuine():
-			r, err = s.Get(ctx, known.id)
+		case large, m.Seq != known.Seq, !m.Genuine():
+			again, keys = append(again, i), append(keys, stateKey(known.id))
 		case api.Deleted(m.Header):
-			continue
+			reads[i].err = state.ErrNotFound
 		default:
 			known.Message = m
-			r, err = s.record(ctx, known.id, known)
+			reads[i].record, reads[i].err = s.record(ctx, known.id, known)
 		}
-		if errors.Is(err, chunks.ErrGone) { // the run has changed or was deleted meanwhile
-			r, err = s.Get(ctx, known.id)
+	}
+	for i, got := range s.readAll(ctx, keys, false) {
+		reads[again[i]] = got
+	}
+	var records []state.Record
+	for _, got := range reads {
+		switch {
+		case errors.Is(got.err, natsjs.ErrMsgNotFound), errors.Is(got.err, state.ErrNotFound):
+		case got.err != nil && !damaged(got.err):
+			return records, api.Explain(s.js.Conn(), got.err, "read a run")
+		default:
+			records = append(records, got.record)
 		}
-		if errors.Is(err, state.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return records, err
-		}
-		records = append(records, r)
 	}
 	return records, nil
 }

@@ -88,7 +88,8 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 		}
 		rec, err := s.Get(ctx, m.id)
 		switch {
-		case err != nil && !errors.Is(err, state.ErrNotFound):
+		case damaged(err) && m.Genuine():
+		case err != nil && !errors.Is(err, state.ErrNotFound) && !damaged(err):
 			return n, fmt.Errorf("restore records: %w", err)
 		case err != nil || rec.Revision != m.last:
 			n++

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 )
@@ -198,8 +197,8 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		return nil
 	}
 	r, err := w.s.record(ctx, m.id, m.stateMessage)
-	if errors.Is(err, chunks.ErrGone) {
-		return nil // a newer message or a marker follows
+	if damaged(err) {
+		return nil // of an object that is gone: a newer message or a marker follows
 	}
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)

@@ -32,8 +32,13 @@ func (s *Store) Stream() string { return "OBJ_" + s.bucket }
 // prefix is the prefix of the subjects of all chunks.
 func (s *Store) prefix() string { return "$O." + s.bucket + ".C." }
 
-// ErrGone: a record refers to an object that does not exist.
-var ErrGone = errors.New("its object was not found")
+// Errors for errors.Is.
+var (
+	// ErrGone: a record refers to an object that does not exist.
+	ErrGone = errors.New("its object was not found")
+	// ErrOther: the object is not the one that the record refers to.
+	ErrOther = errors.New("its object is another one")
+)
 
 // Size is the chunk size of nats.go's object stores.
 const Size = 128 << 10
@@ -70,7 +75,7 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 		case int64(len(data)) == o.Size && api.Digest(data) == o.Digest:
 			return data, nil
 		case int64(len(data)) >= o.Size:
-			return nil, fmt.Errorf("document %s: its digest is not %s", o.Name, o.Digest)
+			return nil, fmt.Errorf("document %s: %w: its digest is not %s", o.Name, ErrOther, o.Digest)
 		case try == 6:
 			return nil, fmt.Errorf("fetch document %s: %w: there are %d bytes of %d", o.Name, ErrGone, len(data), o.Size)
 		}
@@ -82,7 +87,7 @@ func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
 
 // readChunks returns the beginning of a document, up to the first missing chunk.
 func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
-	data := make([]byte, 0, min(o.Size, 64<<20))
+	data := make([]byte, 0, min(o.Size, 1<<20)) // what the record says may be untrue
 	for i := 0; int64(len(data)) < o.Size; i++ {
 		m, err := api.Newest(ctx, s.js, s.Stream(), s.chunk(o.Name, strconv.Itoa(i)))
 		if errors.Is(err, natsjs.ErrMsgNotFound) {
