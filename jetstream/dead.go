@@ -49,7 +49,8 @@ type DeadLetter struct {
 	Header nats.Header // the task's, except headers that begin with Nats-
 
 	// Omitted is the envelope's length if Put left it out because the letter would not
-	// have fitted into a message.
+	// have fitted into a message. If the task's headers alone are too large, they are left
+	// out, too.
 	Omitted int
 
 	Seq  uint64    // in StreamDead; Put returns it
@@ -73,16 +74,17 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 			return have, err
 		}
 	}
-	msg := encodeDead(subj, letter)
-	if over := d.js.Conn().MaxPayload(); over > 0 && int64(msg.Size()) > over {
+	msg := d.message(subj, letter)
+	most := int(d.js.Conn().MaxPayload())
+	over := func(size int) bool { return most > 0 && size > most }
+	headers := msg.Size() - len(msg.Data)
+	if many := headers > maxDeadHeaders || over(headers); many || over(msg.Size()) {
 		letter.Omitted, letter.Data = len(letter.Data), nil
-		msg = encodeDead(subj, letter)
+		if many {
+			letter.Header = nil
+		}
+		msg = d.message(subj, letter)
 	}
-	msg.Header.Set(natsjs.MsgIDHeader, subj+"/"+strconv.FormatUint(letter.Work, 10)+"/"+letter.Code)
-	if letter.Work == 0 {
-		msg.Header.Del(natsjs.MsgIDHeader)
-	}
-	msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
 	ack, err := api.PublishOnce(ctx, d.js, msg, "", func(seq uint64) bool {
 		have, err := d.have(ctx, subj, letter)
 		return err == nil && have == seq
@@ -91,6 +93,20 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		return 0, api.Uncertain(api.Explain(d.js.Conn(), err, "put a dead letter to %s", subj))
 	}
 	return ack.Sequence, nil
+}
+
+// maxDeadHeaders is the most bytes of headers and subject that a letter has. nats-server stores
+// headers of 65,535 bytes at most.
+const maxDeadHeaders = 60 << 10
+
+// message returns the message of a letter.
+func (d *Dead) message(subj string, letter DeadLetter) *nats.Msg {
+	msg := encodeDead(subj, letter)
+	if letter.Work != 0 {
+		msg.Header.Set(natsjs.MsgIDHeader, subj+"/"+strconv.FormatUint(letter.Work, 10)+"/"+letter.Code)
+	}
+	msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
+	return msg
 }
 
 // have returns the sequence of the last letter on the subject if it is about the same

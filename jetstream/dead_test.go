@@ -157,6 +157,36 @@ func TestDeadLetterOfALargeTask(t *testing.T) {
 	}
 }
 
+// The headers of a task may leave no room for those of a letter: it is stored without them, and
+// so without the envelope, which they say how to read.
+func TestDeadLetterOfATaskWithManyHeaders(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	d := jetstream.NewDead(js, subject.Map{})
+	for size, kept := range map[int]bool{50 << 10: true, 64<<10 - 100: false} {
+		header := nats.Header{"X-Long": {strings.Repeat("x", size)}}
+		work, err := jetstream.NewQueue(js, subject.Map{}).Submit(ctx, jetstream.Submission{Entity: "agent.x", Priority: "low", Data: []byte("task"), Header: header})
+		if err != nil {
+			t.Fatal(err)
+		}
+		letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: fmt.Sprint(size), Code: "poison", Work: work.Seq, Subject: "aee.work.low.agent.x", Data: []byte("task"), Header: header}
+		seq, err := d.Put(ctx, letter)
+		if err != nil {
+			t.Errorf("with %d bytes of headers: %v", size, err)
+			continue
+		}
+		got, err := d.Get(ctx, seq)
+		if err != nil || got.Code != "poison" || kept != (len(got.Data) == 4 && len(got.Header.Get("X-Long")) == size) || !kept && (got.Omitted != 4 || got.Header != nil) {
+			t.Errorf("with %d bytes of headers: %d bytes of a body, %d omitted, %d headers, %v", size, len(got.Data), got.Omitted, len(got.Header), err)
+		}
+		if _, err := d.Retry(ctx, seq); kept != (err == nil) || !kept && !errors.Is(err, jetstream.ErrTooLarge) {
+			t.Errorf("retry with %d bytes of headers: %v", size, err)
+		}
+	}
+}
+
 // Other programs may write to the stream: no header of a letter may harm its reader.
 func FuzzDeadLetter(f *testing.F) {
 	f.Add("aee.dead.agent.x.t1", "Aee-Dead-Attempts", "3", []byte("{}"))
