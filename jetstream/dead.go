@@ -33,7 +33,7 @@ func NewDead(js natsjs.JetStream, m subject.Map) *Dead { return &Dead{js: js, m:
 // A DeadLetter is a task that could not be done.
 type DeadLetter struct {
 	Entity string
-	TaskID string // "": the envelope has no readable id; Put makes one
+	TaskID string // "": the envelope has no readable id; Put makes one, also in place of one that is too long for a subject
 
 	Code     string // for programs: the error's code, or "poison", …
 	Cause    string // for people; cut after 1,024 bytes
@@ -61,7 +61,7 @@ type DeadLetter struct {
 // StreamWork with the same code is stored once: Put may be called again after
 // [ErrUncertain], or by another worker.
 func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
-	if letter.TaskID == "" {
+	if letter.TaskID == "" || len(subject.Escape(letter.TaskID)) > subject.MaxID {
 		letter.TaskID = "work-" + strconv.FormatUint(letter.Work, 10)
 	}
 	subj, err := d.m.Dead(letter.Entity, letter.TaskID)

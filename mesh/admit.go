@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
@@ -31,6 +32,7 @@ var admissionChecks = []check{
 	{refuses: checkAddressee},
 	{refuses: checkType},
 	{refuses: checkMeshAndLane, alert: true},
+	{refuses: checkID},
 	{refuses: checkAge, alert: true},
 	{refuses: checkQuota},
 	{refuses: checkReplay, alert: true},
@@ -91,6 +93,14 @@ func checkMeshAndLane(t *Task) *envelope.Error {
 		return nil
 	}
 	return t.forHere(t.host.node.cfg.Prefix, t.run != nil, t.signed)
+}
+
+// checkID refuses a durable task whose id does not fit into the subject of its reply.
+func checkID(t *Task) *envelope.Error {
+	if id := t.Envelope.ID; t.run != nil && len(subject.Escape(id)) > subject.MaxID {
+		return envelope.Errorf(envelope.CodeTooLarge, "the id has more than %d bytes as part of a subject, which is too much on the durable lane", subject.MaxID)
+	}
+	return nil
 }
 
 // checkAge refuses stale and replayed tasks. A durable task may have been stored for

@@ -78,6 +78,9 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 		return nil // no valid envelope can answer it
 	}
 	entity, taskID := t.originalTask()
+	if _, err := h.node.subjects.Reply(entity, taskID); err != nil {
+		return nil // no subject is for the answer
+	}
 	chain, digest := t.handed.Proof()
 	msg, err := answers.Stored{
 		Env: reply, Raw: raw, CBOR: cbor, Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10),

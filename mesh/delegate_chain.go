@@ -40,6 +40,11 @@ func (t *Task) acceptDelegation() (err error) {
 	if h == nil {
 		return err
 	}
+	if t.run != nil {
+		if _, bad := t.host.node.subjects.Reply(h.Links.First().From, h.Task); bad != nil {
+			return envelope.Errorf(envelope.CodeRequires, "requires.handoff: the original task cannot be answered: %w", bad)
+		}
+	}
 	t.handed = h
 	if t.run == nil {
 		t.seq = h.Stream

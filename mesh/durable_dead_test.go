@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,6 +122,40 @@ func (r *durableRig) letters() (out []jetstream.DeadLetter) {
 		out = append(out, l)
 	}
 	return out
+}
+
+// An id may be too long for the subjects that a durable task, or a command in the queue, is
+// answered on. Then nothing is done, and the message does not come again.
+func TestAnIDThatFitsIntoNoSubjectIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	var begun atomic.Int32
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		begun.Add(1)
+		return json.RawMessage(`{}`), nil
+	})})
+	long := strings.Repeat("x", 513)
+	plain, escaped := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	plain.ID, escaped.ID = long, strings.Repeat("ä", 86)
+	command := mesh.NewCommand(ada, reviewer, intents.CancelTask{ID: plain.ID})
+	command.ID = long
+	handed := newTask(reviewer, "code.review", `{}`)
+	handed.From = "agent.a"
+	link := envelope.New(envelope.TypeEvent, "agent.a", reviewer, intents.TaskHanded, json.RawMessage(fmt.Sprintf(`{"task":%q,"caller":%q}`, long, ada)))
+	link.Corr, link.ReplyTo = handed.Corr, long
+	requiring(handed, fmt.Sprintf(`{"handoff":{"task":%q,"caller":%q,"intent":"code.review","chain":[%q]}}`, long, ada, chainOf(t, link)))
+	for _, e := range []*envelope.Envelope{plain, escaped, command, handed} {
+		r.queue("normal", e)
+	}
+	r.drainedQueue()
+	codes := map[envelope.Code]int{}
+	for _, l := range r.letters() {
+		codes[envelope.Code(l.Code)]++
+	}
+	equal(t, "dead letters", codes, map[envelope.Code]int{envelope.CodeTooLarge: 3})
+	if replies := r.replies(handed); begun.Load() != 0 || len(replies) != 1 || envelope.ErrorOf(replies[0]).Code != envelope.CodeRequires {
+		t.Errorf("%d tasks were begun, and the delegated one was answered with %v", begun.Load(), replies)
+	}
 }
 
 // What was tried once is not counted.
