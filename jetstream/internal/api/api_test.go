@@ -65,6 +65,35 @@ func TestAScanYieldsEachMessageOnce(t *testing.T) {
 	}
 }
 
+// The server sends so many bytes at once, and says how many messages it left out.
+func TestTheLastOfEachSubjectAreReadAlsoIfTheyAreLarge(t *testing.T) {
+	t.Parallel()
+	js := stream(t, natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, AllowDirect: true, MaxMsgsPerSubject: 1})
+	var want []string
+	for i := range 12 {
+		want = append(want, fmt.Sprintf("s.%d", i))
+		for range 2 {
+			if _, err := js.Publish(t.Context(), want[i], make([]byte, scanBytes/5)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := Last(t.Context(), js, "S", "s.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subjects []string
+	for i, m := range got {
+		subjects = append(subjects, m.Subject)
+		if i > 0 && m.Seq <= got[i-1].Seq {
+			t.Errorf("%d after %d", m.Seq, got[i-1].Seq)
+		}
+	}
+	if !slices.Equal(subjects, want) {
+		t.Errorf("read %q", subjects)
+	}
+}
+
 // Each way to read one message gives the same, and says if there is none.
 func TestOneMessageIsReadInEachWay(t *testing.T) {
 	t.Parallel()
