@@ -1,8 +1,11 @@
 package mesh_test
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -270,6 +273,63 @@ func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
 	v.sourceNC.Close()
 	say(3)
 	v.finish("target")
+}
+
+// A dead letter that is retried has replies of its own behind those of the first try.
+func TestARetriedRunThatIsElsewhereIsAnswered(t *testing.T) {
+	t.Parallel()
+	for name, spoken := range map[string]bool{"silent": false, "streamed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var tries atomic.Int32
+			v := newVoyage(t, func(v *voyage) {
+				v.sourceHandler = mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+					if tries.Add(1) > 1 {
+						return v.source.Handle(ctx, task)
+					}
+					v.source.begun <- task.Run()
+					if err := task.EmitText("no "); err != nil {
+						return nil, err
+					}
+					return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+				})
+				v.targetHandler = mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+					if spoken {
+						if err := task.EmitText("yes"); err != nil {
+							return nil, err
+						}
+					}
+					return json.RawMessage(`{"by":"target"}`), nil
+				})
+			})
+			within(t, "the error", v.heard.done)
+			v.berlin.drainedQueue()
+			letters := v.berlin.letters()
+			if len(letters) != 1 {
+				t.Fatalf("%d dead letters", len(letters))
+			}
+			if _, err := v.berlin.dead().Retry(ctxFor(t), letters[0].Seq); err != nil {
+				t.Fatal(err)
+			}
+			within(t, "the second try", v.source.begun)
+			v.move()
+			v.berlin.drainedQueue()
+			equal(t, "status in berlin", v.berlin.record(v.task).Doc.Status, aaif.RunCompleted)
+			last, err := jetstream.NewReplies(v.berlin.js(v.berlin.nc), v.berlin.m).Last(ctxFor(t), reviewer, v.task.ID)
+			if err != nil || string(parse(t, last.Data).Payload) != `{"by":"target"}` {
+				t.Errorf("the last reply is %s, %v", last.Data, err)
+			}
+			said := 0
+			for _, e := range v.berlin.replies(v.task) {
+				if e.Type == envelope.TypeStream && strings.Contains(string(e.Payload), "yes") {
+					said++
+				}
+			}
+			if spoken != (said == 1) {
+				t.Errorf("what the target said was stored %d times", said)
+			}
+		})
+	}
 }
 
 // What is relayed has the encoding of the task, as every reply has.

@@ -91,7 +91,7 @@ func (m *Mover) relayOnce(ctx context.Context, about *state.Migration, r *Run) (
 	}
 	c, _ := r.Checkpoint()
 	err = p.Replies(ctx, about.ID, request, after, func(reply handoff.Reply) error {
-		if reply.Seq <= after {
+		if reply.Seq <= after && !reply.Last {
 			return nil
 		}
 		env, err := m.fromTarget(r, reply)
@@ -124,7 +124,9 @@ type relayedReply struct {
 	seq int
 }
 
-// relayedUpTo returns the number of the last reply that is stored here.
+// relayedUpTo returns the number of the last stream envelope that is stored here. A terminal reply
+// that is stored is that of an earlier try: a dead letter that is retried numbers its replies from
+// there on.
 func (m *Mover) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 	c, _ := r.Checkpoint()
 	after := uint64(c.Mesh.Stream)
@@ -134,6 +136,10 @@ func (m *Mover) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 		return after, nil
 	case err != nil:
 		return 0, err
+	}
+	env, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, m.cfg.Answers.Limits)
+	if err != nil || env.Type != envelope.TypeStream {
+		return after, nil
 	}
 	if n, err := strconv.ParseUint(msg.Header.Get(jetstream.HeaderSeq), 10, 64); err == nil {
 		after = max(after, n)
