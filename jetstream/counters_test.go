@@ -3,6 +3,7 @@ package jetstream_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,13 +49,14 @@ func TestCountersAddForAll(t *testing.T) {
 		{-600, []string{"a tool"}, 0}, {-5, []string{"a tool"}, -5},
 		{7, []string{"another"}, 7}, {0, []string{"another"}, 7},
 		{1, []string{"ü.>*"}, 1}, {math.MaxInt32, []string{"big"}, math.MaxInt32},
+		{2, []string{strings.Repeat("ä", 512)}, 2}, {3, []string{strings.Repeat("ä", 511) + "ö"}, 3}, {2, []string{strings.Repeat("ä", 512)}, 4}, // a corr of 1,024 bytes
 	} {
 		got, err := c.Add(testContext(t), step.n, "agent.x", "rate", step.ids...)
 		if err != nil || got != step.want {
 			t.Errorf("add %d to %q: %d, %v; want %d", step.n, step.ids, got, err, step.want)
 		}
 	}
-	for _, ids := range [][]string{{""}, {"x", string(make([]byte, 600))}} {
+	for _, ids := range [][]string{{""}, {"x", ""}} {
 		if _, err := c.Add(testContext(t), 1, "agent.x", "rate", ids...); err == nil {
 			t.Errorf("%d ids were counted", len(ids))
 		}

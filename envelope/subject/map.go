@@ -1,6 +1,9 @@
 package subject
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -221,14 +224,19 @@ func (m Map) Count(owner, kind string, ids ...string) (string, error) {
 	}
 	s += Escape(key) + "." + kind
 	for _, id := range ids {
+		if id == "" {
+			return "", errors.New("subject of a counter: an id is empty")
+		}
 		token := Escape(id)
-		if id == "" || len(token) > maxCountID {
-			return "", fmt.Errorf("subject of a counter: the id %q is empty or too long", clip(id))
+		if len(token) > maxCountID {
+			sum := sha256.Sum256([]byte(id))
+			token = "=" + hex.EncodeToString(sum[:])
 		}
 		s += "." + token
 	}
 	return s, nil
 }
 
-// maxCountID bounds one id of a counter's name, escaped, in bytes.
+// maxCountID bounds one id of a counter's name, escaped, in bytes. A longer one is hashed: a corr
+// may have 1,024 bytes.
 const maxCountID = 512
