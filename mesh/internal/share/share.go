@@ -60,6 +60,9 @@ const (
 	// since it read the figures: so many together read them again before they can have
 	// exceeded the share. More workers read them later than they should.
 	unseen = 16
+	// A look that takes long takes one part in 20 of the time, but the pause behind it is no
+	// longer than mostPause.
+	mostPause = 20 * time.Second
 	// crowdedPause is the nak delay of a task that may not begin.
 	crowdedPause = 10 * time.Second
 )
@@ -87,7 +90,7 @@ func (s *Share) Admit(ctx context.Context, r *Reservation, size int64) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.crowds.Load() == nil && s.mightExceed(s.written.Add(size)) {
-			s.look(ctx, size)
+			_ = s.look(ctx, size) // without figures the run begins
 		}
 		if s.crowds.Load() != nil {
 			return false
@@ -141,22 +144,26 @@ func (s *Share) Wrote(bytes int) {
 }
 
 // Tend reads the figures from the store periodically until awake ends. It makes slow
-// requests less often, so that they take a small part of the time.
+// requests less often, so that they take a small part of the time; one that fails it repeats
+// as soon as any other.
 func (s *Share) Tend(awake context.Context) {
 	defer s.forget()
 	for {
 		began := time.Now()
 		s.mu.Lock()
-		s.look(awake, 0)
+		err := s.look(awake, 0)
 		s.mu.Unlock()
-		every, took := shareLook, time.Since(began)
+		every, rest := shareLook, min(20*time.Since(began), mostPause)
 		if s.crowds.Load() != nil {
 			every = crowdedLook
 		}
-		if !pause.For(awake, 20*took) {
+		if err != nil {
+			rest = 0 // it was not the figures that took long
+		}
+		if !pause.For(awake, rest) {
 			return
 		}
-		timer := time.NewTimer(max(0, every-20*took))
+		timer := time.NewTimer(max(0, every-rest))
 		select {
 		case <-timer.C:
 		case <-s.wake:
@@ -177,8 +184,8 @@ func (s *Share) forget() {
 }
 
 // look reads the figures from the store. bytes is the size of a run that is about to begin.
-// s.mu is held.
-func (s *Share) look(ctx context.Context, bytes int64) {
+// If it fails, the figures stay. s.mu is held.
+func (s *Share) look(ctx context.Context, bytes int64) error {
 	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	log := s.cfg.Log
@@ -186,7 +193,7 @@ func (s *Share) look(ctx context.Context, bytes int64) {
 	all, err := s.store.Shares(ctx, s.cfg.Entity, s.soon.Load()+bytes)
 	if err != nil {
 		log.Debug("share of the store of runs not known", "err", err)
-		return
+		return err
 	}
 	step := int64(math.MaxInt64)
 	var crowds *jetstream.Share
@@ -207,6 +214,7 @@ func (s *Share) look(ctx context.Context, bytes int64) {
 	case crowds == nil && was != nil:
 		log.Info("new tasks begin again: this agent's runs take no more than their share")
 	}
+	return nil
 }
 
 // Trouble returns why no new run may begin, with the time after which one may be tried again; nil

@@ -58,6 +58,7 @@ type figures struct {
 	now   jetstream.Share
 	soon  []int64 // of each reading
 	fails bool
+	takes time.Duration
 }
 
 // read returns how often the figures were read.
@@ -74,7 +75,18 @@ func (f *figures) uses(own float64) {
 	f.now.Own = own
 }
 
+// will sets how long a reading takes, and whether it fails.
+func (f *figures) will(take time.Duration, fail bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.takes, f.fails = take, fail
+}
+
 func (f *figures) Shares(_ context.Context, _ string, soon int64) ([]jetstream.Share, error) {
+	f.mu.Lock()
+	takes := f.takes
+	f.mu.Unlock()
+	time.Sleep(takes)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.soon = append(f.soon, soon)
@@ -127,6 +139,34 @@ func TestRunsBeginWithoutFigures(t *testing.T) {
 	}
 	if s := newShare(&figures{fails: true}, false); !s.Limited() || !s.Admit(t.Context(), &r, 1) || s.Trouble() != nil {
 		t.Error("a store that does not answer")
+	}
+}
+
+// An agent whose tasks wait is looked at soon after a store that did not answer for a while, or was
+// slow, has room again.
+func TestTasksDoNotWaitLongAfterASlowStore(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &figures{now: jetstream.Share{MaxBytes: 3200, Used: 0.9, Own: 0.9}}
+			s := newShare(store, false)
+			go s.Tend(t.Context())
+			synctest.Wait()
+			store.will(10*time.Second, fails)
+			time.Sleep(crowdedLook + 5*time.Second) // in the middle of a look
+			store.will(0, fails)
+			time.Sleep(5*time.Second + time.Millisecond) // it ends
+			store.will(0, false)
+			store.uses(0.05)
+			most := mostPause
+			if fails {
+				most = crowdedLook
+			}
+			time.Sleep(most + time.Millisecond)
+			synctest.Wait()
+			if s.Trouble() != nil {
+				t.Errorf("failed: %t: %v", fails, s.Trouble())
+			}
+		})
 	}
 }
 
