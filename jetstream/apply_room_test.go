@@ -65,6 +65,32 @@ func TestApplyMakesRoomBeforeItNeedsIt(t *testing.T) {
 	}
 }
 
+// Room that another client frees at the last moment is used.
+func TestApplyUsesRoomThatOthersFree(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 300 << 20}))
+	if _, err := js.CreateStream(testContext(t), natsjs.StreamConfig{Name: "OTHERS", MaxBytes: 200 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	if _, err := js.Conn().Subscribe("$JS.EVENT.ADVISORY.API", func(m *nats.Msg) {
+		if !strings.Contains(string(m.Data), "STREAM.CREATE.AEE_ROOM") {
+			return
+		}
+		if refused++; refused == 12 { // Apply asks eleven times, waits, and asks again
+			if err := js.DeleteStream(context.Background(), "OTHERS"); err != nil {
+				t.Error(err)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	opts := jetstream.Options{Only: []string{jetstream.StreamBus}, Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxBytes: 200 << 20}}}
+	if got := words(apply(t, js, opts)); len(got) != 1 || got[0] != "create AEE_BUS" || len(configs(t, js)) != 1 {
+		t.Errorf("%q, and there are %d streams", got, len(configs(t, js)))
+	}
+}
+
 // An account has limits of its own.
 func TestApplyAsksTheAccountForRoom(t *testing.T) {
 	t.Parallel()

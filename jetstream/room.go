@@ -58,7 +58,10 @@ func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Cha
 			return nil, planErr
 		}
 		if needOf(again) == n {
-			return nil, roomFor(ctx, js, opts, n, true)
+			if err := roomFor(ctx, js, opts, n, true); err != nil {
+				return nil, err
+			}
+			return again, nil // there is room by now
 		}
 		plan = again
 	}
