@@ -55,6 +55,8 @@ type States struct {
 
 	refused refusals // of questions to the leader
 
+	uploads map[string]upload // of records that could not be stored for now, by key
+
 	fenced atomic.Bool // this user may not read the whole bucket
 	ended  endedRuns
 }
@@ -125,17 +127,15 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	}
 	key := stateKey(id)
 	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(key, prev, data, note, 0)}
-	object := ""
-	if len(data) > inlineMax(s.js.Conn()) {
-		var err error
-		if object, err = s.putObject(ctx, id, msg); err != nil {
-			return 0, err
-		}
+	if len(data) <= inlineMax(s.js.Conn()) {
+		return s.swap(ctx, id, prev, msg)
+	}
+	u, err := s.putObject(ctx, id, msg)
+	if err != nil {
+		return 0, err
 	}
 	rev, err := s.swap(ctx, id, prev, msg)
-	if err != nil && object != "" && !errors.Is(err, ErrUncertain) {
-		s.dropObject(ctx, object)
-	}
+	s.settle(ctx, id, u, err)
 	return rev, err
 }
 

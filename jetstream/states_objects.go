@@ -3,8 +3,11 @@ package jetstream
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
@@ -25,22 +28,73 @@ func inlineMax(conn *nats.Conn) int {
 	return MaxInline
 }
 
+// An upload is the document of a record that is about to be stored.
+type upload struct {
+	name   string
+	digest string
+	chunks int       // how many are stored
+	began  time.Time // when the first one was
+	again  bool      // an earlier write may have stored a record that refers to it
+}
+
+// uploadAge is how long an upload whose record could not be stored is used for the next try. A
+// sweep deletes objects that nothing refers to when they are ten minutes old.
+const uploadAge = 5 * time.Minute
+
 // putObject stores the document of a message as an object, and replaces it in the message
 // by a reference. Each object has a random name, so writers cannot overwrite each
-// other's.
-func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (name string, err error) {
-	o := chunks.Object(s.object+stateKey(id)+"/"+rand.Text(), msg.Data)
-	ctx, cancel := api.Bounded(ctx)
-	defer cancel()
-	if err := s.objects.Write(ctx, o.Name, msg.Data); err != nil {
-		return "", api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
+// other's. A write that is tried again goes on with the object of the try before: a fenced
+// worker cannot delete that.
+func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upload, error) {
+	key := stateKey(id)
+	o := chunks.Object("", msg.Data)
+	u := s.uploaded(key)
+	if u.digest != o.Digest || time.Since(u.began) > uploadAge {
+		u = upload{name: s.object + key + "/" + rand.Text(), digest: o.Digest, began: time.Now()}
+	}
+	o.Name = u.name
+	var err error
+	if u.chunks, err = s.objects.WriteFrom(ctx, o.Name, msg.Data, u.chunks); err != nil {
+		s.retain(key, u)
+		return u, api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
 	if msg.Data, err = state.Refer(msg.Data, o); err != nil { // not a document of ours: the header is the only reference
 		msg.Data = []byte("{}")
 	}
 	msg.Header.Set("Content-Type", "application/json")
-	return o.Name, nil
+	return u, nil
+}
+
+// settle keeps the upload of a record for the next try if storing the record failed for now, and
+// deletes it if no record refers to it.
+func (s *States) settle(ctx context.Context, id state.ID, u upload, err error) {
+	switch {
+	case err != nil && !errors.Is(err, state.ErrChanged) && Away(err):
+		u.again = true
+		s.retain(stateKey(id), u)
+	case err != nil && !u.again:
+		s.dropObject(ctx, u.name)
+	}
+}
+
+// uploaded returns the upload of a key that was retained, and forgets it.
+func (s *States) uploaded(key string) upload {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.uploads[key]
+	delete(s.uploads, key)
+	return u
+}
+
+func (s *States) retain(key string, u upload) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.uploads, func(_ string, u upload) bool { return time.Since(u.began) > uploadAge })
+	if s.uploads == nil {
+		s.uploads = map[string]upload{}
+	}
+	s.uploads[key] = u
 }
 
 // objectOf returns the object that a message refers to.

@@ -381,6 +381,49 @@ func objectCount(t *testing.T, js natsjs.JetStream) int {
 }
 
 // objectNames returns the runs that have objects, and all other names in their store.
+// A fenced worker tries to store a large checkpoint until there is room. It stores the document once.
+func TestALargeCheckpointIsUploadedOnce(t *testing.T) {
+	t.Parallel()
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 64 << 10}}})
+	s := jetstream.NewStates(js, subject.Map{})
+	s.Fence()
+	full := state.ID{Entity: "agent.x", Run: "full"}
+	var err error
+	for i := 0; err == nil; i++ {
+		_, err = s.PutNoted(testContext(t), state.ID{Entity: "agent.x", Run: fmt.Sprint("small", i)}, 0, make([]byte, 100), jetstream.Note{})
+	}
+	data := bytes.Repeat([]byte("x"), 300<<10)
+	for range 4 {
+		if _, err := s.PutNoted(testContext(t), full, 0, data, jetstream.Note{}); !errors.Is(err, jetstream.ErrFull) {
+			t.Fatal(err)
+		}
+	}
+	chunks := func() uint64 {
+		stream, err := js.Stream(testContext(t), "OBJ_aee_state_objects")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Msgs
+	}
+	if n := chunks(); n != 3 {
+		t.Errorf("%d chunks of a document of three", n)
+	}
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 1 << 20}}})
+	rev := putRun(t, s, full, 0, data, jetstream.Note{})
+	if r, err := s.Get(testContext(t), full); err != nil || r.Revision != rev || !bytes.Equal(r.Data, data) {
+		t.Errorf("%d bytes, %v", len(r.Data), err)
+	}
+	other := bytes.Repeat([]byte("y"), 300<<10)
+	putRun(t, s, full, rev, other, jetstream.Note{})
+	if r, err := s.Get(testContext(t), full); err != nil || !bytes.Equal(r.Data, other) {
+		t.Errorf("%d bytes, %v", len(r.Data), err)
+	}
+	if n := chunks(); n != 6 {
+		t.Errorf("%d chunks of two documents of three", n)
+	}
+}
+
 func objectNames(t *testing.T, js natsjs.JetStream) []string {
 	t.Helper()
 	stream, err := js.Stream(testContext(t), "OBJ_aee_state_objects")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -49,23 +48,36 @@ const Size = 128 << 10
 // run nor its entity. If Write fails, a sweep collects the stored chunks, because
 // no record refers to them.
 func (s *Store) Write(ctx context.Context, name string, data []byte) error {
-	i := 0
-	for chunk := range slices.Chunk(data, Size) {
+	_, err := s.WriteFrom(ctx, name, data, 0)
+	return err
+}
+
+// WriteFrom is Write for a document whose first n chunks are stored. It returns how many are
+// stored then. Each chunk has the time of one request.
+func (s *Store) WriteFrom(ctx context.Context, name string, data []byte, n int) (int, error) {
+	for at := n * Size; at < len(data); at += Size {
 		// nats-server maps $KV into other domains, but not $O.
-		msg := &nats.Msg{Subject: s.chunk(name, strconv.Itoa(i)), Data: chunk, Header: nats.Header{natsjs.ExpectedStreamHeader: {s.Stream()}}}
-		if _, err := s.js.PublishMsg(ctx, msg); err != nil {
-			return err
+		msg := &nats.Msg{
+			Subject: s.chunk(name, strconv.Itoa(n)), Data: data[at:min(at+Size, len(data))], Header: nats.Header{natsjs.ExpectedStreamHeader: {s.Stream()}},
 		}
-		i++
+		if err := s.publish(ctx, msg); err != nil {
+			return n, err
+		}
+		n++
 	}
-	return nil
+	return n, nil
+}
+
+func (s *Store) publish(ctx context.Context, msg *nats.Msg) error {
+	ctx, cancel := api.OneRequest(ctx)
+	defer cancel()
+	_, err := s.js.PublishMsg(ctx, msg)
+	return err
 }
 
 // Read fetches a document and verifies its size and digest. A replica that lags
-// behind may miss chunks, so it tries several times.
+// behind may miss chunks, so it tries several times. Each chunk has the time of one request.
 func (s *Store) Read(ctx context.Context, o state.Object) ([]byte, error) {
-	ctx, cancel := api.Bounded(ctx)
-	defer cancel()
 	for try := 0; ; try++ {
 		data, err := s.readChunks(ctx, o)
 		if err != nil {
