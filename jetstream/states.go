@@ -48,14 +48,11 @@ type States struct {
 
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were last collected
-	single    bool      // the bucket has one replica
-	looked    time.Time // when single and takesReplies were read
 
-	takesReplies bool // the stream captures the subjects of replies
-
+	bucket  bucketFacts
 	refused refusals // of questions to the leader
 
-	uploads map[string]upload // of records that could not be stored for now, by key
+	uploads uploads
 
 	fenced atomic.Bool // this user may not read the whole bucket
 	ended  endedRuns

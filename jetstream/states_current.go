@@ -152,7 +152,7 @@ const aloneLook = time.Minute
 // singleReplica reports whether the bucket is known to have a single replica. It fails if the
 // bucket does not exist.
 func (s *States) singleReplica(ctx context.Context) (bool, error) {
-	if single, known := s.knownReplicas(); known {
+	if single, known := s.bucket.replicas(); known {
 		return single, nil
 	}
 	var info natsjs.StreamInfo
@@ -163,18 +163,37 @@ func (s *States) singleReplica(ctx context.Context) (bool, error) {
 	case errors.Is(err, natsjs.ErrStreamNotFound):
 		return false, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.looked, s.single = time.Now(), err == nil && info.Config.Replicas == 1
-	s.takesReplies = err != nil || slices.Contains(info.Config.Subjects, s.replySub+">")
-	return s.single, nil
+	single := err == nil && info.Config.Replicas == 1
+	s.bucket.set(single, err != nil || slices.Contains(info.Config.Subjects, s.replySub+">"))
+	return single, nil
 }
 
-// knownReplicas is singleReplica without a request.
-func (s *States) knownReplicas() (single, known bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.single, time.Since(s.looked) < aloneLook
+// bucketFacts is what is known of the bucket.
+type bucketFacts struct {
+	mu      sync.Mutex
+	read    time.Time
+	single  bool // it has one replica
+	replies bool // it captures the subjects of replies
+}
+
+func (b *bucketFacts) set(single, replies bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read, b.single, b.replies = time.Now(), single, replies
+}
+
+// replicas reports whether the bucket has a single replica, if that is known.
+func (b *bucketFacts) replicas() (single, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.single, time.Since(b.read) < aloneLook
+}
+
+// takesReplies reports whether the bucket captured the subjects of replies when it was last read.
+func (b *bucketFacts) takesReplies() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.replies
 }
 
 // Absent reports whether no record of a run is stored. It is for a worker that receives a
@@ -184,7 +203,7 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if checkID(ctx, id) != nil {
 		return false
 	}
-	single, known := s.knownReplicas()
+	single, known := s.bucket.replicas()
 	if !known {
 		looking, cancel := context.WithTimeout(ctx, absentTimeout)
 		single, _ = s.singleReplica(looking)

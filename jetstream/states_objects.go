@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -48,14 +49,14 @@ const uploadAge = 5 * time.Minute
 func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upload, error) {
 	key := stateKey(id)
 	o := chunks.Object("", msg.Data)
-	u := s.uploaded(key)
+	u := s.uploads.take(key)
 	if u.digest != o.Digest || time.Since(u.began) > uploadAge {
 		u = upload{name: s.object + key + "/" + rand.Text(), digest: o.Digest, began: time.Now()}
 	}
 	o.Name = u.name
 	var err error
 	if u.chunks, err = s.objects.WriteFrom(ctx, o.Name, msg.Data, u.chunks); err != nil {
-		s.retain(key, u)
+		s.uploads.keep(key, u)
 		return u, api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
@@ -72,29 +73,35 @@ func (s *States) settle(ctx context.Context, id state.ID, u upload, err error) {
 	switch {
 	case err != nil && !errors.Is(err, state.ErrChanged) && Away(err):
 		u.again = true
-		s.retain(stateKey(id), u)
+		s.uploads.keep(stateKey(id), u)
 	case err != nil && !u.again:
 		s.dropObject(ctx, u.name)
 	}
 }
 
-// uploaded returns the upload of a key that was retained, and forgets it.
-func (s *States) uploaded(key string) upload {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := s.uploads[key]
-	delete(s.uploads, key)
-	return u
+// uploads are those of records that could not be stored for now, by key.
+type uploads struct {
+	mu   sync.Mutex
+	kept map[string]upload
 }
 
-func (s *States) retain(key string, u upload) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.uploads, func(_ string, u upload) bool { return time.Since(u.began) > uploadAge })
-	if s.uploads == nil {
-		s.uploads = map[string]upload{}
+// take returns the upload of a key that was kept, and forgets it.
+func (u *uploads) take(key string) upload {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one := u.kept[key]
+	delete(u.kept, key)
+	return one
+}
+
+func (u *uploads) keep(key string, one upload) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.kept, func(_ string, old upload) bool { return time.Since(old.began) > uploadAge })
+	if u.kept == nil {
+		u.kept = map[string]upload{}
 	}
-	s.uploads[key] = u
+	u.kept[key] = one
 }
 
 // objectOf returns the object that a message refers to.

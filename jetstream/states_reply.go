@@ -40,9 +40,7 @@ func (s *States) Replies(ctx context.Context) bool {
 		return false
 	}
 	_, err := s.singleReplica(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return err == nil && s.takesReplies
+	return err == nil && s.bucket.takesReplies()
 }
 
 // Reply stores the terminal reply of a run, which ends the run, over the revision prev: 0
