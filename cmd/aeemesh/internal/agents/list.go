@@ -82,7 +82,7 @@ status in the workers' stats.`,
 				return err
 			}
 			defer s.Close()
-			found, err := workers.Discover(ctx, s.Node, wait)
+			found, err := workers.Discover(ctx, s.Node, "", wait)
 			if err != nil {
 				return err
 			}

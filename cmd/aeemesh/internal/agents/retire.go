@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
@@ -13,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -65,31 +67,26 @@ type retirement struct {
 
 func retire(s *session.Session, ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
 	a := s.App
-	d := s.Node.Durable()
-	found, err := s.Node.Discover(ctx, entity, time.Second)
+	answer, waiting, err := unused(s, ctx, entity, force)
 	if err != nil {
 		return err
-	}
-	if len(found) > 0 && !force {
-		return outcome.Hinted(outcome.Conflict("%s is served: %s", entity, term.Counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
-	}
-	list, err := d.Queue.Backlog(ctx, entity)
-	if err != nil {
-		return session.LaneError(err)
-	}
-	waiting := list[0].Pending() + list[0].Unacked() + list[0].Scheduled + list[0].Due
-	if waiting > 0 && !force {
-		return outcome.Hinted(outcome.Conflict("%s for %s", term.Counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
 	}
 	if !yes {
 		a.Term.Say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + term.Counted(waiting, "task", "tasks")}[waiting > 0])
 		if err := topology.Agreed(a, cmd); err != nil {
 			return err
 		}
+		if !force { // a worker or a task may have come while the question waited
+			if _, _, err = unused(s, ctx, entity, force); err != nil {
+				return err
+			}
+		}
 	}
 	out := retirement{Entity: entity}
-	if out.Withdrawn, err = s.Node.CancelAllQueued(ctx, entity, "the agent is retired"); err != nil {
-		return session.LaneError(err)
+	if force {
+		if out.Withdrawn, err = s.Node.CancelAllQueued(ctx, entity, "the agent is retired"); err != nil {
+			return session.LaneError(err)
+		}
 	}
 	js, m, err := a.Streams(s.Conn)
 	if err != nil {
@@ -111,10 +108,33 @@ func retire(s *session.Session, ctx context.Context, cmd *cobra.Command, entity 
 		a.Term.Good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, term.Counted(len(out.Consumers), "consumer", "consumers"), term.Counted(int(out.Slots), "slot", "slots"),
 			map[bool]string{true: "its registration", false: "no registration"}[out.Registration], term.Counted(out.Withdrawn, "task", "tasks"))
 	}
-	if len(found) > 0 {
-		a.Term.Warn("%s, and makes its consumers again", term.Counted(len(found), "worker still answers", "workers still answer"))
+	if answer > 0 {
+		a.Term.Warn("%s, and makes its consumers again", term.Counted(answer, "worker still answers", "workers still answer"))
 	}
 	return nil
+}
+
+// unused returns how many workers of an entity answer, and how many tasks wait for
+// it. It refuses either, and that workers cannot be asked for, unless it is forced.
+func unused(s *session.Session, ctx context.Context, entity string, force bool) (answer, waiting int, err error) {
+	found, err := workers.Discover(ctx, s.Node, entity, time.Second)
+	switch {
+	case force && errors.Is(err, nats.ErrPermissionViolation):
+		s.App.Term.Warn("whether workers answer is not known: %s", outcome.Text(err))
+	case err != nil:
+		return 0, 0, err
+	case len(found) > 0 && !force:
+		return 0, 0, outcome.Hinted(outcome.Conflict("%s is served: %s", entity, term.Counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
+	}
+	list, err := s.Node.Durable().Queue.Backlog(ctx, entity)
+	if err != nil {
+		return 0, 0, session.LaneError(err)
+	}
+	waiting = list[0].Pending() + list[0].Unacked() + list[0].Scheduled + list[0].Due
+	if waiting > 0 && !force {
+		return 0, 0, outcome.Hinted(outcome.Conflict("%s for %s", term.Counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
+	}
+	return len(found), waiting, nil
 }
 
 // unregister removes the registrations of an entity, and reports whether there

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -69,18 +71,22 @@ found by, and how many workers answer for it now.`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, s *session.Session, _ registry.Registry, all []registry.Entry) error {
-				found, err := s.Node.Discover(ctx, "", wait)
-				if err != nil {
+				found, err := workers.Discover(ctx, s.Node, "", wait)
+				known := !errors.Is(err, nats.ErrPermissionViolation)
+				switch {
+				case !known:
+					a.Term.Warn("how many workers answer is not known: %s", outcome.Text(err))
+				case err != nil:
 					return err
 				}
-				workers := map[string]int{}
+				count := map[string]int{}
 				for _, i := range found {
-					workers[i.Entity]++
+					count[i.Entity]++
 				}
 				sorted.By(all, func(x, y registry.Entry) int {
 					return cmp.Or(strings.Compare(x.Record.Entity, y.Record.Entity), strings.Compare(x.Key, y.Key))
 				})
-				return showDefinitions(a, all, workers)
+				return showDefinitions(a, all, count, known)
 			})
 		}),
 	})
@@ -88,13 +94,14 @@ found by, and how many workers answer for it now.`,
 	return c
 }
 
-func showDefinitions(a *session.App, all []registry.Entry, workers map[string]int) error {
+// showDefinitions prints registrations with the number of workers of each, if it is known.
+func showDefinitions(a *session.App, all []registry.Entry, count map[string]int, known bool) error {
 	var rows [][]string
 	for i := range all {
 		v := viewDefinition(&all[i])
-		n := workers[v.Entity]
-		if v.Problem == "" {
-			v.Workers = &n
+		answer := "?"
+		if n := count[v.Entity]; known && v.Problem == "" {
+			v.Workers, answer = &n, strconv.Itoa(n)
 		}
 		if a.Term.JSON {
 			if err := a.Term.Object(v); err != nil {
@@ -107,7 +114,7 @@ func showDefinitions(a *session.App, all []registry.Entry, workers map[string]in
 			continue
 		}
 		id := cmp.Or(v.AgentID, "-")
-		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), term.Ago(v.At), v.By})
+		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), answer, term.Ago(v.At), v.By})
 	}
 	if a.Term.JSON {
 		return nil

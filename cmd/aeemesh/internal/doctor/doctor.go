@@ -368,7 +368,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		d.tell("agents", "fail", "", "%s", outcome.Text(err))
 		return nil, false
 	}
-	found, err = workers.Discover(ctx, node, time.Second)
+	found, err = workers.Discover(ctx, node, "", time.Second)
 	if err != nil {
 		d.tell("agents", d.lacks(), outcome.Hint(err), "%s", outcome.Text(err))
 		return nil, false

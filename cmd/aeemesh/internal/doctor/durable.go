@@ -75,7 +75,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	var waiting, inWork, dead int
 	var problems []string
 	for _, b := range list {
-		v := queues.ViewOf(b, takers[b.Entity])
+		v := queues.ViewOf(b, cmp.Or(takers[b.Entity], &workers.Takers{}))
 		waiting, inWork, dead = waiting+v.Waiting, inWork+v.InWork, dead+v.Dead
 		if v.Problem != "" {
 			problems = append(problems, v.Entity+": "+v.Problem)

@@ -26,7 +26,7 @@ func (d *doctor) sender(ctx context.Context) {
 		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
 	}
-	found, err := workers.Discover(ctx, node, d.app.Conn.Wait()/5)
+	found, err := workers.Discover(ctx, node, "", d.app.Conn.Wait()/5)
 	switch {
 	case err != nil:
 		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and %s", outcome.Text(err))

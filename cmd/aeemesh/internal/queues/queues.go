@@ -2,12 +2,14 @@ package queues
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -71,8 +73,8 @@ type View struct {
 	counts
 	Scheduled int    `json:"scheduled"` // tasks that are scheduled for later
 	Dead      int    `json:"dead"`
-	Workers   int    `json:"workers"`         // workers that currently answer
-	Takers    int    `json:"durable_workers"` // workers of those that take durable tasks
+	Workers   *int   `json:"workers,omitempty"`         // workers that currently answer; nil: not known
+	Takers    *int   `json:"durable_workers,omitempty"` // workers of those that take durable tasks
 	Queues    []part `json:"queues,omitempty"`
 	Problem   string `json:"problem,omitempty"`
 }
@@ -98,14 +100,15 @@ type part struct {
 	counts
 }
 
-// ViewOf describes what waits for an agent, and whether workers take it.
+// ViewOf describes what waits for an agent, and whether workers take it; t is nil if
+// that is not known.
 func ViewOf(b jetstream.Backlog, t *workers.Takers) View {
-	if t == nil {
-		t = &workers.Takers{}
-	}
 	v := View{
-		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: t.Workers, Takers: t.Durable,
+		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead,
 		counts: counts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest(), b.OldestDrawn()},
+	}
+	if t != nil {
+		v.Workers, v.Takers = &t.Workers, &t.Durable
 	}
 	var paused []string
 	for _, p := range b.Priorities {
@@ -119,6 +122,7 @@ func ViewOf(b jetstream.Backlog, t *workers.Takers) View {
 	switch tasks := v.Waiting + v.InWork + b.Due; {
 	case len(paused) > 0:
 		v.Problem = "paused are the consumers of priority " + strings.Join(paused, ", ")
+	case t == nil:
 	case t.Workers == 0 && tasks > 0:
 		v.Problem = term.Counted(tasks, "task", "tasks") + " and " + t.Lacking()
 	case t.Durable == 0 && tasks > 0:
@@ -130,10 +134,13 @@ func ViewOf(b jetstream.Backlog, t *workers.Takers) View {
 // workers formats the number of workers, and how many of them take durable
 // tasks if not all do.
 func (v View) workers() string {
-	if v.Takers == v.Workers {
-		return strconv.Itoa(v.Workers)
+	switch {
+	case v.Workers == nil:
+		return "?"
+	case *v.Takers == *v.Workers:
+		return strconv.Itoa(*v.Workers)
 	}
-	return fmt.Sprintf("%d of %d", v.Takers, v.Workers)
+	return fmt.Sprintf("%d of %d", *v.Takers, *v.Workers)
 }
 
 func watch(s *session.Session, ctx context.Context, entity string, every, wait time.Duration) error {
@@ -173,14 +180,22 @@ func look(s *session.Session, ctx context.Context, q *jetstream.Queue, entity st
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Node.Discover(ctx, entity, wait)
-	if err != nil {
+	found, err := workers.Discover(ctx, s.Node, entity, wait)
+	known := !errors.Is(err, nats.ErrPermissionViolation)
+	switch {
+	case !known:
+		s.App.Term.Warn("how many workers answer is not known: %s", outcome.Text(err))
+	case err != nil:
 		return nil, err
 	}
 	takers := workers.TakersOf(found)
 	views := make([]View, 0, len(list))
 	for _, b := range list {
-		views = append(views, ViewOf(b, takers[b.Entity]))
+		t := takers[b.Entity]
+		if t == nil && known {
+			t = &workers.Takers{}
+		}
+		views = append(views, ViewOf(b, t))
 	}
 	return views, nil
 }
@@ -213,9 +228,9 @@ func show(a *session.App, views []View) error {
 			a.Term.Warn("%s: %s", v.Entity, v.Problem)
 		}
 	}
-	if slices.ContainsFunc(views, func(v View) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
+	if slices.ContainsFunc(views, func(v View) bool { return strings.Contains(v.Problem, "no worker") }) {
 		a.Term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
-	} else if slices.ContainsFunc(views, func(v View) bool { return v.Problem != "" && v.Takers == 0 }) {
+	} else if slices.ContainsFunc(views, func(v View) bool { return v.Problem != "" && v.Takers != nil && *v.Takers == 0 }) {
 		a.Term.Hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil

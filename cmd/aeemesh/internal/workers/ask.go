@@ -18,12 +18,13 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Discover lists the agents that answer. If the server's permissions do not let
-// the user ask or receive answers, it returns that as an error instead of an
-// empty list.
-func Discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.Instance, error) {
+// Discover lists the workers that answer, of one entity if entity is not empty.
+// If the server's permissions do not let the user ask or receive answers, it
+// returns an error that wraps [nats.ErrPermissionViolation] instead of an empty
+// list: none means that none has answered.
+func Discover(ctx context.Context, node *mesh.Node, entity string, wait time.Duration) ([]mesh.Instance, error) {
 	before := node.Conn().LastError()
-	found, err := node.Discover(ctx, "", wait)
+	found, err := node.Discover(ctx, entity, wait)
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
