@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -272,6 +275,35 @@ func TestAgentsListTellsIntentsAsAList(t *testing.T) {
 		var l struct{ Intents []string }
 		if err := json.Unmarshal([]byte(line), &l); err != nil || !slices.Contains(l.Intents, "aee.status.ping") {
 			t.Errorf("%v: %s", err, line)
+		}
+	}
+}
+
+// A worker that announces itself and answers nothing hides no other's health.
+func TestASilentWorkerHidesNoOthersHealth(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	if err := applyTopology(srv); err != nil {
+		t.Fatal(err)
+	}
+	servesHostile(t, srv)
+	conn := natstest.Conn(t, srv)
+	if _, err := conn.Subscribe("agent.aardvark", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	service, err := micro.AddService(conn, micro.Config{Name: "agent-aardvark", Version: "1.0.0", Metadata: map[string]string{mesh.MetaEntity: "agent.aardvark", mesh.MetaPrefix: ""}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = service.Stop() })
+	var out strings.Builder
+	env := map[string]string{"NATS_URL": srv.ClientURL(), "HOME": t.TempDir(), "USER": "ada"}
+	if exit := run(t.Context(), []string{"agents", "list", "--json"}, strings.NewReader(""), &out, &strings.Builder{}, func(name string) string { return env[name] }); exit != exitOK {
+		t.Fatalf("exit %d", exit)
+	}
+	for _, want := range []string{`"agent.aardvark".*"status":"unknown","reason":"no answer"`, `"agent.fails".*"status":"healthy"`, `"agent.json".*"status":"healthy"`, `"agent.text".*"status":"healthy"`} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("no %s in\n%s", want, out.String())
 		}
 	}
 }

@@ -124,6 +124,10 @@ func few(list []string) string {
 	return strings.Join(list, ",")
 }
 
+// firstTurn is how long the first entity is asked alone. The server refuses a request
+// at once; a worker that is slow to answer does not hold up the other questions.
+const firstTurn = 300 * time.Millisecond
+
 // summaries groups the workers by entity and asks each entity for its health.
 func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) []summary {
 	byEntity := map[string]*summary{}
@@ -157,13 +161,18 @@ func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) [
 	defer cancel()
 	var wait sync.WaitGroup
 	refused := false // the server does not permit the request; it is sent only once
+	first := make(chan bool, 1)
 	for n, l := range list {
 		if l.Requests > 0 {
 			l.AverageMS = float64(busy[l.Entity].Microseconds()) / 1000 / float64(l.Requests)
 		}
 		switch {
 		case n == 0:
-			refused = askHealth(s, ctx, found, l)
+			wait.Go(func() { first <- askHealth(s, ctx, found, l) })
+			select {
+			case refused = <-first:
+			case <-time.After(firstTurn):
+			}
 		case refused:
 			l.told(found)
 		default:
