@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -73,6 +74,7 @@ func (d *doctor) permissions(ctx context.Context) {
 			missing = append(missing, "publish to "+s)
 		}
 	}
+	tight := "" // enough for now
 	if d.role == roleWorker && !p.Publish.covers("_INBOX.x.y") {
 		switch {
 		case p.Responses == nil:
@@ -80,12 +82,36 @@ func (d *doctor) permissions(ctx context.Context) {
 		case p.Responses.Max > 0 && p.Responses.Max < 1000:
 			missing = append(missing, fmt.Sprintf("answer more than %d times, so streams are cut off (allow_responses max: -1)", p.Responses.Max))
 		}
+		if p.Responses != nil {
+			lacks, short := answersFor(p.Responses.TTL, mesh.DefaultMaxTimeout, need.AllowResponses.Expires)
+			tight = short
+			if lacks != "" {
+				missing = append(missing, lacks)
+			}
+		}
 	}
 	if missing = folded(missing); len(missing) > 0 {
 		d.tell("permissions", "fail", hint, "%s, to %s, may not %s", who, as, strings.Join(missing, "; not "))
 		return
 	}
+	if tight != "" {
+		d.tell("permissions", "warn", hint, "%s may %s, but not %s", who, as, tight)
+		return
+	}
 	d.tell("permissions", "ok", "", "%s may %s", who, as)
+}
+
+// answersFor says what is lacking if a user may answer for ttl; 0 is without end. The
+// longest task must have an answer, and should have it within want: the permission runs
+// from the arrival of a task, its time from when the task begins.
+func answersFor(ttl, longest, want time.Duration) (lacks, tight string) {
+	switch {
+	case ttl <= 0 || ttl >= max(longest, want):
+		return "", ""
+	case ttl < longest:
+		return fmt.Sprintf("answer after %v, although a task may take %v (allow_responses expires: %v)", ttl, longest, max(longest, want)), ""
+	}
+	return "", fmt.Sprintf("answer after %v, which is short for a task that takes %v (allow_responses expires: %v)", ttl, longest, want)
 }
 
 // userInfo asks the server for the user's permissions.
