@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -59,15 +60,21 @@ type view struct {
 	Stored   time.Time           `json:"stored,omitzero"`
 	Died     time.Time           `json:"died"`
 	Header   map[string][]string `json:"header,omitempty"`
-	Body     string              `json:"body,omitempty"`    // as received, with show
-	Omitted  int                 `json:"omitted,omitempty"` // bytes that were left out for lack of room
+	Body     string              `json:"body,omitempty"`        // as received, with show
+	Bytes    []byte              `json:"body_base64,omitempty"` // the same, if it is no UTF-8
+	Omitted  int                 `json:"omitted,omitempty"`     // bytes that were left out for lack of room
 }
 
 func viewOf(l jetstream.DeadLetter, whole bool) view {
 	v := view{Seq: l.Seq, Entity: l.Entity, Task: l.TaskID, Code: l.Code, Cause: l.Cause, Attempts: l.Attempts,
 		Worker: l.Worker, Subject: l.Subject, Stored: l.Stored, Died: l.Died, Run: l.Run, Omitted: l.Omitted}
 	if whole {
-		v.Header, v.Body = l.Header, string(l.Data)
+		v.Header = l.Header
+		if utf8.Valid(l.Data) {
+			v.Body = string(l.Data)
+		} else {
+			v.Bytes = l.Data
+		}
 	}
 	return v
 }

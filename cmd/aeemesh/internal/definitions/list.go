@@ -151,8 +151,8 @@ func agentsExportCommand(a *session.App) *cobra.Command {
 		Short: "Write a registered definition, as it was or in another format",
 		Long: `Writes the document that is registered under NAME: an agent_id, an entity, an
 alias, or the entity without its type. It comes byte for byte as it was
-registered; --format writes it anew. --revision takes an earlier version
-("agents history").`,
+registered; --format writes it anew, and --json prints it as one line of JSON.
+--revision takes an earlier version ("agents history").`,
 		Example: `  aeemesh agents export agent.reviewer
   aeemesh agents export reviewer --format json | jq .agent.model
   aeemesh agents export reviewer -o reviewer.yaml
@@ -164,6 +164,12 @@ registered; --format writes it anew. --revision takes an earlier version
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := outcome.OneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
 				return err
+			}
+			line := a.Term.JSON && out == "-"
+			if line {
+				if format = cmp.Or(format, "json"); format != "json" {
+					return outcome.Usagef(cmd, "--format %s is no JSON: leave --json out", format)
+				}
 			}
 			return withDefinitions(a, ctx, cmd, func(ctx context.Context, _ *session.Session, reg registry.Registry, all []registry.Entry) error {
 				key := keyOf(all, args[0])
@@ -186,6 +192,10 @@ registered; --format writes it anew. --revision takes an earlier version
 				}
 				if out != "-" {
 					return os.WriteFile(out, data, 0o644)
+				}
+				if line {
+					a.Term.Raw(data)
+					return nil
 				}
 				return a.Term.Bytes(data)
 			})

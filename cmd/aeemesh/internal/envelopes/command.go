@@ -350,6 +350,9 @@ encoding. Nothing is lost either way; unknown members stay.`,
 			if err := outcome.OneOf(cmd, "to", to, "json", "cbor"); err != nil {
 				return err
 			}
+			if to == "cbor" && a.Term.JSON {
+				return outcome.Usagef(cmd, "CBOR is no JSON: leave --json out")
+			}
 			if to == "cbor" && !asHex && a.Term.Data.TTY {
 				return outcome.Usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
 			}
@@ -366,7 +369,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 					}
 					return nil
 				}
-				if !pretty {
+				if !pretty || a.Term.JSON {
 					return Print(a, e)
 				}
 				b, err := e.AppendJSON(nil)
@@ -379,7 +382,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 	}
 	c.Flags().StringVar(&to, "to", "json", "json or cbor")
 	c.Flags().BoolVar(&asHex, "hex", false, "print CBOR in hex")
-	c.Flags().BoolVar(&pretty, "pretty", false, "print JSON on many lines")
+	c.Flags().BoolVar(&pretty, "pretty", false, "print JSON on many lines, unless --json is given")
 	return c
 }
 
@@ -424,6 +427,10 @@ func canonicalCommand(a *session.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if a.Term.JSON {
+					a.Term.Raw(b)
+					return nil
+				}
 				return a.Term.Bytes(b) // no newline: the exact bytes
 			})
 		}),
@@ -439,6 +446,10 @@ func schemaCommand(a *session.App) *cobra.Command {
 		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
 		Args:    outcome.Arguments(),
 		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			if a.Term.JSON {
+				a.Term.Raw(envelope.Schema())
+				return nil
+			}
 			a.Term.Data.Write(envelope.Schema())
 			return nil
 		}),
