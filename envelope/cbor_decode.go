@@ -159,6 +159,16 @@ func (d *cborDecoder) count(maxValues int) (items int, err error) {
 	return items, nil
 }
 
+// CutCBOR cuts the first data item off a CBOR sequence (RFC 8742). Where no end of it is
+// found, first is all of data, and [ParseCBOR] says what is wrong with it.
+func CutCBOR(data []byte) (first, rest []byte) {
+	d := cborDecoder{data: data}
+	if _, err := d.count(math.MaxInt32 / 2); err != nil {
+		return data, nil
+	}
+	return data[:d.pos:d.pos], data[d.pos:]
+}
+
 // index checks the value at pos, which is nested depth levels deep, and records its
 // items.
 func (d *cborDecoder) index(depth int) error {

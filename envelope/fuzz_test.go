@@ -177,6 +177,9 @@ func FuzzParseCBOR(f *testing.F) {
 		if err != nil {
 			t.Fatalf("accepted and not encodable: %v", err)
 		}
+		if item, rest := envelope.CutCBOR(append(first[:len(first):len(first)], data...)); !bytes.Equal(item, first) || !bytes.Equal(rest, data) {
+			t.Fatalf("the first item of a sequence is %x, and then comes %x", item, rest)
+		}
 		again, err := envelope.ParseCBOR(first)
 		if err != nil {
 			t.Fatalf("own encoding refused: %v", err)

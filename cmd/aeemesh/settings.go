@@ -116,7 +116,7 @@ func (a *app) applySetting(cmd *cobra.Command, file string, v config.Value) erro
 	}
 	values := v.Values
 	if v.Secret {
-		text, err := a.ReadFile(values[0], maxSecret)
+		text, err := a.ReadWhole(values[0], maxSecret)
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", config.Section, v.Key(), err)
 		}

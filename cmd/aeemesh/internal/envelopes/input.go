@@ -62,7 +62,7 @@ func eachInput(a *session.App, files []string, do func(input) error) error {
 		files = []string{"-"}
 	}
 	for _, name := range files {
-		data, err := a.ReadFile(name, maxInput)
+		data, err := a.ReadWhole(name, maxInput)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func eachInput(a *session.App, files []string, do func(input) error) error {
 	return nil
 }
 
-// split splits input: CBOR, hex of CBOR (one per line), JSON with one envelope
+// split splits input: a sequence of CBOR maps, hex of CBOR (one per line), JSON with one envelope
 // per line, or JSON values in any layout.
 func split(source string, data []byte, do func(input) error) error {
 	text := bytes.TrimSpace(data)
@@ -85,7 +85,13 @@ func split(source string, data []byte, do func(input) error) error {
 	case len(text) == 0:
 		return nil
 	case isCBORMap(data[0]):
-		return do(input{source: source, data: data, cbor: true})
+		for item := data; len(data) > 0; {
+			item, data = envelope.CutCBOR(data)
+			if err := do(input{source: source, data: item, cbor: true}); err != nil {
+				return err
+			}
+		}
+		return nil
 	case text[0] != '{' && isHex(text):
 		return eachLine(text, func(n int, line []byte) error {
 			raw := make([]byte, hex.DecodedLen(len(line)))
@@ -95,12 +101,45 @@ func split(source string, data []byte, do func(input) error) error {
 			return do(input{source: source, line: n, data: raw, cbor: true})
 		})
 	}
-	if first, rest, several := bytes.Cut(text, []byte("\n")); several && len(bytes.TrimSpace(rest)) > 0 && json.Valid(first) {
+	if onePerLine(text) {
 		return eachLine(data, func(n int, line []byte) error {
 			return do(input{source: source, line: n, data: line})
 		})
 	}
 	return eachValue(source, text, do)
+}
+
+// onePerLine reports whether text is lines of JSON, one of which may be broken: the first
+// of several lines is a JSON value, or one is an object where all together are no JSON.
+func onePerLine(text []byte) bool {
+	first, rest, several := bytes.Cut(text, []byte("\n"))
+	if !several {
+		return false
+	}
+	if json.Valid(first) {
+		return true
+	}
+	if isSequence(text) {
+		return false
+	}
+	for line := range bytes.Lines(rest) {
+		// Objects within a value that stands on many lines are indented.
+		if line[0] == '{' && json.Valid(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSequence reports whether text is a sequence of JSON values.
+func isSequence(text []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
 }
 
 // eachValue splits a sequence of JSON values. Invalid JSON is passed on

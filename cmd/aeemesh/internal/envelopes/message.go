@@ -158,13 +158,13 @@ func ParsePayload(a *session.App, cmd *cobra.Command, arg string) (json.RawMessa
 	switch {
 	case arg == "-":
 		var err error
-		if data, err = a.ReadFile("-", maxInput); err != nil {
+		if data, err = a.ReadWhole("-", maxInput); err != nil {
 			return nil, err
 		}
 		where = "stdin"
 	case strings.HasPrefix(arg, "@"):
 		var err error
-		if data, err = a.ReadFile(arg[1:], maxInput); err != nil {
+		if data, err = a.ReadWhole(arg[1:], maxInput); err != nil {
 			return nil, err
 		}
 		where = arg[1:]

@@ -292,7 +292,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 			if err := a.NoHome(); err != nil {
 				return err
 			}
-			data, err := a.ReadFile(args[0], 1<<20)
+			data, err := a.ReadWhole(args[0], 1<<20)
 			if err != nil {
 				return err
 			}

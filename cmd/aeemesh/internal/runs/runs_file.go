@@ -98,7 +98,7 @@ func (o *outFile) discard() {
 func readIn(a *session.App, ctx context.Context, s *session.Session, name string) ([]byte, error) {
 	bucket, key, isObject := object(name)
 	if !isObject {
-		return a.ReadFile(name, maxRunFile)
+		return a.ReadWhole(name, maxRunFile)
 	}
 	store, err := objectStore(a, ctx, s, bucket)
 	if err != nil {

@@ -93,7 +93,7 @@ few clients that want to put their words into what others read.`,
 				gen.Attacks = append(gen.Attacks, simulate.Attack{Kind: kind, Identities: identities})
 			}
 			if wishes != "" {
-				raw, err := a.ReadFile(wishes, maxWishes)
+				raw, err := a.ReadWhole(wishes, maxWishes)
 				if err != nil {
 					return err
 				}

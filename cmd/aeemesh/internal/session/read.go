@@ -16,6 +16,18 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
+// ReadWhole is [App.ReadFile] that refuses what has more than limit bytes.
+func (a *App) ReadWhole(name string, limit int64) ([]byte, error) {
+	data, err := a.ReadFile(name, limit+1)
+	if err == nil && int64(len(data)) > limit {
+		if name == "-" {
+			name = "standard input"
+		}
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, limit)
+	}
+	return data, err
+}
+
 // ReadFile reads a file, or stdin for "-", at most limit bytes of it.
 func (a *App) ReadFile(name string, limit int64) ([]byte, error) {
 	r := a.Stdin
@@ -120,6 +132,6 @@ func (a *App) Text(args []string) (string, error) {
 	if text != "-" {
 		return text, nil
 	}
-	raw, err := a.ReadFile("-", maxText)
+	raw, err := a.ReadWhole("-", maxText)
 	return strings.TrimRight(string(raw), "\r\n"), err
 }

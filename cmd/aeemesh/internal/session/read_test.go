@@ -44,3 +44,15 @@ func TestAnInterruptibleReaderReadsAll(t *testing.T) {
 		t.Errorf("after the end: %d, %v", n, err)
 	}
 }
+
+// What is larger than its bound is refused: a part of it is not what was given.
+func TestWhatIsTooLargeIsNotReadInPart(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"four": "", "fives": "standard input is larger than 4 bytes"} {
+		a := &App{Stdin: strings.NewReader(text)}
+		data, err := a.ReadWhole("-", 4)
+		if want == "" && (err != nil || string(data) != text) || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: %q, %v", text, data, err)
+		}
+	}
+}
