@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,10 +27,12 @@ func configCommand(a *app) *cobra.Command {
 		Example: "  aeemesh config check worker.yaml",
 		Args:    outcome.Arguments("FILE..."),
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			var bad []error
 			for _, name := range args {
 				n, err := checkConfig(a, name)
 				if err != nil {
-					return err
+					bad = append(bad, err)
+					continue
 				}
 				if a.Term.JSON {
 					if err := a.Term.Object(map[string]any{"file": name, "ok": true, "settings": n}); err != nil {
@@ -39,7 +42,10 @@ func configCommand(a *app) *cobra.Command {
 				}
 				a.Term.Good("%s: ok, %s of the worker itself", name, term.Counted(n, "setting", "settings"))
 			}
-			return nil
+			if len(bad) == 1 {
+				return bad[0]
+			}
+			return errors.Join(bad...)
 		}),
 	}
 	show := &cobra.Command{
@@ -131,6 +137,30 @@ func flagProblems(name string, values []config.Value, err error) (out []*config.
 		out = append(out, p)
 	}
 	return out
+}
+
+// placed puts the place in the file of --config before what is wrong with a value that it sets.
+func (a *app) placed(cmd *cobra.Command, wrong error) error {
+	if len(a.ByFile) == 0 {
+		return wrong
+	}
+	name := cmd.Flags().Lookup("config").Value.String()
+	data, err := a.ReadFile(name, config.MaxFile+1)
+	if err != nil { // it was there a moment ago
+		return wrong
+	}
+	values, _ := config.Read(name, data, settings(cmd))
+	values = slices.DeleteFunc(values, func(v config.Value) bool { return a.ByFile[v.Flag] == "" })
+	bad := flagProblems(name, values, wrong)
+	if len(bad) == 0 {
+		return wrong
+	}
+	for _, p := range bad {
+		if p.Line == 0 {
+			p.File = "flags"
+		}
+	}
+	return operator.Wrong(cmd, name, bad)
 }
 
 // shownSetting is a setting as "config show" tells it.

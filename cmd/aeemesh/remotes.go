@@ -37,6 +37,28 @@ func (f *remoteFlags) add(a *session.App, flags *pflag.FlagSet) {
 	flags.StringVar(&f.bearer, "handoff-bearer", "", "`env:NAME or file:PATH` of a token to send there")
 }
 
+// check tells what is wrong with the flags, without the files that they name.
+func (f *remoteFlags) check() (bad []error) {
+	for _, to := range f.to {
+		c, err := handoff.NewClient(to, handoff.ClientOptions{})
+		if err != nil {
+			bad = append(bad, fmt.Errorf("--handoff-to: %w", err))
+			continue
+		}
+		c.Close()
+	}
+	if len(f.to) == 0 && (f.ca != "" || f.cert != "" || f.key != "" || f.bearer != "") {
+		bad = append(bad, errors.New("--handoff-ca, --handoff-cert, --handoff-key and --handoff-bearer need a --handoff-to"))
+	}
+	if (f.cert == "") != (f.key == "") {
+		bad = append(bad, errors.New("--handoff-cert, --handoff-key: a certificate and its key go together"))
+	}
+	if kind, _, _ := strings.Cut(f.bearer, ":"); f.bearer != "" && kind != "env" && kind != "file" {
+		bad = append(bad, errors.New("--handoff-bearer: it is env:NAME or file:PATH, never the secret itself"))
+	}
+	return bad
+}
+
 // remotesOf returns the platforms that the flags permit; nil if there are none.
 func remotesOf(a *session.App, cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
 	opts := handoff.ClientOptions{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -216,6 +217,8 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	var err error
 	if a.Log, err = a.Logger(); err == nil {
 		a.Term.RecordWords(a.Levels.Format)
+	} else if cmd.Annotations[annotSettings] != "" {
+		a.Log, err = slog.New(slog.DiscardHandler), nil // checkWorker says it, with all else that is wrong
 	}
 	return err
 }

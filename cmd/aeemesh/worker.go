@@ -126,7 +126,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		args = a.Documents
 	}
 	if err := a.checkWorker(cmd, f, args); err != nil {
-		return err
+		return a.placed(cmd, err)
 	}
 	a.BeginLog(cmd)
 	set, err := f.operator.Adapters(a.App, cmd)
@@ -268,6 +268,9 @@ func (t *tellOnce) first(text string) bool {
 // was handed.
 func (a *app) program(cmd *cobra.Command, line string, set *adapters.Set) (*program.Program, error) {
 	command, err := splitCommand(line)
+	if err == nil {
+		err = findProgram(command)
+	}
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
@@ -289,12 +292,11 @@ func (a *app) redacted(set *adapters.Set) *slog.Logger {
 func (a *app) programTools(cmd *cobra.Command, specs []string, set *adapters.Set) (*tool.Registry, error) {
 	reg := &tool.Registry{}
 	for _, spec := range specs {
-		name, line, ok := strings.Cut(spec, "=")
-		if !ok {
-			return nil, outcome.Usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
-		}
-		command, err := splitCommand(line)
+		name, command, err := toolCommand(cmd, spec)
 		if err != nil {
+			return nil, err
+		}
+		if err := findProgram(command); err != nil {
 			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
@@ -309,22 +311,34 @@ func (a *app) programTools(cmd *cobra.Command, specs []string, set *adapters.Set
 	return reg, nil
 }
 
-// splitCommand splits an operator's command and finds its program, so that a
-// name that is wrong is told at once.
+// toolCommand reads a value of --tool.
+func toolCommand(cmd *cobra.Command, spec string) (name string, command []string, err error) {
+	name, line, ok := strings.Cut(spec, "=")
+	if !ok {
+		return "", nil, outcome.Usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
+	}
+	if command, err = splitCommand(line); err != nil {
+		return "", nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
+	}
+	return name, command, nil
+}
+
+// splitCommand splits an operator's command.
 func splitCommand(line string) ([]string, error) {
 	command, err := agents.SplitCommand(line)
-	if err != nil {
-		return nil, err
+	if err == nil && len(command) == 0 {
+		err = errors.New("a command is needed")
 	}
-	if len(command) == 0 {
-		return nil, errors.New("a command is needed")
-	}
+	return command, err
+}
+
+// findProgram finds the program of a command, so that a name that is wrong is told
+// at once.
+func findProgram(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if command[0], err = filepath.Abs(path); err != nil {
-		return nil, err
-	}
-	return command, nil
+	command[0], err = filepath.Abs(path)
+	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		{"journal", f.journal, []string{"memory", "jetstream", "auto"}},
 		{"replay-scope", a.Sign.ReplayScope, []string{"auto", "process", "mesh"}},
 		{"durable", f.lane.durable, []string{"auto", "on", "off"}},
+		{"unknown-keys", f.unknownKeys, []string{"other", "refuse"}},
 	} {
 		if err := outcome.OneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
 			bad = append(bad, err)
@@ -78,10 +80,52 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	if _, err := sign.ParseMode(a.Sign.Mode); err != nil {
 		bad = append(bad, fmt.Errorf("--signatures: %w", err))
 	}
+	bad = append(bad, a.CheckLog()...)
+	bad = append(bad, a.CheckConnection()...)
+	bad = append(bad, a.CheckStateKeys()...)
+	bad = append(bad, f.lane.remotes.check()...)
+	bad = append(bad, f.written(cmd)...)
 	if len(bad) == 0 {
 		return nil
 	}
 	return &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
+}
+
+// written tells which values are not of the form that their flags want. What they name
+// may be missing: a program, a tool, an address.
+func (f *workerFlags) written(cmd *cobra.Command) (bad []error) {
+	note := func(err error) {
+		if err != nil {
+			bad = append(bad, err)
+		}
+	}
+	if f.command != "" {
+		if _, err := splitCommand(f.command); err != nil {
+			note(fmt.Errorf("--exec: %w", err))
+		}
+	}
+	for _, spec := range f.tools {
+		_, _, err := toolCommand(cmd, spec)
+		note(err)
+	}
+	for _, spec := range f.lostCalls {
+		_, _, err := lostCall(cmd, spec)
+		note(err)
+	}
+	for _, spec := range f.accept {
+		_, err := acceptances(cmd, []string{spec})
+		note(err)
+	}
+	if f.vitals.listen != "" {
+		_, port, err := net.SplitHostPort(f.vitals.listen)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
+			note(fmt.Errorf("--health-listen %q: %w", f.vitals.listen, err))
+		}
+	}
+	return bad
 }
 
 // documentFlags are about what documents name, and do nothing without one.

@@ -35,9 +35,6 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	cfg := worker.Config{Adapters: set, Domain: a.Conn.Domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
 		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Learn: f.learn, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
 	var err error
-	if err := outcome.OneOf(cmd, "unknown-keys", f.unknownKeys, "other", "refuse"); err != nil {
-		return cfg, err
-	}
 	if f.unknownKeys == "refuse" {
 		cfg.UnknownKeys = template.UnknownRefused
 	}
@@ -87,14 +84,24 @@ func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 		return opts, err
 	}
 	for _, spec := range f.lostCalls {
-		name, what, ok := strings.Cut(spec, "=")
-		if !ok {
-			return opts, outcome.Usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
+		name, what, err := lostCall(cmd, spec)
+		if err != nil {
+			return opts, err
 		}
-		opts.LostCalls[name] = agents.LostCall(what)
+		opts.LostCalls[name] = what
 	}
 	opts.Tools, err = a.programTools(cmd, f.tools, set)
 	return opts, err
+}
+
+// lostCall reads a value of --lost-call.
+func lostCall(cmd *cobra.Command, spec string) (name string, what agents.LostCall, err error) {
+	name, text, _ := strings.Cut(spec, "=")
+	switch what = agents.LostCall(text); what {
+	case agents.LostRepeat, agents.LostTimeOut, agents.LostAsk:
+		return name, what, nil
+	}
+	return "", "", outcome.Usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
 }
 
 // nodeConfig returns what the flags say about the node. The ring of its verifier

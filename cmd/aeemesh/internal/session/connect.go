@@ -73,14 +73,22 @@ func (c *connectFlags) Wait() time.Duration {
 	return defaultTimeout
 }
 
+// CheckConnection returns all that is wrong with the values of the connection's flags.
+func (a *App) CheckConnection() (bad []error) {
+	if a.Conn.Timeout < 0 {
+		bad = append(bad, fmt.Errorf("--timeout %v: it cannot be negative", a.Conn.Timeout))
+	}
+	if _, err := subject.New(a.Conn.Prefix); err != nil {
+		bad = append(bad, fmt.Errorf("--prefix: %w", err))
+	}
+	return bad
+}
+
 // Connection combines flags, environment and NATS context.
 func (a *App) Connection(cmd *cobra.Command) (natsconn.Config, error) {
 	c := &a.Conn
-	if c.Timeout < 0 {
-		return natsconn.Config{}, outcome.Usagef(cmd, "--timeout %v: it cannot be negative", c.Timeout)
-	}
-	if _, err := subject.New(c.Prefix); err != nil {
-		return natsconn.Config{}, outcome.Usagef(cmd, "--prefix: %w", err)
+	if bad := a.CheckConnection(); len(bad) > 0 {
+		return natsconn.Config{}, &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
 	}
 	out := natsconn.Config{
 		URL: c.Url, Cert: c.cert, Key: c.key, CA: c.ca, TLSFirst: c.tlsFirst, InboxPrefix: c.InboxPrefix,

@@ -93,11 +93,30 @@ func (a *App) AddLogFlags(flags *pflag.FlagSet) {
 
 // Logger returns the log that the flags describe.
 func (a *App) Logger() (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(a.Levels.level)); err != nil {
-		return nil, outcome.Usagef(nil, "--log-level %q: it is debug, info, warn or error", a.Levels.level)
+	level, err := a.Levels.parse()
+	if err != nil {
+		return nil, err
 	}
 	return a.LoggerAt(level)
+}
+
+// CheckLog returns all that is wrong with the flags of the log.
+func (a *App) CheckLog() (bad []error) {
+	level, err := a.Levels.parse()
+	if err != nil {
+		bad = append(bad, err)
+	}
+	if _, err := a.LoggerAt(level); err != nil {
+		bad = append(bad, err)
+	}
+	return bad
+}
+
+func (f *logFlags) parse() (level slog.Level, err error) {
+	if level.UnmarshalText([]byte(f.level)) != nil {
+		err = outcome.Usagef(nil, "--log-level %q: it is debug, info, warn or error", f.level)
+	}
+	return level, err
 }
 
 // LoggerAt returns the program's logger with another level.

@@ -51,6 +51,23 @@ func (a *App) Keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	return ring, nil
 }
 
+// CheckStateKeys returns all that is wrong with the flags of the state's keys. It reads
+// no key.
+func (a *App) CheckStateKeys() (bad []error) {
+	for _, ref := range a.StateKeys {
+		if kind, name, _ := strings.Cut(ref, ":"); kind != "env" && kind != "file" || name == "" {
+			bad = append(bad, fmt.Errorf("--state-key: %w", errNoReference))
+		}
+	}
+	if a.AcceptClear && len(a.StateKeys) == 0 {
+		bad = append(bad, errors.New("--accept-clear-state goes with --state-key"))
+	}
+	return bad
+}
+
+// errNoReference does not quote the text, which may be the key itself.
+var errNoReference = errors.New("it is env:NAME or file:PATH, never the key itself")
+
 // StateSecret reads the secret of a reference. Errors never contain the secret.
 func (a *App) StateSecret(ref string) ([]byte, error) {
 	kind, name, _ := strings.Cut(ref, ":")
@@ -70,7 +87,7 @@ func (a *App) StateSecret(ref string) ([]byte, error) {
 		}
 		text = string(raw)
 	default:
-		return nil, errors.New("it is env:NAME or file:PATH, never the key itself") // the text may be the key itself, so it is not quoted
+		return nil, errNoReference
 	}
 	text = strings.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
