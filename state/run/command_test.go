@@ -230,6 +230,26 @@ func TestApprovalEndsAPendingPause(t *testing.T) {
 	}
 }
 
+// An order to move a run that is being moved there already is done; another target is refused.
+func TestAMoveThatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	c := begun(status(aaif.RunPaused))
+	for i, step := range []struct {
+		to      string
+		do      run.Do
+		refused envelope.Code
+	}{{to: paris, do: run.Applied}, {to: paris, do: run.Already}, {to: "b", refused: envelope.CodeDenied}} {
+		out, err := run.Command(c, &run.Order{Envelope: fmt.Sprint(i), Intent: intents.TaskMigrate, To: step.to, MoveID: fmt.Sprint(i)}, run.Stored, noon)
+		var problem *envelope.Error
+		if errors.As(err, &problem) != (step.refused != "") || err != nil && problem.Code != step.refused || err == nil && (out.Do != step.do || out.Status != string(aaif.RunMigrating)) {
+			t.Errorf("order %d: %+v, %v", i, out, err)
+		}
+	}
+	if c.Mesh.Migration.ID != "0" {
+		t.Errorf("the move is %+v", c.Mesh.Migration)
+	}
+}
+
 // While a move is pending, an order to move the run to another destination is refused. An
 // order to the same destination is applied: it may say how long to wait for tools.
 func TestAMoveIsNotReplaced(t *testing.T) {

@@ -183,6 +183,9 @@ func commandMove(c *state.Checkpoint, o *Order, at Position, now time.Time) (Com
 	m := &c.Mesh
 	was := c.Doc.Status
 	if was == aaif.RunMigrating {
+		if g := m.Migration; g != nil && g.To == o.To && g.Target == o.Platform {
+			return Commanded{Do: Already, Status: string(was)}, nil
+		}
 		return Commanded{}, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip.Text(m.Migration.To, 128))
 	}
 	if at == Here && o.To == m.Owner {
