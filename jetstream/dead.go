@@ -81,7 +81,7 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	if many := headers > maxDeadHeaders || over(headers); many || over(msg.Size()) {
 		letter.Omitted, letter.Data = len(letter.Data), nil
 		if many {
-			letter.Header = nil
+			letter.Omitted, letter.Header = max(1, letter.Omitted), nil // without its headers it cannot be retried
 		}
 		msg = d.message(subj, letter)
 	}

@@ -55,7 +55,9 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 	}
 	o.Name = u.name
 	var err error
-	if u.chunks, err = s.objects.WriteFrom(ctx, o.Name, msg.Data, u.chunks); err != nil {
+	uploading, cancel := context.WithDeadline(ctx, u.began.Add(uploadAge)) // before a sweep deletes the first chunk
+	defer cancel()
+	if u.chunks, err = s.objects.WriteFrom(uploading, o.Name, msg.Data, u.chunks); err != nil {
 		s.uploads.keep(key, u)
 		return u, api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}

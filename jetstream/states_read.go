@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -250,19 +251,25 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 		bySubject[m.Subject] = m
 	}
 	reads := make([]runRead, len(batch))
-	var again []int // to be read one by one, several at once: objects, which may be missing
-	var keys []string
+	var documents sync.WaitGroup // that are stored as objects
+	other := make([]bool, len(batch))
 	for i, known := range batch {
 		m := bySubject[known.Subject]
-		_, large := objectOf(m.Header)
-		switch {
-		case large, m.Seq != known.Seq, !m.Genuine():
-			again, keys = append(again, i), append(keys, stateKey(known.id))
+		switch other[i] = m.Seq != known.Seq || !m.Genuine(); {
+		case other[i]:
 		case api.Deleted(m.Header):
 			reads[i].err = state.ErrNotFound
 		default:
 			known.Message = m
-			reads[i].record, reads[i].err = s.record(ctx, known.id, known)
+			documents.Go(func() { reads[i].record, reads[i].err = s.record(ctx, known.id, known) })
+		}
+	}
+	documents.Wait()
+	var again []int
+	var keys []string
+	for i, known := range batch {
+		if other[i] || damaged(reads[i].err) {
+			again, keys = append(again, i), append(keys, stateKey(known.id))
 		}
 	}
 	for i, got := range s.readAll(ctx, keys, false) {

@@ -139,11 +139,7 @@ const evictBatch = 64
 // many.
 func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) {
 	s := w.States
-	subjects, err := api.Subjects(ctx, s.js, s.stream, s.both(">"))
-	if err != nil {
-		return 0, fmt.Errorf("sweep: %w", err)
-	}
-	messages := s.byKey(subjects)
+	var messages map[string]int // by key, once a run is to go
 	done := delivered{s: s, oldest: map[string]uint64{}}
 	count, batch := 0, []stateMessage(nil)
 	low := func(u usage) bool { return u.share() <= w.To }
@@ -171,6 +167,13 @@ func (w *sweep) evict(ctx context.Context, records, objects usage) (int, error) 
 		}
 		if large {
 			objects.bytes -= min(objects.bytes, uint64(o.Size))
+		}
+		if messages == nil {
+			subjects, err := api.Subjects(ctx, s.js, s.stream, s.both(">"))
+			if err != nil {
+				return false, fmt.Errorf("sweep: %w", err)
+			}
+			messages = s.byKey(subjects)
 		}
 		// An estimate, until the size is read: most often too much, because documents grow.
 		records.bytes -= min(records.bytes, uint64(messages[stateKey(m.id)]*m.stored()))

@@ -175,10 +175,12 @@ func (o *delegation) receiverSupports(ctx context.Context) (direct, knows bool, 
 	there, silent, says, asked := t.host.extensionsOf(ctx, o.To)
 	speaks := slices.Contains(says, intents.ExtHandoff)
 	switch {
-	case asked != nil && (!silent || t.run == nil):
+	case asked != nil && !silent:
 		return false, false, asked
 	case t.ask || t.mustAnswerItself:
 		return false, speaks, nil
+	case asked != nil && t.run == nil:
+		return false, false, asked
 	case t.run == nil && !there:
 		return false, false, envelope.Errorf(envelope.CodeUnavailable, "delegation: no worker serves %s", o.To)
 	case t.run == nil || there && !silent && !speaks || slices.Contains(says, intents.ExtDurable):
@@ -207,13 +209,15 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	var reply *envelope.Envelope
+	var busy *envelope.Error
 	for try := 0; ; try++ {
 		ask := envelope.New(envelope.TypeTask, h.Entity, entity, intents.SpecQuery, nil)
 		if err := h.sign(ask); err != nil {
 			return false, false, nil, err
 		}
 		reply, err = h.node.Send(asking, ask, client.SendOptions{NoCancel: true})
-		busy, delay := sender.WorthRetrying(err, try)
+		var delay time.Duration
+		busy, delay = sender.WorthRetrying(err, try)
 		if busy == nil || !busy.FromPeer() || !pause.For(asking, delay) {
 			break
 		}
@@ -228,7 +232,7 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 		return false, false, nil, context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders):
 		return false, false, nil, nil
-	case errors.As(err, &problem) && problem.FromPeer() && problem.Retryable:
+	case busy != nil && busy.FromPeer():
 		return true, true, nil, err
 	case errors.As(err, &problem) && problem.FromPeer():
 		return true, false, nil, nil // a worker answered with an error: it does not know aee.spec.query

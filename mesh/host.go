@@ -263,13 +263,17 @@ func (h *host) stop() error {
 // abandon ends an agent that could not subscribe to all its subjects. On those to which it could,
 // tasks may have come: they are answered as those of an agent that stops.
 func (h *host) abandon(subs []*nats.Subscription) {
-	if _, err := h.drain(subs); err != nil {
+	busy, err := h.drain(subs)
+	if err != nil {
 		h.log.Warn("tasks came while the agent started, which has failed", "err", err)
 	}
 	if h.durable != nil {
 		h.durable.close()
 	}
 	h.close()
+	if busy {
+		_ = h.flush() // the caller may close the connection
+	}
 }
 
 // drain ends subscriptions, refuses the tasks that wait, and waits for those that have begun, for at

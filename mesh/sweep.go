@@ -45,6 +45,10 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 	if err != nil || state.Terminal(h.Status) {
 		return nil
 	}
+	if h.Object != nil {
+		l.host.log.Debug("run not looked after, its document is lost", "run", rec.ID.Run)
+		return nil
+	}
 	if h.Status == aaif.RunAwaitingApproval {
 		l.waits.check(rec.ID.Run) // an answer may have been missed while the connection was lost
 	}

@@ -137,7 +137,8 @@ func (s *Record) trimWords(room int) {
 // themselves and has room for so many bytes more. It shares nothing with the
 // record that is trimmed.
 func (s Record) told(room int) *Record {
-	s.Results, s.Dissent, s.Failures, s.Truncated = nil, nil, nil, false
+	s.Results, s.Dissent, s.Failures = nil, nil, nil
+	s.Truncated = slices.ContainsFunc(s.Votes, func(v Vote) bool { return v.Value == nil })
 	s.Votes, s.Scores = slices.Clone(s.Votes), slices.Clone(s.Scores)
 	for i := range s.Scores {
 		s.Scores[i].Judgements = slices.Clone(s.Scores[i].Judgements)

@@ -130,7 +130,7 @@ func flagProblems(name string, values []config.Value, err error) (out []*config.
 	for _, text := range strings.Split(usage.Err.Error(), "\n") {
 		p := &config.Problem{File: name, Message: text}
 		for _, v := range values {
-			if strings.HasPrefix(text, "--"+v.Flag+" ") || strings.HasPrefix(text, "--"+v.Flag+":") {
+			if rest, ok := strings.CutPrefix(text, "--"+v.Flag); ok && strings.ContainsAny(rest[:min(1, len(rest))], " :,") {
 				p.Line, p.Column = v.Line, v.Column
 			}
 		}

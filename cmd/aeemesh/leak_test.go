@@ -107,14 +107,16 @@ func (h *heard) stored(t *testing.T, conn *nats.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	streams := js.ListStreams(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	streams := js.ListStreams(ctx)
 	for info := range streams.Info() {
-		stream, err := js.Stream(t.Context(), info.Config.Name)
+		stream, err := js.Stream(ctx, info.Config.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for seq := info.State.FirstSeq; seq > 0 && seq <= info.State.LastSeq; seq++ {
-			if m, err := stream.GetMsg(t.Context(), seq); err == nil {
+			if m, err := stream.GetMsg(ctx, seq); err == nil {
 				h.add("stream "+info.Config.Name, []byte(m.Subject), []byte(fmt.Sprint(m.Header)), m.Data)
 			}
 		}

@@ -49,10 +49,10 @@ func (k Keys) SignerFor(from string, now time.Time) (*Signer, bool) {
 	return k.newest(from, func(key Key) bool { return key.Valid(now) })
 }
 
-// LastSigner is SignerFor that does not ask whether the key is valid: it is for a process
-// whose peers must notice that its key has expired or is revoked.
-func (k Keys) LastSigner(from string) (*Signer, bool) {
-	return k.newest(from, func(Key) bool { return true })
+// LastSigner is SignerFor that also takes keys that have expired or are revoked: it is for a
+// process whose peers must notice that.
+func (k Keys) LastSigner(from string, now time.Time) (*Signer, bool) {
+	return k.newest(from, func(key Key) bool { return !now.Before(key.NotBefore) })
 }
 
 func (k Keys) newest(from string, usable func(Key) bool) (*Signer, bool) {

@@ -349,8 +349,11 @@ func TestSignerForFollowsTheRotation(t *testing.T) {
 		if got := old.Lapsed(from, noon); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", from, got, want)
 		}
-		if s, ok := old.LastSigner(from); ok != (from != "agent.other") || ok && len(want) > 0 && s.KID() != "e" {
+		if s, ok := old.LastSigner(from, noon); ok != (from != "agent.other") || ok && len(want) > 0 && s.KID() != "e" {
 			t.Errorf("the last key of %s is %v", from, s)
+		}
+		if s, ok := old.LastSigner("agent.y", noon.Add(-24*time.Hour)); !ok || s.KID() != "a" {
+			t.Errorf("a key that is not valid yet signs: %v", s)
 		}
 	}
 }

@@ -166,6 +166,7 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 			most = max(forgetFrom, 2*len(known))
 		}
 		ask := c.readInbox(msg, known)
+		arrived := ask != nil
 		if ask == nil {
 			if e, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, c.s.Answers.Limits); err == nil {
 				ask = known[askKey(e.To, withdrawnTask(e))]
@@ -179,7 +180,7 @@ func (c *Client) FollowInbox(ctx context.Context, person string, f func(*PersonT
 		if err == nil {
 			err = c.judgeAsk(ctx, ask, now)
 		}
-		if ask.told = ask.State; err == nil && ask.State != told {
+		if ask.told = ask.State; err == nil && (arrived || ask.State == AskWithdrawn && told != AskWithdrawn) {
 			err = f(ask)
 		}
 		if err != nil {

@@ -49,6 +49,9 @@ func (p *pool) lookAfter(ctx context.Context) {
 			}
 			level("no key comes of a cluster for now", "cluster", c.ID, "err", err)
 		}
+		if errors.Is(err, errLate) {
+			return // the others would cost calls of models, for nothing
+		}
 	}
 	p.tell(ctx)
 }

@@ -85,16 +85,35 @@ func (l *link) begun() bool {
 	return l.dialing != nil
 }
 
-// meanwhile returns the last list if there is no session, and has one started:
-// a server that does not answer must not hold up runs. nil if there is a session,
-// or no list.
-func (l *link) meanwhile() *catalogue {
+// dialPatience is how long a run waits for a new session before it goes on with the last list.
+const dialPatience = time.Second
+
+// meanwhile returns the last list if there is no session, and none within
+// [dialPatience]: a server that does not answer must not hold up runs. nil if there
+// is a session, or no list.
+func (l *link) meanwhile(ctx context.Context) *catalogue {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.live != nil || l.list == nil || l.ending {
+		l.mu.Unlock()
 		return nil
 	}
 	l.begun()
+	dialing := l.dialing
+	l.mu.Unlock()
+	if dialing != nil {
+		timer := time.NewTimer(dialPatience)
+		defer timer.Stop()
+		select {
+		case <-dialing:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live != nil {
+		return nil
+	}
 	return l.list
 }
 

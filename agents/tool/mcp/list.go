@@ -49,9 +49,9 @@ func (c *catalogue) find(name string) *remote {
 }
 
 // catalogue returns the server's tools: the known list, or, after a change or
-// in a new session, a new one. While there is no session, the last list is used.
+// in a new session, a new one. While no session can be had, the last list is used.
 func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
-	if known := l.meanwhile(); known != nil {
+	if known := l.meanwhile(ctx); known != nil {
 		return known, nil
 	}
 	select {

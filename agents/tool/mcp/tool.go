@@ -49,6 +49,7 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 		args = json.RawMessage("{}")
 	}
 	result, again, err := t.once(ctx, args)
+	made := reached(err)
 	if again && ctx.Err() == nil {
 		result, _, err = t.once(ctx, args)
 	}
@@ -65,9 +66,15 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	case errors.As(err, &own):
 		e.Kind, e.Message, e.Err = own.Kind, own.Message, own.Err
 	case errors.As(err, &down):
-		e.Kind, e.Message, e.NotMade = tool.ErrUnavailable, down.words, !down.sent
+		e.Kind, e.Message, e.NotMade = tool.ErrUnavailable, down.words, !down.sent && !made
 	}
 	return nil, e
+}
+
+// reached reports whether the server may have got a call that ended with err.
+func reached(err error) bool {
+	var down *unavailable
+	return !errors.As(err, &down) || down.sent
 }
 
 // once makes the call in one session, and reports whether it may be repeated.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,7 +88,7 @@ func (a *App) KeyDir() string {
 		return a.Sign.Dir
 	}
 	dir := a.DefaultKeyDir()
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(dir); err != nil {
 		return ""
 	}
 	return dir
@@ -147,8 +146,8 @@ func (a *App) WorkerSigner(entity string) (*sign.Signer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(keys.Lapsed(entity, time.Now())) > 0 {
-			s, _ := keys.LastSigner(entity)
+		now := time.Now()
+		if s, ok := keys.LastSigner(entity, now); ok && len(keys.Lapsed(entity, now)) > 0 {
 			return s, nil
 		}
 	}
