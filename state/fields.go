@@ -3,12 +3,12 @@ package state
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -60,7 +60,7 @@ func fieldsOf(t reflect.Type, quoted bool, path string) fields {
 		}
 		all = append(all, f)
 	}
-	slices.SortFunc(all, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	sorted.By(all, func(a, b field) int { return strings.Compare(a.name, b.name) })
 	return all
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // Severity says how much a finding matters.
@@ -48,7 +50,7 @@ const maxFindings = 500 // a report
 // those beyond the limit and says so.
 func NewReport(files, skipped int, findings []Finding) *Report {
 	findings = append([]Finding{}, findings...)
-	slices.SortFunc(findings, byPlace)
+	sorted.By(findings, byPlace)
 	r := &Report{Files: files, Skipped: skipped, Findings: slices.Compact(findings)}
 	if len(r.Findings) > maxFindings {
 		r.Findings, r.Truncated = r.Findings[:maxFindings], true
@@ -72,7 +74,7 @@ func summarize(_ context.Context, in summarizeArgs) (*Review, error) {
 		Findings: append([]Finding{}, in.Findings...),
 		Counts:   map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
-	slices.SortFunc(r.Findings, func(a, b Finding) int {
+	sorted.By(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity)), byPlace(a, b))
 	})
 	r.Findings = slices.Compact(r.Findings) // a syntax error is reported by two tools
