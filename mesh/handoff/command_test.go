@@ -1,9 +1,12 @@
 package handoff_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -127,23 +130,25 @@ func TestACommandThatComesByteByByteIsCutOff(t *testing.T) {
 	if _, err := p.commit(x.id); err != nil {
 		t.Fatal(err)
 	}
-	r, w := io.Pipe()
-	defer r.Close()
+	// An http.Client may lose the answer when it fails to write the rest of its request.
+	conn, err := tls.Dial("tcp", p.server.Listener.Addr().String(), p.server.Client().Transport.(*http.Transport).TLSClientConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST %s/%s/command HTTP/1.1\r\nHost: paris\r\n%s: %s\r\nTransfer-Encoding: chunked\r\n\r\n", handoff.Path, x.id, handoff.HeaderRequest, p.request(x.id, handoff.ActionCommand)); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		pause := time.NewTicker(20 * time.Millisecond)
 		defer pause.Stop()
 		for range pause.C {
-			if _, err := w.Write([]byte(" ")); err != nil {
+			if _, err := conn.Write([]byte("1\r\n \r\n")); err != nil {
 				return
 			}
 		}
 	}()
-	req, err := http.NewRequest(http.MethodPost, p.server.URL+handoff.Path+"/"+x.id+"/command", r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set(handoff.HeaderRequest, p.request(x.id, handoff.ActionCommand))
-	resp, err := p.server.Client().Do(req)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
