@@ -154,10 +154,11 @@ func (cm *controls) freshControl(env *envelope.Envelope, now time.Time) *envelop
 	return nil
 }
 
-// cancelTasks ends the live tasks that the payload names, and reports whether it has ended any, if the command comes from their
-// sender or from this agent itself. Hops may be cancelled by an operator, too, because
-// the worker that would stop them may be dead. A task whose signature was verified
-// accepts signed commands only: task ids are public, and an unsigned from proves nothing.
+// cancelTasks ends the live tasks that the payload names, if the command comes from their
+// sender or from this agent itself. It reports whether it has ended any. An operator may
+// cancel hops, too, because the worker that would stop them may be dead. A task whose
+// signature was verified accepts signed commands only: task ids are public, and an unsigned
+// from proves nothing.
 func (cm *controls) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	var what intents.CancelTask
 	if wire.ReadJSON(env.Payload, &what) != nil {

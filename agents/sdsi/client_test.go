@@ -125,7 +125,7 @@ func TestAnEventDuringAQuestionMakesTheClientAskAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if get(); <-got != nil { // that one is fresh, and not asked for: nobody would answer
+	if get(); <-got != nil { // the client has a fresh one, and does not ask: no agent would answer
 		t.Error("no template")
 	}
 }

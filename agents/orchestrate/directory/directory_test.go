@@ -129,9 +129,10 @@ type failing struct {
 
 func (f *failing) List(context.Context) ([]registry.Entry, error) { return nil, f.err }
 
-// While it is not known which entity the agent_id of a definition is registered with, nobody is
-// meant by the definition: its name may be another agent's. Without a registry its name decides.
-func TestADefinitionMeansNobodyWhileTheRegistryCannotBeRead(t *testing.T) {
+// While the registry does not answer, the directory cannot know which entity has a definition's
+// agent_id, and returns no member: the name may be another agent's. In a mesh without a registry
+// the name decides.
+func TestADefinitionHasNoMemberWhileTheRegistryCannotBeRead(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	for name, text := range map[string]string{

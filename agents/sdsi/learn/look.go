@@ -20,7 +20,7 @@ func (p *pool) lookAfter(ctx context.Context) {
 		return
 	}
 	var ripe []evolve.Cluster
-	var late atomic.Bool // nobody would make keys of what is claimed
+	var late atomic.Bool // lookAfter has given up: apply must claim no cluster
 	err := p.try(ctx, change{again: true, apply: func(e *evolve.Pool, now time.Time) bool {
 		if late.Load() {
 			return false

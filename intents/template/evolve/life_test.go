@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A wish that a key has taken in goes when nobody has it any more, and with the key at the
-// latest: it would fill the pool for ever, and keep new wishes out.
+// The pool drops a wish that a key covers when no client has said it for long, and with the key
+// at the latest. Otherwise such wishes would fill the pool, and keep new ones out.
 func TestAbsorbedWishesGo(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, Config{Personal: true})

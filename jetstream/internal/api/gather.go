@@ -179,8 +179,9 @@ func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company b
 		g.inbox, g.tokens = inbox, rand.NewChaCha8(seed)
 		go g.watch(g.Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED))
 	}
-	// Who subscribes to a stream's subject reads the reply subjects of what is published there. If
-	// the next one could be guessed, the acknowledgement of another message could be redirected to it.
+	// A subscriber of a stream's subject reads the reply subjects of the messages that are published
+	// there. If it could guess the next one, it could redirect the acknowledgement of another message
+	// to it.
 	m.Reply = g.inbox + strconv.FormatUint(g.tokens.Uint64(), 36)
 	g.waiting[m.Reply] = done
 	g.queue = append(g.queue, m)

@@ -170,8 +170,9 @@ func (r *Exchanger) Open(to string, stream bool, deadline time.Time) (*Exchange,
 	return x, nil
 }
 
-// random returns what the last token of a reply subject says. Whoever has seen reply subjects
-// could otherwise redirect an acknowledgement of JetStream to the next one: see [listen.Redirected].
+// random returns the last token of a reply subject, as a number. A program that has seen earlier
+// reply subjects must not know the next one: it could redirect an acknowledgement of JetStream
+// there, see [listen.Redirected].
 func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
