@@ -49,7 +49,7 @@ func (m *Model) credentials(ctx context.Context) (*bedrockruntime.Client, func(*
 	}, []string{key}, nil
 }
 
-var colons = regexp.MustCompile(`^([A-Z0-9]{16,128}):([^:\s]{16,128})(?::([^:\s]+))?$`)
+var colons = regexp.MustCompile(`^([A-Z0-9]{16,}):([^:\s]{16,})(?::([^:\s]+))?$`)
 
 // accessKey reads an access key in either of its forms.
 func accessKey(key string) (id, secret, session string, ok bool) {

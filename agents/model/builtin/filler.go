@@ -14,10 +14,10 @@ import (
 )
 
 // mappingExample finds the examples of a description: 'from Oslo' -> 'OSL'.
-var mappingExample = regexp.MustCompile(`'([^']{1,100})'\s*(?:->|→)\s*(?:'([^']{0,100})'|(-?[0-9.]+|true|false))`)
+var mappingExample = regexp.MustCompile(`'([^']+)'\s*(?:->|→)\s*(?:'([^']*)'|(-?[0-9.]+|true|false))`)
 
 // acceptable finds the values that a description lists: "Acceptable values: a, b, c."
-var acceptable = regexp.MustCompile(`(?i)acceptable values:\s*([^.]{1,400})`)
+var acceptable = regexp.MustCompile(`(?i)acceptable values:\s*([^.]+)`)
 
 // fill plays a model that fills in a form, as package intents/template asks for it: the
 // JSON Schema of the answer has a property "keys", the form is a line of the user's message,

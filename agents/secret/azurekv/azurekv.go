@@ -77,7 +77,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	return &Vault{cfg: cfg, lookup: lookup}, nil
 }
 
-var nameForm = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
+var nameForm = regexp.MustCompile(`^[0-9a-zA-Z-]+$`)
 
 // locate returns the vault, name and version of a reference.
 func (v *Vault) locate(ref aaif.VaultRef) (vault, name, version string, err error) {
@@ -104,7 +104,7 @@ func (v *Vault) locate(ref aaif.VaultRef) (vault, name, version string, err erro
 	if version == "latest" {
 		version = ""
 	}
-	if !nameForm.MatchString(name) || version != "" && !nameForm.MatchString(version) {
+	if len(name) > 127 || !nameForm.MatchString(name) || version != "" && !nameForm.MatchString(version) {
 		return "", "", "", secret.Errorf(secret.ErrInvalid, ref, "names and versions of secrets are letters, digits and hyphens")
 	}
 	return vault, name, version, nil
@@ -178,7 +178,7 @@ func (v *Vault) credential(key secret.Secret, options policy.ClientOptions) (azc
 	}
 }
 
-var codeForm = regexp.MustCompile(`^[A-Za-z]{1,60}$`)
+var codeForm = regexp.MustCompile(`^[A-Za-z]+$`)
 
 // failed converts an error of the SDK. Its text contains whole answers, so only
 // status and code are used.
@@ -190,7 +190,7 @@ func failed(ref aaif.VaultRef, err error) error {
 		return secret.Errorf(secret.OfStatus(auth.RawResponse.StatusCode), ref, "sign-in: status %d", auth.RawResponse.StatusCode)
 	case errors.As(err, &resp):
 		words := fmt.Sprintf("status %d", resp.StatusCode)
-		if codeForm.MatchString(resp.ErrorCode) {
+		if len(resp.ErrorCode) <= 60 && codeForm.MatchString(resp.ErrorCode) {
 			words += " " + resp.ErrorCode
 		}
 		return secret.Errorf(secret.OfStatus(resp.StatusCode), ref, "%s", words)

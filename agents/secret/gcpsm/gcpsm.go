@@ -68,9 +68,13 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	return &Vault{cfg: cfg, lookup: lookup}, nil
 }
 
+// longest bounds the resource name of a secret: that of Google, 255 characters for
+// the secret, and as many for its project and location.
+const longest = 510
+
 var (
-	bareForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,255}$`)
-	wholeForm = regexp.MustCompile(`^projects/[a-z0-9.:-]{1,100}(/locations/[a-z0-9-]{1,63})?/secrets/[A-Za-z0-9_-]{1,255}$`)
+	bareForm  = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	wholeForm = regexp.MustCompile(`^projects/[a-z0-9.:-]+(/locations/[a-z0-9-]+)?/secrets/[A-Za-z0-9_-]+$`)
 )
 
 // locate returns the resource name of the version that a reference means.
@@ -83,7 +87,7 @@ func (v *Vault) locate(ref aaif.VaultRef) (string, error) {
 		}
 		name = "projects/" + v.cfg.Project + "/secrets/" + name
 	}
-	if !wholeForm.MatchString(name) || !bareForm.MatchString(version) {
+	if !wholeForm.MatchString(name) || !bareForm.MatchString(version) || len(name) > longest || len(version) > longest {
 		return "", secret.Errorf(secret.ErrInvalid, ref, "a path is a secret's name, or projects/P/secrets/S")
 	}
 	return name + "/versions/" + version, nil
@@ -137,7 +141,7 @@ func value(ref aaif.VaultRef, body []byte) (secret.Secret, error) {
 	return secret.Member(ref, string(answer.Payload.Data))
 }
 
-var codeForm = regexp.MustCompile(`^[A-Z_]{1,60}$`)
+var codeForm = regexp.MustCompile(`^[A-Z_]+$`)
 
 // refused converts an answer that is not 200: its status and code, without its
 // text.
@@ -149,7 +153,7 @@ func refused(ref aaif.VaultRef, status int, body []byte) error {
 	}
 	_ = json.Unmarshal(body, &answer)
 	words, kind := fmt.Sprintf("status %d", status), secret.OfStatus(status)
-	if code := answer.Error.Status; codeForm.MatchString(code) {
+	if code := answer.Error.Status; len(code) <= 60 && codeForm.MatchString(code) {
 		words += " " + code
 		switch code {
 		case "FAILED_PRECONDITION": // the version is disabled or destroyed
