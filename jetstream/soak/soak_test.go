@@ -12,8 +12,18 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// crash runs a soak with short leases, so that a minute holds many faults.
+// crash runs a soak to its end.
 func crash(t *testing.T, o Options) *Report {
+	t.Helper()
+	r, err := soakShortly(t.Context(), t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// soakShortly runs a soak with short leases, so that a minute holds many faults.
+func soakShortly(ctx context.Context, t *testing.T, o Options) (*Report, error) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it kills for half a minute")
@@ -26,18 +36,39 @@ func crash(t *testing.T, o Options) *Report {
 	if o.Lease == 0 {
 		o.Lease = 600 * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	r, err := Run(ctx, o)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var text strings.Builder
 	if err := r.Write(&text); err != nil {
 		t.Fatal(err)
 	}
 	t.Log(text.String())
-	return r
+	return r, nil
+}
+
+// finds runs a soak until it finds a violation of one of the rules, and reports whether it
+// did.
+func finds(t *testing.T, o Options, rules []Rule) bool {
+	t.Helper()
+	asked := func(v Violation) bool { return slices.Contains(rules, v.Rule) }
+	ctx, enough := context.WithCancel(t.Context())
+	defer enough()
+	early := false
+	o.Progress = func(p Progress) {
+		if slices.ContainsFunc(p.Found, asked) {
+			early = true
+			enough()
+		}
+	}
+	r, err := soakShortly(ctx, t, o)
+	if err != nil && !early {
+		t.Fatal(err)
+	}
+	return early || slices.ContainsFunc(r.Violations, asked)
 }
 
 // tries is how many soaks a test may make. What the tasks of one soak do when its faults
@@ -153,8 +184,7 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 				by.only = append(kills, stops...)
 			}
 			for try := range tries {
-				r := crash(t, Options{Seed: 3 + uint64(100*try), Faults: 15, Only: by.only, At: by.at, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
-				if slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(by.rules, v.Rule) }) {
+				if finds(t, Options{Seed: 3 + uint64(100*try), Faults: 15, Only: by.only, At: by.at, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second}, by.rules) {
 					return
 				}
 			}
