@@ -241,20 +241,19 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 }
 
 // listen reads the commands that wait in the urgent queue while all places are taken: a
-// busy worker must learn that it should stop. It looks when it begins, after a reconnect, and
-// while urgent messages wait and all places are taken. Other orders arrive on the
-// control subject.
-func (cs *commands) listen(awake context.Context) {
+// busy worker must learn that it should stop. It begins after a sequence, and looks at once
+// if it is told so, after a reconnect, and while urgent messages wait and all places are
+// taken. Other orders arrive on the control subject.
+func (cs *commands) listen(awake context.Context, after uint64, look bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var after uint64
 	reconnects := cs.host.node.conn.Stats().Reconnects
-	for look := true; ; look = false {
+	for ; ; look = false {
 		if again := cs.host.node.conn.Stats().Reconnects; again != reconnects {
 			reconnects, look = again, true
 		}
 		if look || cs.lane.room() == 0 && cs.urgent() {
-			after = cs.applyFromUrgent(after)
+			after, _ = cs.applyFromUrgent(after, sched.StoreTimeout)
 		}
 		select {
 		case <-tick.C:
@@ -282,15 +281,15 @@ func (cs *commands) urgent() bool {
 }
 
 // applyFromUrgent applies the orders after a sequence of the urgent queue without drawing
-// them, and returns the last sequence that it read. A worker that draws such an order
-// later finds its stored answer and applies it no second time.
-func (cs *commands) applyFromUrgent(after uint64) uint64 {
-	ctx, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout)
+// them, and returns the last sequence that it read, and whether it read all. A worker that
+// draws such an order later finds its stored answer and applies it no second time.
+func (cs *commands) applyFromUrgent(after uint64, timeout time.Duration) (last uint64, all bool) {
+	ctx, cancel := context.WithTimeout(cs.ctx, timeout)
 	defer cancel()
 	for msg, err := range cs.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), cs.host.Entity, after) {
 		if err != nil {
 			cs.host.log.Debug("urgent queue not read", "err", err)
-			return after
+			return after, false
 		}
 		env, cbor, err := wire.Receive(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
 		if err == nil && intents.IsCommand(env.Intent) {
@@ -298,13 +297,13 @@ func (cs *commands) applyFromUrgent(after uint64) uint64 {
 			r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
 			if problem, _ := (admission{t}).admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {
 				if err := cs.applyQueued(t); err != nil {
-					return after
+					return after, false
 				}
 			}
 		}
 		after = msg.Seq
 	}
-	return after
+	return after, true
 }
 
 // answer stores the answer to a command. The answer's id is derived from the

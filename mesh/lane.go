@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/guardian"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/internal/share"
 	"github.com/aeemesh/aeemesh/mesh/internal/slots"
 	"github.com/aeemesh/aeemesh/mesh/internal/stream"
@@ -146,9 +147,11 @@ func (l *lane) start() {
 }
 
 // woken starts what a lane needs while it draws tasks, until ctx ends: the lane sleeps
-// again, or the worker stops.
+// again, or the worker stops. The lane draws once it returns: orders that wait, such as a
+// pause, come before the tasks that wait with them.
 func (l *lane) woken(ctx context.Context) {
-	l.upkeep.Go(func() { l.commands.listen(ctx) })
+	after, all := l.commands.applyFromUrgent(0, sched.LookTimeout)
+	l.upkeep.Go(func() { l.commands.listen(ctx, after, !all) })
 	if l.share.Limited() {
 		l.upkeep.Go(func() { l.share.Tend(ctx) })
 	}
