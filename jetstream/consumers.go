@@ -142,15 +142,21 @@ func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spe
 			return nil, errors.New(c.String())
 		}
 	}
-	cons, err := js.Consumer(ctx, spec.StreamName(m), spec.Config.Durable)
+	cons, err := lookAt(ctx, js, m, spec)
 	return cons, api.Explain(js.Conn(), err, "open %s", spec.Name(m))
+}
+
+func lookAt(ctx context.Context, js natsjs.JetStream, m subject.Map, spec ConsumerSpec) (natsjs.Consumer, error) {
+	return api.Asking(ctx, js.Conn(), func(ctx context.Context) (natsjs.Consumer, error) {
+		return js.Consumer(ctx, spec.StreamName(m), spec.Config.Durable)
+	})
 }
 
 func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
 	c := Change{Name: spec.Name(opts.Map), Kind: KindConsumer, About: spec.About, ofWorker: spec}
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
-	cons, err := js.Consumer(ctx, spec.StreamName(opts.Map), spec.Config.Durable)
+	cons, err := lookAt(ctx, js, opts.Map, spec)
 	switch {
 	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
 		c.Action, c.consumer = ActionCreate, spec.Config
@@ -225,7 +231,9 @@ func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Cha
 	spec := c.ofWorker
 	stream := spec.StreamName(opts.Map)
 	if c.Action == ActionCreate {
-		_, err := js.CreateConsumer(ctx, stream, c.consumer)
+		_, err := api.Asking(ctx, js.Conn(), func(ctx context.Context) (natsjs.Consumer, error) {
+			return js.CreateConsumer(ctx, stream, c.consumer)
+		})
 		if errors.Is(err, natsjs.ErrConsumerExists) { // another worker was faster
 			if c, err = planConsumer(ctx, js, opts, spec); err != nil {
 				return c, err

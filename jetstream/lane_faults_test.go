@@ -295,6 +295,29 @@ func TestLaneThatIsRefused(t *testing.T) {
 	}
 }
 
+// A worker whose user may not make the consumers says what an operator has to do.
+func TestLaneThatMayNotMakeItsConsumers(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "worker", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.CONSUMER.CREATE.>"}}}},
+	}})
+	js := connect(t, srv, nats.UserInfo("all", "p"))
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, connect(t, srv, nats.UserInfo("worker", "p")), subject.Map{}, "agent.x", 4, alert(true))
+	w.complained(t, jetstream.LaneDeaf, jetstream.ErrNotFound, `an operator has to run "aeemesh apply --entity agent.x"`)
+	lane, err := q.Lane("agent.x", creating)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lane.Open(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.restored(t)
+	w.hears(t, q)
+}
+
 // A consumer accepts a number of waiting requests and drops further ones silently: the
 // lane notices the silence.
 func TestLaneThatIsNotAnswered(t *testing.T) {

@@ -93,6 +93,9 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	}
 	if operated {
 		l.operate()
+		if errors.Is(err, ErrNotFound) {
+			err = fmt.Errorf("%w; this user may not make it: an operator has to run \"aeemesh apply --entity %s\"", err, s.spec.Entity)
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

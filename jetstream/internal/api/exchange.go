@@ -27,6 +27,18 @@ func Exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, err
 	return answer, err
 }
 
+// Asking calls f, which asks JetStream's API by itself. It fails with [ErrDenied] as soon
+// as the server reports that a request is not permitted.
+func Asking[T any](ctx context.Context, nc *nats.Conn, f func(context.Context) (T, error)) (T, error) {
+	ctx, stop := UntilDenied(ctx, nc, "$JS.")
+	defer stop()
+	v, err := f(ctx)
+	if denied := context.Cause(ctx); err != nil && errors.Is(denied, ErrDenied) {
+		err = denied
+	}
+	return v, err
+}
+
 // denialLook is how often the connection's last error is checked.
 const denialLook = 20 * time.Millisecond
 
