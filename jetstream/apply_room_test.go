@@ -158,7 +158,8 @@ func TestRoomProbesOfOthersAreNoFullDisk(t *testing.T) {
 	}
 }
 
-// meetsProbes finds the probe of another process as many times as left says.
+// meetsProbes finds the probe of another process as many times as left says. Meanwhile it waits
+// longer for the server than a probe does: to a probe without an answer in time, there is room.
 type meetsProbes struct {
 	natsjs.JetStream
 	left int
@@ -167,6 +168,9 @@ type meetsProbes struct {
 func (m *meetsProbes) CreateStream(ctx context.Context, cfg natsjs.StreamConfig) (natsjs.Stream, error) {
 	if cfg.Name == "AEE_ROOM" && m.left > 0 {
 		m.left--
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
 		other := cfg
 		other.Description = "another process asks"
 		if _, err := m.JetStream.CreateStream(ctx, other); err != nil {
