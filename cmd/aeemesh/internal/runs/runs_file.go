@@ -109,7 +109,11 @@ func readIn(a *session.App, ctx context.Context, s *session.Session, name string
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
-	return io.ReadAll(io.LimitReader(r, maxRunFile))
+	data, err := io.ReadAll(io.LimitReader(r, maxRunFile+1))
+	if len(data) > maxRunFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxRunFile)
+	}
+	return data, err
 }
 
 func objectStore(a *session.App, ctx context.Context, s *session.Session, bucket string) (natsjs.ObjectStore, error) {

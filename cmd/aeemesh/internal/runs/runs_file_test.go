@@ -1,0 +1,38 @@
+package runs
+
+import (
+	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// An object that is too large is refused, as a file is, and not cut.
+func TestAnObjectThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	a := &session.App{}
+	s := &session.Session{Conn: natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))}
+	js, err := a.JetStream(s.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := js.CreateObjectStore(t.Context(), natsjs.ObjectStoreConfig{Bucket: "exchange"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]int{"largest": maxRunFile, "larger": maxRunFile + 1} {
+		if _, err := store.PutBytes(t.Context(), name, make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err := readIn(a, t.Context(), s, "object:exchange/largest"); err != nil || len(data) != maxRunFile {
+		t.Errorf("the largest: %d bytes, %v", len(data), err)
+	}
+	const want = "object:exchange/larger is larger than 67108864 bytes"
+	if data, err := readIn(a, t.Context(), s, "object:exchange/larger"); err == nil || err.Error() != want || data != nil {
+		t.Errorf("a larger one: %d bytes, %v", len(data), err)
+	}
+}
