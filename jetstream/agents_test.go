@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -137,5 +138,32 @@ func TestWatchingAgentsOutlivesTheServer(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A JetStream that answers no direct get at the moment, and tells nothing else either, or that
+// the bucket is there, is not one without a registry.
+func TestARegistryThatDoesNotAnswerIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	for name, answer := range map[string]string{
+		"silent": "", "electing": `{"config":{"name":"KV_aee_agents","allow_direct":true},"state":{},"cluster":{"leader":"a"}}`,
+	} {
+		js := connect(t, natstest.Run(t, natsd.Config{})) // nothing but what follows answers
+		if _, err := js.Conn().Subscribe("$JS.API.STREAM.INFO.KV_aee_agents", func(m *nats.Msg) {
+			if answer != "" {
+				_ = m.Respond([]byte(answer))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := jetstream.NewAgents(js, subject.Map{}).List(ctx)
+		if !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, registry.ErrAbsent) || jetstream.Off(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := jetstream.NewAgents(connect(t, natstest.Run(t, natsd.Config{})), subject.Map{}).List(ctx)
+	if !errors.Is(err, registry.ErrAbsent) || !jetstream.Off(err) {
+		t.Errorf("without JetStream: %v", err)
 	}
 }

@@ -192,17 +192,21 @@ func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 	defer cancel()
 	var info natsjs.StreamInfo
 	err := Request(ctx, js, "STREAM.INFO."+stream, nil, &info)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDenied) { // the user may not read the stream's configuration
+	switch {
+	case errors.Is(err, ErrDenied): // the user may not read the stream's configuration
 		return nats.ErrNoResponders
-	}
-	if err != nil {
+	case errors.Is(err, context.DeadlineExceeded):
+		return errNoReplica
+	case err != nil:
 		return err
-	}
-	if !info.Config.AllowDirect {
+	case !info.Config.AllowDirect:
 		return ErrNoDirect
 	}
-	return nats.ErrNoResponders
+	return errNoReplica
 }
+
+// errNoReplica: there is a JetStream, and no server that has the stream answers at the moment.
+var errNoReplica = fmt.Errorf("%w: no server that has the stream answers", ErrUnavailable)
 
 // stored decodes the answer to a direct get.
 func stored(msg *nats.Msg) (Message, error) {
