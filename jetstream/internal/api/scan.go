@@ -66,12 +66,13 @@ func ScanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, 
 
 // Last returns the newest message on each subject that matches one of the filters, in the
 // order in which they are stored. It fails with [ErrTooLarge] if more than 1,024 subjects
-// match. It reads some MiB at a time: a subject that is written meanwhile is returned once.
+// match. It reads some MiB at a time: a subject that is written meanwhile is returned once,
+// with its new message.
 func Last(ctx context.Context, js natsjs.JetStream, stream string, filters ...string) ([]Message, error) {
 	query := map[string]any{"multi_last": filters, "max_bytes": scanBytes}
 	batch, err := Direct(ctx, js, stream, query)
-	all, upTo := batch.Messages, batch.upTo
-	for err == nil && batch.pending > 0 && len(batch.Messages) > 0 && all[len(all)-1].Seq < upTo {
+	all := batch.Messages
+	for err == nil && batch.pending > 0 && len(batch.Messages) > 0 {
 		query["seq"] = all[len(all)-1].Seq + 1
 		batch, err = Direct(ctx, js, stream, query)
 		all = append(all, batch.Messages...)
@@ -102,7 +103,6 @@ func refusal(msg *nats.Msg) error {
 type Batch struct {
 	Messages []Message
 	pending  uint64 // how many more there are
-	upTo     uint64 // of multi_last: the last sequence that the server looked at
 }
 
 // Direct sends a direct get and reads its answers to the end. No message is not an error.
@@ -152,7 +152,6 @@ func Direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 		switch status := msg.Header.Get("Status"); status {
 		case "204": // the end of the batch
 			batch.pending, _ = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
-			batch.upTo, _ = strconv.ParseUint(msg.Header.Get("Nats-UpTo-Sequence"), 10, 64)
 			return batch, nil
 		case "404":
 			return batch, nil
