@@ -1,8 +1,10 @@
 package api
 
 import (
+	"errors"
 	"runtime"
 	"sync"
+	"time"
 	"weak"
 
 	"github.com/nats-io/nats.go"
@@ -18,6 +20,8 @@ type ear struct {
 	next    int
 	waiting map[int]func(error)
 	told    error // the last denial that a caller has received
+	last    error // the last denial that was heard
+	heard   time.Time
 }
 
 // ears holds the ears by connection ([weak.Pointer] of [nats.Conn]). No lock is held while a
@@ -63,6 +67,9 @@ func (e *ear) add(f func(error)) (forget func()) {
 
 func (e *ear) hear(err error) {
 	e.mu.Lock()
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		e.last, e.heard = err, time.Now()
+	}
 	var all []func(error)
 	for _, f := range e.waiting {
 		all = append(all, f)
@@ -83,6 +90,18 @@ func (e *ear) tell(err error) {
 
 // wasTold reports whether a caller has received this denial.
 func wasTold(nc *nats.Conn, err error) bool {
+	return earKnows(nc, func(e *ear) bool { return e.told == err })
+}
+
+// forgotten is the age of a denial that no request waits for any more.
+const forgotten = time.Minute
+
+// isOld reports whether this denial was heard long ago.
+func isOld(nc *nats.Conn, err error) bool {
+	return earKnows(nc, func(e *ear) bool { return e.last == err && time.Since(e.heard) > forgotten })
+}
+
+func earKnows(nc *nats.Conn, what func(*ear) bool) bool {
 	known, there := ears.Load(weak.Make(nc))
 	if !there {
 		return false
@@ -90,5 +109,5 @@ func wasTold(nc *nats.Conn, err error) bool {
 	e := known.(*ear)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.told == err
+	return what(e)
 }

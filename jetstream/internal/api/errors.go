@@ -60,7 +60,7 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
 		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		if denied := Violation(nc); denied != nil {
+		if denied := Violation(nc); denied != nil && !isOld(nc, denied) {
 			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
 		}
 	}
