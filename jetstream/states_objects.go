@@ -69,11 +69,12 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 	return u, nil
 }
 
-// settle keeps the upload of a record for the next try if storing the record failed for now, and
-// deletes it if no record refers to it.
+// settle keeps the upload of a record for the next try if the record could not be stored for now,
+// and deletes it if no record refers to it. A denial may be a wrong guess about a write whose
+// answer did not come.
 func (s *States) settle(ctx context.Context, id state.ID, u upload, err error) {
 	switch {
-	case err != nil && !errors.Is(err, state.ErrChanged) && Away(err):
+	case err != nil && !errors.Is(err, state.ErrChanged) && (Away(err) || errors.Is(err, ErrDenied)):
 		u.again = true
 		s.uploads.keep(stateKey(id), u)
 	case err != nil && !u.again:

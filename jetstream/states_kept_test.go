@@ -1,0 +1,49 @@
+package jetstream_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// If the answer to a write is lost shortly after a denial of something else, the denial is taken
+// for its cause. The record may be stored all the same, so its document stays.
+func TestADocumentStaysIfItsRecordMayBeStored(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{{Name: "u", Password: "p", Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Deny: []string{"aee.work.>"}}}}}})
+	js := connect(t, srv, nats.UserInfo("u", "p"))
+	apply(t, js, jetstream.Options{})
+	if _, err := js.Conn().SubscribeSync("aee.work.normal.agent.a"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the denial", func() bool { return errors.Is(js.Conn().LastError(), nats.ErrPermissionViolation) })
+	id := state.ID{Entity: "agent.a", Run: "r"}
+	if _, err := jetstream.NewStates(losesRecordAnswers{js}, subject.Map{}).Put(ctx, id, 0, make([]byte, jetstream.MaxInline+1)); !errors.Is(err, jetstream.ErrDenied) {
+		t.Fatalf("the write: %v", err)
+	}
+	if rec, err := jetstream.NewStates(js, subject.Map{}).Get(ctx, id); err != nil || len(rec.Data) != jetstream.MaxInline+1 {
+		t.Errorf("%d bytes, %v", len(rec.Data), err)
+	}
+}
+
+// losesRecordAnswers loses the answers to writes of records.
+type losesRecordAnswers struct{ natsjs.JetStream }
+
+func (l losesRecordAnswers) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	ack, err := l.JetStream.PublishMsg(ctx, m, opts...)
+	if strings.HasPrefix(m.Subject, "$KV.") && err == nil {
+		return nil, context.DeadlineExceeded
+	}
+	return ack, err
+}
