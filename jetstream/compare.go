@@ -150,7 +150,9 @@ func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 // the stream holds fits.
 func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want natsjs.StreamConfig, next *natsjs.StreamConfig) {
 	const kept = ", which lowering it would drop: do that with `nats stream edit`"
+	const leaderless = "the stream has no leader at the moment, so it is not known what it holds"
 	have, holds := info.Config, info.State
+	known := info.Cluster == nil || info.Cluster.Leader != ""
 	l := opts.Limits[spec.Name]
 	if l.MaxAge != 0 && have.MaxAge != want.MaxAge {
 		d := Difference{Field: "max_age", Have: ageString(have.MaxAge), Want: ageString(want.MaxAge), Asked: true}
@@ -158,9 +160,12 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 		if holds.Msgs > 0 {
 			oldest = info.TimeStamp.Sub(holds.FirstTime)
 		}
-		if lower := have.MaxAge == 0 || want.MaxAge != 0 && want.MaxAge < have.MaxAge; lower && oldest > want.MaxAge-min(lowerMargin, want.MaxAge/10) {
+		switch lower := have.MaxAge == 0 || want.MaxAge != 0 && want.MaxAge < have.MaxAge; {
+		case lower && !known:
+			d.Kept = leaderless
+		case lower && oldest > want.MaxAge-min(lowerMargin, want.MaxAge/10):
 			d.Kept = "it holds messages of " + oldest.Round(time.Millisecond).String() + kept
-		} else {
+		default:
 			next.MaxAge = want.MaxAge
 			if want.MaxAge > 0 {
 				next.Duplicates = min(next.Duplicates, want.MaxAge)
@@ -170,9 +175,12 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 	}
 	if l.MaxBytes != 0 && have.MaxBytes != want.MaxBytes {
 		d := Difference{Field: "max_bytes", Have: strconv.FormatInt(have.MaxBytes, 10), Want: strconv.FormatInt(want.MaxBytes, 10), Asked: true}
-		if lower := have.MaxBytes < 0 || want.MaxBytes > 0 && want.MaxBytes < have.MaxBytes; lower && holds.Bytes > uint64(want.MaxBytes) {
+		switch lower := have.MaxBytes < 0 || want.MaxBytes > 0 && want.MaxBytes < have.MaxBytes; {
+		case lower && !known:
+			d.Kept = leaderless
+		case lower && holds.Bytes > uint64(want.MaxBytes):
 			d.Kept = fmt.Sprintf("it holds %d bytes%s", holds.Bytes, kept)
-		} else {
+		default:
 			next.MaxBytes = want.MaxBytes
 		}
 		c.Differences = append(c.Differences, d)
