@@ -98,12 +98,16 @@ type replay struct {
 	parts []*replayPart
 	subs  []*nats.Subscription
 	heard chan *nats.Msg
+
+	reconnects uint64
 }
 
 // replayPart is one stream, read by one filter.
 type replayPart struct {
 	stream, filter string
-	after          uint64 // the last sequence that was read
+	after          uint64    // the last sequence that was read
+	time           time.Time // of that message
+	doubt          bool      // the connection was lost: the stream may have been made anew
 }
 
 // open finds out what to read, and with Follow subscribes to it.
@@ -113,6 +117,7 @@ func (r *replay) open(opts ReplayOptions) error {
 		return err
 	}
 	r.heard = make(chan *nats.Msg, 64)
+	r.reconnects = r.js.Conn().Stats().Reconnects
 	for stream, subjects := range filters {
 		for _, filter := range subjects {
 			r.parts = append(r.parts, &replayPart{stream: stream, filter: filter})
@@ -162,6 +167,23 @@ func (r *replay) wait(ctx context.Context) bool {
 // that takes longer is read with the next one, or after followLook.
 const followSoon = 20 * time.Millisecond
 
+// rewind reads a part from its beginning again if its stream was made anew: its first message
+// is newer than the last one that was read, and has a sequence that was read.
+func (r *replay) rewind(ctx context.Context, p *replayPart) error {
+	if !p.doubt {
+		return nil
+	}
+	batch, err := api.Direct(ctx, r.js, p.stream, map[string]any{"seq": 1, "next_by_subj": p.filter, "batch": 1})
+	if err != nil || len(batch.Messages) == 0 {
+		return err // it may have been made anew, and be empty
+	}
+	if first := batch.Messages[0]; first.Seq <= p.after && first.Time.After(p.time) {
+		p.after = 0
+	}
+	p.doubt = false
+	return nil
+}
+
 // pass yields the stored messages that were not yielded before, of all parts in the order
 // of time. more reports whether the caller wants more.
 func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (more bool, err error) {
@@ -176,7 +198,15 @@ func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (mor
 		h.msg = msg
 		return ok, err
 	}
+	reconnects := r.js.Conn().Stats().Reconnects
 	for _, p := range r.parts {
+		p.doubt = p.after > 0 && (p.doubt || reconnects != r.reconnects)
+	}
+	r.reconnects = reconnects
+	for _, p := range r.parts {
+		if err := r.rewind(ctx, p); err != nil {
+			return false, fmt.Errorf("replay: %w", err)
+		}
 		next, stop := iter.Pull2(api.WithoutStrays(api.ScanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since)))
 		defer stop()
 		h := &head{part: p, next: next}
@@ -196,7 +226,7 @@ func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (mor
 			}
 		}
 		h := heads[first]
-		h.part.after = h.msg.Seq
+		h.part.after, h.part.time = h.msg.Seq, h.msg.Time
 		if !yield(h.msg, nil) {
 			return false, nil
 		}
