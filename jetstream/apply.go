@@ -25,8 +25,9 @@ import (
 //
 // If the account, or a single server, has not enough storage for the whole plan, Apply
 // changes nothing and fails with [ErrNoRoom]. To find that out it needs permission for
-// $JS.API.INFO, and to create and delete a stream AEE_ROOM; without it, Apply stops at
-// the first stream that does not fit.
+// $JS.API.INFO and, if the account has streams with several replicas, $JS.API.STREAM.LIST,
+// and to create and delete a stream AEE_ROOM; without it, Apply stops at the first stream
+// that does not fit.
 //
 // Apply continues past a stream that is in conflict and reports all conflicts in the
 // error. It stops when a request fails. The changes made until then stay, and the next
