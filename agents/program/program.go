@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -189,6 +190,7 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 	}
 	e := *task.Envelope
 	e.Payload = task.Input()
+	e.Extra = slices.DeleteFunc(slices.Clone(e.Extra), func(m envelope.Member) bool { return m.Name == "durable" }) // the mesh's own member
 	line, err := taskLine(&e, attemptOf(task))
 	if err != nil {
 		return nil, err
