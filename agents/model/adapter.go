@@ -196,6 +196,18 @@ func Unfenced(s string) string {
 	return strings.TrimSpace(body)
 }
 
+// TakenIDs returns the ids of the calls in the request's conversation, for [FreshID]: an adapter
+// may be asked next that refuses a conversation in which an id is there twice.
+func TakenIDs(req *Request) map[string]bool {
+	ids := make(map[string]bool)
+	for _, m := range req.Messages {
+		for _, c := range m.ToolCalls {
+			ids[c.ID] = true
+		}
+	}
+	return ids
+}
+
 // FreshID returns the id of a call, or, where that is empty or taken, the first of call_n,
 // call_n+1 and so on that is not. It becomes taken.
 func FreshID(taken map[string]bool, id string, n int) string {

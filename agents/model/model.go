@@ -19,7 +19,8 @@ import (
 //   - stop soon after ctx is done, with an error for which errors.Is(err,
 //     ctx.Err()) holds;
 //   - map failures to [*Error], without credentials in their text;
-//   - give every tool call an ID that is unique in the Response;
+//   - give every tool call an ID that no other call of the Request or the
+//     Response has;
 //   - leave the Request unchanged, keep nothing of it, and be safe for
 //     concurrent use.
 //

@@ -244,25 +244,33 @@ func (r *handoffRule) memories(task *mesh.Task, all []aaif.MemoryItem) []aaif.Me
 // leaves out system prompts, which belong to the agent; tool calls without an
 // answer; and data that only the model's own provider understands.
 func Passed(messages []model.Message) []model.Message {
-	answered := map[string]bool{}
-	for _, m := range messages {
-		if m.Role == model.RoleTool {
-			answered[m.ToolCallID] = true
-		}
-	}
 	var out []model.Message
-	for _, m := range messages {
+	for i, m := range messages {
 		if m.Role == model.RoleSystem {
 			continue
 		}
 		m.Provider = nil
-		m.ToolCalls = slices.DeleteFunc(slices.Clone(m.ToolCalls), func(c model.ToolCall) bool { return !answered[c.ID] })
+		m.ToolCalls = slices.DeleteFunc(slices.Clone(m.ToolCalls), func(c model.ToolCall) bool { return !answered(messages[i+1:], c.ID) })
 		if m.Role == model.RoleAssistant && m.Content == "" && len(m.ToolCalls) == 0 {
 			continue
 		}
 		out = append(out, m)
 	}
 	return out
+}
+
+// answered reports whether a call has its answer among the messages after its turn. Those after
+// the next turn do not count, because a later call may have the same id.
+func answered(after []model.Message, id string) bool {
+	for _, m := range after {
+		switch {
+		case m.Role == model.RoleAssistant:
+			return false
+		case m.Role == model.RoleTool && m.ToolCallID == id:
+			return true
+		}
+	}
+	return false
 }
 
 // teamTalk makes a conversation from a task and the outputs of a team's

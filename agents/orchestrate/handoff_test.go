@@ -153,6 +153,14 @@ func TestWhatIsPassedHasNoSystemPromptAndNoCallWithoutAnAnswer(t *testing.T) {
 	if text := strings.Join(out, " "); text != "user:hi assistant:both+1 tool:1" {
 		t.Error(text)
 	}
+
+	// The ids of some providers begin anew with each turn.
+	got = orchestrate.Passed([]model.Message{
+		model.User("hi"), model.Assistant("", calls("call_1")...), model.ToolResult(calls("call_1")[0], json.RawMessage(`1`)), model.Assistant("", calls("call_1")...),
+	})
+	if len(got) != 3 || got[2].Role != model.RoleTool {
+		t.Errorf("passed on: %+v", got)
+	}
 }
 
 // A team's conditions see what its members and its own model have used so far, on both lanes.

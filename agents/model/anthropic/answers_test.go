@@ -229,6 +229,21 @@ func TestTooManyCallsAreRefused(t *testing.T) {
 	}
 }
 
+// An endpoint that is compatible only may number the calls of each turn anew.
+func TestCallIDsAreNewToTheConversation(t *testing.T) {
+	t.Parallel()
+	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}
+	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", old), model.ToolResult(old, json.RawMessage(`1`))}}
+	server := stream(start, begin(0, `{"type":"tool_use","id":"call_1","name":"x","input":{}}`), begin(1, `{"type":"tool_use","id":"","name":"x","input":{}}`), stop("tool_use"), end)
+	res, err := newModel(t, serve(t, server)).Generate(t.Context(), req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls := res.Message.ToolCalls; len(calls) != 2 || calls[0].ID != "call_2" || calls[1].ID != "call_3" {
+		t.Errorf("calls %+v", calls)
+	}
+}
+
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	obj := func(typ, message string) string {

@@ -254,7 +254,7 @@ func (a *ask) response() (*model.Response, error) {
 	res.Model = cmp.Or(res.Model, a.req.Model)
 	var text strings.Builder
 	var pieces []model.Piece
-	ids := map[string]bool{}
+	ids := model.TakenIDs(a.req)
 	for i, b := range t.blocks {
 		switch b.kind {
 		case "text":

@@ -381,3 +381,18 @@ func FuzzAnswer(f *testing.F) {
 		modeltest.CheckAnswer(t, m, stream, "serialize")
 	})
 }
+
+// Models behind the service may number the calls of each turn anew.
+func TestCallIDsAreNewToTheConversation(t *testing.T) {
+	t.Parallel()
+	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}
+	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", old), model.ToolResult(old, json.RawMessage(`1`))}}
+	server := stream(use(0, "call_1", "x"), use(1, "", "x"), stop("tool_use"))
+	res, err := newModel(t, serve(t, server)).Generate(t.Context(), req, func(model.Delta) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls := res.Message.ToolCalls; len(calls) != 2 || calls[0].ID != "call_2" || calls[1].ID != "call_3" {
+		t.Errorf("calls %+v", calls)
+	}
+}

@@ -226,7 +226,7 @@ func (a *ask) response() (*model.Response, error) {
 	slices.Sort(res.Dropped)
 	var text strings.Builder
 	var pieces []model.Piece
-	ids := map[string]bool{}
+	ids := model.TakenIDs(a.req)
 	slices.SortStableFunc(t.blocks, func(x, y *block) int { return int(x.index) - int(y.index) })
 	for i, b := range t.blocks {
 		if b.text.Len() > 0 {

@@ -175,7 +175,7 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 	}
 	res := &model.Response{Message: model.Assistant(t.text.String()), Finish: finish, Usage: t.usage, Model: t.model}
 	res.Model = cmp.Or(res.Model, req.Model)
-	ids := takenIDs(req)
+	ids := model.TakenIDs(req)
 	var pieces []model.Piece
 	for _, p := range t.parts {
 		n := note{Signature: p.sign}
@@ -229,17 +229,6 @@ func (t *turn) reason() (model.Finish, error) {
 		return "", model.Errorf(model.ErrUnavailable, "the model answered nothing: %s", t.finish)
 	}
 	return model.FinishStop, nil
-}
-
-// takenIDs returns the ids of the conversation's calls.
-func takenIDs(req *model.Request) map[string]bool {
-	ids := make(map[string]bool)
-	for _, m := range req.Messages {
-		for _, c := range m.ToolCalls {
-			ids[c.ID] = true
-		}
-	}
-	return ids
 }
 
 // toolCall returns the next call of the answer. If the model has given it no

@@ -260,3 +260,25 @@ func TestMistralGetsCallIDsOfItsForm(t *testing.T) {
 		t.Errorf("calls %q, answers to %q and %q", ids, got.Messages[2].ToolCallID, got.Messages[3].ToolCallID)
 	}
 }
+
+// Some servers number the calls of each turn anew, and some send no ids. Anthropic's API, which may
+// be asked next, refuses a conversation that has an id twice.
+func TestCallIDsAreNewToTheConversation(t *testing.T) {
+	t.Parallel()
+	old := model.ToolCall{ID: "call_1", Name: "x", Arguments: json.RawMessage(`{}`)}
+	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", old), model.ToolResult(old, json.RawMessage(`1`))}}
+	for _, c := range []struct{ calls, want string }{
+		{`{"function":{"name":"x"}}`, "call_2"},
+		{`{"id":"call_1","function":{"name":"x"}}`, "call_2"},
+		{`{"id":"own","function":{"name":"x"}}`, "own"},
+	} {
+		srv := &canned{body: `{"choices":[{"message":{"role":"assistant","tool_calls":[` + c.calls + `]},"finish_reason":"tool_calls"}]}`}
+		res, err := as(t, "custom", serve(t, srv)).Generate(t.Context(), req, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := res.Message.ToolCalls[0].ID; got != c.want {
+			t.Errorf("%s has the id %q, want %q", c.calls, got, c.want)
+		}
+	}
+}

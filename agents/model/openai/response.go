@@ -229,7 +229,7 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 		Model:   t.model,
 	}
 	res.Model = cmp.Or(res.Model, req.Model)
-	ids := make(map[string]bool, len(t.calls))
+	ids := model.TakenIDs(req)
 	for i, c := range t.calls {
 		if c.name == "" {
 			return nil, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
