@@ -31,9 +31,41 @@ type question struct{ entity, scenario, language string }
 
 // known is a template that a client remembers.
 type known struct {
-	answer *template.GetResult
+	answer *answer
 	asked  time.Time
 	stale  bool
+}
+
+// answer is what an agent has sent: a template, and patches beside it.
+type answer struct {
+	*template.GetResult
+
+	mu    sync.Mutex
+	whole *template.Template // with the patches that have not expired; nil: not put together yet
+	until time.Time          // when the next of them expires; zero: none does
+}
+
+// template returns the template with the patches that have not expired. A patch that does not
+// apply is left out: the agent takes payloads without its keys.
+func (a *answer) template(now time.Time) *template.Template {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.whole != nil && (a.until.IsZero() || now.Before(a.until)) {
+		return a.whole
+	}
+	a.until = time.Time{}
+	var patches []template.Patch
+	for _, p := range a.Patches {
+		if p.Expired(now) {
+			continue
+		}
+		patches = append(patches, p)
+		if a.until.IsZero() || p.Expires.Before(a.until) {
+			a.until = p.Expires
+		}
+	}
+	a.whole = withPatches(&a.Template, patches, func(template.Patch, error) {})
+	return a.whole
 }
 
 // fresh is how long a client uses a template without asking whether it is still current.
@@ -88,7 +120,7 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 	ask := template.GetTask{Scenario: scenario, Language: language}
 	switch {
 	case current:
-		return c.whole(have.answer), nil
+		return have.answer.template(c.now()), nil
 	case have != nil:
 		ask.IfHash = have.answer.Hash
 	default:
@@ -101,21 +133,31 @@ func (c *Client) Template(ctx context.Context, entity, scenario, language string
 	c.asking[next] = q
 	c.mu.Unlock()
 	got, _, err := c.get(ctx, entity, ask)
+	if err == nil && got.NotModified { // so there was one
+		next.answer = have.answer
+	} else {
+		next.answer = &answer{GetResult: got}
+	}
+	c.remember(q, next, err)
+	if err != nil {
+		return nil, err
+	}
+	return next.answer.template(c.now()), nil
+}
+
+// remember ends a question. err is its error, if it has one.
+func (c *Client) remember(q question, next *known, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.asking, next)
 	if err != nil {
-		return nil, err
-	}
-	if got.NotModified { // so there was one
-		got = have.answer
+		return
 	}
 	if len(c.known) >= maxRemembered && c.known[q] == nil {
 		c.known = map[question]*known{}
 	}
-	next.answer, next.asked = got, c.now()
+	next.asked = c.now()
 	c.known[q] = next
-	return c.whole(got), nil
 }
 
 // Get asks an agent for what [Client.Template] remembers: a template, with its patches beside
@@ -151,21 +193,6 @@ func (c *Client) query(ctx context.Context, entity, intent string, in, out any) 
 		return nil, envelope.Errorf(envelope.CodeInvalidEnvelope, "%s was asked for its templates, and another agent has answered", entity)
 	}
 	return reply, err
-}
-
-// whole returns a template with the patches that have not expired. A patch that does not
-// apply is left out: the agent takes payloads without its keys.
-func (c *Client) whole(got *template.GetResult) *template.Template {
-	t := &got.Template
-	for _, p := range got.Patches {
-		if p.Expired(c.now()) {
-			continue
-		}
-		if next, err := t.Apply(p); err == nil {
-			t = next
-		}
-	}
-	return t
 }
 
 // Forget makes the client ask an entity again for its templates. An answer that is on its way

@@ -45,7 +45,7 @@ func (c *Client) filledIn(entity, schemaID string) (question, *template.Template
 	defer c.mu.Unlock()
 	for q, have := range c.known {
 		if q.entity == entity && have.answer.SchemaID == schemaID {
-			return q, c.whole(have.answer)
+			return q, have.answer.template(c.now())
 		}
 	}
 	return question{}, nil

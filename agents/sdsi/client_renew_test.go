@@ -150,6 +150,31 @@ func TestPatchesThatDoNotApplyAreLeftOut(t *testing.T) {
 	}
 }
 
+// To put a template and its patches together takes time, which a team would take at each step.
+func TestATemplateIsPutTogetherOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	answer := patched(t, patch("p1", "tram_v1", "seat", time.Now().Add(time.Hour)), patch("p2", "tram_v1", "late", time.Now().Add(3*time.Second)))
+	r.answers(func() string { return answer })
+	client := sdsi.NewClient(r.client)
+	get := func() *template.Template {
+		t.Helper()
+		got, err := client.Template(t.Context(), trams, "tram_ticket", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first := get()
+	if second := get(); second != first || first.Key("late") == nil {
+		t.Errorf("it was put together again, or without a patch: %+v", first)
+	}
+	natstest.Eventually(t, "the patch has expired", func() bool { return get().Key("late") == nil })
+	if get().Key("seat") == nil {
+		t.Error("another patch has gone, too")
+	}
+}
+
 // Templates are asked for and forgotten by many at once; run with -race.
 func TestAClientServesMany(t *testing.T) {
 	t.Parallel()

@@ -130,11 +130,17 @@ func (l *learned) form() *template.Form {
 	return f
 }
 
-// patched returns the template with its patches: as many at once as one patch may have keys. One
-// that does not apply is left out, as clients do, and spoils no other one.
+// patched returns the template with its patches.
 func (l *learned) patched() *template.Template {
-	t := l.v.Template
-	for some := range slices.Chunk(l.view.Patches(t, l.client, time.Time{}), template.MaxPatchKeys) {
+	return withPatches(l.v.Template, l.view.Patches(l.v.Template, l.client, time.Time{}), func(p template.Patch, err error) {
+		l.unfit(fmt.Errorf("patch %s: %w", p.PatchID, err))
+	})
+}
+
+// withPatches returns a template with patches: as many at once as one patch may have keys. One
+// that does not apply is left out, by the agent and by its clients, and spoils no other one.
+func withPatches(t *template.Template, patches []template.Patch, left func(template.Patch, error)) *template.Template {
+	for some := range slices.Chunk(patches, template.MaxPatchKeys) {
 		if next, err := t.Apply(some...); err == nil {
 			t = next
 			continue
@@ -142,7 +148,7 @@ func (l *learned) patched() *template.Template {
 		for _, p := range some {
 			next, err := t.Apply(p)
 			if err != nil {
-				l.unfit(fmt.Errorf("patch %s: %w", p.PatchID, err))
+				left(p, err)
 				continue
 			}
 			t = next
