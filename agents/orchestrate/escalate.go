@@ -65,10 +65,8 @@ const maxEscalations = 16
 // named returns a member by its alias or ref. A name that is none of the
 // document's subagents is taken as a reference.
 func (w *work) named(name string) Participant {
-	for i := range w.plan.Members {
-		if p := &w.plan.Members[i]; p.Alias == name || p.Ref == name {
-			return *p
-		}
+	if i := w.plan.member(name); i >= 0 {
+		return w.plan.Members[i]
 	}
 	return Participant{Alias: name, Ref: name}
 }

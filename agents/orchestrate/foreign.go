@@ -36,7 +36,7 @@ func (w *work) adopt(doc *aaif.State) error {
 	}
 	for i := range f.states {
 		s := &f.states[i]
-		who := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == s.Alias || p.Ref == s.Alias })
+		who := w.plan.member(s.Alias)
 		switch {
 		case who < 0:
 			return unfit("it had a subagent %q, and the document here has none of that name", clip.Cut(s.Alias, maxName))
@@ -65,10 +65,7 @@ func unfit(format string, args ...any) error {
 }
 
 // is reports whether a name stands for a member.
-func (f *foreign) is(who int, name string) bool {
-	p := &f.w.plan.Members[who]
-	return name == p.Alias || name == p.Ref
-}
+func (f *foreign) is(who int, name string) bool { return f.w.plan.means(who, name) }
 
 // take returns the first state of a member that was not taken before; nil if
 // there is none.
@@ -192,7 +189,7 @@ func (f *foreign) router() error {
 		if name == "" {
 			continue
 		}
-		who := slices.IndexFunc(f.w.plan.Members, func(p Participant) bool { return name == p.Alias || name == p.Ref })
+		who := f.w.plan.member(name)
 		if who < 0 {
 			return unfit("it was given to %q, and the document here has no subagent of that name", clip.Cut(name, maxName))
 		}
@@ -239,7 +236,7 @@ func (f *foreign) swarm() error {
 		}
 	}
 	for _, name := range f.at.CompletedSteps {
-		who := slices.IndexFunc(f.w.plan.Members, func(p Participant) bool { return name == p.Alias || name == p.Ref })
+		who := f.w.plan.member(name)
 		switch {
 		case who < 0:
 			return unfit("%q was completed, and the document here has no subagent of that name", clip.Cut(name, maxName))

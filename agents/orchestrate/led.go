@@ -191,7 +191,7 @@ func (v invoke) Call(ctx context.Context, args json.RawMessage) (json.RawMessage
 		}
 	}
 	workers := v.t.plan.Workers()
-	who := slices.IndexFunc(workers, func(i int) bool { return v.t.plan.Members[i].Alias == name || v.t.plan.Members[i].Ref == name })
+	who := slices.IndexFunc(workers, func(i int) bool { return v.t.plan.means(i, name) })
 	if who < 0 {
 		var names []string
 		for _, i := range workers {

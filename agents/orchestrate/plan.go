@@ -197,10 +197,8 @@ func (p *Plan) named(o *aaif.Orchestration) error {
 // find returns the index of the member with an alias or a subagent's ref. A
 // name that is no subagent becomes a member if it is a valid reference.
 func (p *Plan) find(name string) (int, error) {
-	for i, m := range p.Members {
-		if m.Alias == name || m.Ref == name {
-			return i, nil
-		}
+	if i := p.member(name); i >= 0 {
+		return i, nil
 	}
 	if !IsRef(name) {
 		return -1, fmt.Errorf("no subagent is called %q, and it is neither an agent_id, a URI nor an entity", name)
@@ -209,6 +207,24 @@ func (p *Plan) find(name string) (int, error) {
 	err := p.refine(&m)
 	p.Members = append(p.Members, m)
 	return len(p.Members) - 1, err
+}
+
+// member returns the index of the first member that a name stands for; -1: there
+// is none.
+func (p *Plan) member(name string) int {
+	for i := range p.Members {
+		if p.means(i, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// means reports whether a name stands for a member: it is the member's alias, or its
+// ref and no other member's alias.
+func (p *Plan) means(who int, name string) bool {
+	m := &p.Members[who]
+	return m.Alias == name || m.Ref == name && !slices.ContainsFunc(p.Members, func(m Participant) bool { return m.Alias == name })
 }
 
 // IsRef reports whether a text has a form that a [Directory] may resolve: an

@@ -1,6 +1,7 @@
 package orchestrate_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,19 @@ func TestWhichPatternABlockMeans(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s, model %v: %q, want %q", tt.block, tt.model, got, tt.want)
 		}
+	}
+}
+
+// A name is an alias first: an earlier subagent may have it as its ref.
+func TestANameIsAnAliasBeforeARef(t *testing.T) {
+	t.Parallel()
+	const subagents = `"subagents":[{"ref":"writer","alias":"draft"},{"ref":"agent.editor","alias":"writer"},{"ref":"agent.judge","alias":"judge"}]`
+	p, err := orchestrate.Compile(definition(t, `{"pipeline":["draft","writer","agent.judge"],`+subagents+`}`, ""), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(p.Steps, []int{0, 1, 2}) {
+		t.Errorf("the steps are the members %v", p.Steps)
 	}
 }
 

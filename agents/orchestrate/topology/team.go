@@ -87,10 +87,11 @@ func newTeam(doc *aaif.Document) *team {
 // join adds a member, and indexes its names.
 func (t *team) join(m member) *member {
 	i := len(t.members)
-	for _, name := range []string{m.alias, m.ref} {
-		if _, taken := t.byName[name]; !taken {
-			t.byName[name] = i
-		}
+	if j, taken := t.byName[m.alias]; !taken || t.members[j].alias != m.alias { // an alias precedes a ref
+		t.byName[m.alias] = i
+	}
+	if _, taken := t.byName[m.ref]; !taken {
+		t.byName[m.ref] = i
 	}
 	t.members = append(t.members, m)
 	return &t.members[i]
