@@ -69,7 +69,8 @@ type Error struct {
 	Message string
 
 	// NotMade says that nothing was called: no connection, no credential, no
-	// program. Such a call does not count against a rate limit.
+	// program, or arguments of which no call can be made. Such a call does not
+	// count against a rate limit.
 	NotMade bool
 
 	// Err is the cause, for logs, errors.Is and errors.As; it may be nil. Its

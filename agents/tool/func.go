@@ -16,7 +16,7 @@ func Func[In, Out any](def Definition, fn func(ctx context.Context, in In) (Out,
 	return Raw(def, func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := decode(args, &in); err != nil {
-			return nil, &Error{Kind: ErrInvalidArguments, Tool: def.Name, Message: err.Error()}
+			return nil, &Error{Kind: ErrInvalidArguments, Tool: def.Name, Message: err.Error(), NotMade: true}
 		}
 		out, err := fn(ctx, in)
 		if err != nil {

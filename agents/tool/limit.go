@@ -32,8 +32,7 @@ func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 	}
 	result, err := t.Tool.Call(ctx, args)
 	var failed *Error
-	notMade := errors.As(err, &failed) && failed.NotMade
-	if notMade || errors.Is(err, ErrInvalidArguments) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
+	if errors.As(err, &failed) && failed.NotMade {
 		t.limiter.Back(context.WithoutCancel(ctx), Tokens(len(args)))
 	}
 	if len(result) > 0 {

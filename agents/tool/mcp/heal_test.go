@@ -3,9 +3,11 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -304,6 +306,39 @@ func TestCallsThatTheServerDidNotGetAreNotMade(t *testing.T) {
 	srv.Close()
 	if err := call(); !err.NotMade || !errors.Is(err, tool.ErrUnavailable) {
 		t.Errorf("no server: %+v", err)
+	}
+}
+
+// counting is a limiter that permits everything.
+type counting struct{ calls int }
+
+func (l *counting) Take(context.Context, int) error { l.calls++; return nil }
+func (l *counting) Spent(context.Context, int)      {}
+func (l *counting) Back(context.Context, int)       { l.calls-- }
+
+// A call that the server refuses has reached it, also if the server says that its arguments are wrong.
+func TestACallThatTheServerRefusesCounts(t *testing.T) {
+	t.Parallel()
+	inner := serveHTTP(t, newServer("", nil), nil).Config.Handler
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.Unmarshal(body, &m) == nil && m.Method == "tools/call" {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such subject"}}`, m.ID)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		inner.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	var l counting
+	tl := tool.Limited(tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL + "/mcp"}), "mcp://it/meta"))["subject"], &l)
+	if _, err := tl.Call(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, tool.ErrInvalidArguments) || l.calls != 1 {
+		t.Errorf("%v; %d calls count, want 1", err, l.calls)
 	}
 }
 

@@ -45,7 +45,7 @@ func (o *Operation) Call(ctx context.Context, args json.RawMessage) (json.RawMes
 	}
 	r, err := o.request(args)
 	if err != nil {
-		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: o.def.Name, Message: err.Error()}
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: o.def.Name, Message: err.Error(), NotMade: true}
 	}
 	r.Key, r.Again = tool.KeyFrom(ctx), o.RepeatSafe()
 	if name, value := tool.TraceFrom(ctx); name != "" {

@@ -118,7 +118,7 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	}
 	r, err := t.request(args)
 	if err != nil {
-		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: t.def.Name, Message: err.Error()}
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: t.def.Name, Message: err.Error(), NotMade: true}
 	}
 	r.Key, r.Again = tool.KeyFrom(ctx), t.RepeatSafe()
 	if name, value := tool.TraceFrom(ctx); name != "" {

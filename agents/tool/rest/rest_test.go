@@ -381,6 +381,14 @@ func TestCallsThatWereNotMadeDoNotCount(t *testing.T) {
 			t.Errorf("%s: %v; %d calls count, want %d", name, err, made.made, c.counts)
 		}
 	}
+	tl, err := rest.New(&aaif.Tool{Name: "order", Description: "d", Endpoint: "GET " + busy + "/{id}", ParametersSchema: json.RawMessage(`{"properties":{"id":{}}}`)}, access(t, busy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made one
+	if _, err := tool.Limited(tl, &made).Call(t.Context(), json.RawMessage(`{"id":".."}`)); !errors.Is(err, tool.ErrInvalidArguments) || made.made != 0 {
+		t.Errorf("arguments of which no URL is made: %v; %d calls count", err, made.made)
+	}
 	if calls.Load() != 1 {
 		t.Errorf("%d calls reached the server", calls.Load())
 	}
