@@ -36,13 +36,17 @@ func (p *pool) lookAfter(ctx context.Context) {
 	}})
 	if err != nil {
 		late.Store(true)
+		if ctx.Err() == nil {
+			p.log().Warn("no key comes of the pool for now", "err", err)
+		}
 		return
 	}
 	for _, c := range ripe {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := p.propose(ctx, c); err != nil {
+		err := p.propose(ctx, c)
+		if err != nil {
 			level := p.log().Warn
 			if errors.Is(err, evolve.ErrNoKey) {
 				level = p.log().Info

@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
+	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 )
 
@@ -39,5 +42,36 @@ func TestAPoolThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 		}
 		stop()
 		<-ended
+	})
+}
+
+// While the key of one cluster cannot be stored, the model is not asked for the keys of the others.
+func TestAModelIsNotAskedForWhatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		asked := 0
+		l, err := learn.New(learn.Config{Entity: ferries, Templates: []*template.Template{ferry(t)}, Pools: m, Embedder: ngrams.Embedder{},
+			Induce: func(_ context.Context, c evolve.Cluster, _ *template.Template) (template.Key, error) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				asked++
+				m.bad = "ferry_booking"
+				return evolve.Rules(c)
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			<-says(l, fmt.Sprint("task", i), client(i), "a window seat please", "two big bicycles", "vegetarian food")
+		}
+		l.Look(t.Context())
+		if asked != 1 {
+			t.Errorf("the model was asked %d times", asked)
+		}
+		m.mu.Lock()
+		m.bad = ""
+		m.mu.Unlock()
+		time.Sleep(time.Minute)
 	})
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// memory is a store without a server. bad is the id of a pool that cannot be read.
+// memory is a store without a server. bad is the id of a pool that can be neither read nor
+// stored.
 type memory struct {
 	mu       sync.Mutex
 	bad      string
@@ -35,6 +36,9 @@ func (m *memory) Get(_ context.Context, _, id string) ([]byte, uint64, error) {
 func (m *memory) Swap(_ context.Context, _, id string, pool []byte, revision uint64) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if id == m.bad {
+		return 0, errors.New("no answer")
+	}
 	if m.revision[id] != revision {
 		return 0, jetstream.ErrChanged
 	}
