@@ -95,8 +95,8 @@ func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessa
 	if l.wantsJSON(task) {
 		value := jsontext.Value(model.Unfenced(content))
 		err := value.Compact()
-		if err == nil && !value.IsValid() { // Compact allows a name twice
-			err = errors.New("a name is there twice, or half a surrogate pair")
+		if err == nil && !model.Holdable(value) { // Compact allows a name twice
+			err = errors.New("a name is there twice, or half a surrogate pair, or it nests too deep")
 		}
 		if err != nil {
 			return nil, fmt.Sprintf("it is no valid JSON (%v)", err)

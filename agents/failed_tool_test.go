@@ -127,12 +127,14 @@ func TestACallThatWasCutOffIsNotMade(t *testing.T) {
 	}
 }
 
-// A model's JSON that names a member twice, or has half a surrogate pair, is no worse than any
-// other that cannot be used: the model is told, and corrects it.
+// A model's JSON that names a member twice, has half a surrogate pair or nests too deep for an
+// Agent State is no worse than any other that cannot be used: the model is told, and corrects it.
 func TestAModelCorrectsJSONThatNothingCanHold(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{`{"query":"a","query":"b"}`, `{"query":"\ud83d"}`} {
-		t.Run(bad, func(t *testing.T) {
+	for name, bad := range map[string]string{
+		"twice": `{"query":"a","query":"b"}`, "half a pair": `{"query":"\ud83d"}`, "deep": `{"query":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reg := new(tool.Registry)
 			if err := reg.Add(tool.Raw(tool.Definition{Name: "find", Description: "x"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {

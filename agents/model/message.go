@@ -59,16 +59,15 @@ type ToolCall struct {
 }
 
 // Arguments turns the text that a model wrote as a call's arguments into valid
-// JSON: the text itself if it is I-JSON (RFC 7493), {} if it is blank, and otherwise
-// a JSON string that holds the text, which argument validation refuses with an error
-// that lets the model correct its call. Of JSON that names a member twice or has half a
-// surrogate pair, envelopes and Agent States could not hold what was meant.
+// JSON: the text itself if it is [Holdable], {} if it is blank, and otherwise a JSON
+// string that holds the text, which argument validation refuses with an error that lets
+// the model correct its call.
 func Arguments(text string) json.RawMessage {
 	raw := bytes.TrimSpace([]byte(text))
 	if len(raw) == 0 {
 		return json.RawMessage("{}")
 	}
-	if jsontext.Value(raw).IsValid() {
+	if Holdable(raw) {
 		return raw
 	}
 	quoted, err := json.Marshal(text)
@@ -76,6 +75,23 @@ func Arguments(text string) json.RawMessage {
 		panic("model: marshal of a string failed: " + err.Error())
 	}
 	return quoted
+}
+
+// maxNesting is how deep a model's JSON may nest: with what is around it, it fits into an
+// envelope.
+const maxNesting = 60
+
+// Holdable reports whether envelopes and Agent States can hold a model's JSON: it is I-JSON
+// (RFC 7493), so it names no member twice and has no half of a surrogate pair, and it nests no
+// deeper than 60 arrays and objects.
+func Holdable(raw []byte) bool {
+	dec := jsontext.NewDecoder(bytes.NewReader(raw))
+	for dec.StackDepth() <= maxNesting {
+		if _, err := dec.ReadToken(); err != nil {
+			return jsontext.Value(raw).IsValid()
+		}
+	}
+	return false
 }
 
 // System returns a system message.

@@ -63,6 +63,8 @@ func TestOnlyUnavailableAndRateLimitedAreRetryable(t *testing.T) {
 	}
 }
 
+func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+
 func TestArgumentsAreAlwaysJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -76,6 +78,8 @@ func TestArgumentsAreAlwaysJSON(t *testing.T) {
 		`rm -rf /`:       `"rm -rf /"`,
 		"\xff":           `"\ufffd"`,
 		`{"a":1}{"b":2}`: `"{\"a\":1}{\"b\":2}"`,
+		nested(60):       nested(60),
+		nested(61):       `"` + nested(61) + `"`,
 	} {
 		got := model.Arguments(text)
 		if string(got) != want || !json.Valid(got) {
