@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -91,6 +92,10 @@ func detachedWorker(a *app, cmd *cobra.Command) (*cobra.Command, *workerFlags) {
 	return w, f
 }
 
+// unnamed stands for the documents of a file that is checked without them: the command
+// line names them, or what names them cannot be read.
+var unnamed = []string{"FILE"}
+
 // checkConfig says all that is wrong with a file, and how many settings it has.
 func checkConfig(a *app, name string) (int, error) {
 	// An app of its own, so that the file's settings change nothing here.
@@ -103,19 +108,19 @@ func checkConfig(a *app, name string) (int, error) {
 		return 0, err
 	}
 	values, err := config.Read(name, data, settings(w))
-	var bad []*config.Problem
+	misread := config.Problems(err)
 	for _, v := range values {
 		if v.Secret { // the file may not be here
 			continue
 		}
 		if err := b.applySetting(w, name, v); err != nil {
-			bad = append(bad, at(name, v, err))
+			misread = append(misread, at(name, v, err))
 		}
 	}
-	bad = append(bad, operator.Of(w, name).Problems(a.App, data, err)...)
+	bad := operator.Of(w, name).Problems(a.App, data, misread)
 	documents := b.Documents
 	if len(documents) == 0 && f.command == "" {
-		documents = []string{"FILE"} // the command line names it
+		documents = unnamed
 	}
 	bad = append(bad, flagProblems(name, values, b.checkWorker(w, f, documents))...)
 	return len(values), config.Join(bad)
@@ -139,26 +144,28 @@ func flagProblems(name string, values []config.Value, err error) (out []*config.
 	return out
 }
 
-// placed puts the place in the file of --config before what is wrong with a value that it sets.
+// placed puts the place in the file of --config before what is wrong with the flags, and
+// adds all else that is wrong with the file.
 func (a *app) placed(cmd *cobra.Command, wrong error) error {
-	if len(a.ByFile) == 0 {
+	name := cmd.Flags().Lookup("config").Value.String()
+	if name == "" {
 		return wrong
 	}
-	name := cmd.Flags().Lookup("config").Value.String()
 	data, err := a.ReadFile(name, config.MaxFile+1)
 	if err != nil { // it was there a moment ago
-		return wrong
+		return cmp.Or(wrong, err)
 	}
 	values, _ := config.Read(name, data, settings(cmd))
 	values = slices.DeleteFunc(values, func(v config.Value) bool { return a.ByFile[v.Flag] == "" })
-	bad := flagProblems(name, values, wrong)
-	if len(bad) == 0 {
-		return wrong
-	}
-	for _, p := range bad {
+	bad := operator.Of(cmd, name).Problems(a.App, data, a.misread)
+	for _, p := range flagProblems(name, values, wrong) {
 		if p.Line == 0 {
 			p.File = "flags"
 		}
+		bad = append(bad, p)
+	}
+	if !slices.ContainsFunc(bad, func(p *config.Problem) bool { return p.File != "flags" }) {
+		return wrong
 	}
 	return operator.Wrong(cmd, name, bad)
 }
@@ -189,6 +196,9 @@ func showConfig(a *app, cmd *cobra.Command, args []string) error {
 	}
 	if err := a.fromFile(w); err != nil {
 		return err
+	}
+	if len(a.misread) > 0 {
+		return a.placed(w, nil)
 	}
 	if files := w.Flags().Args(); len(files) > 0 {
 		a.Documents = files

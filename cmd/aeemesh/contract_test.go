@@ -236,7 +236,7 @@ func TestAnInterruptedWaitIsToldAsOne(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"send", "agent.none", "hi", "--durable", "--json"}, strings.NewReader(""), &out, &natstest.Buffer{}, func(name string) string { return env[name] })
 	}()
-	a := &app{&session.App{}}
+	a := &app{App: &session.App{}}
 	js, err := a.JetStream(natstest.Conn(t, srv))
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestKeysNeedAPlaceThatDoesNotMove(t *testing.T) {
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": "/etc/xdg"}, "/etc/xdg/aeemesh/keys"},
 		{map[string]string{"HOME": "."}, ""},
 	} {
-		a := &app{&session.App{Env: func(name string) string { return tt.env[name] }}}
+		a := &app{App: &session.App{Env: func(name string) string { return tt.env[name] }}}
 		if got := a.DefaultKeyDir(); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}
@@ -86,7 +86,7 @@ func TestContextsAreFoundWhereTheNATSCLIKeepsThem(t *testing.T) {
 		{map[string]string{"HOME": "."}, []string{theirs}},
 		{map[string]string{"HOME": home, "XDG_CONFIG_HOME": home}, []string{filepath.Join(home, "nats")}},
 	} {
-		a := &app{&session.App{Env: func(name string) string { return tt.env[name] }}}
+		a := &app{App: &session.App{Env: func(name string) string { return tt.env[name] }}}
 		if got := a.Env.ContextDirs(); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.env, got, tt.want)
 		}

@@ -145,7 +145,7 @@ func TestDataStaysWhatItIsOffATerminal(t *testing.T) {
 func servesHostile(t *testing.T, srv *natsd.Server) {
 	t.Helper()
 	conn := natstest.Conn(t, srv)
-	a := &app{&session.App{}}
+	a := &app{App: &session.App{}}
 	js, err := a.JetStream(conn)
 	if err != nil {
 		t.Fatal(err)

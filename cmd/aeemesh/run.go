@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/conditions"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/dead"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/definitions"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/demo"
@@ -39,10 +40,13 @@ import (
 )
 
 // app has the commands that are not in a package of their own.
-type app struct{ *session.App }
+type app struct {
+	*session.App
+	misread []*config.Problem // what is wrong with the settings in the file of --config
+}
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
-	a := &app{&session.App{Version: version(), Stdin: stdin, Env: env, Term: term.New(stdout, stderr, env), ByEnv: map[string]bool{}}}
+	a := &app{App: &session.App{Version: version(), Stdin: stdin, Env: env, Term: term.New(stdout, stderr, env), ByEnv: map[string]bool{}}}
 	a.StartTelemetry = func(ctx context.Context) (*session.Telemetry, error) {
 		tel, err := telemetry.Start(ctx, a.App)
 		if err != nil {

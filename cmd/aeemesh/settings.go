@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
@@ -69,7 +68,7 @@ func flagsOf(cmd *cobra.Command, f func(*pflag.Flag)) {
 }
 
 // fromFile gives flags that neither the command line nor the environment sets the
-// values of the file of --config.
+// values of the file of --config. What is wrong with them is for [app.placed].
 func (a *app) fromFile(cmd *cobra.Command) error {
 	name := cmd.Flags().Lookup("config").Value.String()
 	if name == "" {
@@ -84,16 +83,13 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	}
 	values, unread := config.Read(name, data, settings(cmd))
 	a.ByFile = map[string]string{}
-	var bad []*config.Problem
+	a.misread = config.Problems(unread)
 	for _, v := range values {
 		if err := a.applySetting(cmd, name, v); err != nil {
-			bad = append(bad, at(name, v, err))
+			a.misread = append(a.misread, at(name, v, err))
 		}
 	}
-	if unread == nil && len(bad) == 0 {
-		return nil
-	}
-	return operator.Wrong(cmd, name, append(bad, operator.Of(cmd, name).Problems(a.App, data, unread)...))
+	return nil
 }
 
 // at is an error about a setting of a file, at its place.

@@ -125,7 +125,10 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	if len(args) == 0 {
 		args = a.Documents
 	}
-	if err := a.checkWorker(cmd, f, args); err != nil {
+	if len(args) == 0 && len(a.misread) > 0 {
+		args = unnamed
+	}
+	if err := a.checkWorker(cmd, f, args); err != nil || len(a.misread) > 0 {
 		return a.placed(cmd, err)
 	}
 	a.BeginLog(cmd)
@@ -316,6 +319,9 @@ func toolCommand(cmd *cobra.Command, spec string) (name string, command []string
 	name, line, ok := strings.Cut(spec, "=")
 	if !ok {
 		return "", nil, outcome.Usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
+	}
+	if err := (tool.Definition{Name: name}).Validate(); err != nil {
+		return "", nil, outcome.Usagef(cmd, "--tool %q: %w", spec, err)
 	}
 	if command, err = splitCommand(line); err != nil {
 		return "", nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // checkWorker says all that is wrong with the values of a worker's flags, before
@@ -63,6 +64,18 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	}{{"drain", f.drain}, {"max-timeout", f.maxTimeout}} {
 		note(d.value > 0, "--%s %v: it must be above 0", d.flag, d.value)
 	}
+	for _, name := range f.known {
+		if err := subject.ValidateEntity(name); err != nil {
+			bad = append(bad, fmt.Errorf("--known %q: %w", name, err))
+		}
+	}
+	for _, pattern := range f.lane.operators {
+		if err := sign.CheckPattern(pattern); err != nil {
+			bad = append(bad, fmt.Errorf("--operator %q: %w", pattern, err))
+		}
+	}
+	prefix := a.Conn.InboxPrefix
+	note(prefix == "" || mesh.IsReplyInbox(prefix+"."), "--inbox-prefix %q: it must begin with \"_\", such as _INBOX_ada, because workers answer only on inbox subjects", prefix)
 	bad = append(bad, f.lane.tooShort()...)
 	for _, n := range []struct {
 		flag     string

@@ -97,8 +97,9 @@ func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 // lostCall reads a value of --lost-call.
 func lostCall(cmd *cobra.Command, spec string) (name string, what agents.LostCall, err error) {
 	name, text, _ := strings.Cut(spec, "=")
-	switch what = agents.LostCall(text); what {
-	case agents.LostRepeat, agents.LostTimeOut, agents.LostAsk:
+	switch what = agents.LostCall(text); {
+	case name == "":
+	case what == agents.LostRepeat, what == agents.LostTimeOut, what == agents.LostAsk:
 		return name, what, nil
 	}
 	return "", "", outcome.Usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)

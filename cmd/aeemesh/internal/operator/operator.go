@@ -131,11 +131,11 @@ func (f *Flags) sectionProblems(a *session.App, data []byte) (out []*config.Prob
 	return out
 }
 
-// Problems returns all that is wrong with a configuration file; unread is the error
-// of reading its section worker.
-func (f *Flags) Problems(a *session.App, data []byte, unread error) []*config.Problem {
+// Problems returns all that is wrong with a configuration file; misread is what is
+// wrong with its section worker.
+func (f *Flags) Problems(a *session.App, data []byte, misread []*config.Problem) []*config.Problem {
 	out := f.sectionProblems(a, data)
-	for _, p := range config.Problems(unread) {
+	for _, p := range misread {
 		// Both readers refuse a file that is no YAML at all.
 		if !slices.ContainsFunc(out, func(q *config.Problem) bool { return q.Line == p.Line && q.Column == p.Column }) {
 			out = append(out, p)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,6 +81,11 @@ func (a *App) CheckConnection() (bad []error) {
 	}
 	if _, err := subject.New(a.Conn.Prefix); err != nil {
 		bad = append(bad, fmt.Errorf("--prefix: %w", err))
+	}
+	for flag, value := range map[string]string{"js-domain": a.Conn.Domain, "inbox-prefix": a.Conn.InboxPrefix} {
+		if strings.ContainsAny(value, " \t\r\n*>") {
+			bad = append(bad, fmt.Errorf("--%s %q: white space and wildcards cannot be in it", flag, value))
+		}
 	}
 	return bad
 }
