@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -160,28 +161,37 @@ func summaries(s *session.Session, ctx context.Context, found []mesh.Instance) [
 	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.App.Conn.Wait()))
 	defer cancel()
 	var wait sync.WaitGroup
-	refused := false // the server does not permit the request; it is sent only once
-	first := make(chan bool, 1)
+	var refused atomic.Bool // the server does not permit a request; no more are sent
+	ask := func(l *summary) {
+		if askHealth(s, ctx, found, l) {
+			refused.Store(true)
+		}
+	}
+	first := make(chan struct{})
 	for n, l := range list {
 		if l.Requests > 0 {
 			l.AverageMS = float64(busy[l.Entity].Microseconds()) / 1000 / float64(l.Requests)
 		}
 		switch {
 		case n == 0:
-			wait.Go(func() { first <- askHealth(s, ctx, found, l) })
+			wait.Go(func() { defer close(first); ask(l) })
 			select {
-			case refused = <-first:
+			case <-first:
 			case <-time.After(firstTurn):
 			}
-		case refused:
+		case refused.Load():
 			l.told(found)
 		default:
-			wait.Go(func() { askHealth(s, ctx, found, l) })
+			wait.Go(func() { ask(l) })
 		}
 	}
 	wait.Wait()
 	out := make([]summary, len(list))
 	for i, l := range list {
+		// Of refusals that come together the connection keeps only the last.
+		if refused.Load() && l.Reason == noAnswer {
+			l.told(found)
+		}
 		out[i] = *l
 	}
 	return out
@@ -208,6 +218,7 @@ func askHealth(s *session.Session, ctx context.Context, found []mesh.Instance, l
 
 // told sets the status from the workers' stats.
 func (l *summary) told(found []mesh.Instance) {
+	l.Reason = ""
 	if l.Status = toldStatus(found, l.Entity); l.Status == "" {
 		l.Status, l.Reason = "unknown", "may not ask"
 	}
@@ -226,6 +237,9 @@ func (l *summary) lane(lane workers.Lane, ok bool) {
 	}
 }
 
+// noAnswer is the reason where an entity was asked in vain.
+const noAnswer = "no answer"
+
 // whyUnknown describes in a word or two why an entity's health is not known.
 func whyUnknown(err error) string {
 	var e *envelope.Error
@@ -233,7 +247,7 @@ func whyUnknown(err error) string {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "may not ask"
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout):
-		return "no answer"
+		return noAnswer
 	case !errors.As(err, &e):
 		return ""
 	}
@@ -245,7 +259,7 @@ func whyUnknown(err error) string {
 		}
 		return "answer not trusted"
 	case envelope.CodeTimeout:
-		return "no answer"
+		return noAnswer
 	case envelope.CodeNoResponders:
 		return "gone"
 	case envelope.CodeDraining:
