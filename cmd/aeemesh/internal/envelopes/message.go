@@ -33,6 +33,9 @@ type MessageFlags struct {
 	humanApproval                                   bool
 }
 
+// MessageFlagNames are the flags of "send" that say what is in an envelope.
+var MessageFlagNames = []string{"intent", "from", "corr", "priority", "requires", "decision-evidence", "human-approval", "format", "type", "stream"}
+
 // Add adds the flags that both have.
 func (f *MessageFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.intent, "intent", "i", "", "what is meant (default for a task: "+intents.AgentAsk+")")

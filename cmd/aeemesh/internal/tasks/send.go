@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,6 +179,15 @@ func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string)
 			return nil, err
 		}
 		return f.Build(a, cmd, args[0], payload)
+	}
+	var given []string
+	for _, name := range envelopes.MessageFlagNames {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 0 {
+		return nil, outcome.Usagef(cmd, "%s: the envelope has its own; it is sent as it is", strings.Join(given, ", "))
 	}
 	var found []*envelope.Envelope
 	err := envelopes.Each(a, []string{f.envelope}, func(e *envelope.Envelope) error {
