@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Replacement replaces an unsafe character.
-const Replacement = unicode.ReplacementChar
+// replacement replaces an unsafe character.
+const replacement = unicode.ReplacementChar
 
 // Text makes s safe to print. New lines and tabs are kept.
 func Text(s string) string {
@@ -20,7 +20,7 @@ func Text(s string) string {
 	b.Grow(len(s))
 	walk(s, func(r rune, _ string, fit bool) {
 		if !fit {
-			r = Replacement
+			r = replacement
 		}
 		b.WriteRune(r)
 	})
@@ -69,7 +69,7 @@ func asciiFit(s string) bool {
 }
 
 // walk calls f with each character, its bytes, and whether it is safe in its
-// place. An invalid byte is passed as Replacement, and is unsafe.
+// place. An invalid byte is passed as replacement, and is unsafe.
 func walk(s string, f func(r rune, bytes string, fit bool)) {
 	var before rune
 	for len(s) > 0 {

@@ -75,7 +75,7 @@ func (r *Store) Documents(ctx context.Context, since time.Time, corr string) ite
 // only one of these: another run with these 32 bits, which was not written lately, is met
 // once in a million times. Commands that change a run compare with all names.
 func (r *Store) Look(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
-	if found, err := r.Recent(ctx, name, entity); err == nil && len(found) == 1 {
+	if found, err := r.recent(ctx, name, entity); err == nil && len(found) == 1 {
 		rec, err := r.Get(ctx, found[0])
 		if err == nil {
 			h, err := rec.Header()
@@ -92,12 +92,12 @@ func (r *Store) Known(ctx context.Context, name string) ([]state.ID, error) {
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	return r.Recent(ctx, name, "")
+	return r.recent(ctx, name, "")
 }
 
-// Recent returns the runs that were written lately and whose id begins with a name of at
+// recent returns the runs that were written lately and whose id begins with a name of at
 // least as many characters as lists print. A whole id is found without it.
-func (r *Store) Recent(ctx context.Context, name, entity string) ([]state.ID, error) {
+func (r *Store) recent(ctx context.Context, name, entity string) ([]state.ID, error) {
 	if name = strings.ToLower(name); len(name) < shortRun || len(name) >= wholeRun || strings.Trim(name, "0123456789abcdef-") != "" {
 		return nil, nil
 	}

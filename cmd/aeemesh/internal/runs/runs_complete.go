@@ -17,7 +17,7 @@ import (
 // CompleteRuns completes the first argument with runs, the latest first; runs
 // that cannot be listed in time are left out.
 func CompleteRuns(a *session.App, cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return completeByRun(a, cmd, args, begun, func(r Summary) string { return r.Run })
+	return completeByRun(a, cmd, args, begun, func(r summary) string { return r.Run })
 }
 
 // CompleteTasks completes the first argument with the tasks that have runs, and
@@ -26,16 +26,16 @@ func CompleteTasks(a *session.App, cmd *cobra.Command, args []string, begun stri
 	if len(args) == 1 {
 		return session.CompleteServed(a, 2)(cmd, args, begun)
 	}
-	return completeByRun(a, cmd, args, begun, func(r Summary) string { return r.Task })
+	return completeByRun(a, cmd, args, begun, func(r summary) string { return r.Task })
 }
 
-func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun string, name func(Summary) string) ([]string, cobra.ShellCompDirective) {
+func completeByRun(a *session.App, cmd *cobra.Command, args []string, begun string, name func(summary) string) ([]string, cobra.ShellCompDirective) {
 	const most = 200
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if len(args) > 0 {
 		return nil, as
 	}
-	var list []Summary
+	var list []summary
 	session.StreamsToComplete(a, cmd, func(ctx context.Context, js natsjs.JetStream, m subject.Map) {
 		entity, _ := cmd.Flags().GetString("entity")
 		for rec, err := range jetstream.NewStates(js, m).Latest(ctx, entity, nil) {

@@ -22,8 +22,8 @@ import (
 var Statuses = []string{string(aaif.RunRunning), string(aaif.RunPaused), string(aaif.RunAwaitingApproval), string(aaif.RunAwaitingToolResult),
 	string(aaif.RunCompleted), string(aaif.RunFailed), string(aaif.RunMigrating)}
 
-// Summary is a run in a line.
-type Summary struct {
+// summary is a run in a line.
+type summary struct {
 	Run       string    `json:"run"`
 	Task      string    `json:"task,omitempty"`
 	Entity    string    `json:"entity"`
@@ -39,8 +39,8 @@ type Summary struct {
 	Problem   string    `json:"problem,omitempty"`
 }
 
-func summarize(rec state.Record) Summary {
-	s := Summary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
+func summarize(rec state.Record) summary {
+	s := summary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
 	h, err := rec.Header()
 	if err != nil {
 		s.Status, s.Problem = "unreadable", err.Error()
@@ -90,7 +90,7 @@ func ListCommand(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []Summary
+			var list []summary
 			seen, more := map[string]bool{}, false
 			for rec, err := range runs.states.Latest(ctx, entity, func(s aaif.RunStatus) bool {
 				return wanted == nil || slices.Contains(wanted, string(s)) || s == aaif.RunAwaitingToolResult && slices.Contains(wanted, string(aaif.RunRunning))
@@ -118,7 +118,7 @@ func ListCommand(a *session.App) *cobra.Command {
 	return c
 }
 
-func latestFirst(a, b Summary) int {
+func latestFirst(a, b summary) int {
 	return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Run, b.Run))
 }
 
@@ -137,14 +137,14 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 	return out, nil
 }
 
-func printRuns(a *session.App, list []Summary, more bool) error {
+func printRuns(a *session.App, list []summary, more bool) error {
 	if len(list) == 0 && !a.Term.JSON {
 		a.Term.Say("no runs")
 		a.Term.Hint("\"aeemesh send --durable ENTITY …\" begins one; \"aeemesh queues\" shows tasks that no worker has begun.")
 		return nil
 	}
 	header := []string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}
-	err := term.List(a.Term, header, list, func(l Summary) []string {
+	err := term.List(a.Term, header, list, func(l summary) []string {
 		step, status := l.Step, l.Status
 		if l.Epoch == 0 && status == string(aaif.RunPaused) {
 			status = "not begun" // a command is stored for a run that has not begun

@@ -117,7 +117,7 @@ func showDocument(a *session.App, runs *Store, rec state.Record) error {
 
 // runView is the output of "runs show --json".
 type runView struct {
-	Summary
+	summary
 	Usage    state.Usage           `json:"usage,omitzero"`
 	Attempt  int                   `json:"attempt,omitempty"`
 	Error    *aaif.RunError        `json:"error,omitempty"`
@@ -133,7 +133,7 @@ type runView struct {
 }
 
 func showRun(a *session.App, runs *Store, rec state.Record, timeline []state.Moment) error {
-	v := runView{Summary: summarize(rec), Timeline: timeline}
+	v := runView{summary: summarize(rec), Timeline: timeline}
 	c, err := runs.Codec.DecodeRecord(rec)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest

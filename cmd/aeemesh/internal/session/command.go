@@ -107,12 +107,12 @@ func (a *App) BeginLog(cmd *cobra.Command) {
 	outliveReaders()
 	a.Term.Logs.Store(term.LogWords)
 	a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
-		Attrs: []any{"command", cmd.Name(), "version", a.Version, "host", Hostname(), "pid", os.Getpid()}},
-		"aeemesh %s %s on %s, process %d", a.Version, cmd.Name(), Hostname(), os.Getpid())
+		Attrs: []any{"command", cmd.Name(), "version", a.Version, "host", hostname(), "pid", os.Getpid()}},
+		"aeemesh %s %s on %s, process %d", a.Version, cmd.Name(), hostname(), os.Getpid())
 }
 
-// Hostname is this machine's name.
-func Hostname() string {
+// hostname is this machine's name.
+func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "unknown"

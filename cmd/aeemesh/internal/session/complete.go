@@ -31,7 +31,7 @@ func ToComplete(a *App, cmd *cobra.Command, do func(context.Context, *nats.Conn)
 	if a.FromEnvironment(cmd) != nil {
 		return
 	}
-	c, err := a.Connection(cmd)
+	c, err := a.connection(cmd)
 	if err != nil {
 		return
 	}

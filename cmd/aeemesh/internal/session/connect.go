@@ -90,8 +90,8 @@ func (a *App) CheckConnection() (bad []error) {
 	return bad
 }
 
-// Connection combines flags, environment and NATS context.
-func (a *App) Connection(cmd *cobra.Command) (natsconn.Config, error) {
+// connection combines flags, environment and NATS context.
+func (a *App) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	c := &a.Conn
 	if bad := a.CheckConnection(); len(bad) > 0 {
 		return natsconn.Config{}, &outcome.UsageError{Err: errors.Join(bad...), Cmd: cmd}
@@ -144,7 +144,7 @@ func hasCredentials(c natsconn.Config) bool {
 
 // Connect connects, and reports changes of the connection to status.
 func (a *App) Connect(ctx context.Context, cmd *cobra.Command, status func(natsconn.Status), opts ...nats.Option) (*nats.Conn, error) {
-	c, err := a.Connection(cmd)
+	c, err := a.connection(cmd)
 	if err != nil {
 		return nil, err
 	}

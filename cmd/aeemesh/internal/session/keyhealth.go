@@ -9,10 +9,10 @@ import (
 // Health is what the keys add to the health of an agent: it is unhealthy if
 // receivers refuse what it answers. A nil keeper, of a process that has not begun, adds nothing.
 func (k *KeyKeeper) Health(entity string) mesh.Health {
-	if k == nil || k.Trouble() == "" && k.Spent(entity) == "" {
+	if k == nil || k.Trouble() == "" && k.whySpent(entity) == "" {
 		return mesh.Health{Status: string(intents.Healthy)}
 	}
-	if why := k.Spent(entity); why != "" {
+	if why := k.whySpent(entity); why != "" {
 		return mesh.Health{Status: string(intents.Unhealthy), Details: map[string]any{"reason": why}}
 	}
 	return mesh.Health{Status: string(intents.Degraded), Details: map[string]any{"reason": k.Trouble()}}
@@ -24,5 +24,5 @@ func (k *KeyKeeper) Checks() []health.Check {
 	if k == nil || k.Trouble() == "" {
 		return nil
 	}
-	return []health.Check{{Name: "keys", OK: !k.Blind(), Why: k.Trouble()}}
+	return []health.Check{{Name: "keys", OK: !k.blind(), Why: k.Trouble()}}
 }

@@ -82,8 +82,8 @@ func (k *KeyKeeper) setSpent(entity, why string) bool {
 	return changed
 }
 
-// Spent says why receivers refuse what an entity signs; "" if they do not.
-func (k *KeyKeeper) Spent(entity string) string {
+// whySpent says why receivers refuse what an entity signs; "" if they do not.
+func (k *KeyKeeper) whySpent(entity string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.spent[entity]

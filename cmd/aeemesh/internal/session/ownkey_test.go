@@ -61,7 +61,7 @@ func TestAWorkersKeyEnds(t *testing.T) {
 		for _, s := range tt.steps {
 			k.renew(own, keys, s.at)
 			soon, ended := strings.Count(log.String(), "expires soon"), strings.Count(log.String(), "has expired or is revoked")
-			got := step{s.at, own.Signer.KID(), k.Spent("agent.a") != "", soon, ended}
+			got := step{s.at, own.Signer.KID(), k.whySpent("agent.a") != "", soon, ended}
 			if got != s {
 				t.Errorf("%s: %+v, want %+v", tt.name, got, s)
 			}
