@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,24 +152,33 @@ func showCommand(a *session.App) *cobra.Command {
 				if a.Term.JSON {
 					return a.Term.Object(v)
 				}
-				a.Term.Line("number    %d", v.Seq)
-				a.Term.Line("agent     %s", term.OneLine(v.Entity))
-				a.Term.Line("task      %s", term.OneLine(v.Task))
-				a.Term.Line("cause     %s: %s", term.OneLine(v.Code), term.OneLine(v.Cause))
-				a.Term.Line("attempts  %d", v.Attempts)
-				a.Term.Line("came      %s, on %s", v.Stored.Local().Format(time.DateTime), term.OneLine(v.Subject))
-				a.Term.Line("died      %s", v.Died.Local().Format(time.DateTime))
-				for name, values := range v.Header {
-					for _, value := range values {
-						a.Term.Line("header    %s: %s", term.OneLine(name), term.OneLine(value))
-					}
-				}
-				a.Term.Line("")
-				a.Term.Line("%s", term.Indented(l.Data))
+				printLetter(a.Term, v, l.Data)
 				return nil
 			})
 		}),
 	})
+}
+
+// printLetter prints all of a dead letter; data is its body.
+func printLetter(t *term.Terminal, v view, data []byte) {
+	t.Line("number    %d", v.Seq)
+	t.Line("agent     %s", term.OneLine(v.Entity))
+	t.Line("task      %s", term.OneLine(v.Task))
+	t.Line("cause     %s: %s", term.OneLine(v.Code), term.OneLine(v.Cause))
+	t.Line("attempts  %d", v.Attempts)
+	came := "when is not known"
+	if !v.Stored.IsZero() {
+		came = v.Stored.Local().Format(time.DateTime)
+	}
+	t.Line("came      %s, on %s", came, term.OneLine(v.Subject))
+	t.Line("died      %s", v.Died.Local().Format(time.DateTime))
+	for _, name := range slices.Sorted(maps.Keys(v.Header)) {
+		for _, value := range v.Header[name] {
+			t.Line("header    %s: %s", term.OneLine(name), term.OneLine(value))
+		}
+	}
+	t.Line("")
+	t.Line("%s", term.Indented(data))
 }
 
 func actionCommand(a *session.App, name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
