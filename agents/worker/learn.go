@@ -21,8 +21,8 @@ import (
 
 // addLearner lets an agent learn from what fits none of its keys.
 func (w *Worker) addLearner(h *hosted, desk *sdsi.Desk) error {
-	settings := w.cfg.Adapters.Learning()
-	embedder, err := w.cfg.Adapters.Embedder(cmp.Or(settings.Embedder, adapters.Offline), w.cfg.Options)
+	settings := w.adapters.Learning()
+	embedder, err := w.adapters.Embedder(cmp.Or(settings.Embedder, adapters.Offline), w.cfg.Options)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (w *Worker) addLearner(h *hosted, desk *sdsi.Desk) error {
 		return err
 	}
 	if settings.Model != "" {
-		m, err := w.cfg.Adapters.Filler(settings.Model, w.cfg.Options)
+		m, err := w.adapters.Filler(settings.Model, w.cfg.Options)
 		if err != nil {
 			return err
 		}

@@ -63,3 +63,14 @@ func TestADocumentWithoutATemplateIsServed(t *testing.T) {
 		})
 	}
 }
+
+// A program without adapters of its own has those that allow nothing, and learns with them.
+func TestAnAgentLearnsWithoutAdapters(t *testing.T) {
+	t.Parallel()
+	file := write(t, "greeter.json", `{"sc_standard":"SC-006","agent":{"name":"Greeter","goal":"x",
+		"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"},
+		"io":{"input_schema":{"type":"object","properties":{"name":{"type":"string"}}}}}}`)
+	if _, err := worker.New(worker.Config{Agents: []worker.Agent{{File: file}}, Learn: true}); err != nil {
+		t.Error(err)
+	}
+}
