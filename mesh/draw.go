@@ -142,7 +142,7 @@ func (ds *deliveries) admitted(r *Run) {
 		return
 	}
 	if mine := ds.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
-		ds.workOn(r.tally, func() { ds.redelivered(mine, hold) })
+		ds.workOn(r.tally, func() { ds.redelivered(mine, r) })
 		return
 	}
 	if r.stored == nil {
@@ -167,7 +167,7 @@ func (ds *deliveries) enqueue(r *Run) {
 	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
 		if mine := ds.enlist(r); mine != nil {
-			ds.workOn(r.tally, func() { ds.redelivered(mine, hold) })
+			ds.workOn(r.tally, func() { ds.redelivered(mine, r) })
 			return
 		}
 	}
@@ -268,16 +268,20 @@ func (ds *deliveries) stale(r *Run, retried bool) *envelope.Error {
 	return fault.ForPeer(err)
 }
 
-// redelivered handles a message for a run that this worker already has: its lease had
-// ended, because the worker was suspended or cut off, and the server delivered it
+// redelivered handles a message, that of again, for a run that this worker already has: its
+// lease had ended, because the worker was suspended or cut off, and the server delivered it
 // again. If this worker still owns the run, the run goes on under the new delivery.
-func (ds *deliveries) redelivered(r *Run, hold *hold) {
+func (ds *deliveries) redelivered(r, again *Run) {
+	hold := again.hold
 	r.verify(ds.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.end != nil || r.dropped || r.hold.Seq != hold.Seq:
+	case r.end != nil || r.dropped:
 		ds.nak(hold, time.Second)
+		return
+	case r.hold.Seq != hold.Seq:
+		ds.workOn(hold.tally, func() { ds.second(again) })
 		return
 	case r.tally.none(): // this worker has the run, and does nothing for it
 		ds.host.log.Error("a run without work was given up", "run", r.id.Run, "id", r.task.Envelope.ID)
@@ -293,4 +297,23 @@ func (ds *deliveries) redelivered(r *Run, hold *hold) {
 	hold.tally = r.tally
 	ds.mu.Unlock()
 	r.hold = hold
+}
+
+// second handles a second message of a run that this worker has. It acks or rejects the
+// message if the run's record says so. Else it naks it: the record is not written yet, or is
+// about to change.
+func (ds *deliveries) second(r *Run) {
+	rec, err := r.read(ds.ctx)
+	v := run.Mine
+	if err == nil && rec != nil {
+		var c *state.Checkpoint
+		if c, err = ds.records.read(*rec); err == nil && c.Mesh.Task != nil {
+			v, _, err = r.judge(ds.ctx, rec, c)
+		}
+	}
+	if err != nil || v == run.Foreign || v == run.Reused || v == run.Later {
+		ds.lane.applyVerdict(r, v, err)
+		return
+	}
+	ds.nak(r.hold, time.Second)
 }

@@ -81,6 +81,34 @@ func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
 	}
 }
 
+// A task is submitted again while it runs, after the time in which the server knows its
+// Nats-Msg-Id: the run's record names its first message, so the second one is acknowledged.
+// Another task under its id is refused at once.
+func TestASecondMessageOfARunIsAckedWhileItRuns(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g, Concurrency: 4})
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+	other := *task
+	other.Payload = json.RawMessage(`{"n":2}`)
+	for _, again := range []*envelope.Envelope{task, &other} {
+		if err := r.nc.Publish("aee.work.normal."+reviewer, encode(t, again)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "only the first message is left", func() bool { return len(r.letters()) == 1 && r.queued() == 1 })
+	g.open()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	r.drainedQueue()
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(1))
+}
+
 // A run that this worker has claimed, and that finds no slot to go on in, goes to
 // the next worker. Finding D6 of the reliability review: its message was given
 // back, the worker kept the run, and no worker ran it.
