@@ -244,7 +244,7 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 // busy worker must learn that it should stop. It begins after a sequence, and looks at once
 // if it is told so, after a reconnect, and while urgent messages wait and all places are
 // taken. Other orders arrive on the control subject.
-func (cs *commands) listen(awake context.Context, after uint64, look bool) {
+func (cs *commands) listen(awake context.Context, after uint64, look bool, failed []*Task) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	reconnects := cs.host.node.conn.Stats().Reconnects
@@ -253,7 +253,7 @@ func (cs *commands) listen(awake context.Context, after uint64, look bool) {
 			reconnects, look = again, true
 		}
 		if look || cs.lane.room() == 0 && cs.urgent() {
-			after, _ = cs.applyFromUrgent(after, sched.StoreTimeout)
+			after, _, failed = cs.applyFromUrgent(after, sched.StoreTimeout, failed)
 		}
 		select {
 		case <-tick.C:
@@ -280,30 +280,45 @@ func (cs *commands) urgent() bool {
 	return false
 }
 
+// maxFailedOrders bounds the orders that are tried again without being drawn. Beyond it no
+// later ones are read.
+const maxFailedOrders = 64
+
 // applyFromUrgent applies the orders after a sequence of the urgent queue without drawing
-// them, and returns the last sequence that it read, and whether it read all. A worker that
-// draws such an order later finds its stored answer and applies it no second time.
-func (cs *commands) applyFromUrgent(after uint64, timeout time.Duration) (last uint64, all bool) {
+// them, and tries the first of those again that could not be applied. It returns the last
+// sequence that it read, whether it read all, and the orders that failed: they must not hold up
+// later ones. A worker that draws such an order later finds its stored answer and applies it no
+// second time.
+func (cs *commands) applyFromUrgent(after uint64, timeout time.Duration, failed []*Task) (last uint64, all bool, _ []*Task) {
+	if len(failed) > 0 {
+		first := failed[0]
+		if failed = failed[1:]; cs.applyQueued(first) != nil {
+			failed = append(failed, first)
+		}
+	}
 	ctx, cancel := context.WithTimeout(cs.ctx, timeout)
 	defer cancel()
 	for msg, err := range cs.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), cs.host.Entity, after) {
 		if err != nil {
 			cs.host.log.Debug("urgent queue not read", "err", err)
-			return after, false
+			return after, false, failed
 		}
 		env, cbor, err := wire.Receive(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
 		if err == nil && intents.IsCommand(env.Intent) {
 			t := &Task{Envelope: env, host: cs.host, cbor: cbor}
 			r := newRun(cs.lane, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
 			if problem, _ := (admission{t}).admit(); problem == nil && cs.lane.deliveries.admitOverheard(r) {
-				if err := cs.applyQueued(t); err != nil {
-					return after, false
+				if len(failed) >= maxFailedOrders || ctx.Err() != nil {
+					return after, false, failed
+				}
+				if cs.applyQueued(t) != nil {
+					failed = append(failed, t)
 				}
 			}
 		}
 		after = msg.Seq
 	}
-	return after, true
+	return after, true, failed
 }
 
 // answer stores the answer to a command. The answer's id is derived from the
