@@ -1,9 +1,11 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -86,9 +88,9 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	o.Unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
 	ctx, cancel := context.WithTimeout(h.taskScope, sched.LookTimeout)
 	defer cancel()
-	out := l.commands.apply(ctx, o, found)
+	out := l.commands.apply(ctx, o, found, false)
 	for wait := 5 * time.Millisecond; out.Between && wait < 300*time.Millisecond && pause.For(ctx, wait); wait *= 2 {
-		out = l.commands.apply(ctx, o, found).After(out)
+		out = l.commands.apply(ctx, o, found, false).After(out)
 	}
 	none := !out.Found && !found
 	switch { // where no worker answers, the sender puts the command into the queue
@@ -104,18 +106,28 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	}
 }
 
-// apply applies an order to the runs that this worker owns, else to stored runs that no
-// worker owns, unless it was found elsewhere.
-func (cs *commands) apply(ctx context.Context, o *orders.Order, found bool) orders.Outcome {
-	out := cs.applyRunning(o)
-	if !out.Found && !found && out.Refused == nil {
-		out = cs.applyStored(ctx, o, false)
+// apply applies an order to the run that it names, if this worker owns it or no worker does, and
+// it was not found elsewhere. An order that names a corr is applied to all such runs. alone: see
+// applyStored.
+func (cs *commands) apply(ctx context.Context, o *orders.Order, found, alone bool) orders.Outcome {
+	out, known := cs.applyRunning(ctx, o)
+	if out.Silent || o.RunID(cs.host.Entity) != "" && (out.Found || found || out.Refused != nil) {
+		return out
 	}
+	stored := cs.applyStored(ctx, o, alone, known)
+	if !out.Found && out.Refused == nil {
+		return stored
+	}
+	refused := cmp.Or(out.Refused, stored.Refused)
+	out = out.After(stored)
+	out.Between, out.Refused = stored.Between, refused
 	return out
 }
 
-// applyRunning applies an order to the runs that this worker owns.
-func (cs *commands) applyRunning(o *orders.Order) (out orders.Outcome) {
+// applyRunning applies an order to the runs that this worker owns, and returns the ids of those
+// to which it was applied or does not apply. Silent says that a cancel is not stored yet.
+func (cs *commands) applyRunning(ctx context.Context, o *orders.Order) (out orders.Outcome, known []string) {
+	var ending []*Run
 	for _, t := range cs.host.running.Matching(func(t *Task) bool {
 		return t.run != nil && o.Names(t.Envelope.ID, t.Envelope.Corr, t.run.ID())
 	}) {
@@ -131,38 +143,71 @@ func (cs *commands) applyRunning(o *orders.Order) (out orders.Outcome) {
 		if r.cp.Load() == nil && o.Intent != intents.TaskCancel {
 			continue // not claimed yet: applyStored applies the command to the run's record
 		}
+		if o.Intent == intents.TaskCancel {
+			if r.cancel(o) {
+				ending = append(ending, r)
+			}
+			continue
+		}
 		done, err := r.applyCommand(cs.ctx, o)
 		var problem *envelope.Error
 		switch {
 		case err == nil && (done.Do == run.Applied || done.Do == run.Already):
+			known = append(known, r.id.Run)
 			out.Did(r.id.Run, done.Status)
 		case err == nil:
+			known = append(known, r.id.Run)
 			out.Found, out.Status = true, done.Status
 		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
 		case errors.As(err, &problem):
+			known = append(known, r.id.Run)
 			out.Found, out.Refused = true, problem
 		default:
 			cs.host.log.Warn("command not applied", "command", o.Intent, "run", r.id.Run, "err", err)
 		}
 	}
-	return out
+	for _, r := range ending {
+		if r.cancelled(ctx, o) {
+			known = append(known, r.id.Run)
+			out.Did(r.id.Run, string(aaif.RunFailed))
+		} else if ctx.Err() != nil {
+			out.Silent = true
+		}
+	}
+	return out, known
 }
 
 // errUnchanged ends a write that would change nothing.
 var errUnchanged = errors.New("nothing has changed")
 
-// applyCommand applies an order to a run of this worker.
-func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Commanded, err error) {
-	if o.Intent == intents.TaskCancel {
-		if !r.task.claim() {
-			return out, ErrLost // the run is ending or parking; its record will show the result
-		}
-		cause := run.Cancelled(o.From, o.Reason)
-		r.cancelledBy.Store(&o.Envelope)
-		r.task.stop(cause)
-		r.lane.host.failed(r.task, cause)
-		return run.Commanded{Do: run.Applied, Status: string(aaif.RunFailed)}, nil
+// cancel ends the run. It reports false if the run is ending or parking already: its record will
+// show the result.
+func (r *Run) cancel(o *orders.Order) bool {
+	if !r.task.claim() {
+		return false
 	}
+	cause := run.Cancelled(o.From, o.Reason)
+	r.cancelledBy.Store(&o.Envelope)
+	r.over = make(chan struct{})
+	r.task.stop(cause)
+	r.lane.host.failed(r.task, cause)
+	return true
+}
+
+// cancelled waits until the end by cancel is stored, and reports whether it is: until then this
+// worker may die, and the run go on. It returns false if ctx ends before, and if the run has
+// parked or was lost meanwhile.
+func (r *Run) cancelled(ctx context.Context, o *orders.Order) bool {
+	select {
+	case <-r.over:
+	case <-ctx.Done():
+	}
+	c := r.cp.Load()
+	return c != nil && c.Terminal() && slices.Contains(c.Mesh.Commands, o.Envelope)
+}
+
+// applyCommand applies an order, other than a cancel, to a run of this worker.
+func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Commanded, err error) {
 	one := r.lane.commands.orderFor(ctx, o, r.task)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,10 +272,7 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	out := cs.applyRunning(o)
-	if !out.Found && out.Refused == nil {
-		out = cs.applyStored(ctx, o, true)
-	}
+	out := cs.apply(ctx, o, false, true)
 	switch {
 	case out.Refused != nil:
 		return nil, out.Refused

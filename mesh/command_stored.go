@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,8 +23,8 @@ import (
 // applyStored applies an order to the records of runs that no worker owns, or whose
 // owner does not answer; the compare-and-swap decides between workers. alone is set
 // for an order from the work queue: no reachable worker owns the run, so the order
-// also applies to runs of silent owners.
-func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool) (out orders.Outcome) {
+// also applies to runs of silent owners. known are runs of a corr that are left out.
+func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool, known []string) (out orders.Outcome) {
 	if id := o.RunID(cs.host.Entity); id != "" {
 		out = cs.applyTo(ctx, state.ID{Entity: cs.host.Entity, Run: id}, o, alone)
 		return out
@@ -34,7 +35,7 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 			return out
 		}
 		c, err := cs.records.read(rec)
-		if err != nil || c.Mesh.Task == nil {
+		if err != nil || c.Mesh.Task == nil || slices.Contains(known, rec.ID.Run) {
 			continue
 		}
 		env, err := envelope.Parse(c.Mesh.Task)
@@ -45,6 +46,9 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 		if out.Between = out.Between || one.Between; one.Silent {
 			out.Silent = true
 			continue
+		}
+		if one.Refused != nil && one.Refused.Retryable {
+			out.Refused = one.Refused // else the order would never reach this run
 		}
 		out.Found, out.Done = out.Found || one.Found, out.Done || one.Done
 		out.Runs = append(out.Runs, one.Runs...)

@@ -106,6 +106,9 @@ func (r *Run) finish(payload json.RawMessage, failure error) {
 	l.deliveries.countWaiting(r, -1)
 	l.workOn(r.tally, func() {
 		defer l.finishing.Add(-1)
+		if r.over != nil {
+			defer close(r.over)
+		}
 		l.storeOutcome(r, payload, failure)
 	})
 }
@@ -181,7 +184,7 @@ func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
 		id = *by
 	}
 	o := &orders.Order{Order: run.Order{Envelope: id, Intent: intents.TaskCancel, From: l.host.Entity, Run: r.id.Run}, Signed: true, Problem: problem}
-	if out := l.commands.applyStored(ctx, o, false); out.Refused != nil {
+	if out := l.commands.applyStored(ctx, o, false, nil); out.Refused != nil {
 		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.Refused)
 	}
 }

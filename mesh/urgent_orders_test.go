@@ -3,23 +3,31 @@ package mesh_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// sickly is a store that fails to read one run.
+// sickly is a store that fails to read one run, until it is well.
 type sickly struct {
 	state.Store
-	run   string
+	run   atomic.Pointer[string]
 	asked chan struct{}
 }
 
+func newSickly(run string) *sickly {
+	s := &sickly{asked: make(chan struct{}, 1)}
+	s.run.Store(&run)
+	return s
+}
+
 func (s *sickly) Get(ctx context.Context, id state.ID) (state.Record, error) {
-	if id.Run != s.run {
+	if id.Run != *s.run.Load() {
 		return s.Store.Get(ctx, id)
 	}
 	select {
@@ -36,7 +44,7 @@ func TestAnOrderThatFailsHoldsUpNoLaterOne(t *testing.T) {
 	r := newDurableRig(t)
 	g := newGate(t)
 	sick := newTask(reviewer, "code.review", `{}`)
-	store := &sickly{run: state.RunID(reviewer, sick.ID), asked: make(chan struct{}, 1)}
+	store := newSickly(state.RunID(reviewer, sick.ID))
 	node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store })
 	r.serve(node, mesh.Agent{Handler: willing{g}, Concurrency: 1})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
@@ -52,4 +60,81 @@ func TestAnOrderThatFailsHoldsUpNoLaterOne(t *testing.T) {
 	}
 	_, err := r.result(client, task)
 	equal(t, "code", codeOf(err), envelope.CodeCancelled)
+}
+
+// A cancel is answered when it is stored. Before that its worker may die, and the run go on.
+func TestACancelThatIsNotStoredIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	store := &gated{came: make(chan struct{}, 10), open: make(chan struct{}, 10)}
+	store.open <- struct{}{}
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: willing{g}})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the claim", store.came)
+	within(t, "the task", g.entered)
+	cancel := mesh.NewCommand(ada, reviewer, intents.CancelTask{ID: task.ID, Durable: true})
+	if reply, err := client.TryCommand(ctxFor(t), cancel); !mesh.IsUnanswered(err) {
+		t.Errorf("answered with %v, %v", reply, err)
+	}
+	close(store.open)
+	r.cancelled(client, task)
+	out, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID})
+	if err != nil || out.Status != "failed" {
+		t.Errorf("a second cancel: %+v, %v", out, err)
+	}
+}
+
+// An order that names a corr is for all runs with it: one that the worker does, and one that is
+// parked.
+func TestAnOrderForACorrReachesRunningAndParkedRuns(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s, Concurrency: 2})
+	client := r.client()
+	parked, running := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	running.Corr = parked.Corr
+	r.submit(client, parked)
+	within(t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: target(parked)})
+	s.next <- struct{}{}
+	eventually(t, "it is paused", func() bool { return r.record(parked).Doc.Status == aaif.RunPaused })
+	r.drainedQueue()
+	r.submit(client, running)
+	within(t, "the task", s.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(running) != nil })
+	out := r.command(client, intents.CancelTask{Corr: parked.Corr})
+	if !out.Cancelled || len(out.Runs) != 2 {
+		t.Errorf("answer %+v", out)
+	}
+	r.cancelled(client, running)
+	r.cancelled(client, parked)
+}
+
+// An order for a corr comes again as long as one of its runs cannot be read.
+func TestAnOrderForACorrReachesARunThatIsReadLater(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s, store := newStepper(t, 1), newSickly("")
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: s})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	run := r.submit(client, task).Run
+	within(t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: target(task)})
+	s.next <- struct{}{}
+	r.drainedQueue()
+	equal(t, "status", r.record(task).Doc.Status, aaif.RunPaused)
+	store.run.Store(&run)
+	order := newTask(reviewer, intents.TaskResume, `{"corr":"`+task.Corr+`","durable":true}`)
+	order.Priority = envelope.PriorityUrgent
+	r.submit(client, order)
+	within(t, "the read that fails", store.asked)
+	var none string
+	store.run.Store(&none)
+	if reply, err := r.result(client, order); err != nil || member(t, reply.Payload, "resumed") != "true" {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	within(t, "the task", s.entered)
 }
