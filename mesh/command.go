@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -224,7 +225,7 @@ func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Comman
 		return out, nil
 	}
 	if err == nil && out.Asked {
-		r.captureAfter(time.Duration(o.WaitMS) * time.Millisecond)
+		r.captureAfter(time.Duration(min(o.WaitMS, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
 	}
 	return out, err
 }
