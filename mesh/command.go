@@ -277,6 +277,8 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 	switch {
 	case out.Refused != nil:
 		return nil, out.Refused
+	case out.Silent:
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the end of the run is not stored yet")
 	case !out.Found:
 		return nil, orders.NoSuchRun()
 	}

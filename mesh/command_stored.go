@@ -184,7 +184,7 @@ func (cs *commands) applyToRecord(ctx context.Context, rec state.Record, o *orde
 		out.Silent = !out.Between
 		return out, false, nil
 	case done.Do == run.Forward:
-		return cs.forwardOrder(ctx, c, o), false, nil
+		return cs.forwardOrder(ctx, c, o, alone), false, nil
 	case done.Do == run.ForwardOut:
 		return cs.forwardToPlatform(ctx, c, o), false, nil
 	case done.Do == run.EndRun:

@@ -67,11 +67,11 @@ func (rw *replyWriter) queueDelegated(r *Run) error {
 
 // forwardOrder forwards a command to the receiver of a delegated run. All workers of the entity
 // get the command. The worker that ended the run forwards it, or any worker if that one is
-// dead.
-func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *orders.Order) (out orders.Outcome) {
+// dead, or the command comes from the queue: alone.
+func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *orders.Order, alone bool) (out orders.Outcome) {
 	out.Found, out.Status = true, string(c.Doc.Status)
 	m := &c.Mesh
-	if m.Owner != cs.host.id && cs.lane.alive(ctx, m.Owner) {
+	if !alone && m.Owner != cs.host.id && cs.lane.alive(ctx, m.Owner) {
 		out.Silent = true
 		return out
 	}

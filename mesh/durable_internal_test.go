@@ -75,7 +75,7 @@ func TestAForwardedCommandIsNotedWhenItIsQueued(t *testing.T) {
 	c := state.New("agent.a", "task-0001", "")
 	c.Mesh.Owner, c.Mesh.Handed = l.host.id, &state.Handed{To: "agent.b", TaskID: "task-0002"}
 	forward := func(ctx context.Context) orders.Outcome {
-		return l.commands.forwardOrder(ctx, c, &orders.Order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel}})
+		return l.commands.forwardOrder(ctx, c, &orders.Order{Order: run.Order{Envelope: envelope.NewID(), Intent: intents.TaskCancel}}, false)
 	}
 	queued := func() (n int) {
 		for _, err := range node.cfg.Durable.Queue.Peek(ctx, "urgent", "agent.b", 0) {

@@ -3,13 +3,18 @@ package mesh_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -137,4 +142,64 @@ func TestAnOrderForACorrReachesARunThatIsReadLater(t *testing.T) {
 		t.Errorf("result %v, %v", reply, err)
 	}
 	within(t, "the task", s.entered)
+}
+
+// A worker that draws an order for a task that another one has delegated passes it on: that one
+// has not answered the order, though it is connected.
+func TestAnOrderFromTheQueueFollowsADelegationOfAnotherWorker(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: s})
+	first := r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+	client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
+	r.submit(client, task)
+	within(t, "agent.b has it", s.entered)
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.nc.Subscribe("$SRV.PING.agent-a."+r.record(task).Mesh.Owner, func(msg *nats.Msg) { _ = msg.Respond(nil) }); err != nil {
+		t.Fatal(err)
+	}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+	order := newTask("agent.a", intents.TaskSteer, `{"id":"`+task.ID+`","text":"be kind"}`)
+	order.Priority = envelope.PriorityUrgent
+	if _, reply, err := client.Perform(ctxFor(t), order, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil || member(t, reply.Payload, "steered") != "true" {
+		t.Errorf("the order: %v, %v", reply, err)
+	}
+	s.next <- struct{}{}
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"done":1,"heard":["be kind"]}` {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
+// A cancel from the queue comes again if its run's end cannot be stored in time.
+func TestACancelFromTheQueueComesAgainUntilItIsStored(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	g := newGate(t)
+	store := &gated{came: make(chan struct{}, 10), open: make(chan struct{}, 10)}
+	store.open <- struct{}{}
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: willing{g}, Concurrency: 2})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the claim", store.came)
+	within(t, "the task", g.entered)
+	acks := r.listen("$JS.ACK." + jetstream.StreamWork + ".urgent-agent=2Ereviewer.>")
+	order := newTask(reviewer, intents.TaskCancel, `{"id":"`+task.ID+`","durable":true}`)
+	order.Priority = envelope.PriorityUrgent
+	r.submit(client, order)
+	said := "+WPI"
+	for said == "+WPI" {
+		said = string(within(t, "an answer to the server", acks).Data)
+	}
+	if !strings.HasPrefix(said, "-NAK") {
+		t.Errorf("the worker said %s", said)
+	}
+	close(store.open)
+	r.cancelled(client, task)
+	if reply, err := r.result(client, order); err != nil || member(t, reply.Payload, "cancelled") != "true" {
+		t.Errorf("the order: %v, %v", reply, err)
+	}
 }
