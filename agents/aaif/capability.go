@@ -86,33 +86,3 @@ func (o Offer) Offers(capability string) bool {
 	}
 	return false
 }
-
-// Offer returns what the platform of a manifest offers, by registry ids where
-// they exist.
-func (m *Manifest) Offer() Offer {
-	o := Offer{Capabilities: make(Set[string]), Languages: make(Set[Language])}
-	c := m.Platform.Capabilities
-	if c == nil {
-		return o
-	}
-	for name, has := range c.flags() {
-		if *has != nil && **has {
-			o.Capabilities[registryName(name)] = struct{}{}
-		}
-	}
-	if o.Capabilities.Has(CapStateCheckpoint) { // in a manifest the flag means "can write and restore"
-		o.Capabilities[CapStateRestore] = struct{}{}
-	}
-	if c.Compliance != nil && len(c.Compliance.DataResidencyRegions) > 0 {
-		o.Capabilities[CapDataResidency] = struct{}{}
-	}
-	if c.Orchestration != nil && len(c.Orchestration.ConditionLanguages) > 0 {
-		for _, l := range c.Orchestration.ConditionLanguages {
-			o.Languages[l] = struct{}{}
-		}
-	}
-	for _, name := range m.extendedCapabilities() {
-		o.Capabilities[name] = struct{}{}
-	}
-	return o
-}

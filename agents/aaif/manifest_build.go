@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // A PlatformConfig describes a runtime; [PlatformConfig.Manifest] makes a
@@ -18,25 +17,18 @@ type PlatformConfig struct {
 	Name    string // required
 	Version string // required
 	Vendor  string
-	Level   Level    // the highest level fully supported; default Core
-	AAIF    []string // versions accepted; default this package's Version
+	Level   Level // the highest level fully supported; default Core
 
 	Offer             Offer
 	Providers         []Provider        // providers that the platform routes to
 	RoutingStrategies []RoutingStrategy // beyond preferred_first, which is implied
-	Regions           []string          // regions for which it guarantees data residency
 	Vaults            []VaultProvider
-	MaxSubagents      int64 // 0: no limit
 
-	ManifestURL string
-	Intake      *IntakeEndpoint
-	IssuedAt    time.Time     // zero: left out
-	ValidFor    time.Duration // after IssuedAt; zero: left out
+	IssuedAt time.Time // zero: left out
 }
 
 // capabilitiesExtension lists the capabilities of a platform for which
-// manifests have no field, such as io.batch, so that an offer read back from a
-// manifest is complete.
+// manifests have no field, such as io.batch.
 const capabilitiesExtension = "x-aeemesh-capabilities"
 
 // Manifest makes a manifest. Capabilities that the offer lacks are left out,
@@ -46,22 +38,15 @@ func (p PlatformConfig) Manifest() *Manifest {
 		Standard: Standard,
 		Version:  Version,
 		Platform: Platform{
-			Name: p.Name, Version: p.Version, Vendor: p.Vendor, ManifestURL: p.ManifestURL,
+			Name: p.Name, Version: p.Version, Vendor: p.Vendor,
 			ConformanceLevel:  p.Level,
-			VersionsSupported: p.AAIF,
+			VersionsSupported: []string{Version},
 			Capabilities:      new(ManifestCapabilities),
-			IntakeEndpoint:    p.Intake,
 		},
 	}
 	set(&m.Platform.ConformanceLevel, LevelCore)
-	if len(p.AAIF) == 0 {
-		m.Platform.VersionsSupported = []string{Version}
-	}
 	if !p.IssuedAt.IsZero() {
 		m.Platform.IssuedAt = p.IssuedAt.UTC().Format(time.RFC3339)
-		if p.ValidFor > 0 {
-			m.Platform.ExpiresAt = p.IssuedAt.Add(p.ValidFor).UTC().Format(time.RFC3339)
-		}
 	}
 
 	c := m.Platform.Capabilities
@@ -80,16 +65,9 @@ func (p PlatformConfig) Manifest() *Manifest {
 	}
 	c.Model.Providers = stringsOf(p.Providers)
 	c.Model.RoutingStrategies = p.RoutingStrategies
-	if p.MaxSubagents > 0 {
-		c.Orchestration.MaxSubagents = Int(p.MaxSubagents)
-	}
 	if len(p.Offer.Languages) > 0 {
 		c.Orchestration.ConditionLanguages = p.Offer.Languages.Sorted()
 		delete(left, CapConditionStructured)
-	}
-	if len(p.Regions) > 0 {
-		c.Compliance.DataResidencyRegions = p.Regions
-		delete(left, CapDataResidency)
 	}
 	c.Auth.Vault.Providers = manifestVaults(p.Vaults)
 	prune(reflect.ValueOf(c).Elem())
@@ -101,19 +79,6 @@ func (p PlatformConfig) Manifest() *Manifest {
 		m.Extensions = list
 	}
 	return m
-}
-
-// extendedCapabilities reads the extension that Manifest writes.
-func (m *Manifest) extendedCapabilities() []string {
-	var ext map[string]jsontext.Value
-	if len(m.Extensions) == 0 || json.Unmarshal(m.Extensions, &ext) != nil {
-		return nil
-	}
-	var names []string
-	if json.Unmarshal(ext[capabilitiesExtension], &names) != nil {
-		return nil
-	}
-	return names
 }
 
 // flags yields every boolean of the capabilities by its name, such as tool.mcp. Nil blocks

@@ -16,9 +16,6 @@ type Number string
 // Int returns an integer as a Number.
 func Int(n int64) Number { return Number(strconv.FormatInt(n, 10)) }
 
-// Float returns a double, which must be finite, as a Number.
-func Float(f float64) Number { return Number(jsontext.AppendFloat(nil, f, 64)) }
-
 // IsSet reports whether the field is present.
 func (n Number) IsSet() bool { return n != "" }
 

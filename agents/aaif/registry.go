@@ -15,36 +15,14 @@ func Providers() []Provider {
 	}
 }
 
-// OpenAICompatible reports whether the registry lists the provider's API as
-// compatible with OpenAI's, so that one client serves them all. For "custom" it
-// depends on the endpoint at base_url.
-func (p Provider) OpenAICompatible() bool {
-	switch p {
-	case ProviderOpenAI, ProviderMistral, ProviderGroq, ProviderOllama, ProviderAzureOpenAI, ProviderTogether,
-		ProviderFireworks, ProviderDeepSeek, ProviderXAI, ProviderOpenRouter:
-		return true
-	}
-	return false
-}
-
 // provisionalProvider reports whether an id is registered but not standard.
 func provisionalProvider(id string) bool {
 	return slices.Contains([]string{"copilot", "cline", "litellm", "vllm", "perplexity"}, id)
 }
 
-// Languages returns the condition languages.
-func Languages() []Language {
-	return []Language{LangJSONPath, LangJMESPath, LangCEL, LangJSONLogic, LangAlways, LangNever}
-}
-
 // Protocols returns the tool protocols.
 func Protocols() []Protocol {
 	return []Protocol{ProtocolFunction, ProtocolMCP, ProtocolHTTP, ProtocolOpenAPI}
-}
-
-// MemoryBackends returns the memory backends, "custom" among them.
-func MemoryBackends() []string {
-	return []string{"in_memory", "redis", "postgres", "sqlite", "pinecone", "weaviate", "qdrant", "chroma", "custom"}
 }
 
 // VaultProviders returns the vaults, "custom" among them.

@@ -327,17 +327,8 @@ func TestVocabularies(t *testing.T) {
 		slices.Sort(words)
 		fmt.Fprintf(&b, "%s\n\t%s\n", name, strings.Join(words, "\n\t"))
 	}
-	var compatible []string
-	for _, p := range Providers() {
-		if p.OpenAICompatible() {
-			compatible = append(compatible, string(p))
-		}
-	}
 	list("providers", stringsOf(Providers()))
-	list("providers with an API as OpenAI's", compatible)
 	list("capabilities", Capabilities())
-	list("condition languages", stringsOf(Languages()))
-	list("memory backends", MemoryBackends())
 	list("tool protocols", stringsOf(Protocols()))
 	list("vault providers", stringsOf(VaultProviders()))
 	path := filepath.Join("testdata", "vocabularies.golden")
