@@ -34,9 +34,6 @@ func part(pattern *regexp.Regexp, text string, strict bool) bool {
 	return pattern.MatchString(text)
 }
 
-// Matches reports whether a path matches a pattern of Options.Allow.
-func Matches(pattern, path string) bool { return compile(pattern).MatchString(path) }
-
 // stars replaces the stars of a pattern by regular expressions.
 var stars = strings.NewReplacer(`\*\*`, `.*`, `\*`, `[^/]*`)
 

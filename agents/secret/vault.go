@@ -23,12 +23,6 @@ type Vault interface {
 	Read(ctx context.Context, ref aaif.VaultRef) (Secret, error)
 }
 
-// VaultFunc is a function as a Vault.
-type VaultFunc func(ctx context.Context, ref aaif.VaultRef) (Secret, error)
-
-// Read calls f.
-func (f VaultFunc) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) { return f(ctx, ref) }
-
 // Member returns the secret in an entry's value: the value itself, or, if the
 // reference has a key, that member of the JSON object in the value. A member
 // that is a string is returned as that string, any other as JSON.

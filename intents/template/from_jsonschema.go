@@ -17,7 +17,7 @@ import (
 // io.input_schema and io.output_schema (nil: none): a property becomes a key, its
 // description the semantic_description, and what constrains its values the value_schema.
 // Local references are written out. A property without a description gets a plain one made
-// from its name; [Notices] tells.
+// from its name.
 //
 // Key names are in snake_case. A property with another name, for instance departureDate,
 // becomes the key departure_date with [Key.Property], so that the handler gets its own
@@ -35,21 +35,11 @@ func FromJSONSchema(id, scenario string, input, output json.RawMessage) (*Templa
 	return t.Complete(), nil
 }
 
-// Notices returns what the author of an input schema should know about the template that
-// [FromJSONSchema] makes from it, for linters: generated descriptions, other names, and
-// rules that a template cannot have.
-func Notices(input json.RawMessage) []Problem {
-	var c conversion
-	c.template("lint", "lint", input, nil)
-	return c.notices.problems
-}
-
 // A conversion makes one template.
 type conversion struct {
 	report
-	notices report
-	root    []byte
-	spent   int // bytes that references have written out
+	root  []byte
+	spent int // bytes that references have written out
 }
 
 func (c *conversion) template(id, scenario string, input, output json.RawMessage) *Template {
@@ -84,9 +74,6 @@ func (c *conversion) template(id, scenario string, input, output json.RawMessage
 			properties = membersOf(m.value)
 		case extension:
 			_ = json.Unmarshal(m.value, &x) // of a wrong form: as if it were not there
-		case "type", "title", "additionalProperties", "$schema", "$id", "$comment", "examples", "default":
-		default:
-			c.notices.add(at("", m.name), "not-carried", "nothing to do: the agent's own schema holds it", "is not in the template")
 		}
 	}
 	t.Language, t.ResponseSchema = x.Language, x.ResponseSchema
@@ -142,16 +129,15 @@ func (c *conversion) key(m member) (Key, bool) {
 	}
 	if k.Name != m.name {
 		k.Property = m.name
-		c.notices.add(p, "renamed", "nothing to do: the handler gets its own name", "is the key %s in the template", k.Name)
 	}
 	var x keyExtension
 	var rest []member
-	members := c.unwrapped(p, membersOf(m.value))
+	members := unwrapped(membersOf(m.value))
 	title := ""
 	for _, m := range members {
 		switch m.name {
 		case "type":
-			k.Type = c.typeOf(p, m.value)
+			k.Type = typeOf(m.value)
 		case "description":
 			k.Description = plainText(m.value)
 		case "default":
@@ -189,7 +175,6 @@ func (c *conversion) key(m member) (Key, bool) {
 	}
 	if strings.TrimSpace(k.Description) == "" {
 		k.Description = generated(&k, title, rest)
-		c.notices.add(p, "description", "describe its meaning, its values, and an example of words and their value", "has no description: a plain one is made from its name")
 	}
 	return k, true
 }
@@ -213,7 +198,7 @@ func (c *conversion) other(k *Key, p string, members []member, x keyExtension) {
 }
 
 // typeOf returns the one type of a property; null beside it means optional, and is dropped.
-func (c *conversion) typeOf(p string, raw []byte) Type {
+func typeOf(raw []byte) Type {
 	if one := textOf(raw); one != "" {
 		return Type(one)
 	}
@@ -228,9 +213,6 @@ func (c *conversion) typeOf(p string, raw []byte) Type {
 	}
 	switch {
 	case len(types) == 1:
-		if null {
-			c.notices.add(p, "null", "nothing to do: null for an optional key means that it is left out", "null is not in the template")
-		}
 		return types[0]
 	case len(types) == 2 && types[0].takes(types[1]): // integer and number
 		return Number

@@ -10,7 +10,7 @@ import (
 
 // unwrapped returns the members of a property's schema; {"anyOf": [S, {"type": "null"}]},
 // which generators write for an optional value, becomes S.
-func (c *conversion) unwrapped(p string, members []member) []member {
+func unwrapped(members []member) []member {
 	for i, m := range members {
 		if m.name != "anyOf" && m.name != "oneOf" {
 			continue
@@ -36,7 +36,6 @@ func (c *conversion) unwrapped(p string, members []member) []member {
 			}
 			inner = without(inner, o.name)
 		}
-		c.notices.add(p, "null", "nothing to do: null for an optional key means that it is left out", "null is not in the template")
 		return append(out, inner...)
 	}
 	return members

@@ -128,7 +128,6 @@ func FuzzFromJSONSchema(f *testing.F) {
 	f.Add([]byte(stay(f).JSONSchema()))
 	f.Add([]byte(`{"properties":{"aB":{"anyOf":[{"$ref":"#/$defs/x"},{"type":"null"}]},"other":{"type":"array","items":{"type":"string"}}},"$defs":{"x":{"enum":[1,2.5],"description":"X."}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		template.Notices(raw)
 		got, err := template.FromJSONSchema("a_v1", "a", raw, nil)
 		if err != nil {
 			return

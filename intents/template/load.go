@@ -32,9 +32,6 @@ func Load(path string) ([]*Template, error) {
 	return load(os.DirFS(filepath.Dir(path)), filepath.Dir(path), []string{filepath.Base(path)})
 }
 
-// LoadFS is [Load] for the top folder of a file system.
-func LoadFS(fsys fs.FS) ([]*Template, error) { return loadFolder(fsys, "") }
-
 // loadFolder reads a folder, which errors name dir.
 func loadFolder(fsys fs.FS, dir string) ([]*Template, error) {
 	entries, err := fs.ReadDir(fsys, ".")

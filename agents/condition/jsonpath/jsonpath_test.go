@@ -28,7 +28,7 @@ func nodes(t testing.TB, text, data string) []any {
 	value := decode(t, data)
 	list, err := limit.Run(context.Background(), 1e6, func(b *limit.Budget) ([]any, error) {
 		out := []any{}
-		q.Select(b, value, func(n any) bool { out = append(out, n); return true })
+		q.q.each(&evaluation{b: b, root: value}, value, func(n any) bool { out = append(out, n); return true })
 		return out, nil
 	})
 	if err != nil {

@@ -25,12 +25,6 @@ func (q *Query) Exists(b *limit.Budget, value any) (bool, error) {
 	return q.q.exists(&evaluation{b: b, root: value}, value), nil
 }
 
-// Select calls yield with each node that the query selects, until it returns
-// false.
-func (q *Query) Select(b *limit.Budget, value any, yield func(node any) bool) {
-	q.q.each(&evaluation{b: b, root: value}, value, yield)
-}
-
 // evaluation is one run of a query.
 type evaluation struct {
 	b        *limit.Budget

@@ -118,10 +118,6 @@ func ownerOf(base string) string {
 	return "custom"
 }
 
-// Lacks are the standard parameters, by AAIF's names, that the provider has for
-// no model: they are left out, and Response.Dropped says so.
-func (p Provider) Lacks() []string { return slices.Clone(p.lacks) }
-
 // at is the provider as it is met at a base URL. OpenAI's name stands in many
 // documents for whatever server their base_url points to, and few of those
 // know what OpenAI alone has.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -82,9 +81,6 @@ func TestStandardParametersOfEachProvider(t *testing.T) {
 		if got, ok := openai.LookupProvider(p.Name); !ok || !reflect.DeepEqual(got, p) {
 			t.Errorf("LookupProvider(%q) = %+v, %v", p.Name, got, ok)
 		}
-	}
-	if p, _ := openai.LookupProvider("groq"); !slices.Equal(p.Lacks(), []string{"frequency_penalty", "presence_penalty"}) {
-		t.Errorf("groq lacks %q", p.Lacks())
 	}
 }
 

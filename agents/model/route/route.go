@@ -140,34 +140,6 @@ func (r *Router) Model() model.Model {
 	return r
 }
 
-// Status is the current state of a route.
-type Status struct {
-	Route
-	Skip      string     // why it is never used; "" if it is
-	LeftAlone *model.Try // why it is not called at the moment; nil if it may be
-	Typical   Latency    // observed latency
-}
-
-// Routes returns all routes: first those that can be used, in the order in
-// which they would be tried now, then the others in the document's order.
-func (r *Router) Routes() []Status {
-	var all []Status
-	for _, w := range r.order(nil, false) {
-		s := Status{Route: w.Route, Typical: w.health.typical()}
-		if try, alone := w.health.leftAlone(); alone {
-			try.Route = w.Name()
-			s.LeftAlone = &try
-		}
-		all = append(all, s)
-	}
-	for _, w := range r.routes {
-		if w.skip != "" {
-			all = append(all, Status{Route: w.Route, Skip: w.skip})
-		}
-	}
-	return all
-}
-
 // Order returns the order in which the usable routes would be tried now, as
 // indexes into the routes of New.
 func (r *Router) Order() []int {
