@@ -101,11 +101,6 @@ func entryIn(m Message) kvEntry {
 	return kvEntry{value: m.Data, revision: m.Seq, created: m.Time, gone: api.Deleted(m.Header)}
 }
 
-// put writes a key whatever its revision.
-func (b *kvBucket) put(ctx context.Context, key string, value []byte) (uint64, error) {
-	return b.write(ctx, key, value, nats.Header{})
-}
-
 // create writes a key that must not exist.
 func (b *kvBucket) create(ctx context.Context, key string, value []byte) (uint64, error) {
 	revision, err := b.update(ctx, key, value, 0)

@@ -8,6 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -97,4 +98,18 @@ func Poll(ctx context.Context, n *Notifier) {
 func NamesByHeaders(ctx context.Context, s *States) ([]state.ID, error) {
 	keys, err := s.keysByHeaders(ctx, s.both(">"))
 	return idsOf(keys), err
+}
+
+// Put stores a record of [Records], replacing any earlier one.
+func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, error) {
+	key, err := r.key(id)
+	if err != nil {
+		return 0, err
+	}
+	return r.write(ctx, key, value, nats.Header{})
+}
+
+// Delete deletes a record of [Records].
+func (r *Records) Delete(ctx context.Context, id string) error {
+	return r.remove(ctx, subject.Escape(id), 0)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -57,16 +56,6 @@ func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 	return recordOf(id, e), nil
 }
 
-// Put stores a record, replacing any earlier one, and returns its revision.
-func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, error) {
-	key, err := r.key(id)
-	if err != nil {
-		return 0, err
-	}
-	rev, err := r.put(ctx, key, value)
-	return rev, api.Uncertain(r.explain(err, "put %q into %s", id, r.name))
-}
-
 // Create stores a new record, or fails with [ErrExists].
 func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, error) {
 	key, err := r.key(id)
@@ -85,16 +74,6 @@ func (r *Records) Update(ctx context.Context, id string, value []byte, revision 
 	}
 	rev, err := r.update(ctx, key, value, revision)
 	return rev, r.written(err, ErrChanged, "update %q in %s", id, r.name)
-}
-
-// Delete deletes a record; it is no error if there is none. The bucket's history keeps
-// the earlier revisions.
-func (r *Records) Delete(ctx context.Context, id string) error {
-	key, err := r.key(id)
-	if err != nil {
-		return err
-	}
-	return api.Uncertain(r.explain(r.remove(ctx, key, 0), "delete %q from %s", id, r.name))
 }
 
 // below returns the newest revision of a key below a stray, with the stray's revision

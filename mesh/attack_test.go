@@ -139,7 +139,7 @@ func (a *attack) furnish(entity, word string) {
 	no(jetstream.NewJournal(a.admin, a.m).Put(ctx, entity, "id", []byte(word)))
 	_, err = jetstream.NewCounters(a.admin, a.m).Add(ctx, 5, entity, mesh.CountTasks, "corr")
 	no(err)
-	_, err = jetstream.NewKeys(a.admin, a.m).Put(ctx, "key-of-"+entity, []byte(word))
+	_, err = jetstream.NewKeys(a.admin, a.m).Create(ctx, "key-of-"+entity, []byte(word))
 	no(err)
 	put("$KV."+jetstream.BucketAgents+"."+subject.Escape(entity), nil, word)
 	no(jetstream.NewInbox(a.admin, a.m).Put(ctx, "human.of-"+entity, "1", []byte(word)))
