@@ -86,25 +86,16 @@ type Config struct {
 	// enabled at that level. Default: none.
 	Logger *slog.Logger
 
-	// Trace also logs the protocol of every client, at Debug. It shows
-	// payloads. For hunting bugs in tests.
-	Trace bool
-
 	// LameDuck is how long [Server.Run] takes to send clients away before the
 	// server stops, so that they move to other servers one after another.
 	// Default: 0, stop at once.
 	LameDuck time.Duration
-
-	// StartTimeout bounds Start when its context does not. Default: 30 s; a
-	// large store takes its time.
-	StartTimeout time.Duration
 }
 
 // Websocket configures the websocket port. Exactly one of TLS and NoTLS must
 // be set: browsers' credentials travel in clear without TLS.
 type Websocket struct {
-	Host  string // Default: Config.Host
-	Port  int    // RandomPort lets the system choose. Required.
+	Port  int // RandomPort lets the system choose. Required.
 	TLS   *TLS
 	NoTLS bool
 

@@ -59,12 +59,9 @@ func (c *Config) options() (*server.Options, error) {
 		opts.TLS, opts.TLSConfig, opts.TLSVerify = true, tc, c.TLS.Verify
 	}
 	if w := c.Websocket; w != nil {
-		opts.Websocket = server.WebsocketOpts{Host: w.Host, Port: w.Port, NoTLS: w.NoTLS, SameOrigin: len(w.AllowedOrigins) == 0}
+		opts.Websocket = server.WebsocketOpts{Host: opts.Host, Port: w.Port, NoTLS: w.NoTLS, SameOrigin: len(w.AllowedOrigins) == 0}
 		if !slices.Contains(w.AllowedOrigins, AnyOrigin) {
 			opts.Websocket.AllowedOrigins = w.AllowedOrigins
-		}
-		if w.Host == "" {
-			opts.Websocket.Host = opts.Host
 		}
 		if w.TLS != nil {
 			tc, err := w.TLS.load()

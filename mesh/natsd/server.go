@@ -75,6 +75,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
+// startTimeout bounds [Server.Start] when its context does not: a large store takes its
+// time.
+const startTimeout = 30 * time.Second
+
 // Start starts the server and returns when it accepts connections. When it
 // fails nothing is left running. A server starts once.
 func (s *Server) Start(ctx context.Context) error {
@@ -87,11 +91,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("start nats server: %w", err)
 	}
 	s.spent = true
-	timeout := s.cfg.StartTimeout
-	if timeout <= 0 {
-		timeout = 30 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := s.start(ctx); err != nil {
 		s.close()
@@ -121,7 +121,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.srv = srv
-	srv.SetLoggerV2(s.log, s.log.debug() || s.cfg.Trace, s.cfg.Trace, false)
+	srv.SetLoggerV2(s.log, s.log.debug(), false, false)
 
 	// Server.Start returns once the listeners are open, or after a fatal word.
 	started := make(chan struct{})
