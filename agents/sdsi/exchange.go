@@ -62,7 +62,7 @@ func (d *Desk) input(v *version, values json.RawMessage) (json.RawMessage, error
 	if !v.held || d.misfit(values) == nil {
 		return values, nil
 	}
-	values = without(values, template.Other)
+	values = template.Without(values, template.Other)
 	if misfit := d.misfit(values); misfit != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", misfit.Error())
 	}
@@ -74,22 +74,6 @@ func (d *Desk) misfit(values json.RawMessage) *intents.ValidationError {
 	var misfit *intents.ValidationError
 	errors.As(d.intents.Validate(d.io, intents.Task, values), &misfit)
 	return misfit
-}
-
-// without returns an object without some of its members.
-func without(object json.RawMessage, names ...string) json.RawMessage {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(object, &members) != nil {
-		return object
-	}
-	for _, name := range names {
-		delete(members, name)
-	}
-	raw, err := json.Marshal(members)
-	if err != nil {
-		return object
-	}
-	return raw
 }
 
 type wishesKey struct{}

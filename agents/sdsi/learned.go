@@ -275,7 +275,7 @@ func (l *learned) besides(values json.RawMessage, others []string) (json.RawMess
 	for _, name := range out {
 		others = append(others, clip.Text(name+": "+string(members[name]), template.MaxFragmentBytes))
 	}
-	return without(values, out...), others
+	return template.Without(values, out...), others
 }
 
 // maxLooks is how often noRoom validates values, of which each time tells some 20 names.
@@ -285,7 +285,7 @@ const maxLooks = 8
 // schema: those that its problems are about, or all if these are not enough.
 func (l *learned) noRoom(values json.RawMessage, names []string) (out []string) {
 	for range maxLooks {
-		misfit := l.desk.misfit(without(values, append(out, template.Other)...))
+		misfit := l.desk.misfit(template.Without(values, append(out, template.Other)...))
 		if misfit == nil {
 			return out
 		}

@@ -83,7 +83,7 @@ func ParseGetResult(raw []byte) (*GetResult, error) {
 		out.SchemaID, out.Scenario = patches.SchemaID, patches.Scenario
 		return out, nil
 	}
-	t, err := Parse(withoutMembers(raw, "patches", "hash", "not_modified"))
+	t, err := Parse(Without(raw, "patches", "hash", "not_modified"))
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func ParseGetResult(raw []byte) (*GetResult, error) {
 	return out, nil
 }
 
-// withoutMembers returns a JSON object without some of its members.
-func withoutMembers(object []byte, names ...string) []byte {
+// Without returns a JSON object without some of its members.
+func Without(object json.RawMessage, names ...string) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(object, &members) != nil {
 		return object

@@ -124,7 +124,7 @@ func (p *Platform) confirmed(ctx context.Context, c *state.Checkpoint, v transfe
 			out.err = fmt.Errorf("%w: it has accepted the run before", transfer.ErrTokenState)
 		}
 	case transfer.OutcomeEnded:
-		reply, err := endedWith(c, v, receipt)
+		reply, err := endedWith(v, receipt)
 		if err != nil {
 			out.err = err
 			return out
@@ -152,7 +152,7 @@ func (p *Platform) confirmed(ctx context.Context, c *state.Checkpoint, v transfe
 
 // endedWith returns the terminal envelope in a receipt, after comparing its hash with the
 // verdict's.
-func endedWith(c *state.Checkpoint, v transfer.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
+func endedWith(v transfer.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
 	reply, err := envelope.Parse(receipt.Reply)
 	if err != nil {
 		return nil, fmt.Errorf("the reply in the receipt: %w", err)
