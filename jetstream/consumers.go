@@ -147,8 +147,9 @@ func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spe
 }
 
 func lookAt(ctx context.Context, js natsjs.JetStream, m subject.Map, spec ConsumerSpec) (natsjs.Consumer, error) {
-	return api.Asking(ctx, js.Conn(), func(ctx context.Context) (natsjs.Consumer, error) {
-		return js.Consumer(ctx, spec.StreamName(m), spec.Config.Durable)
+	stream := spec.StreamName(m)
+	return api.Asking(ctx, js, "CONSUMER.INFO."+stream+"."+spec.Config.Durable+`"`, func(ctx context.Context) (natsjs.Consumer, error) {
+		return js.Consumer(ctx, stream, spec.Config.Durable)
 	})
 }
 
@@ -231,7 +232,7 @@ func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Cha
 	spec := c.ofWorker
 	stream := spec.StreamName(opts.Map)
 	if c.Action == ActionCreate {
-		_, err := api.Asking(ctx, js.Conn(), func(ctx context.Context) (natsjs.Consumer, error) {
+		_, err := api.Asking(ctx, js, "CONSUMER.CREATE."+stream+"."+c.consumer.Durable, func(ctx context.Context) (natsjs.Consumer, error) {
 			return js.CreateConsumer(ctx, stream, c.consumer)
 		})
 		if errors.Is(err, natsjs.ErrConsumerExists) { // another worker was faster

@@ -80,7 +80,7 @@ const (
 func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, error) {
 	nc := js.Conn()
 	r := Report{Server: nc.ConnectedServerName(), Version: nc.ConnectedServerVersion(), Fsync: Fsync{Class: FsyncUnknown, Why: "jetstream is not available"}}
-	info, err := api.Asking(ctx, nc, js.AccountInfo)
+	info, err := api.Asking(ctx, js, `INFO"`, js.AccountInfo)
 	if err = api.Explain(nc, err, "ask for the account's limits"); Off(err) {
 		r.Reason = err.Error()
 		return r, nil

@@ -135,7 +135,7 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 	c := Change{Name: spec.FullName(opts.Map), Kind: spec.Kind, About: spec.About, spec: spec}
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
-	stream, err := api.Asking(ctx, js.Conn(), func(ctx context.Context) (natsjs.Stream, error) {
+	stream, err := api.Asking(ctx, js, "STREAM.INFO."+spec.StreamName(opts.Map)+`"`, func(ctx context.Context) (natsjs.Stream, error) {
 		return js.Stream(ctx, spec.StreamName(opts.Map))
 	})
 	if errors.Is(err, natsjs.ErrStreamNotFound) {

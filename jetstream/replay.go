@@ -107,7 +107,7 @@ type replayPart struct {
 	stream, filter string
 	after          uint64    // the last sequence that was read
 	time           time.Time // of that message
-	doubt          bool      // the connection was lost: the stream may have been made anew
+	doubt          bool      // the stream may have been made anew: the connection was lost, or nothing new was found
 }
 
 // open finds out what to read, and with Follow subscribes to it.
@@ -216,6 +216,8 @@ func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (mor
 		}
 		if ok {
 			heads = append(heads, h)
+		} else {
+			p.doubt = true
 		}
 	}
 	for len(heads) > 0 {

@@ -93,7 +93,10 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	for wait := 5 * time.Millisecond; out.Between && wait < 300*time.Millisecond && pause.For(ctx, wait); wait *= 2 {
 		out = l.commands.apply(ctx, o, found, false).After(out)
 	}
-	none := !out.Found && !found
+	if found { // a live task has ended: that is answered, whatever becomes of durable ones
+		out.Found, out.Done, out.Silent, out.Between, out.Refused = true, true, false, false, nil
+	}
+	none := !out.Found
 	switch { // where no worker answers, the sender puts the command into the queue
 	case out.Silent, out.Between && !out.Done, none && !o.Durable:
 	case none && out.Refused == nil && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record
@@ -102,7 +105,6 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	case none:
 		h.fail(t, orders.NoSuchRun())
 	default:
-		out.Done = out.Done || found
 		answer(o.Result(out))
 	}
 }
@@ -232,7 +234,7 @@ func (r *Run) applyCommand(ctx context.Context, o *orders.Order) (out run.Comman
 
 // queued applies an order from the work queue, and acks it once its answer is stored.
 func (cs *commands) queued(hold *hold, t *Task) {
-	err := cs.applyQueued(t)
+	err := cs.applyQueued(cs.ctx, t)
 	if err != nil {
 		cs.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
 		cs.nak(hold, max(time.Second, fault.ForPeer(err).Backoff()))
@@ -243,8 +245,8 @@ func (cs *commands) queued(hold *hold, t *Task) {
 
 // applyQueued applies an order from the work queue, and stores its answer on the
 // order's reply subject. After an error the order may be tried again.
-func (cs *commands) applyQueued(t *Task) error {
-	ctx, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout)
+func (cs *commands) applyQueued(ctx context.Context, t *Task) error {
+	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
 	last, err := cs.cfg.Replies.Last(ctx, cs.host.Entity, t.Envelope.ID)
 	if err == nil && last.Seq > 0 || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
@@ -259,7 +261,7 @@ func (cs *commands) applyQueued(t *Task) error {
 		}
 		reply = t.Envelope.Reply(envelope.TypeError, problem.Payload())
 	}
-	return cs.answer(ctx, t, reply)
+	return cs.answer(t, reply)
 }
 
 func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error) {
@@ -288,7 +290,8 @@ func (cs *commands) order(ctx context.Context, t *Task) (json.RawMessage, error)
 // listen reads the commands that wait in the urgent queue while all places are taken: a
 // busy worker must learn that it should stop. It begins after a sequence, and looks at once
 // if it is told so, after a reconnect, and while urgent messages wait and all places are
-// taken. Other orders arrive on the control subject.
+// taken. Then it also tries the first of the orders again that have failed. Other orders
+// arrive on the control subject.
 func (cs *commands) listen(awake context.Context, after uint64, look bool, failed []*Task) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -298,7 +301,15 @@ func (cs *commands) listen(awake context.Context, after uint64, look bool, faile
 			reconnects, look = again, true
 		}
 		if look || cs.lane.room() == 0 && cs.urgent() {
-			after, _, failed = cs.applyFromUrgent(after, sched.StoreTimeout, failed)
+			if len(failed) > 0 {
+				first := failed[0]
+				if failed = failed[1:]; cs.applyQueued(cs.ctx, first) != nil {
+					failed = append(failed, first)
+				}
+			}
+			looking, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout)
+			after, _, failed = cs.applyFromUrgent(looking, after, failed)
+			cancel()
 		}
 		select {
 		case <-tick.C:
@@ -330,19 +341,10 @@ func (cs *commands) urgent() bool {
 const maxFailedOrders = 64
 
 // applyFromUrgent applies the orders after a sequence of the urgent queue without drawing
-// them, and tries the first of those again that could not be applied. It returns the last
-// sequence that it read, whether it read all, and the orders that failed: they must not hold up
-// later ones. A worker that draws such an order later finds its stored answer and applies it no
-// second time.
-func (cs *commands) applyFromUrgent(after uint64, timeout time.Duration, failed []*Task) (last uint64, all bool, _ []*Task) {
-	if len(failed) > 0 {
-		first := failed[0]
-		if failed = failed[1:]; cs.applyQueued(first) != nil {
-			failed = append(failed, first)
-		}
-	}
-	ctx, cancel := context.WithTimeout(cs.ctx, timeout)
-	defer cancel()
+// them. It returns the last sequence that it read, whether it read all, and the orders that
+// failed, with those of before: they must not hold up later ones. A worker that draws such an
+// order later finds its stored answer and applies it no second time.
+func (cs *commands) applyFromUrgent(ctx context.Context, after uint64, failed []*Task) (last uint64, all bool, _ []*Task) {
 	for msg, err := range cs.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), cs.host.Entity, after) {
 		if err != nil {
 			cs.host.log.Debug("urgent queue not read", "err", err)
@@ -356,7 +358,7 @@ func (cs *commands) applyFromUrgent(after uint64, timeout time.Duration, failed 
 				if len(failed) >= maxFailedOrders || ctx.Err() != nil {
 					return after, false, failed
 				}
-				if cs.applyQueued(t) != nil {
+				if cs.applyQueued(ctx, t) != nil {
 					failed = append(failed, t)
 				}
 			}
@@ -368,7 +370,9 @@ func (cs *commands) applyFromUrgent(after uint64, timeout time.Duration, failed 
 
 // answer stores the answer to a command. The answer's id is derived from the
 // command's, so that it is stored once.
-func (cs *commands) answer(ctx context.Context, t *Task, reply *envelope.Envelope) error {
+func (cs *commands) answer(t *Task, reply *envelope.Envelope) error {
+	ctx, cancel := context.WithTimeout(cs.ctx, sched.StoreTimeout) // the order may have taken all of its own time
+	defer cancel()
 	raw, err := cs.replies.encodeReply(t, reply)
 	if err != nil {
 		return err

@@ -47,8 +47,8 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 			out.Silent = true
 			continue
 		}
-		if one.Refused != nil && one.Refused.Retryable {
-			out.Refused = one.Refused // else the order would never reach this run
+		if one.Refused != nil && one.Refused.Retryable && !one.Found {
+			out.Refused = one.Refused // the record cannot be read or written: else the order would never reach this run
 		}
 		out.Found, out.Done = out.Found || one.Found, out.Done || one.Done
 		out.Runs = append(out.Runs, one.Runs...)

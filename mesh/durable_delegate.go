@@ -84,6 +84,8 @@ func (cs *commands) forwardOrder(ctx context.Context, c *state.Checkpoint, o *or
 		out.Refused = fault.ForPeer(err)
 		return out
 	}
+	ctx, cancel := context.WithTimeout(ctx, sched.LookTimeout)
+	defer cancel()
 	reply, queued, err := client.SendCommand(ctx, cs.host.node.Client, m.Handed.To, e)
 	if err != nil {
 		var problem *envelope.Error

@@ -106,11 +106,17 @@ func (r *Run) finish(payload json.RawMessage, failure error) {
 	l.deliveries.countWaiting(r, -1)
 	l.workOn(r.tally, func() {
 		defer l.finishing.Add(-1)
-		if r.over != nil {
-			defer close(r.over)
-		}
+		defer r.tellOver()
 		l.storeOutcome(r, payload, failure)
 	})
+}
+
+// tellOver tells who waits that a cancel is carried out: its end is stored, before the run's
+// own calls are cancelled in turn, or cannot be stored here.
+func (r *Run) tellOver() {
+	if r.over != nil {
+		r.overOnce.Do(func() { close(r.over) })
+	}
 }
 
 // storeOutcome writes the outcome of a run into its record and stores the reply. A
@@ -134,6 +140,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		v, err := r.claim(l.ctx, problem)
 		r.stop(ErrLost)
 		r.mu.Unlock()
+		r.tellOver()
 		l.applyVerdict(r, v, err)
 		return
 	}
@@ -171,6 +178,7 @@ func (l *lane) storeOutcome(r *Run, payload json.RawMessage, failure error) {
 		}
 		return
 	}
+	r.tellOver()
 	l.applyVerdict(r, run.Ended, err)
 }
 

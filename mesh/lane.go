@@ -150,7 +150,9 @@ func (l *lane) start() {
 // again, or the worker stops. The lane draws once it returns: orders that wait, such as a
 // pause, come before the tasks that wait with them.
 func (l *lane) woken(ctx context.Context) {
-	after, all, failed := l.commands.applyFromUrgent(0, sched.LookTimeout, nil)
+	looking, cancel := context.WithTimeout(ctx, sched.LookTimeout)
+	after, all, failed := l.commands.applyFromUrgent(looking, 0, nil)
+	cancel()
 	l.upkeep.Go(func() { l.commands.listen(ctx, after, !all || len(failed) > 0, failed) })
 	if l.share.Limited() {
 		l.upkeep.Go(func() { l.share.Tend(ctx) })

@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 	"weak"
@@ -96,9 +97,10 @@ func wasTold(nc *nats.Conn, err error) bool {
 // forgotten is the age of a denial that no request waits for any more.
 const forgotten = time.Minute
 
-// isOld reports whether this denial was heard long ago.
+// isOld reports whether this denial was heard long ago. That of a subscription lasts: a
+// connection subscribes to its inbox once, and hears once that it may not.
 func isOld(nc *nats.Conn, err error) bool {
-	return earKnows(nc, func(e *ear) bool { return e.last == err && time.Since(e.heard) > forgotten })
+	return !strings.Contains(err.Error(), "Violation for Subscription") && earKnows(nc, func(e *ear) bool { return e.last == err && time.Since(e.heard) > forgotten })
 }
 
 func earKnows(nc *nats.Conn, what func(*ear) bool) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Exchange sends a request and returns its first answer. It waits for requestTimeout at
@@ -27,10 +28,11 @@ func Exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, err
 	return answer, err
 }
 
-// Asking calls f, which asks JetStream's API by itself. It fails with [ErrDenied] as soon
-// as the server reports that a request is not permitted.
-func Asking[T any](ctx context.Context, nc *nats.Conn, f func(context.Context) (T, error)) (T, error) {
-	ctx, stop := UntilDenied(ctx, nc, "$JS.")
+// Asking calls f, which sends a request of JetStream's API by itself, to a subject with this
+// beginning, after [Prefix]; see [UntilDenied]. It fails with [ErrDenied] as soon as the
+// server reports that the request is not permitted.
+func Asking[T any](ctx context.Context, js natsjs.JetStream, subject string, f func(context.Context) (T, error)) (T, error) {
+	ctx, stop := UntilDenied(ctx, js.Conn(), Prefix(js)+subject)
 	defer stop()
 	v, err := f(ctx)
 	if denied := context.Cause(ctx); err != nil && errors.Is(denied, ErrDenied) {

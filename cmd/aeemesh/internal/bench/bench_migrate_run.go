@@ -37,7 +37,7 @@ type moveSystem struct {
 const maxMoved = 40_000_000
 
 // movePatience is how long one step of a move may take, until the bench gives up.
-const movePatience = time.Minute
+const movePatience = 3 * time.Minute // 16 MB between systems take half a minute of two busy cores
 
 // logged adds to the arguments of a role whether it logs.
 func (b *moveBench) logged(args ...string) []string {
