@@ -12,6 +12,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -196,7 +197,7 @@ func sortedMembers(object jsontext.Value) []member {
 	}
 	var all []member
 	eachMember(object, func(name string, value jsontext.Value) { all = append(all, member{name, value}) })
-	slices.SortFunc(all, func(a, b member) int { return compareNames(a.name, b.name) })
+	sorted.By(all, func(a, b member) int { return compareNames(a.name, b.name) })
 	return all
 }
 

@@ -2,8 +2,9 @@ package schema
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/sorted"
 )
 
 // equal compares the value at index at with a value of a schema.
@@ -94,7 +95,7 @@ func (e *eval) appendKey(dst []byte, at int32) []byte {
 		for c := v.first; c != none; c = e.values[c].next {
 			members = append(members, c)
 		}
-		slices.SortFunc(members, func(a, b int32) int {
+		sorted.By(members, func(a, b int32) int {
 			return strings.Compare(string(e.values[a].name), string(e.values[b].name))
 		})
 		dst = append(dst, '{')
