@@ -29,12 +29,17 @@ type cable struct {
 	cut       chan struct{} // closed: it may be connected again
 }
 
-// Dial connects the cable, unless it is cut.
+// Dial connects the cable, unless it is cut. It does not wait: the connection is locked
+// meanwhile.
 func (c *cable) Dial(network, address string) (net.Conn, error) {
 	c.mu.Lock()
 	cut := c.cut
 	c.mu.Unlock()
-	<-cut
+	select {
+	case <-cut:
+	default:
+		return nil, errors.New("the cable is cut")
+	}
 	conn, err := net.Dial(network, address)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +84,7 @@ func newRemote(t *testing.T, event bool) *remote {
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	w := &remote{t: t, lane: newLaneOn(t, srv), cable: &cable{swallowed: make(chan struct{}, 100), cut: make(chan struct{})}}
 	close(w.cut)
-	w.nc = natstest.Conn(t, srv, nats.SetCustomDialer(w.cable), nats.ReconnectWait(time.Millisecond))
+	w.nc = natstest.Conn(t, srv, nats.SetCustomDialer(w.cable), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
 	js, err := natsjs.New(w.nc)
 	if err != nil {
 		t.Fatal(err)
