@@ -60,7 +60,7 @@ func (cs *commands) present(ctx context.Context, instance string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probe.Wait)
 	defer cancel()
-	if probe.InstanceID.MatchString(instance) && !errors.Is(cs.host.node.prober.Ping(ctx, cs.host.Entity, instance), nats.ErrNoResponders) {
+	if probe.InstanceID.RE().MatchString(instance) && !errors.Is(cs.host.node.prober.Ping(ctx, cs.host.Entity, instance), nats.ErrNoResponders) {
 		return nil
 	}
 	return envelope.Errorf(envelope.CodeNotFound, "there is no worker %s of %s", clip.Text(instance, 128), cs.host.Entity)

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/nats-io/nuid"
 
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
@@ -22,7 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+var semver = pattern.Of(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 // Serve serves the agent until ctx ends. Then it drains: it accepts no more tasks, refuses
 // live tasks that have not begun (E_DRAINING, retryable) and returns durable ones to the
@@ -84,7 +84,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if !tracing.ValidHeader(a.TraceHeader) {
 		bad = append(bad, fmt.Errorf("trace header %q is not a valid header name, or is reserved", a.TraceHeader))
 	}
-	if !semver.MatchString(a.Version) {
+	if !semver.RE().MatchString(a.Version) {
 		bad = append(bad, fmt.Errorf("version %q is not a semantic version (example: 1.0.0)", a.Version))
 	}
 	if err := a.Retry.check(); err != nil {

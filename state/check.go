@@ -3,14 +3,14 @@ package state
 import (
 	"fmt"
 	"math"
-	"regexp"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-var versionPattern = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
+var versionPattern = pattern.Of(`^[0-9]+\.[0-9]+\.[0-9]+$`)
 
 // check verifies what the schema and this package require beyond the Go types, before a
 // checkpoint is written and after it is read. The schema accepts every document that
@@ -24,7 +24,7 @@ func (c *Checkpoint) check() error {
 		return missing("agent_id")
 	case d.CheckpointAt == "":
 		return missing("checkpoint_at")
-	case d.Version != "" && d.Version != version && !versionPattern.MatchString(d.Version):
+	case d.Version != "" && d.Version != version && !versionPattern.RE().MatchString(d.Version):
 		return invalid("sc_version %q", clip.Text(d.Version, 80))
 	case d.Extensions != nil && d.Extensions.Kind() != '{':
 		return invalid("the extensions are no JSON object")

@@ -4,42 +4,43 @@ import (
 	"encoding/base64"
 	"math"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // credentialForms are the forms in which services issue credentials.
 var credentialForms = []struct {
 	name string
-	re   *regexp.Regexp
+	re   *pattern.Pattern
 }{
-	{"a private key", regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},
-	{"an nkeys seed", regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
-	{"an nkeys seed", regexp.MustCompile(`-----BEGIN [A-Z ]*SEED-----`)},
-	{"a JSON Web Token", regexp.MustCompile(`\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*`)},
-	{"an AWS access key id", regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`)},
-	{"a GitHub token", regexp.MustCompile(`\b(?:gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,})`)},
-	{"a GitLab token", regexp.MustCompile(`\bgl(?:pat|ptt|dt|rt)-[\w-]{20,}`)},
-	{"a Slack token", regexp.MustCompile(`\bxox[abcdeoprs]-[A-Za-z0-9-]{10,}`)},
-	{"a Slack webhook", regexp.MustCompile(`hooks\.slack\.com/services/T\w+/B\w+/\w{16,}`)},
-	{"a Google API key", regexp.MustCompile(`\bAIza[\w-]{35}`)},
-	{"a Google OAuth token", regexp.MustCompile(`\bya29\.[\w-]{20,}`)},
-	{"a Stripe key", regexp.MustCompile(`\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`)},
-	{"a Hugging Face token", regexp.MustCompile(`\bhf_[A-Za-z0-9]{30,}`)},
-	{"a Groq key", regexp.MustCompile(`\bgsk_[A-Za-z0-9]{30,}`)},
-	{"an xAI key", regexp.MustCompile(`\bxai-[A-Za-z0-9]{30,}`)},
-	{"a SendGrid key", regexp.MustCompile(`\bSG\.[\w-]{16,}\.[\w-]{16,}`)},
-	{"an npm token", regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}`)},
-	{"a Vault token", regexp.MustCompile(`\bhv[bs]\.[\w-]{20,}`)},
-	{"a Replicate token", regexp.MustCompile(`\br8_[A-Za-z0-9]{30,}`)},
+	{"a private key", pattern.Of(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},
+	{"an nkeys seed", pattern.Of(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
+	{"an nkeys seed", pattern.Of(`-----BEGIN [A-Z ]*SEED-----`)},
+	{"a JSON Web Token", pattern.Of(`\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*`)},
+	{"an AWS access key id", pattern.Of(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`)},
+	{"a GitHub token", pattern.Of(`\b(?:gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,})`)},
+	{"a GitLab token", pattern.Of(`\bgl(?:pat|ptt|dt|rt)-[\w-]{20,}`)},
+	{"a Slack token", pattern.Of(`\bxox[abcdeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"a Slack webhook", pattern.Of(`hooks\.slack\.com/services/T\w+/B\w+/\w{16,}`)},
+	{"a Google API key", pattern.Of(`\bAIza[\w-]{35}`)},
+	{"a Google OAuth token", pattern.Of(`\bya29\.[\w-]{20,}`)},
+	{"a Stripe key", pattern.Of(`\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`)},
+	{"a Hugging Face token", pattern.Of(`\bhf_[A-Za-z0-9]{30,}`)},
+	{"a Groq key", pattern.Of(`\bgsk_[A-Za-z0-9]{30,}`)},
+	{"an xAI key", pattern.Of(`\bxai-[A-Za-z0-9]{30,}`)},
+	{"a SendGrid key", pattern.Of(`\bSG\.[\w-]{16,}\.[\w-]{16,}`)},
+	{"an npm token", pattern.Of(`\bnpm_[A-Za-z0-9]{36}`)},
+	{"a Vault token", pattern.Of(`\bhv[bs]\.[\w-]{20,}`)},
+	{"a Replicate token", pattern.Of(`\br8_[A-Za-z0-9]{30,}`)},
 }
 
 var (
-	skKey       = regexp.MustCompile(`\bsk-[\w-]{20,}`)
-	bearerToken = regexp.MustCompile(`(?i)\bbearer[ :]+([\w.~+/=-]{16,})`)
-	basicToken  = regexp.MustCompile(`(?i)\bbasic[ ]+([A-Za-z0-9+/]{10,}={0,2})`)
-	urlInText   = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s"'<>]+`)
+	skKey       = pattern.Of(`\bsk-[\w-]{20,}`)
+	bearerToken = pattern.Of(`(?i)\bbearer[ :]+([\w.~+/=-]{16,})`)
+	basicToken  = pattern.Of(`(?i)\bbasic[ ]+([A-Za-z0-9+/]{10,}={0,2})`)
+	urlInText   = pattern.Of(`(?i)\b[a-z][a-z0-9+.-]*://[^\s"'<>]+`)
 )
 
 // credential returns the kind of credential that a text contains, if any.
@@ -48,27 +49,27 @@ func credential(text string) (what string, found bool) {
 		return "", false // most texts are prose
 	}
 	for _, form := range credentialForms {
-		if form.re.MatchString(text) {
+		if form.re.RE().MatchString(text) {
 			return form.name, true
 		}
 	}
-	for _, key := range skKey.FindAllString(text, -1) {
+	for _, key := range skKey.RE().FindAllString(text, -1) {
 		if slices.ContainsFunc(strings.FieldsFunc(key, isDashOrScore), randomRun) {
 			return "an API key (sk-…)", true
 		}
 	}
-	for _, m := range bearerToken.FindAllStringSubmatch(text, -1) {
+	for _, m := range bearerToken.RE().FindAllStringSubmatch(text, -1) {
 		if looksRandom(m[1]) {
 			return "a bearer token", true
 		}
 	}
-	for _, m := range basicToken.FindAllStringSubmatch(text, -1) {
+	for _, m := range basicToken.RE().FindAllStringSubmatch(text, -1) {
 		if isUserPassword(m[1]) {
 			return "a user name and password (Basic)", true
 		}
 	}
 	if strings.Contains(text, "://") {
-		for _, raw := range urlInText.FindAllString(text, -1) {
+		for _, raw := range urlInText.RE().FindAllString(text, -1) {
 			if what, found := urlCredential(raw); found {
 				return what, true
 			}
@@ -186,9 +187,9 @@ func placeholder(s string) bool {
 }
 
 // IsUUID reports whether s has the form of a UUID (RFC 9562).
-func IsUUID(s string) bool { return uuidForm.MatchString(s) }
+func IsUUID(s string) bool { return uuidForm.RE().MatchString(s) }
 
-var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+var uuidForm = pattern.Of(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
 
 // looksRandom reports whether a text was probably generated by a machine:
 // without spaces, long, of many different characters, with digits among the

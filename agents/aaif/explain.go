@@ -4,11 +4,11 @@ import (
 	stdjson "encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -95,7 +95,7 @@ func (s *documentSchema) explainUnknown(at string, value any, part map[string]an
 		}
 		p := errorf(child(at, name), RuleUnknownField, "unknown field %q", clip.Text(name, 60))
 		switch near, home := Nearest(name, known), s.home(name, at); {
-		case authObject.MatchString(at) && secretName(name) != harmless:
+		case authObject.RE().MatchString(at) && secretName(name) != harmless:
 			p = p.hint("no credential stands in a document: name the environment variable in env_var, or the vault entry in vault_ref")
 		case near != "":
 			p = p.hint("did you mean %q?", near)
@@ -162,7 +162,7 @@ func explainEnum(at string, value, limit any) Problem {
 	p := errorf(at, RuleEnum, "%s is not one of %s", show(value), strings.Join(words, ", "))
 	last := at[strings.LastIndexByte(at, '/')+1:]
 	switch near := Nearest(got, words); {
-	case subagentRole.MatchString(at) && roleHints[got] != "":
+	case subagentRole.RE().MatchString(at) && roleHints[got] != "":
 		p = p.hint("%s", roleHints[got])
 	case last == "provider" && provisionalProvider(got):
 		p = p.hint(`write provider "custom" and provider_id %q`, got)
@@ -176,7 +176,7 @@ func explainEnum(at string, value, limit any) Problem {
 	return p
 }
 
-var subagentRole = regexp.MustCompile(`^/agent/orchestration/subagents/[0-9]+/role$`)
+var subagentRole = pattern.Of(`^/agent/orchestration/subagents/[0-9]+/role$`)
 
 // roleHints say where to put roles of agents that are not valid as roles of a
 // subagent.

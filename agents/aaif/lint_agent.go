@@ -122,7 +122,7 @@ func (l *linter) auth(at string, a *Auth) {
 	case !none && a.EnvVar == "" && a.VaultRef == nil && a.Type != AuthMTLS && a.Type != AuthAWSSigV4:
 		l.warn(at, RuleIncomplete, "give env_var or vault_ref", "auth type %s needs a credential", a.Type)
 	}
-	if a.EnvVar != "" && !envVarName.MatchString(a.EnvVar) {
+	if a.EnvVar != "" && !envVarName.RE().MatchString(a.EnvVar) {
 		l.warn(at+"/env_var", RuleFormat, "write the name alone, as in BILLING_API_TOKEN", "env_var is the name of a variable, not a reference to it")
 	}
 	if a.Header != "" && a.Type != AuthAPIKey && a.Type != AuthBearer && a.Type != AuthBasic {

@@ -3,9 +3,10 @@ package aaif
 import (
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // A document must not contain credentials: it names an environment variable
@@ -71,7 +72,7 @@ func (s *secretScan) member(name string, v any, parent string, class nameClass) 
 	at := child(parent, name)
 	if text, ok := v.(string); ok {
 		switch {
-		case (name == "env_var" || name == "header") && authObject.MatchString(parent):
+		case (name == "env_var" || name == "header") && authObject.RE().MatchString(parent):
 			s.authField(name, text, at)
 			return
 		case endpointFields[name] && hasUser(text):
@@ -130,9 +131,9 @@ func looksLikePassword(s string) bool {
 }
 
 var (
-	envVarName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-	authObject = regexp.MustCompile(`^/agent/tools/[0-9]+/auth$`)
+	envVarName = pattern.Of(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerName = pattern.Of("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	authObject = pattern.Of(`^/agent/tools/[0-9]+/auth$`)
 )
 
 // authField checks that env_var and header are names: any other value is most
@@ -144,10 +145,10 @@ func (s *secretScan) authField(name, text, pointer string) {
 	}
 	switch {
 	case text == "":
-	case name == "env_var" && (looksRandom(text) || !envVarName.MatchString(text) && !placeholder(text)):
+	case name == "env_var" && (looksRandom(text) || !envVarName.RE().MatchString(text) && !placeholder(text)):
 		p := errorf(pointer, RuleSecret, "env_var is a value, not the name of an environment variable")
 		s.problems = append(s.problems, p.hint("write the variable's name, such as BILLING_API_TOKEN; and revoke this credential if it is one"))
-	case name == "header" && !headerName.MatchString(text):
+	case name == "header" && !headerName.RE().MatchString(text):
 		p := errorf(pointer, RuleSecret, "header is more than the name of a header")
 		s.problems = append(s.problems, p.hint("write the name alone, such as X-API-Key; the value comes from env_var or vault_ref"))
 	}

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // encodeYAML writes JSON as block YAML, members in order, numbers as they are.
@@ -156,12 +157,12 @@ func literalBlock(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
 }
 
-var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./$-]*(?:(?:, ?| )[A-Za-z0-9_./$()'-]+)*$`)
+var plainText = pattern.Of(`^[A-Za-z][A-Za-z0-9_./$-]*(?:(?:, ?| )[A-Za-z0-9_./$()'-]+)*$`)
 
 // scalarText writes a text on one line, in quotes unless they are certainly not
 // needed.
 func scalarText(s string) string {
-	if plainText.MatchString(s) && !yamlWord(s) {
+	if plainText.RE().MatchString(s) && !yamlWord(s) {
 		return s
 	}
 	var b strings.Builder

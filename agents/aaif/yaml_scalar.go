@@ -1,13 +1,12 @@
 package aaif
 
 import (
-	"regexp"
-
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string) *Problem {
@@ -64,8 +63,8 @@ const (
 )
 
 var (
-	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
-	yamlNumber = regexp.MustCompile(`^([-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|0o[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|[-+]?0b[01_]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+	jsonNumber = pattern.Of(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+	yamlNumber = pattern.Of(`^([-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|0o[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|[-+]?0b[01_]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
 )
 
 func plainKind(text string) plainScalar {
@@ -78,10 +77,10 @@ func plainKind(text string) plainScalar {
 		return plainFalse
 	}
 	if c := text[0]; c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' {
-		if jsonNumber.MatchString(text) {
+		if jsonNumber.RE().MatchString(text) {
 			return plainNumber
 		}
-		if yamlNumber.MatchString(text) {
+		if yamlNumber.RE().MatchString(text) {
 			return plainOther
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // openMCP reads section mcp_servers, and enables the protocol mcp.
@@ -66,14 +66,14 @@ func (s *Set) checkMCP(name string, credential bool) error {
 }
 
 // credentialName matches names of variables that hold a credential.
-var credentialName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|_pat$|_key$)`)
+var credentialName = pattern.Of(`(?i)(token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|_pat$|_key$)`)
 
 // knowHanded registers the credentials in a program's environment with the
 // Redactor, so that they are removed from results and logs.
 func (s *Set) knowHanded(env []string) {
 	for _, name := range env {
 		name, value, given := strings.Cut(name, "=")
-		if !credentialName.MatchString(name) {
+		if !credentialName.RE().MatchString(name) {
 			continue
 		}
 		if !given {

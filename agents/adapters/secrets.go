@@ -229,7 +229,7 @@ func (s *Set) know(key secret.Secret) {
 // are not secret, such as a region, a project, or the path of a file.
 func (s *Set) env(name string) (string, bool) {
 	value, ok := s.opts.Env(name)
-	if credentialName.MatchString(name) && name != googleCredentials {
+	if credentialName.RE().MatchString(name) && name != googleCredentials {
 		s.know(secret.New(value))
 	}
 	return value, ok

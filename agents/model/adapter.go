@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // This file has what the adapters below this package share.
@@ -107,7 +108,7 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 
 const maxQuote = 300 // runes of a provider's text
 
-var credential = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b(sk|pk|rk|gsk|xai|hf)[-_][A-Za-z0-9_*.\-]{6,}|\b(AKIA|ASIA)[A-Z0-9]{12,}|\bAIza[A-Za-z0-9_\-]{20,}|\bABSK[A-Za-z0-9+/=]{12,}`)
+var credential = pattern.Of(`(?i)\bbearer\s+\S+|\b(sk|pk|rk|gsk|xai|hf)[-_][A-Za-z0-9_*.\-]{6,}|\b(AKIA|ASIA)[A-Z0-9]{12,}|\bAIza[A-Za-z0-9_\-]{20,}|\bABSK[A-Za-z0-9+/=]{12,}`)
 
 // Quote shortens a provider's text to one line for Error.Message. It removes
 // the given secrets, which the provider may repeat, and everything else that
@@ -118,7 +119,7 @@ func Quote(text string, secrets ...string) string {
 			text = strings.ReplaceAll(text, s, "[key]")
 		}
 	}
-	text = credential.ReplaceAllString(text, "[key]")
+	text = credential.RE().ReplaceAllString(text, "[key]")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if r := []rune(text); len(r) > maxQuote {
 		text = string(r[:maxQuote]) + "…"
@@ -126,19 +127,19 @@ func Quote(text string, secrets ...string) string {
 	return text
 }
 
-var tooLong = regexp.MustCompile(`(?i)context.?(length|window|size)|(prompt|input|request) is too (long|large)|too many (input )?tokens|maximum (context|prompt|input)|max(imum)? tokens.*exceed`)
+var tooLong = pattern.Of(`(?i)context.?(length|window|size)|(prompt|input|request) is too (long|large)|too many (input )?tokens|maximum (context|prompt|input)|max(imum)? tokens.*exceed`)
 
 // TooLong reports whether a provider's text about a refused request means that
 // the conversation does not fit the model. Few providers have a code for that.
-func TooLong(words string) bool { return tooLong.MatchString(words) }
+func TooLong(words string) bool { return tooLong.RE().MatchString(words) }
 
-var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var plainID = pattern.Of(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // PlainID returns a tool call's id in the characters that the strictest
 // providers accept. Ids with other characters, which come from another
 // provider, are converted.
 func PlainID(id string) string {
-	if plainID.MatchString(id) {
+	if plainID.RE().MatchString(id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // PathSegment escapes a value for one segment of a path. It refuses values that
@@ -58,7 +59,7 @@ func staysInside(value string) error {
 }
 
 // escape matches a byte that is percent-encoded.
-var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+var escape = pattern.Of(`%[0-9A-Fa-f]{2}`)
 
 // unescape decodes as lenient servers do: an incomplete escape stays as it is,
 // and does not keep the others from being decoded.
@@ -66,7 +67,7 @@ func unescape(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
 	}
-	return escape.ReplaceAllStringFunc(text, func(e string) string {
+	return escape.RE().ReplaceAllStringFunc(text, func(e string) string {
 		n, _ := strconv.ParseUint(e[1:], 16, 8)
 		return string([]byte{byte(n)})
 	})

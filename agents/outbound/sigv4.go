@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // signer signs requests for AWS (Signature Version 4).
@@ -44,7 +44,7 @@ func newSigner(o Options, c credential) (*signer, error) {
 	service, region := awsOf(o.Endpoint.Hostname())
 	s.service = cmp.Or(s.service, service)
 	s.region = cmp.Or(s.region, region)
-	if !awsWord.MatchString(s.service) || !awsWord.MatchString(s.region) {
+	if !awsWord.RE().MatchString(s.service) || !awsWord.RE().MatchString(s.region) {
 		return nil, errors.New(`auth aws_sigv4: the host does not name service and region: give scopes ["service=…", "region=…"]`)
 	}
 	s.v4 = v4.NewSigner(func(opts *v4.SignerOptions) { opts.DisableURIPathEscaping = s.service == "s3" })
@@ -52,8 +52,8 @@ func newSigner(o Options, c credential) (*signer, error) {
 }
 
 var (
-	awsWord   = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
-	awsRegion = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
+	awsWord   = pattern.Of(`^[a-z0-9-]{1,63}$`)
+	awsRegion = pattern.Of(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
 )
 
 // awsOf derives service and region from a host of AWS:
@@ -63,7 +63,7 @@ func awsOf(host string) (service, region string) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if rest, ok := strings.CutSuffix(host, ".on.aws"); ok {
 		labels := strings.Split(rest, ".")
-		if n := len(labels); n >= 2 && awsRegion.MatchString(labels[n-1]) && labels[n-2] == "lambda-url" {
+		if n := len(labels); n >= 2 && awsRegion.RE().MatchString(labels[n-1]) && labels[n-2] == "lambda-url" {
 			return "lambda", labels[n-1]
 		}
 		return "", ""
@@ -73,7 +73,7 @@ func awsOf(host string) (service, region string) {
 		return "", ""
 	}
 	labels := strings.Split(rest, ".")
-	at := slices.IndexFunc(labels, awsRegion.MatchString)
+	at := slices.IndexFunc(labels, awsRegion.RE().MatchString)
 	switch {
 	case at >= 0 && at+1 < len(labels) && labels[at+1] != "vpce": // domain.us-east-1.es.amazonaws.com
 		service, region = labels[at+1], labels[at]

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -152,8 +152,8 @@ func (x *process) unread(line []byte, reason string, problem *envelope.Error) {
 // The members that say to which task a line belongs, and whether it ends it, in a line that is no
 // JSON: quotes of both kinds occur, because programs print dictionaries.
 var (
-	namesTask = regexp.MustCompile(`reply_to["']\s*:\s*["']([^"'\\]+)["']`)
-	namesType = regexp.MustCompile(`type["']\s*:\s*["']([^"'\\]+)["']`)
+	namesTask = pattern.Of(`reply_to["']\s*:\s*["']([^"'\\]+)["']`)
+	namesType = pattern.Of(`type["']\s*:\s*["']([^"'\\]+)["']`)
 )
 
 // meant returns the task that an unreadable line is meant to end, and removes it from the table;
@@ -162,7 +162,7 @@ func (x *process) meant(line []byte) *flight {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	id := ""
-	for _, m := range namesTask.FindAllSubmatch(line, -1) {
+	for _, m := range namesTask.RE().FindAllSubmatch(line, -1) {
 		switch said := string(m[1]); {
 		case x.flights[said] == nil || said == id:
 		case id != "":
@@ -172,7 +172,7 @@ func (x *process) meant(line []byte) *flight {
 		}
 	}
 	streams, ends := false, false
-	for _, m := range namesType.FindAllSubmatch(line, -1) {
+	for _, m := range namesType.RE().FindAllSubmatch(line, -1) {
 		switch envelope.Type(m[1]) {
 		case envelope.TypeStream:
 			streams = true

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 func configCommand(a *app) *cobra.Command {
@@ -265,7 +265,7 @@ func withoutSecrets(flag, value string) string {
 	if name, _, given := strings.Cut(value, "="); given && flag == "program-env" {
 		return name + "=(not shown)"
 	}
-	return userOfURL.ReplaceAllString(value, "://")
+	return userOfURL.RE().ReplaceAllString(value, "://")
 }
 
-var userOfURL = regexp.MustCompile(`://[^/?#\s]*@`)
+var userOfURL = pattern.Of(`://[^/?#\s]*@`)

@@ -2,9 +2,12 @@ package main_test
 
 import (
 	"bytes"
+	"errors"
 	"go/ast"
+	"go/constant"
 	"go/format"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"net"
 	"os"
@@ -223,6 +226,54 @@ func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
 			t.Errorf("%s does not belong in the root", e.Name())
 		}
 	}
+}
+
+// A pattern is compiled when it is first used; one that is invalid is found here.
+func TestThePatternsAreValid(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for _, f := range repoFiles(t) {
+		if f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			of, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || of.Sel.Name != "Of" {
+				return true
+			}
+			if in, ok := of.X.(*ast.Ident); !ok || in.Name != "pattern" {
+				return true
+			}
+			n++
+			expr, err := evaluated(call.Args[0])
+			if err == nil {
+				_, err = regexp.Compile(expr)
+			}
+			if err != nil {
+				t.Errorf("%s: %v", f.name, err)
+			}
+			return true
+		})
+	}
+	if n < 50 {
+		t.Errorf("%d patterns were found: they are written in another way", n)
+	}
+}
+
+// evaluated is the text of an expression of constants, as Go has it.
+func evaluated(expr ast.Expr) (string, error) {
+	v, err := types.Eval(token.NewFileSet(), nil, token.NoPos, types.ExprString(expr))
+	if err != nil {
+		return "", err
+	}
+	if v.Value == nil || v.Value.Kind() != constant.String {
+		return "", errors.New("a pattern is a constant")
+	}
+	return constant.StringVal(v.Value), nil
 }
 
 // testName is the name of a test as prose has it.

@@ -100,7 +100,7 @@ var floors = []struct {
 	name     string
 	packages []string // path.Match patterns
 }{
-	{"ground", []string{"envelope", "envelope/buckets", "envelope/cert", "envelope/clip", "envelope/pause", "envelope/sign", "envelope/sorted", "envelope/subject", "intents/schema", "agents/aaif", "agents/subprocess", "agents/condition/*"}},
+	{"ground", []string{"envelope", "envelope/buckets", "envelope/cert", "envelope/clip", "envelope/pattern", "envelope/pause", "envelope/sign", "envelope/sorted", "envelope/subject", "intents/schema", "agents/aaif", "agents/subprocess", "agents/condition/*"}},
 	{"ports", []string{"agents/embedding", "agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "intents/template/evolve", "state", "state/internal/*", "state/run", "state/statetest", "state/transfer"}},
 	{"requests", []string{"jetstream/internal/*", "jetstream/slot"}},
@@ -220,7 +220,7 @@ func mayImport(from, to string, test bool) string {
 		return to + " is on no floor"
 	case from == to || test && matchAny(forTests, to):
 		return ""
-	case to == "envelope/buckets" || to == "envelope/cert" || to == "envelope/clip" || to == "envelope/pause" || to == "envelope/sorted":
+	case to == "envelope/buckets" || to == "envelope/cert" || to == "envelope/clip" || to == "envelope/pattern" || to == "envelope/pause" || to == "envelope/sorted":
 		return "" // they stand on nothing
 	case path.Dir(from) == "agents/embedding" && to == "agents/model":
 		return "" // its errors are those of the same services

@@ -8,9 +8,10 @@ import (
 	"go/token"
 	"go/types"
 	"path"
-	"regexp"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // stubText is an excerpt of the standard library: declarations without bodies,
@@ -64,12 +65,12 @@ func (s *stubs) Import(importPath string) (*types.Package, error) {
 	return p, nil
 }
 
-var version = regexp.MustCompile(`^v[0-9]+$`)
+var version = pattern.Of(`^v[0-9]+$`)
 
 // packageName guesses a package's name from its import path.
 func packageName(importPath string) string {
 	base := path.Base(importPath)
-	if version.MatchString(base) {
+	if version.RE().MatchString(base) {
 		base = path.Base(path.Dir(importPath))
 	}
 	return base

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"math"
 	"math/bits"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/jmespath-community/go-jmespath/pkg/functions"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // table maps names to functions.
@@ -162,7 +162,7 @@ func sorting(b *limit.Budget, args []any) {
 	b.Spend(len(list) * bits.Len(uint(len(list))))
 }
 
-var jsonNumber = regexp.MustCompile(`^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$`)
+var jsonNumber = pattern.Of(`^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$`)
 
 // owns replaces functions of the library: it panics on some arguments
 // (contains, find_first, find_last), visits members in random order (keys,
@@ -191,7 +191,7 @@ func init() {
 			return table["sort_by"].Handler([]any{list, args[1]})
 		},
 		"to_number": func(_ *limit.Budget, args []any) (any, error) {
-			if s, ok := args[0].(string); ok && !jsonNumber.MatchString(s) {
+			if s, ok := args[0].(string); ok && !jsonNumber.RE().MatchString(s) {
 				return nil, nil
 			}
 			return table["to_number"].Handler(args)

@@ -2,11 +2,11 @@ package jsonlogic
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // truthy implements JsonLogic's truth values: an empty array is false, unlike
@@ -111,8 +111,8 @@ func toNumber(b *limit.Budget, v any) float64 {
 }
 
 var (
-	decimal = regexp.MustCompile(`^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`)
-	whole   = regexp.MustCompile(`^0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)$`)
+	decimal = pattern.Of(`^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`)
+	whole   = pattern.Of(`^0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)$`)
 )
 
 func textNumber(s string) float64 {
@@ -122,14 +122,14 @@ func textNumber(s string) float64 {
 		return 0
 	case strings.TrimLeft(s, "+-") == "Infinity" && len(s) <= len("+Infinity"):
 		return signed(s)
-	case whole.MatchString(s):
+	case whole.RE().MatchString(s):
 		n, err := strconv.ParseUint(s, 0, 64)
 		if err != nil {
 			return math.Inf(1)
 		}
 		return float64(n)
 	}
-	if m := decimal.FindString(s); len(m) == len(s) {
+	if m := decimal.RE().FindString(s); len(m) == len(s) {
 		return float(m)
 	}
 	return math.NaN()
@@ -146,7 +146,7 @@ func parseFloat(b *limit.Budget, v any) float64 {
 	if t := strings.TrimLeft(s, "+-"); strings.HasPrefix(t, "Infinity") && len(s)-len(t) <= 1 {
 		return signed(s)
 	}
-	if m := decimal.FindString(s); m != "" {
+	if m := decimal.RE().FindString(s); m != "" {
 		return float(m)
 	}
 	return math.NaN()

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // refusal is what a server says with a status of 400 or above.
@@ -60,13 +60,13 @@ func parseReport(body []byte) *report {
 	if r.message == "" {
 		r.message = str(doc.Message)
 	}
-	if id := str(doc.RequestID); requestID.MatchString(id) {
+	if id := str(doc.RequestID); requestID.RE().MatchString(id) {
 		r.id = id
 	}
 	return r
 }
 
-var requestID = regexp.MustCompile(`^req_[A-Za-z0-9]{1,60}$`)
+var requestID = pattern.Of(`^req_[A-Za-z0-9]{1,60}$`)
 
 func str(raw json.RawMessage) (s string) {
 	_ = json.Unmarshal(raw, &s) // what is no string is not quoted
@@ -91,7 +91,7 @@ func (r *report) Failure(key string) *model.Error {
 	return e
 }
 
-var noCredit = regexp.MustCompile(`(?i)credit balance|usage limits?\b`)
+var noCredit = pattern.Of(`(?i)credit balance|usage limits?\b`)
 
 // kind classes a failure by its status and, in the midst of a stream that began
 // with 200, by its type.
@@ -105,7 +105,7 @@ func (r *report) kind() model.Kind {
 		return model.ErrUnavailable
 	case r.status == http.StatusRequestEntityTooLarge || r.typ == "request_too_large" || model.TooLong(r.message):
 		return model.ErrContextTooLong
-	case noCredit.MatchString(r.message):
+	case noCredit.RE().MatchString(r.message):
 		return model.ErrRateLimited
 	case r.status >= 400 || r.typ == "invalid_request_error" || r.typ == "not_found_error":
 		return model.ErrBadRequest

@@ -3,13 +3,13 @@ package anthropic
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // ask is one Generate: what is asked, in as many requests as it takes, and the
@@ -194,10 +194,10 @@ func (a *ask) extends(name string) bool {
 }
 
 var (
-	saysFormat = regexp.MustCompile(`(?i)output.?config|output.?format|structured.?output|json.?schema|\bschema`)
-	saysTokens = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
-	saysTools  = regexp.MustCompile(`(?i)\btools[.\[]`)
-	saysParam  = regexp.MustCompile(`\b(?:top_p|temperature|stop_sequences)\b`)
+	saysFormat = pattern.Of(`(?i)output.?config|output.?format|structured.?output|json.?schema|\bschema`)
+	saysTokens = pattern.Of(`max_tokens: \d+ > (\d+)`)
+	saysTools  = pattern.Of(`(?i)\btools[.\[]`)
+	saysParam  = pattern.Of(`\b(?:top_p|temperature|stop_sequences)\b`)
 )
 
 // concede reports whether a refused request is worth sending again without
@@ -221,11 +221,11 @@ func (a *ask) blame(message string) (what string, note int64) {
 	in := a.req.Params
 	sent := map[string]bool{"temperature": in.Temperature != nil, "top_p": in.TopP != nil, "stop": len(in.Stop) > 0}
 	named := map[string]bool{}
-	for _, name := range saysParam.FindAllString(message, -1) {
+	for _, name := range saysParam.RE().FindAllString(message, -1) {
 		name = strings.TrimSuffix(name, "_sequences")
 		named[name] = sent[name] && !a.extends(name)
 	}
-	if limit := saysTokens.FindStringSubmatch(message); limit != nil && in.MaxTokens == 0 && !a.extends("max_tokens") {
+	if limit := saysTokens.RE().FindStringSubmatch(message); limit != nil && in.MaxTokens == 0 && !a.extends("max_tokens") {
 		if n, err := strconv.ParseInt(limit[1], 10, 64); err == nil && n > 0 && n < a.maxTokens {
 			a.maxTokens = n
 			return "max_tokens", n
@@ -240,7 +240,7 @@ func (a *ask) blame(message string) (what string, note int64) {
 		return "temperature", 1
 	case named["stop"]:
 		return "stop", 1
-	case a.schema() != nil && saysFormat.MatchString(message) && !saysTools.MatchString(message):
+	case a.schema() != nil && saysFormat.RE().MatchString(message) && !saysTools.RE().MatchString(message):
 		return a.nativeSchema(), 1
 	}
 	return "", 0

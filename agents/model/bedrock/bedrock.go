@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // Config says where the service is and how to treat it.
@@ -56,12 +56,12 @@ type Model struct {
 	client *bedrockruntime.Client // nil until the default chain was read
 }
 
-var region = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+var region = pattern.Of(`^[a-z0-9-]{1,63}$`)
 
 // New returns a Model, or all that is wrong with cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
 	var problems []error
-	if cfg.Region != "" && !region.MatchString(cfg.Region) {
+	if cfg.Region != "" && !region.RE().MatchString(cfg.Region) {
 		problems = append(problems, errors.New("region: not the name of one"))
 	}
 	if cfg.Region == "" && cfg.Key != nil {

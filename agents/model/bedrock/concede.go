@@ -2,28 +2,28 @@ package bedrock
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
 	"github.com/aws/smithy-go"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // concessions are what a model may refuse, by the words in which it does so.
 var concessions = []struct {
 	name string
-	says *regexp.Regexp
+	says *pattern.Pattern
 }{
-	{"top_p", regexp.MustCompile(`(?i)\btop_?p\b`)},
-	{"temperature", regexp.MustCompile(`(?i)\btemperature\b`)},
-	{"stop", regexp.MustCompile(`(?i)\bstop_?sequences\b`)},
-	{streaming, regexp.MustCompile(`(?i)stream`)},
-	{system, regexp.MustCompile(`(?i)\bsystem\b`)},
-	{native, regexp.MustCompile(`(?i)output_?config|output.?format|text_?format|structured.?output|json.?schema|\bschema`)},
+	{"top_p", pattern.Of(`(?i)\btop_?p\b`)},
+	{"temperature", pattern.Of(`(?i)\btemperature\b`)},
+	{"stop", pattern.Of(`(?i)\bstop_?sequences\b`)},
+	{streaming, pattern.Of(`(?i)stream`)},
+	{system, pattern.Of(`(?i)\bsystem\b`)},
+	{native, pattern.Of(`(?i)output_?config|output.?format|text_?format|structured.?output|json.?schema|\bschema`)},
 }
 
-var saysTools = regexp.MustCompile(`(?i)tool_?config|tool_?spec|input_?schema`)
+var saysTools = pattern.Of(`(?i)tool_?config|tool_?spec|input_?schema`)
 
 // concede reports whether a refused request is worth sending again without
 // something that this package made of the port's words, and keeps in mind what
@@ -55,11 +55,11 @@ func (a *ask) blame(message string) string {
 		"stop":        len(p.Stop) > 0 && !a.extends("stop"),
 		streaming:     a.turn.onDelta != nil,
 		system:        hasSystem,
-		native:        a.schema() != nil && !saysTools.MatchString(message),
+		native:        a.schema() != nil && !saysTools.RE().MatchString(message),
 	}
 	for _, c := range concessions {
 		switch {
-		case !sent[c.name] || !c.says.MatchString(message):
+		case !sent[c.name] || !c.says.RE().MatchString(message):
 		case c.name == "top_p" && strings.Contains(strings.ToLower(message), "temperature"): // only one of them
 			return both
 		case c.name == native:

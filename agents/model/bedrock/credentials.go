@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -14,6 +13,7 @@ import (
 	"github.com/aws/smithy-go/auth/bearer"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // credentials are a client, what signs one call, and the secrets in it.
@@ -49,7 +49,7 @@ func (m *Model) credentials(ctx context.Context) (*bedrockruntime.Client, func(*
 	}, []string{key}, nil
 }
 
-var colons = regexp.MustCompile(`^([A-Z0-9]{16,}):([^:\s]{16,})(?::([^:\s]+))?$`)
+var colons = pattern.Of(`^([A-Z0-9]{16,}):([^:\s]{16,})(?::([^:\s]+))?$`)
 
 // accessKey reads an access key in either of its forms.
 func accessKey(key string) (id, secret, session string, ok bool) {
@@ -58,7 +58,7 @@ func accessKey(key string) (id, secret, session string, ok bool) {
 		err := json.Unmarshal([]byte(key), &sts)
 		return sts.AccessKeyID, sts.SecretAccessKey, sts.SessionToken, err == nil && sts.AccessKeyID != "" && sts.SecretAccessKey != ""
 	}
-	parts := colons.FindStringSubmatch(key)
+	parts := colons.RE().FindStringSubmatch(key)
 	if parts == nil {
 		return "", "", "", false
 	}

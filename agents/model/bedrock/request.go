@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"math"
-	"regexp"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // ask is one call of Generate: the request, which may be sent several times,
@@ -76,7 +76,7 @@ func (a *ask) input() *bedrockruntime.ConverseInput {
 	messages := a.req.Messages
 	if schema := a.schema(); schema != nil {
 		name := a.req.Format.Name
-		if !plainName.MatchString(name) {
+		if !plainName.RE().MatchString(name) {
 			name = "output"
 		}
 		in.OutputConfig = &types.OutputConfig{TextFormat: &types.OutputFormat{
@@ -90,7 +90,7 @@ func (a *ask) input() *bedrockruntime.ConverseInput {
 	return in
 }
 
-var plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var plainName = pattern.Of(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // schema returns the schema of structured output; nil if there is none, or if
 // it must be described in the prompt.

@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // mappingExample finds the examples of a description: 'from Oslo' -> 'OSL'.
-var mappingExample = regexp.MustCompile(`'([^']+)'\s*(?:->|→)\s*(?:'([^']*)'|(-?[0-9.]+|true|false))`)
+var mappingExample = pattern.Of(`'([^']+)'\s*(?:->|→)\s*(?:'([^']*)'|(-?[0-9.]+|true|false))`)
 
 // acceptable finds the values that a description lists: "Acceptable values: a, b, c."
-var acceptable = regexp.MustCompile(`(?i)acceptable values:\s*([^.]+)`)
+var acceptable = pattern.Of(`(?i)acceptable values:\s*([^.]+)`)
 
 // fill plays a model that fills in a form, as package intents/template asks for it: the
 // JSON Schema of the answer has a property "keys", the form is a line of the user's message,
@@ -139,7 +140,7 @@ func (f *field) isDate() bool {
 // values that it accepts, and by what stands in the place of an example ('from Oslo' finds
 // "from Rome").
 func (f *field) find(text string) (value any, fragment string, ok bool) {
-	examples := mappingExample.FindAllStringSubmatch(f.Description, 20)
+	examples := mappingExample.RE().FindAllStringSubmatch(f.Description, 20)
 	for _, e := range examples {
 		if at := index(text, e[1]); at.found() {
 			return f.typed(e[2] + e[3]), text[at.begin:at.end], true
@@ -187,7 +188,7 @@ func (f *field) values() (out []string) {
 			out = append(out, s)
 		}
 	}
-	if m := acceptable.FindStringSubmatch(f.Description); len(out) == 0 && m != nil {
+	if m := acceptable.RE().FindStringSubmatch(f.Description); len(out) == 0 && m != nil {
 		for v := range strings.SplitSeq(m[1], ",") {
 			if v = strings.TrimSpace(v); v != "" && !strings.Contains(v, " ") {
 				out = append(out, v)

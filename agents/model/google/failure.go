@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // report is a failure that the server reports. If the server's text is not the
@@ -108,7 +108,7 @@ func details(list []map[string]any) (reason string, delay time.Duration) {
 	return reason, delay
 }
 
-var tooMany = regexp.MustCompile(`(?i)token count.*exceeds|exceeds the maximum number of tokens`)
+var tooMany = pattern.Of(`(?i)token count.*exceeds|exceeds the maximum number of tokens`)
 
 func kind(status int, name, reason, message string) model.Kind {
 	switch {
@@ -119,7 +119,7 @@ func kind(status int, name, reason, message string) model.Kind {
 		return model.ErrRateLimited
 	case status >= 500 || status == http.StatusRequestTimeout || status == http.StatusConflict || status == 499:
 		return model.ErrUnavailable
-	case tooMany.MatchString(message) || model.TooLong(message) || status == http.StatusRequestEntityTooLarge:
+	case tooMany.RE().MatchString(message) || model.TooLong(message) || status == http.StatusRequestEntityTooLarge:
 		return model.ErrContextTooLong
 	case status >= 400 || name == "INVALID_ARGUMENT" || name == "FAILED_PRECONDITION" || name == "NOT_FOUND":
 		return model.ErrBadRequest

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // The providers, as AAIF's model.provider names them.
@@ -107,7 +107,7 @@ func New(cfg Config) (*Model, error) {
 	}, nil
 }
 
-var place = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*$`)
+var place = pattern.Of(`^[a-z0-9][a-z0-9.:-]*$`)
 
 // vertex checks and completes the settings of Vertex AI.
 func (cfg *Config) vertex() []error {
@@ -128,14 +128,14 @@ func (cfg *Config) vertex() []error {
 		cfg.Location = ""
 	}
 	for _, v := range []string{cfg.Project, cfg.Location} {
-		if v != "" && !place.MatchString(v) {
+		if v != "" && !place.RE().MatchString(v) {
 			problems = append(problems, fmt.Errorf("project and location: %q is not a name", v))
 		}
 	}
 	return problems
 }
 
-var version = regexp.MustCompile(`^v[0-9][a-z0-9]*$`)
+var version = pattern.Of(`^v[0-9][a-z0-9]*$`)
 
 // base returns the base URL without the version of the API, which it moves to
 // APIVersion.
@@ -157,7 +157,7 @@ func (cfg *Config) base() (*url.URL, error) {
 		return nil, err
 	}
 	path := strings.TrimSuffix(u.Path, "/")
-	if i := strings.LastIndex(path, "/"); i >= 0 && version.MatchString(path[i+1:]) {
+	if i := strings.LastIndex(path, "/"); i >= 0 && version.RE().MatchString(path[i+1:]) {
 		if cfg.APIVersion == "" {
 			cfg.APIVersion = path[i+1:]
 		}
@@ -169,7 +169,7 @@ func (cfg *Config) base() (*url.URL, error) {
 			cfg.APIVersion = "v1beta1"
 		}
 	}
-	if !version.MatchString(cfg.APIVersion) {
+	if !version.RE().MatchString(cfg.APIVersion) {
 		return nil, fmt.Errorf("api version: %q is not one", cfg.APIVersion)
 	}
 	u.Path, u.RawPath, u.ForceQuery = path+"/", "", false

@@ -2,10 +2,10 @@ package google
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 const maxRefusals = 4 // things that one call leaves out after refusals, one after the other
@@ -22,18 +22,18 @@ const (
 
 var words = []struct {
 	what  refusal
-	says  *regexp.Regexp
+	says  *pattern.Pattern
 	needs func(*model.Request) bool
 }{
-	{penalties, regexp.MustCompile(`(?i)penalty is not enabled|penalt(y|ies).*not supported|unsupported.*penalt`),
+	{penalties, pattern.Of(`(?i)penalty is not enabled|penalt(y|ies).*not supported|unsupported.*penalt`),
 		func(r *model.Request) bool {
 			return r.Params.PresencePenalty != nil || r.Params.FrequencyPenalty != nil
 		}},
-	{jsonWithTools, regexp.MustCompile(`(?i)function call.*(mime|json).*unsupported|tool use.*(mime|json).*unsupported|(mime|json).*(function call|tools?).*(unsupported|not supported)`),
+	{jsonWithTools, pattern.Of(`(?i)function call.*(mime|json).*unsupported|tool use.*(mime|json).*unsupported|(mime|json).*(function call|tools?).*(unsupported|not supported)`),
 		func(r *model.Request) bool { return asksJSON(r) && len(r.Tools) > 0 }},
-	{jsonSchema, regexp.MustCompile(`(?i)response_?(json_?)?schema`),
+	{jsonSchema, pattern.Of(`(?i)response_?(json_?)?schema`),
 		func(r *model.Request) bool { return r.Format.Type == model.FormatJSONSchema }},
-	{signatures, regexp.MustCompile(`(?i)thought.?signature`),
+	{signatures, pattern.Of(`(?i)thought.?signature`),
 		func(r *model.Request) bool {
 			return slices.ContainsFunc(r.Messages, func(m model.Message) bool { return len(m.Provider) > 0 })
 		}},
@@ -51,7 +51,7 @@ func refused(err error, req *model.Request, without refusal) refusal {
 		return 0
 	}
 	for _, w := range words {
-		if without&w.what == 0 && w.needs(req) && w.says.MatchString(r.Message) {
+		if without&w.what == 0 && w.needs(req) && w.says.RE().MatchString(r.Message) {
 			return w.what
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math"
-	"regexp"
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // The request's body, by the API's reference. Arguments, schemas and results are
@@ -247,7 +247,7 @@ type note struct {
 // Gemini 3 and later refuse a turn whose first call has no signature. For calls
 // of other models the API has a placeholder (Gemini API, "Thought signatures").
 var (
-	signing   = regexp.MustCompile(`gemini-([3-9]|[1-9][0-9])`)
+	signing   = pattern.Of(`gemini-([3-9]|[1-9][0-9])`)
 	noThought = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
 )
 
@@ -269,7 +269,7 @@ func (c *conversation) assistant(msg *model.Message) (parts []wirePart) {
 				c.given[call.ID] = true
 			}
 			part := wirePart{FunctionCall: call, ThoughtSignature: base64.StdEncoding.EncodeToString(n.Signature)}
-			if calls == 0 && part.ThoughtSignature == "" && signing.MatchString(c.model) {
+			if calls == 0 && part.ThoughtSignature == "" && signing.RE().MatchString(c.model) {
 				part.ThoughtSignature = noThought
 			}
 			calls++

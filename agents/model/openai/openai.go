@@ -95,7 +95,7 @@ func New(cfg Config) (*Model, error) {
 	if cfg.MaxRetries < 0 || cfg.MaxRetries > 10 {
 		problems = append(problems, fmt.Errorf("max retries: %d is not between 0 and 10", cfg.MaxRetries))
 	}
-	if h := cfg.KeyHeader; h != "" && !headerName.MatchString(h) {
+	if h := cfg.KeyHeader; h != "" && !headerName.RE().MatchString(h) {
 		problems = append(problems, fmt.Errorf("key header: %q is not the name of a header", h))
 	}
 	if cfg.MaxRetryDelay < 0 || cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {

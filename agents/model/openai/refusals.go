@@ -2,9 +2,10 @@ package openai
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 const maxRefusals = 6 // parameters that one call leaves out, one after the other
@@ -16,12 +17,12 @@ const (
 	withoutForm // response_format is json_object, without the schema
 )
 
-var unsupported = regexp.MustCompile(`(?i)unsupported|not (yet |currently )?supported|(does|do)( not|n't) support|not (permitted|allowed)|extra_forbidden|unrecognized|unknown (parameter|field|argument|name)|unexpected (parameter|field|keyword)`)
+var unsupported = pattern.Of(`(?i)unsupported|not (yet |currently )?supported|(does|do)( not|n't) support|not (permitted|allowed)|extra_forbidden|unrecognized|unknown (parameter|field|argument|name)|unexpected (parameter|field|keyword)`)
 
 // learn reports whether rep refuses a parameter that w has from the standard
 // ones, and keeps it in mind. What params.extended says is the author's own.
 func (m *Model) learn(name string, w *wire, rep *report) bool {
-	if rep == nil || rep.status != 400 && rep.status != 422 || !unsupported.MatchString(rep.code+" "+rep.typ+" "+rep.message) {
+	if rep == nil || rep.status != 400 && rep.status != 422 || !unsupported.RE().MatchString(rep.code+" "+rep.typ+" "+rep.message) {
 		return false
 	}
 	param := w.named(rep)

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // wire is a request as it is sent.
@@ -236,12 +236,12 @@ func (m *Model) message(msg *model.Message) (json.RawMessage, error) {
 	return model.Merge(plain, more)
 }
 
-var shortID = regexp.MustCompile(`^[A-Za-z0-9]{9}$`)
+var shortID = pattern.Of(`^[A-Za-z0-9]{9}$`)
 
 // callID is a call's id in the provider's form. A conversation may have begun
 // elsewhere.
 func (m *Model) callID(id string) string {
-	if !m.provider.shortIDs || shortID.MatchString(id) {
+	if !m.provider.shortIDs || shortID.RE().MatchString(id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))

@@ -4,22 +4,22 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 var (
-	headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
-	deployment = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+	headerName = pattern.Of(`^[A-Za-z0-9-]+$`)
+	deployment = pattern.Of(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 )
 
 // target says where a request for a model goes, and the header with the key.
 func (m *Model) target(name, key string) (string, http.Header, error) {
 	base, version := m.base, ""
 	if m.provider.Name == "azure_openai" {
-		if base, version = azure(m.base, name, m.cfg.APIVersion); version != "" && !deployment.MatchString(name) {
+		if base, version = azure(m.base, name, m.cfg.APIVersion); version != "" && !deployment.RE().MatchString(name) {
 			return "", nil, model.Errorf(model.ErrBadRequest, "%q is not the name of a deployment", name)
 		}
 	}

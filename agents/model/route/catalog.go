@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // Facts are the known facts about a model. Unknown facts are zero or nil.
@@ -212,7 +212,7 @@ func (f Facts) or(g Facts) Facts {
 
 // dated matches the name of a dated version, and captures the model's name
 // without the date.
-var dated = regexp.MustCompile(`^(.+)[-@](latest|\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3})$`)
+var dated = pattern.Of(`^(.+)[-@](latest|\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3})$`)
 
 // Lookup returns the facts about a model: by its exact name, else by its name
 // without a date, else by the matching pattern with the most characters; zero
@@ -236,7 +236,7 @@ func (c *Catalog) find(provider, name string) (int, bool) {
 	if i, ok := c.exact[entryKey(provider, name)]; ok {
 		return i, true
 	}
-	if m := dated.FindStringSubmatch(name); m != nil {
+	if m := dated.RE().FindStringSubmatch(name); m != nil {
 		if i, ok := c.exact[entryKey(provider, m[1])]; ok {
 			return i, true
 		}
@@ -276,7 +276,7 @@ func glob(pattern, name string) bool {
 // alone, as in a catalogue. Operators' rankings consist of such patterns.
 func Matches(pattern, provider, name string) bool {
 	names := []string{name}
-	if m := dated.FindStringSubmatch(name); m != nil {
+	if m := dated.RE().FindStringSubmatch(name); m != nil {
 		names = append(names, m[1])
 	}
 	return slices.ContainsFunc(names, func(n string) bool { return glob(pattern, provider+"/"+n) || glob(pattern, n) })

@@ -1,21 +1,22 @@
 package learn
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // personal are the forms of personal data that are recognized without a model.
 var personal = []struct {
-	form *regexp.Regexp
+	form *pattern.Pattern
 	name string
 }{
-	{regexp.MustCompile(`[\p{L}\p{N}._%+-]+@[\p{L}\p{N}.-]+\.\p{L}{2,}`), "email"},
-	{regexp.MustCompile(`(?i)\b(?:https?://|www\.)\S+`), "url"},
-	{regexp.MustCompile(`\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){3,8}\b`), "iban"},
-	{regexp.MustCompile(`\b(?:\d{1,3}\.){3}\d{1,3}\b`), "ip"},
-	{regexp.MustCompile(`\+?\d(?:[ ./()-]{0,2}\d){4,}`), "number"},
-	{regexp.MustCompile(`\b(?:[A-Za-z]+\d|\d+[A-Za-z]+\d)[A-Za-z0-9]{3,}\b`), "code"},
+	{pattern.Of(`[\p{L}\p{N}._%+-]+@[\p{L}\p{N}.-]+\.\p{L}{2,}`), "email"},
+	{pattern.Of(`(?i)\b(?:https?://|www\.)\S+`), "url"},
+	{pattern.Of(`\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){3,8}\b`), "iban"},
+	{pattern.Of(`\b(?:\d{1,3}\.){3}\d{1,3}\b`), "ip"},
+	{pattern.Of(`\+?\d(?:[ ./()-]{0,2}\d){4,}`), "number"},
+	{pattern.Of(`\b(?:[A-Za-z]+\d|\d+[A-Za-z]+\d)[A-Za-z0-9]{3,}\b`), "code"},
 }
 
 // Scrub puts a word such as "[email]" in the place of addresses, long numbers, codes and
@@ -23,7 +24,7 @@ var personal = []struct {
 // package evolve keeps words of only one client from others.
 func Scrub(text string) (clean string, keep bool) {
 	for _, p := range personal {
-		text = p.form.ReplaceAllString(text, "["+p.name+"]")
+		text = p.form.RE().ReplaceAllString(text, "["+p.name+"]")
 	}
 	return strings.TrimSpace(text), true
 }

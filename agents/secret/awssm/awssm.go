@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -18,6 +17,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // Config says how AWS is reached. The zero Config uses the SDK's default chain
@@ -109,7 +109,7 @@ func (v *Vault) Retrieve(ctx context.Context) (aws.Credentials, error) {
 }
 
 // versionID matches the ids of versions; any other text is a stage.
-var versionID = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+var versionID = pattern.Of(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 
 // Read reads a secret.
 func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, error) {
@@ -120,7 +120,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	in := &secretsmanager.GetSecretValueInput{SecretId: &ref.Path}
 	switch {
 	case ref.Version == "" || ref.Version == "latest":
-	case versionID.MatchString(ref.Version):
+	case versionID.RE().MatchString(ref.Version):
 		in.VersionId = &ref.Version
 	default:
 		in.VersionStage = &ref.Version
@@ -155,7 +155,7 @@ func failed(ref aaif.VaultRef, err error) error {
 		return secret.Failed(ref, err)
 	}
 	code := api.ErrorCode()
-	if !codeForm.MatchString(code) {
+	if !codeForm.RE().MatchString(code) {
 		code = "an unknown error"
 	}
 	kind := secret.ErrUnavailable
@@ -172,4 +172,4 @@ func failed(ref aaif.VaultRef, err error) error {
 	return secret.Errorf(kind, ref, "%s", code)
 }
 
-var codeForm = regexp.MustCompile(`^[A-Za-z]{1,60}$`)
+var codeForm = pattern.Of(`^[A-Za-z]{1,60}$`)

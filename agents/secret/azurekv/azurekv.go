@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // Config lists the vaults, and says how to authenticate.
@@ -77,7 +77,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	return &Vault{cfg: cfg, lookup: lookup}, nil
 }
 
-var nameForm = regexp.MustCompile(`^[0-9a-zA-Z-]+$`)
+var nameForm = pattern.Of(`^[0-9a-zA-Z-]+$`)
 
 // locate returns the vault, name and version of a reference.
 func (v *Vault) locate(ref aaif.VaultRef) (vault, name, version string, err error) {
@@ -104,7 +104,7 @@ func (v *Vault) locate(ref aaif.VaultRef) (vault, name, version string, err erro
 	if version == "latest" {
 		version = ""
 	}
-	if len(name) > 127 || !nameForm.MatchString(name) || version != "" && !nameForm.MatchString(version) {
+	if len(name) > 127 || !nameForm.RE().MatchString(name) || version != "" && !nameForm.RE().MatchString(version) {
 		return "", "", "", secret.Errorf(secret.ErrInvalid, ref, "names and versions of secrets are letters, digits and hyphens")
 	}
 	return vault, name, version, nil
@@ -178,7 +178,7 @@ func (v *Vault) credential(key secret.Secret, options policy.ClientOptions) (azc
 	}
 }
 
-var codeForm = regexp.MustCompile(`^[A-Za-z]+$`)
+var codeForm = pattern.Of(`^[A-Za-z]+$`)
 
 // failed converts an error of the SDK. Its text contains whole answers, so only
 // status and code are used.
@@ -190,7 +190,7 @@ func failed(ref aaif.VaultRef, err error) error {
 		return secret.Errorf(secret.OfStatus(auth.RawResponse.StatusCode), ref, "sign-in: status %d", auth.RawResponse.StatusCode)
 	case errors.As(err, &resp):
 		words := fmt.Sprintf("status %d", resp.StatusCode)
-		if len(resp.ErrorCode) <= 60 && codeForm.MatchString(resp.ErrorCode) {
+		if len(resp.ErrorCode) <= 60 && codeForm.RE().MatchString(resp.ErrorCode) {
 			words += " " + resp.ErrorCode
 		}
 		return secret.Errorf(secret.OfStatus(resp.StatusCode), ref, "%s", words)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // Config says how Secret Manager is reached. The zero Config reads complete
@@ -73,21 +73,21 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 const longest = 510
 
 var (
-	bareForm  = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	wholeForm = regexp.MustCompile(`^projects/[a-z0-9.:-]+(/locations/[a-z0-9-]+)?/secrets/[A-Za-z0-9_-]+$`)
+	bareForm  = pattern.Of(`^[A-Za-z0-9_-]+$`)
+	wholeForm = pattern.Of(`^projects/[a-z0-9.:-]+(/locations/[a-z0-9-]+)?/secrets/[A-Za-z0-9_-]+$`)
 )
 
 // locate returns the resource name of the version that a reference means.
 func (v *Vault) locate(ref aaif.VaultRef) (string, error) {
 	name, version, _ := strings.Cut(strings.Trim(ref.Path, "/"), "/versions/")
 	version = cmp.Or(ref.Version, version, "latest")
-	if bareForm.MatchString(name) {
+	if bareForm.RE().MatchString(name) {
 		if v.cfg.Project == "" {
 			return "", secret.Errorf(secret.ErrInvalid, ref, "a name alone needs a project in the worker's configuration")
 		}
 		name = "projects/" + v.cfg.Project + "/secrets/" + name
 	}
-	if !wholeForm.MatchString(name) || !bareForm.MatchString(version) || len(name) > longest || len(version) > longest {
+	if !wholeForm.RE().MatchString(name) || !bareForm.RE().MatchString(version) || len(name) > longest || len(version) > longest {
 		return "", secret.Errorf(secret.ErrInvalid, ref, "a path is a secret's name, or projects/P/secrets/S")
 	}
 	return name + "/versions/" + version, nil
@@ -141,7 +141,7 @@ func value(ref aaif.VaultRef, body []byte) (secret.Secret, error) {
 	return secret.Member(ref, string(answer.Payload.Data))
 }
 
-var codeForm = regexp.MustCompile(`^[A-Z_]+$`)
+var codeForm = pattern.Of(`^[A-Z_]+$`)
 
 // refused converts an answer that is not 200: its status and code, without its
 // text.
@@ -153,7 +153,7 @@ func refused(ref aaif.VaultRef, status int, body []byte) error {
 	}
 	_ = json.Unmarshal(body, &answer)
 	words, kind := fmt.Sprintf("status %d", status), secret.OfStatus(status)
-	if code := answer.Error.Status; len(code) <= 60 && codeForm.MatchString(code) {
+	if code := answer.Error.Status; len(code) <= 60 && codeForm.RE().MatchString(code) {
 		words += " " + code
 		switch code {
 		case "FAILED_PRECONDITION": // the version is disabled or destroyed

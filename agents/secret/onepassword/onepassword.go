@@ -7,12 +7,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // Config says where the Connect server is.
@@ -51,7 +51,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 }
 
 // id matches the ids of vaults and items; any other text is a title.
-var id = regexp.MustCompile(`^[a-z0-9]{26}$`)
+var id = pattern.Of(`^[a-z0-9]{26}$`)
 
 // An item is an item in Connect's form.
 type item struct {
@@ -157,7 +157,7 @@ type query struct {
 
 // find returns the id of a vault or item by its title or id.
 func (q query) find(list, name, what string) (string, error) {
-	if id.MatchString(name) {
+	if id.RE().MatchString(name) {
 		return name, nil
 	}
 	if strings.ContainsAny(name, `"\`) {
@@ -174,7 +174,7 @@ func (q query) find(list, name, what string) (string, error) {
 		return "", secret.Errorf(secret.ErrNotFound, q.ref, "there is no such %s", what)
 	case len(found) > 1:
 		return "", secret.Errorf(secret.ErrInvalid, q.ref, "there are %d such %ss: give the id", len(found), what)
-	case !id.MatchString(found[0].ID):
+	case !id.RE().MatchString(found[0].ID):
 		return "", secret.Errorf(secret.ErrUnavailable, q.ref, "the answer is not that of a Connect server")
 	}
 	return found[0].ID, nil

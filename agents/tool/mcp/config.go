@@ -9,12 +9,12 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // The defaults of [Config].
@@ -61,12 +61,12 @@ type Server struct {
 }
 
 // ServerName matches the names of servers: the host of mcp://NAME/CAPABILITY.
-var ServerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var ServerName = pattern.Of(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // CheckNamed reports all errors in a server's entry and in its name.
 func (s *Server) CheckNamed(name string) error {
 	err := s.Check()
-	if !ServerName.MatchString(name) {
+	if !ServerName.RE().MatchString(name) {
 		err = errors.Join(errors.New("the name is not a letter or digit, then up to 63 letters, digits, dots, underscores or hyphens"), err)
 	}
 	return err

@@ -33,7 +33,7 @@ func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, erro
 	case "mcp":
 		name, capability, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "/")
 		capability, err := url.PathUnescape(capability)
-		if err != nil || !strings.HasPrefix(rest, "//") || !ServerName.MatchString(name) {
+		if err != nil || !strings.HasPrefix(rest, "//") || !ServerName.RE().MatchString(name) {
 			return target{}, "", fmt.Errorf("endpoint %.80q: want mcp://SERVER/TOOL", endpoint)
 		}
 		t, err := c.listed(name, auth)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // builder makes the tools of one description.
@@ -30,7 +30,7 @@ type builder struct {
 const maxParams = 100
 
 // place matches a placeholder in a path.
-var place = regexp.MustCompile(`\{([^{}/]+)\}`)
+var place = pattern.Of(`\{([^{}/]+)\}`)
 
 // build makes a tool from an operation. single says that it is the entry's only
 // one.
@@ -208,15 +208,15 @@ func bodyOf(op *openapi3.Operation) (*body, error) {
 
 // complete checks that every placeholder of the path has a parameter.
 func (o *Operation) complete(path string) error {
-	for _, m := range place.FindAllStringSubmatch(path, -1) {
+	for _, m := range place.RE().FindAllStringSubmatch(path, -1) {
 		if !slices.ContainsFunc(o.params, func(p param) bool { return p.in == "path" && p.name == m[1] }) {
 			return fmt.Errorf("its path has {%.100s}, which is no parameter", m[1])
 		}
 	}
-	if strings.ContainsAny(place.ReplaceAllString(path, ""), "{}?#\\") || !strings.HasPrefix(path, "/") {
+	if strings.ContainsAny(place.RE().ReplaceAllString(path, ""), "{}?#\\") || !strings.HasPrefix(path, "/") {
 		return fmt.Errorf("its path %.200q is no path", path)
 	}
-	if outbound.CheckSegment(place.ReplaceAllString(path, "x")) != nil {
+	if outbound.CheckSegment(place.RE().ReplaceAllString(path, "x")) != nil {
 		return fmt.Errorf("its path %.200q leads out of the server's path", path)
 	}
 	return nil
@@ -239,5 +239,5 @@ func describe(f found) string {
 
 // example is a URL of the operation with every placeholder filled in.
 func (o *Operation) example() string {
-	return o.server.Scheme + "://" + o.server.Host + place.ReplaceAllString(o.path, "x")
+	return o.server.Scheme + "://" + o.server.Host + place.RE().ReplaceAllString(o.path, "x")
 }

@@ -117,7 +117,7 @@ func (o *Operation) url(filled map[string]string, query []string) (*url.URL, err
 		if !strings.Contains(segment, "{") {
 			continue
 		}
-		segments[i] = place.ReplaceAllStringFunc(segment, func(p string) string { return filled[p[1:len(p)-1]] })
+		segments[i] = place.RE().ReplaceAllStringFunc(segment, func(p string) string { return filled[p[1:len(p)-1]] })
 		if err := outbound.CheckSegment(segments[i]); err != nil {
 			return nil, fmt.Errorf("the arguments together: %w", err)
 		}

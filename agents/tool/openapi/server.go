@@ -55,7 +55,7 @@ func (b *builder) server(f found) (*url.URL, error) {
 // makes it absolute.
 func (b *builder) resolve(s *openapi3.Server) (*url.URL, error) {
 	left := maxServer - len(s.URL)
-	raw := place.ReplaceAllStringFunc(s.URL[:min(len(s.URL), maxServer)], func(p string) string {
+	raw := place.RE().ReplaceAllStringFunc(s.URL[:min(len(s.URL), maxServer)], func(p string) string {
 		v := s.Variables[p[1:len(p)-1]]
 		if v == nil {
 			return p

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // A template is a parsed endpoint: a method, and a URL with placeholders.
@@ -31,7 +31,7 @@ const maxTemplate = 4 << 10
 
 var (
 	methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
-	place   = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]{0,63})\}`)
+	place   = pattern.Of(`\{([A-Za-z_][A-Za-z0-9_.-]{0,63})\}`)
 )
 
 // parseTemplate reads an endpoint.
@@ -70,7 +70,7 @@ func parseTemplate(endpoint string) (*template, error) {
 		}
 	}
 	for _, part := range append(slices.Clone(t.path), query) {
-		if strings.ContainsAny(place.ReplaceAllString(part, ""), "{}") {
+		if strings.ContainsAny(place.RE().ReplaceAllString(part, ""), "{}") {
 			return nil, fmt.Errorf("%.100q: a place is {name}, of letters, digits, _, - and .", part)
 		}
 	}
@@ -82,7 +82,7 @@ func parseTemplate(endpoint string) (*template, error) {
 
 // example is the URL with every placeholder filled in.
 func (t *template) example() string {
-	return place.ReplaceAllString(t.text(t.path, t.query), "x")
+	return place.RE().ReplaceAllString(t.text(t.path, t.query), "x")
 }
 
 func (t *template) text(path []string, query []param) string {
@@ -96,7 +96,7 @@ func (t *template) text(path []string, query []param) string {
 // places returns the names of the template's placeholders.
 func (t *template) places() []string {
 	var names []string
-	for _, m := range place.FindAllStringSubmatch(t.text(t.path, t.query), -1) {
+	for _, m := range place.RE().FindAllStringSubmatch(t.text(t.path, t.query), -1) {
 		if !slices.Contains(names, m[1]) {
 			names = append(names, m[1])
 		}
@@ -149,7 +149,7 @@ func fillSegment(segment string, args map[string]json.RawMessage, used map[strin
 		return segment, nil
 	}
 	var bad error
-	filled := place.ReplaceAllStringFunc(segment, func(p string) string {
+	filled := place.RE().ReplaceAllStringFunc(segment, func(p string) string {
 		name := p[1 : len(p)-1]
 		used[name] = true
 		raw, there := args[name]
@@ -182,7 +182,7 @@ func fillSegment(segment string, args map[string]json.RawMessage, used map[strin
 // it needs is missing.
 func fillQuery(text string, args map[string]json.RawMessage, used map[string]bool) (filled string, keep bool, err error) {
 	keep = true
-	filled = place.ReplaceAllStringFunc(text, func(p string) string {
+	filled = place.RE().ReplaceAllStringFunc(text, func(p string) string {
 		name := p[1 : len(p)-1]
 		used[name] = true
 		raw, there := args[name]

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // shape is what a kind of credential looks like. If the expression has a group,
@@ -16,26 +17,26 @@ import (
 type shape struct {
 	rule     string
 	what     string
-	re       *regexp.Regexp
+	re       *pattern.Pattern
 	mayGuess bool // the name gives it away, not the value: ask for randomness
 }
 
 var shapes = []shape{
-	{"private-key", "a private key", regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----`), false},
-	{"aws-key", "an AWS access key id", regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), false},
-	{"github-token", "a GitHub token", regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{50,})`), false},
-	{"slack-token", "a Slack token", regexp.MustCompile(`\bxox[abposr]-[A-Za-z0-9-]{10,}`), false},
-	{"google-key", "a Google API key", regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`), false},
-	{"stripe-key", "a Stripe key", regexp.MustCompile(`\b[rs]k_live_[A-Za-z0-9]{16,}`), false},
-	{"api-key", "an API key", regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{20,}`), false},
-	{"nats-seed", "an nkeys seed", regexp.MustCompile(`\bS[UAOCNX][A-Z2-7]{56}\b`), false},
-	{"jwt", "a signed token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}`), false},
-	{"url-password", "a password in a URL", regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s/:@"']+:([^\s/@"'{}$<>%]{4,})@[A-Za-z0-9.-]+`), false},
-	{"hardcoded-secret", "a hard-coded secret", regexp.MustCompile(`(?i)(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential)[a-z0-9_]*["']?\s*(?::=|=|:)\s*["` + "`" + `']([^"` + "`" + `'\s]{8,})["` + "`" + `']`), true},
+	{"private-key", "a private key", pattern.Of(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----`), false},
+	{"aws-key", "an AWS access key id", pattern.Of(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), false},
+	{"github-token", "a GitHub token", pattern.Of(`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{50,})`), false},
+	{"slack-token", "a Slack token", pattern.Of(`\bxox[abposr]-[A-Za-z0-9-]{10,}`), false},
+	{"google-key", "a Google API key", pattern.Of(`\bAIza[A-Za-z0-9_-]{35}`), false},
+	{"stripe-key", "a Stripe key", pattern.Of(`\b[rs]k_live_[A-Za-z0-9]{16,}`), false},
+	{"api-key", "an API key", pattern.Of(`\bsk-[A-Za-z0-9_-]{20,}`), false},
+	{"nats-seed", "an nkeys seed", pattern.Of(`\bS[UAOCNX][A-Z2-7]{56}\b`), false},
+	{"jwt", "a signed token", pattern.Of(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}`), false},
+	{"url-password", "a password in a URL", pattern.Of(`\b[a-z][a-z0-9+.-]*://[^\s/:@"']+:([^\s/@"'{}$<>%]{4,})@[A-Za-z0-9.-]+`), false},
+	{"hardcoded-secret", "a hard-coded secret", pattern.Of(`(?i)(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential)[a-z0-9_]*["']?\s*(?::=|=|:)\s*["` + "`" + `']([^"` + "`" + `'\s]{8,})["` + "`" + `']`), true},
 }
 
 // bare is the hardcoded-secret of files where values need no quotes.
-var bare = shape{"hardcoded-secret", "a hard-coded secret", regexp.MustCompile(`(?i)^\s*(?:export\s+)?[a-z0-9_.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential)[a-z0-9_]*\s*[=:]\s*([^\s"'#]{8,})\s*$`), true}
+var bare = shape{"hardcoded-secret", "a hard-coded secret", pattern.Of(`(?i)^\s*(?:export\s+)?[a-z0-9_.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential)[a-z0-9_]*\s*[=:]\s*([^\s"'#]{8,})\s*$`), true}
 
 // mayHoldSecrets chooses the files to read: Go, and usual configuration.
 func mayHoldSecrets(name string) bool {
@@ -69,7 +70,7 @@ func secretsIn(f Source) (found []Finding) {
 	}
 	for i, line := range bytes.Split(f.Data, []byte("\n")) {
 		for _, s := range kinds {
-			m := s.re.FindSubmatchIndex(line)
+			m := s.re.RE().FindSubmatchIndex(line)
 			if m == nil {
 				continue
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
@@ -68,7 +69,7 @@ func matches(list []string, word string) string {
 // exposes reports whether the words of one name are all in the other.
 func exposes(key, capability string) bool {
 	split := func(name string) (out []string) {
-		for _, w := range template.Words(camel.ReplaceAllString(strings.NewReplacer("_", " ", ".", " ", "-", " ", "/", " ").Replace(name), "$1 $2")) {
+		for _, w := range template.Words(camel.RE().ReplaceAllString(strings.NewReplacer("_", " ", ".", " ", "-", " ", "/", " ").Replace(name), "$1 $2")) {
 			out = append(out, w.Text)
 		}
 		return out
@@ -80,4 +81,4 @@ func exposes(key, capability string) bool {
 	return within(a, b) || within(b, a)
 }
 
-var camel = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)
+var camel = pattern.Of(`(\p{Ll})(\p{Lu})`)

@@ -213,7 +213,7 @@ func (g *Guardian) watch(id string, every, back time.Duration) bool {
 // subject has no subscriber: it may have died while no worker was there to miss it.
 // back is how long it may take to reconnect.
 func (g *Guardian) LookAfter(ctx context.Context, owner string, back time.Duration) {
-	if !probe.InstanceID.MatchString(owner) || !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
+	if !probe.InstanceID.RE().MatchString(owner) || !errors.Is(g.cfg.Prober.Ping(ctx, g.cfg.Entity, owner), nats.ErrNoResponders) {
 		return
 	}
 	g.mu.Lock()
@@ -239,7 +239,7 @@ func (g *Guardian) ask(ctx context.Context, to, not string, others int) string {
 // worker answers it: it would be a guardian, or is one from now on.
 func (g *Guardian) Asked(r Request) bool {
 	switch {
-	case !probe.InstanceID.MatchString(r.From), r.From == g.cfg.Instance:
+	case !probe.InstanceID.RE().MatchString(r.From), r.From == g.cfg.Instance:
 		return false
 	case r.To == "":
 		return r.Not != g.cfg.Instance

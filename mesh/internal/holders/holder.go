@@ -26,7 +26,7 @@ func Of(msg *nats.Msg) (h Holder, is bool) {
 		return Holder{}, false
 	}
 	f := strings.Split(msg.Header.Get(wire.HeaderHolder), " ")
-	if len(f) != 4 || subject.ValidateEntity(f[0]) != nil || !probe.InstanceID.MatchString(f[1]) {
+	if len(f) != 4 || subject.ValidateEntity(f[0]) != nil || !probe.InstanceID.RE().MatchString(f[1]) {
 		return Holder{}, true
 	}
 	ms, err := strconv.ParseUint(f[2], 10, 31)

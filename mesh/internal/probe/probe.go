@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/internal/listen"
 )
@@ -66,7 +66,7 @@ func New(conn *nats.Conn) *Prober {
 }
 
 // InstanceID matches the instance ids of workers.
-var InstanceID = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+var InstanceID = pattern.Of(`^[A-Za-z0-9]{1,64}$`)
 
 // Subject returns the subject on which one instance of an entity alone is pinged.
 func Subject(entity, instance string) (string, error) {

@@ -3,7 +3,6 @@ package operator
 import (
 	"fmt"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
@@ -165,7 +165,7 @@ func mcpServers(cfg *adapters.Config, specs []string) error {
 			return fmt.Errorf("--mcp %s: there is one of this name", name)
 		}
 		server := mcp.Server{URL: where}
-		if !mcpAddress.MatchString(where) {
+		if !mcpAddress.RE().MatchString(where) {
 			command, err := agents.SplitCommand(where)
 			if err != nil {
 				return fmt.Errorf("--mcp %s: %w", name, err)
@@ -183,4 +183,4 @@ func mcpServers(cfg *adapters.Config, specs []string) error {
 	return nil
 }
 
-var mcpAddress = regexp.MustCompile(`^(https?|wss?)://`)
+var mcpAddress = pattern.Of(`^(https?|wss?)://`)
