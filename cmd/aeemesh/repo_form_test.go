@@ -228,13 +228,17 @@ func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
 	}
 }
 
-// A pattern is compiled when it is first used; one that is invalid is found here.
+// A pattern is compiled when it is first used, and not when the program starts; one that is
+// invalid is found here.
 func TestThePatternsAreValid(t *testing.T) {
 	t.Parallel()
 	n := 0
 	for _, f := range repoFiles(t) {
 		if f.test {
 			continue
+		}
+		if atStart.Match(f.src) {
+			t.Errorf("%s compiles a regular expression at the start: say pattern.Of", f.name)
 		}
 		ast.Inspect(f.ast, func(node ast.Node) bool {
 			call, ok := node.(*ast.CallExpr)
@@ -263,6 +267,9 @@ func TestThePatternsAreValid(t *testing.T) {
 		t.Errorf("%d patterns were found: they are written in another way", n)
 	}
 }
+
+// atStart is a variable of a package that is, or has, a regular expression.
+var atStart = regexp.MustCompile(`(?m)^(?:var |\t)\w+ *= regexp\.MustCompile|^\t\{.*regexp\.MustCompile`)
 
 // evaluated is the text of an expression of constants, as Go has it.
 func evaluated(expr ast.Expr) (string, error) {

@@ -98,7 +98,7 @@ type (
 	regex    struct {
 		text, pattern valued
 		whole         bool     // match, not search
-		fixed         *pattern // set if the pattern is a literal
+		fixed         *iregexp // set if the pattern is a literal
 	}
 )
 
@@ -156,7 +156,7 @@ func (f regex) test(e *evaluation, current any) bool {
 }
 
 // pattern compiles a pattern that comes from the data, once in each evaluation.
-func (e *evaluation) pattern(source string, whole bool) *pattern {
+func (e *evaluation) pattern(source string, whole bool) *iregexp {
 	key := "s" + source
 	if whole {
 		key = "m" + source
@@ -166,7 +166,7 @@ func (e *evaluation) pattern(source string, whole bool) *pattern {
 		e.b.Spend(100 + 20*len(source))
 		p = compilePattern(source, whole)
 		if e.patterns == nil {
-			e.patterns = make(map[string]*pattern)
+			e.patterns = make(map[string]*iregexp)
 		}
 		e.patterns[key] = p
 	}

@@ -1,33 +1,33 @@
 package jsonpath
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// pattern is a compiled I-Regexp. An invalid or too large pattern matches
+// iregexp is a compiled I-Regexp. An invalid or too large pattern matches
 // nothing (RFC 9535, section 2.4.6).
-type pattern struct{ re *limit.Pattern }
+type iregexp struct{ re *limit.Pattern }
 
-func compilePattern(source string, whole bool) *pattern {
+func compilePattern(source string, whole bool) *iregexp {
 	text, ok := translate(source)
 	if !ok {
-		return &pattern{}
+		return &iregexp{}
 	}
 	if whole {
 		text = `\A(?:` + text + `)\z`
 	}
 	re, err := limit.Compile(text)
 	if err != nil {
-		return &pattern{}
+		return &iregexp{}
 	}
-	return &pattern{re}
+	return &iregexp{re}
 }
 
-func (p *pattern) matches(b *limit.Budget, text string) bool {
+func (p *iregexp) matches(b *limit.Budget, text string) bool {
 	return p.re != nil && p.re.Match(b, text)
 }
 
@@ -94,7 +94,7 @@ func (t *translator) alternatives(depth int) bool {
 	return t.in == "" && depth == 0
 }
 
-var quantity = regexp.MustCompile(`^\{[0-9]+(?:,[0-9]*)?\}`)
+var quantity = pattern.Of(`^\{[0-9]+(?:,[0-9]*)?\}`)
 
 // quantifier translates at most one quantifier: there are no lazy ones.
 func (t *translator) quantifier() bool {
@@ -105,16 +105,16 @@ func (t *translator) quantifier() bool {
 	case '*', '+', '?':
 		return t.take(1)
 	case '{':
-		m := quantity.FindString(t.in)
+		m := quantity.RE().FindString(t.in)
 		return m != "" && t.take(len(m))
 	}
 	return true
 }
 
-var property = regexp.MustCompile(`^\\[pP]\{(?:L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|Z[lps]?|S[ckmo]?|C[cfno]?)\}`)
+var property = pattern.Of(`^\\[pP]\{(?:L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|Z[lps]?|S[ckmo]?|C[cfno]?)\}`)
 
 func (t *translator) escape() bool {
-	if m := property.FindString(t.in); m != "" {
+	if m := property.RE().FindString(t.in); m != "" {
 		return t.take(len(m))
 	}
 	if len(t.in) < 2 || !strings.ContainsRune(`()*+-.?[\]^nrt{|}`, rune(t.in[1])) {
@@ -142,7 +142,7 @@ func (t *translator) class() bool {
 		case strings.HasPrefix(t.in, "-]"):
 			t.out.WriteString(`\-`)
 			t.in = t.in[1:]
-		case property.MatchString(t.in):
+		case property.RE().MatchString(t.in):
 			t.escape()
 		default:
 			if !t.classChar() {
@@ -162,7 +162,7 @@ func (t *translator) class() bool {
 func (t *translator) classChar() bool {
 	switch t.in[0] {
 	case '\\':
-		return !property.MatchString(t.in) && t.escape()
+		return !property.RE().MatchString(t.in) && t.escape()
 	case '[', ']', '-':
 		return false
 	case '&', '~':

@@ -202,7 +202,7 @@ func (p *parser) function(word string, start int) any {
 	}
 	f := regex{text: p.comparable(args[0], start), pattern: p.comparable(args[1], start), whole: word == "match"}
 	if l, ok := f.pattern.(literal); ok {
-		f.fixed = &pattern{}
+		f.fixed = &iregexp{}
 		if source, ok := l.v.(string); ok {
 			f.fixed = compilePattern(source, f.whole)
 		}

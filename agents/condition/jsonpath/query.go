@@ -29,7 +29,7 @@ func (q *Query) Exists(b *limit.Budget, value any) (bool, error) {
 type evaluation struct {
 	b        *limit.Budget
 	root     any
-	patterns map[string]*pattern // of match and search, if the pattern comes from the data
+	patterns map[string]*iregexp // of match and search, if the pattern comes from the data
 }
 
 // query is a root query ($) or one relative to the current node (@).
