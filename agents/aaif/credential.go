@@ -13,7 +13,7 @@ import (
 // credentialForms are the forms in which services issue credentials.
 var credentialForms = []struct {
 	name string
-	re   *pattern.Pattern
+	form *pattern.Pattern
 }{
 	{"a private key", pattern.Of(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},
 	{"an nkeys seed", pattern.Of(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
@@ -48,9 +48,9 @@ func credential(text string) (what string, found bool) {
 	if longestWord(text) < 10 && !strings.Contains(text, "BEGIN ") {
 		return "", false // most texts are prose
 	}
-	for _, form := range credentialForms {
-		if form.re.RE().MatchString(text) {
-			return form.name, true
+	for _, f := range credentialForms {
+		if f.form.RE().MatchString(text) {
+			return f.name, true
 		}
 	}
 	for _, key := range skKey.RE().FindAllString(text, -1) {

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"iter"
 	"net"
 	"os"
 	"path/filepath"
@@ -175,23 +176,51 @@ func TestTestsDoNotSleep(t *testing.T) {
 // what another spelling hides: [envelope.Envelope.ReadRequires] decodes the names.
 func TestRequiresIsNotSearchedAsBytes(t *testing.T) {
 	t.Parallel()
-	for _, f := range repoFiles(t) {
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok || f.test || len(call.Args) == 0 {
-				return true
+	for c := range calls(t) {
+		if (c.from != "bytes" && c.from != "strings") || len(c.Args) == 0 {
+			continue
+		}
+		if arg, ok := c.Args[0].(*ast.SelectorExpr); ok && (arg.Sel.Name == "Requires" || arg.Sel.Name == "Payload") {
+			t.Errorf("%s: %s.%s looks for something in the bytes of %s", c.file, c.from, c.name, arg.Sel.Name)
+		}
+	}
+}
+
+// call is a call from.name(…) in a file of the program.
+type call struct {
+	*ast.CallExpr
+	file, from, name string // from is "" unless it is one name, as of a package
+	atStart          bool   // it is outside of functions
+}
+
+// calls yields the calls of functions of packages, and of methods, in the program.
+func calls(t *testing.T) iter.Seq[call] {
+	return func(yield func(call) bool) {
+		for _, f := range repoFiles(t) {
+			if f.test {
+				continue
 			}
-			fun, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
+			for _, d := range f.ast.Decls {
+				_, within := d.(*ast.FuncDecl)
+				for n := range ast.Preorder(d) {
+					expr, _ := n.(*ast.CallExpr)
+					if expr == nil {
+						continue
+					}
+					fun, ok := expr.Fun.(*ast.SelectorExpr)
+					if !ok {
+						continue
+					}
+					c := call{expr, f.name, "", fun.Sel.Name, !within}
+					if from, ok := fun.X.(*ast.Ident); ok {
+						c.from = from.Name
+					}
+					if !yield(c) {
+						return
+					}
+				}
 			}
-			from, _ := fun.X.(*ast.Ident)
-			arg, _ := call.Args[0].(*ast.SelectorExpr)
-			if from != nil && arg != nil && (from.Name == "bytes" || from.Name == "strings") && (arg.Sel.Name == "Requires" || arg.Sel.Name == "Payload") {
-				t.Errorf("%s: %s.%s looks for something in the bytes of %s", f.name, from.Name, fun.Sel.Name, arg.Sel.Name)
-			}
-			return true
-		})
+		}
 	}
 }
 
@@ -233,43 +262,27 @@ func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
 func TestThePatternsAreValid(t *testing.T) {
 	t.Parallel()
 	n := 0
-	for _, f := range repoFiles(t) {
-		if f.test {
-			continue
-		}
-		if atStart.Match(f.src) {
-			t.Errorf("%s compiles a regular expression at the start: say pattern.Of", f.name)
-		}
-		ast.Inspect(f.ast, func(node ast.Node) bool {
-			call, ok := node.(*ast.CallExpr)
-			if !ok {
-				return true
+	for c := range calls(t) {
+		switch c.from + "." + c.name {
+		case "regexp.MustCompile":
+			if c.atStart {
+				t.Errorf("%s compiles a regular expression at the start: say pattern.Of", c.file)
 			}
-			of, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || of.Sel.Name != "Of" {
-				return true
-			}
-			if in, ok := of.X.(*ast.Ident); !ok || in.Name != "pattern" {
-				return true
-			}
+		case "pattern.Of":
 			n++
-			expr, err := evaluated(call.Args[0])
+			expr, err := evaluated(c.Args[0])
 			if err == nil {
 				_, err = regexp.Compile(expr)
 			}
 			if err != nil {
-				t.Errorf("%s: %v", f.name, err)
+				t.Errorf("%s: %v", c.file, err)
 			}
-			return true
-		})
+		}
 	}
 	if n < 50 {
 		t.Errorf("%d patterns were found: they are written in another way", n)
 	}
 }
-
-// atStart is a variable of a package that is, or has, a regular expression.
-var atStart = regexp.MustCompile(`(?m)^(?:var |\t)\w+ *= regexp\.MustCompile|^\t\{.*regexp\.MustCompile`)
 
 // evaluated is the text of an expression of constants, as Go has it.
 func evaluated(expr ast.Expr) (string, error) {
@@ -536,25 +549,14 @@ func TestDockerfile(t *testing.T) {
 func TestEveryHistogramHasBoundsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, f := range repoFiles(t) {
-		if f.test {
+	for c := range calls(t) {
+		if !madeHistogram.MatchString(c.name) {
 			continue
 		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			made, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || !madeHistogram.MatchString(made.Sel.Name) {
-				return true
-			}
-			found++
-			if !slices.ContainsFunc(call.Args, hasBounds) {
-				t.Errorf("%s: %s has no metric.WithExplicitBucketBoundaries", f.name, made.Sel.Name)
-			}
-			return true
-		})
+		found++
+		if !slices.ContainsFunc(c.Args, hasBounds) {
+			t.Errorf("%s: %s has no metric.WithExplicitBucketBoundaries", c.file, c.name)
+		}
 	}
 	if found < 8 {
 		t.Errorf("%d histograms were found: the pattern is wrong", found)

@@ -17,7 +17,7 @@ import (
 type shape struct {
 	rule     string
 	what     string
-	re       *pattern.Pattern
+	form     *pattern.Pattern
 	mayGuess bool // the name gives it away, not the value: ask for randomness
 }
 
@@ -70,7 +70,7 @@ func secretsIn(f Source) (found []Finding) {
 	}
 	for i, line := range bytes.Split(f.Data, []byte("\n")) {
 		for _, s := range kinds {
-			m := s.re.RE().FindSubmatchIndex(line)
+			m := s.form.RE().FindSubmatchIndex(line)
 			if m == nil {
 				continue
 			}
