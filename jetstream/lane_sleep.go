@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -205,12 +204,6 @@ func (b wakeSub) unsubscribe() {
 	if b.sub != nil {
 		_ = b.sub.Unsubscribe() // the connection may be gone
 	}
-}
-
-// isSubscription reports whether a permissions violation is about subscribing to tasks.
-func isSubscription(violation error) bool {
-	text := strings.ToLower(violation.Error())
-	return strings.Contains(text, "subscription to ") && strings.Contains(text, "aee.work.")
 }
 
 // sleeping returns the state of a sleeping source, since when it holds, and its cause: the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/nats-io/nats.go"
 )
 
@@ -201,10 +201,8 @@ func (r *laneRun) listen() {
 	for _, s := range r.sources {
 		if s.asked > 0 && now.Sub(s.heard) > r.opts.patience() {
 			why := errSilent
-			// The connection keeps only the last violation, which is about one of the
-			// sources.
-			if v := api.Violation(r.nc); v != nil && strings.Contains(v.Error(), "CONSUMER.MSG.NEXT.") {
-				why = fmt.Errorf("%w: %w", ErrDenied, v)
+			if d, denied := denial.Why(r.nc, func(d denial.Denial) bool { return d.Is(denial.Publish, s.next) }); denied {
+				why = fmt.Errorf("%w: %w", ErrDenied, d.Err)
 			}
 			s.trouble(why, true)
 			signal(r.mend)

@@ -3,11 +3,13 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 )
@@ -361,7 +363,9 @@ func (n *Notifier) ring(subj string) *nats.Subscription {
 	if n.mute.Load() {
 		return nil
 	}
-	if v := api.Violation(nc); v != nil && isSubscription(v) {
+	if _, denied := denial.Why(nc, func(d denial.Denial) bool {
+		return d.Op == denial.Subscribe && strings.Contains(d.Subject, "aee.work.")
+	}); denied {
 		n.mute.Store(true) // each further attempt is a line in the server's log
 		return nil
 	}

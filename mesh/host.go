@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh/internal/calls"
 	"github.com/aeemesh/aeemesh/mesh/internal/contexts"
 	"github.com/aeemesh/aeemesh/mesh/internal/deadlines"
@@ -199,7 +200,7 @@ func (h *host) start(ctx context.Context) (err error) {
 			subs = append(subs, sub)
 		}
 	}
-	lastError := h.node.conn.LastError()
+	since := denial.Now(h.node.conn)
 	subscribe(h.live, QueueGroup, h.intake.onTask)
 	subscribe(h.ask, QueueGroup, h.intake.onAsk)
 	subscribe(h.ctl, "", h.controls.onControl)
@@ -216,7 +217,7 @@ func (h *host) start(ctx context.Context) (err error) {
 		})
 	}
 	if err == nil {
-		err = listen.Refused(lastError, h.node.conn.LastError(), append(slices.Clone(subs), asked...))
+		err = listen.Refused(since, append(slices.Clone(subs), asked...))
 	}
 	if err != nil {
 		if joined == nil {

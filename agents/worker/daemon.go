@@ -3,54 +3,27 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// watch handles the errors of a connection before its own handler does, until
-// the returned function is called.
-func (w *Worker) watch(conn *nats.Conn) (end func()) {
-	next := conn.ErrorHandler()
-	conn.SetErrorHandler(func(conn *nats.Conn, sub *nats.Subscription, err error) {
-		w.violated(sub, err)
-		if next != nil {
-			next(conn, sub, err)
-		}
-	})
-	return func() { conn.SetErrorHandler(next) }
-}
-
-// violated ends the worker if the server has refused a subscription on which an
-// agent receives tasks: the agent would wait for them in vain.
-func (w *Worker) violated(sub *nats.Subscription, err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
+// denied ends the worker if the server does not permit a subscription on which an agent
+// receives tasks, and not an inbox: the agent would wait for them in vain.
+func (w *Worker) denied(d denial.Denial) {
+	mine := func(h *hosted) bool { return strings.HasSuffix("."+d.Subject, "."+h.Entity) }
+	if d.Op != denial.Subscribe || !strings.HasPrefix(d.Subject, "$SRV.") && !slices.ContainsFunc(w.agents, mine) {
 		return
 	}
-	if sub != nil {
-		err = fmt.Errorf("%s: %w", sub.Subject, err)
+	select {
+	case w.refused <- d.Err:
+	default:
 	}
-	if text := err.Error(); strings.Contains(text, "Subscription") && w.mustHear(text) {
-		select {
-		case w.refused <- err:
-		default:
-		}
-	}
-}
-
-// mustHear reports whether a violation is about a subject on which an agent
-// receives tasks, and not about an inbox.
-func (w *Worker) mustHear(violation string) bool {
-	violation = strings.ToLower(violation)
-	if strings.Contains(violation, `"$srv.`) {
-		return true
-	}
-	return slices.ContainsFunc(w.agents, func(h *hosted) bool { return strings.Contains(violation, strings.ToLower(h.Entity)+`"`) })
 }
 
 // A DeniedError says that the NATS user may not subscribe to a subject on which

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/perms"
@@ -194,7 +195,7 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // nothing waits for the durable lane any more
 	w.conn.Store(conn)
-	defer w.watch(conn)()
+	defer denial.Listen(conn, w.denied)()
 	node, js, err := w.newNode(ctx, conn)
 	if err != nil {
 		return err

@@ -219,7 +219,7 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 	}
 	s, err := a.Open(ctx, cmd, session.Options{Signed: true, Tel: tel.OfNode()})
 	if err == nil {
-		err = errors.Join(refused.Tell(s.Node), s.Confirm())
+		err = s.Confirm(func() error { return refused.Tell(s.Node) })
 		s.Close()
 	}
 	if err != nil {

@@ -160,34 +160,3 @@ func TestOnlyHeadersOfTheServerAreLeftOut(t *testing.T) {
 		t.Errorf("left are %q, of %v", keys, was)
 	}
 }
-
-// The connection returns its last error until another one comes. A denial that no caller waited
-// for is the cause of no timeout much later.
-func TestAnOldDenialIsNoCauseOfATimeout(t *testing.T) {
-	t.Parallel()
-	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "u", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"aee.journal.>"}}}}}})
-	nc := natstest.Conn(t, srv, nats.UserInfo("u", "p"))
-	e := earOf(nc)
-	if err := errors.Join(nc.Publish("aee.journal.x", nil), nc.Flush()); err != nil {
-		t.Fatal(err)
-	}
-	age := func(by time.Duration) (heard bool) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.heard = e.heard.Add(-by)
-		return e.last != nil
-	}
-	for deadline := time.Now().Add(time.Minute); !age(0); {
-		if time.Now().After(deadline) {
-			t.Fatal("no denial is heard")
-		}
-		_ = nc.Flush()
-	}
-	if err := Explain(nc, nats.ErrTimeout, "read"); !errors.Is(err, ErrDenied) {
-		t.Errorf("at once: %v", err)
-	}
-	age(2 * time.Minute)
-	if err := Explain(nc, nats.ErrTimeout, "read"); errors.Is(err, ErrDenied) || !errors.Is(Uncertain(err), ErrUncertain) {
-		t.Errorf("two minutes later: %v", err)
-	}
-}

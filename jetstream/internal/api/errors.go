@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream/denial"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // Errors for errors.Is. Package jetstream says what they mean.
@@ -60,7 +62,7 @@ func Explain(nc *nats.Conn, err error, format string, args ...any) error {
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
 		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		if denied := Violation(nc); denied != nil && !isOld(nc, denied) {
+		if denied := Violation(nc); denied != nil {
 			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
 		}
 	}
@@ -89,24 +91,19 @@ func Uncertain(err error) error {
 // stored that copy.
 const duplicateInProcess natsjs.ErrorCode = 10158
 
-// Violation returns the last permissions violation that the connection was told of, if it
-// is about a subject that this package publishes to, or about an inbox, where the answers
-// arrive. The server reports it besides the request, which then times out.
+// Violation returns the last denial that may be why JetStream does not answer: about a subject
+// that this package publishes to, or about an inbox, where the answers arrive. The server
+// reports it besides the request, which then times out.
 func Violation(nc *nats.Conn) error {
-	err := nc.LastError()
-	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || wasTold(nc, err) {
-		return nil
-	}
 	inbox := nc.Opts.InboxPrefix
 	if inbox == "" {
 		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 	}
-	for _, s := range []string{`"$JS.`, `"$KV.`, `"$O.`, `"` + inbox, "aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."} {
-		if strings.Contains(err.Error(), s) {
-			return err
-		}
-	}
-	return nil
+	d, _ := denial.Why(nc, func(d denial.Denial) bool {
+		return slices.ContainsFunc([]string{"$JS.", "$KV.", "$O.", inbox}, func(s string) bool { return strings.HasPrefix(d.Subject, s) }) ||
+			slices.ContainsFunc([]string{"aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."}, func(s string) bool { return strings.Contains(d.Subject, s) })
+	})
+	return d.Err
 }
 
 // IsWrongSequence reports whether a write failed because the subject was not at the

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 )
 
 // Exchange sends a request and returns its first answer. It waits for requestTimeout at
@@ -41,47 +41,15 @@ func Asking[T any](ctx context.Context, js natsjs.JetStream, subject string, f f
 	return v, err
 }
 
-// denialLook is how often the connection's last error is checked.
-const denialLook = 20 * time.Millisecond
-
 // UntilDenied returns a context that ends, with ErrDenied as its cause, when the server
 // reports that publishing to a subject with this prefix is not permitted. A quotation
-// mark at the end makes it an exact match. It hears every such report of the connection
-// ([ears]). It also checks the connection's last error, in case the application has
-// replaced the error handler.
+// mark at the end makes it an exact match.
 func UntilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	before := nc.LastError()
-	quoted, e := `"`+subject, earOf(nc)
-	denied := func(err error) bool {
-		if ctx.Err() != nil || !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), quoted) {
-			return false
+	exact, whole := strings.CutSuffix(subject, `"`)
+	return denial.Until(ctx, nc, func(d denial.Denial) error {
+		if d.Op != denial.Publish || !strings.HasPrefix(d.Subject, exact) || whole && d.Subject != exact {
+			return nil
 		}
-		e.tell(err)
-		cancel(fmt.Errorf("%w: %w", ErrDenied, err))
-		return true
-	}
-	forget := e.add(func(err error) { denied(err) })
-	var mu sync.Mutex
-	var timer *time.Timer
-	stopped := false
-	look := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		now := nc.LastError()
-		if !stopped && (now == nil || now == before || !denied(now)) {
-			timer.Reset(denialLook)
-		}
-	}
-	mu.Lock()
-	timer = time.AfterFunc(denialLook, look)
-	mu.Unlock()
-	return ctx, func() {
-		forget()
-		mu.Lock()
-		stopped = true
-		timer.Stop()
-		mu.Unlock()
-		cancel(nil)
-	}
+		return fmt.Errorf("%w: %w", ErrDenied, d.Err)
+	})
 }

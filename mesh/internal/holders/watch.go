@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh/internal/probe"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/watch"
@@ -174,7 +175,7 @@ func (hs *Watch) Leave(ping string, x *rpc.Exchange) {
 // probe probes a holder. One that this NATS user has no permission to ping is not probed
 // again, because the server logs each attempt.
 func (hs *Watch) probe(round *holderRound, ping string, again bool) {
-	if err := hs.cfg.Conn.LastError(); errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), `"`+ping+`"`) {
+	if _, denied := denial.Why(hs.cfg.Conn, func(d denial.Denial) bool { return d.Is(denial.Publish, ping) }); denied {
 		hs.mu.Lock()
 		defer hs.mu.Unlock()
 		hs.denied[serviceOf(ping)] = true

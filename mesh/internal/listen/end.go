@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 )
 
 // RoundTrip waits until the server has processed everything that was sent, however long that
@@ -33,18 +35,15 @@ func RoundTrip(ctx context.Context, conn *nats.Conn, period time.Duration, waits
 	}
 }
 
-// Refused returns an error if the server has refused a subscription. The only sign
-// of that is a new last error of the connection that names the subscription.
-func Refused(before, after error, subs []*nats.Subscription) error {
-	if after == before || !errors.Is(after, nats.ErrPermissionViolation) {
+// Refused returns an error if the server has refused one of the subscriptions since then.
+func Refused(since denial.Since, subs []*nats.Subscription) error {
+	d, refused := since.Find(func(d denial.Denial) bool {
+		return slices.ContainsFunc(subs, func(s *nats.Subscription) bool { return d.Is(denial.Subscribe, s.Subject) })
+	})
+	if !refused {
 		return nil
 	}
-	for _, sub := range subs {
-		if strings.Contains(strings.ToLower(after.Error()), strings.ToLower(fmt.Sprintf("subscription to %q", sub.Subject))) {
-			return fmt.Errorf("the server does not permit subscribing to %s; \"aeemesh auth perms\" prints what a worker needs: %w", sub.Subject, after)
-		}
-	}
-	return nil
+	return fmt.Errorf("the server does not permit subscribing to %s; \"aeemesh auth perms\" prints what a worker needs: %w", d.Subject, d.Err)
 }
 
 // Drain unsubscribes: the server delivers no message that it receives after this.

@@ -38,17 +38,13 @@ const (
 // subscriber any more; or the server has refused the request or the inbox for
 // the answer, which NATS reports to the connection and not to the request.
 func Watch(ctx context.Context, a *session.App, node *mesh.Node, entity string) (_ context.Context, stop func()) {
-	before := node.Conn().LastError()
+	ctx, end := workers.UntilRefused(ctx, node.Conn(), entity)
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		var had []mesh.Instance // the workers that may have the task
 		missing := 0            // checks in a row that found none of them
 		for since, next := time.Now(), time.Now().Add(firstLook); pause.For(ctx, 100*time.Millisecond); {
-			if err := workers.RefusedTo(node.Conn(), before, entity); err != nil {
-				cancel(err)
-				return
-			}
 			if time.Now().Before(next) {
 				continue
 			}
@@ -81,6 +77,7 @@ func Watch(ctx context.Context, a *session.App, node *mesh.Node, entity string) 
 	return ctx, func() {
 		cancel(nil)
 		wait.Wait()
+		end()
 	}
 }
 

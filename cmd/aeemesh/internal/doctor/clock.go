@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -20,9 +21,9 @@ func (d *doctor) clocks(ctx context.Context) {
 		d.tell("agent", "fail", "", "%s", outcome.Text(err))
 		return
 	}
-	before := d.conn.LastError()
+	since := denial.Now(d.conn)
 	d.agent(ctx, node, d.entity)
-	if err := workers.RefusedTo(d.conn, before, d.entity); err != nil {
+	if err := workers.Refused(since, d.conn, d.entity); err != nil {
 		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", outcome.Text(err))
 	}
 	d.tellClocks()

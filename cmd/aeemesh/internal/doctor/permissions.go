@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
@@ -185,7 +186,7 @@ func (d *doctor) maySubscribe(to string) bool {
 		return false
 	}
 	defer sub.Unsubscribe()
-	return d.allowed(to)
+	return d.allowed(denial.Subscribe, to)
 }
 
 // traceTo is the subject for the server's traces of the messages with which
@@ -198,24 +199,24 @@ func (d *doctor) mayPublish(to string) bool {
 	msg := nats.NewMsg(to)
 	msg.Header.Set("Nats-Trace-Dest", traceTo)
 	msg.Header.Set("Nats-Trace-Only", "true")
-	return d.conn.PublishMsg(msg) == nil && d.allowed(to)
+	return d.conn.PublishMsg(msg) == nil && d.allowed(denial.Publish, to)
 }
 
 // mayTry reports whether mayPublish works: if the user may not publish to the
 // trace subject, the server reports that instead.
 func (d *doctor) mayTry() bool {
-	return !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(traceTo)
+	return !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(denial.Publish, traceTo)
 }
 
 // mayAsk tests with a message that does no harm to its receiver.
 func (d *doctor) mayAsk(to string) bool {
-	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), nil) == nil && d.allowed(to)
+	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), nil) == nil && d.allowed(denial.Publish, to)
 }
 
 // mayAskWrongly tests with a request that JetStream refuses as malformed, and
 // that services answer in the same way as any request.
 func (d *doctor) mayAskWrongly(to string) bool {
-	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), []byte("doctor: this is no request")) == nil && d.allowed(to)
+	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), []byte("doctor: this is no request")) == nil && d.allowed(denial.Publish, to)
 }
 
 // folded replaces many subjects that differ in their last token only by one
@@ -240,13 +241,13 @@ func folded(missing []string) (out []string) {
 }
 
 // allowed waits until the server has processed what was sent, and reports
-// whether it refused the subject.
-func (d *doctor) allowed(to string) bool {
+// whether it refused op on the subject.
+func (d *doctor) allowed(op denial.Op, to string) bool {
 	if d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
 		return false
 	}
-	err := d.conn.LastError()
-	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+to+`"`)
+	_, refused := denial.Why(d.conn, func(d denial.Denial) bool { return d.Is(op, to) })
+	return !refused
 }
 
 // covers reports whether a rule permits a subject, which may be "subject

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
@@ -78,14 +78,14 @@ func (d *doctor) answers() (missing string, known bool) {
 		return "", false
 	}
 	defer sub.Unsubscribe()
-	if !d.allowed(to) {
+	if !d.allowed(denial.Subscribe, to) {
 		return "", false
 	}
 	reply := "aee.doctor." + strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)
-	if d.conn.Publish(reply, nil) == nil && d.allowed(reply) {
+	if d.conn.Publish(reply, nil) == nil && d.allowed(denial.Publish, reply) {
 		return "", true // before any answer was requested
 	}
-	if err := d.conn.PublishRequest(to, reply, nil); err != nil || !d.allowed(to) {
+	if err := d.conn.PublishRequest(to, reply, nil); err != nil || !d.allowed(denial.Publish, to) {
 		return "", false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -95,12 +95,11 @@ func (d *doctor) answers() (missing string, known bool) {
 		return "", false
 	}
 	for n := range 3 {
-		before := d.conn.LastError()
+		since := denial.Now(d.conn)
 		if err := msg.Respond([]byte("{}")); err != nil || d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
 			return "", false
 		}
-		after := d.conn.LastError()
-		if after == before || !errors.Is(after, nats.ErrPermissionViolation) {
+		if len(since.All()) == 0 {
 			continue
 		}
 		if n == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
@@ -143,14 +144,16 @@ func (s *Session) UnsignedNode() *mesh.Node {
 	return s.unsigned
 }
 
-// Confirm makes sure that the server has received what was published without
-// waiting for an answer, and has not refused it.
-func (s *Session) Confirm() error {
+// Confirm calls publish, which publishes messages that nothing answers, and makes sure that the
+// server has received them and has not refused them.
+func (s *Session) Confirm(publish func() error) error {
+	since := denial.Now(s.Conn)
+	if err := publish(); err != nil {
+		return err
+	}
 	if err := s.Conn.FlushTimeout(s.App.Conn.Wait()); err != nil {
 		return fmt.Errorf("the server did not confirm the message: %w", err)
 	}
-	if err := s.Conn.LastError(); err != nil && errors.Is(err, nats.ErrPermissionViolation) {
-		return err
-	}
-	return nil
+	refused, _ := since.Find(func(d denial.Denial) bool { return d.Op == denial.Publish })
+	return refused.Err
 }

@@ -209,10 +209,7 @@ func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string)
 
 // postMessage publishes an envelope that gets no answer.
 func postMessage(s *session.Session, ctx context.Context, e *envelope.Envelope) error {
-	if err := s.Node.Post(ctx, e); err != nil {
-		return err
-	}
-	if err := s.Confirm(); err != nil {
+	if err := s.Confirm(func() error { return s.Node.Post(ctx, e) }); err != nil {
 		return err
 	}
 	if s.App.Term.JSON {

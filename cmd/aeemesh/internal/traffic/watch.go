@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -196,7 +197,7 @@ func (w *watcher) listen(ctx context.Context, conn *nats.Conn, patterns []string
 	all := make(chan *nats.Msg, watchQueue)
 	go published(ctx, all, live)
 	for _, p := range patterns {
-		before := conn.LastError()
+		since := denial.Now(conn)
 		if _, err := conn.ChanSubscribe(p, all); err != nil {
 			return nil, fmt.Errorf("listen to %s: %w", p, err)
 		}
@@ -205,7 +206,7 @@ func (w *watcher) listen(ctx context.Context, conn *nats.Conn, patterns []string
 		if err := conn.FlushTimeout(wait); err != nil {
 			return nil, fmt.Errorf("listen to %s: %w", p, err)
 		}
-		if refused := conn.LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
+		if _, refused := since.Find(func(d denial.Denial) bool { return d.Is(denial.Subscribe, p) }); refused {
 			w.hidden = append(w.hidden, p)
 			continue
 		}

@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -23,13 +22,17 @@ import (
 // returns an error that wraps [nats.ErrPermissionViolation] instead of an empty
 // list: none means that none has answered.
 func Discover(ctx context.Context, node *mesh.Node, entity string, wait time.Duration) ([]mesh.Instance, error) {
-	before := node.Conn().LastError()
+	since := denial.Now(node.Conn())
 	found, err := node.Discover(ctx, entity, wait)
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	if refused := node.Conn().LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
-		return nil, outcome.Hinted(fmt.Errorf("agents cannot be discovered: %w", refused), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
+	inbox := inboxOf(node.Conn())
+	refused, denied := since.Find(func(d denial.Denial) bool {
+		return d.Op == denial.Publish && strings.HasPrefix(d.Subject, "$SRV.") || d.Op == denial.Subscribe && strings.HasPrefix(d.Subject, inbox)
+	})
+	if denied {
+		return nil, outcome.Hinted(fmt.Errorf("agents cannot be discovered: %w", refused.Err), "That needs permission to publish to $SRV.INFO and $SRV.STATS, and an inbox for the answers (--inbox-prefix).")
 	}
 	return found, nil
 }
@@ -48,19 +51,8 @@ func WantSignatures(found []mesh.Instance, entity string) bool {
 // Ask asks an entity with one of the aee.* intents. If the server does not
 // permit the request, it fails at once.
 func Ask(ctx context.Context, node *mesh.Node, entity, intent string, out any) error {
-	before := node.Conn().LastError()
-	ctx, cancel := context.WithCancelCause(ctx)
-	var wait sync.WaitGroup
-	defer wait.Wait()
-	defer cancel(nil)
-	wait.Go(func() {
-		for pause.For(ctx, 20*time.Millisecond) {
-			if err := RefusedTo(node.Conn(), before, entity); err != nil {
-				cancel(err)
-				return
-			}
-		}
-	})
+	ctx, stop := UntilRefused(ctx, node.Conn(), entity)
+	defer stop()
 	_, err := node.Query(ctx, entity, intent, struct{}{}, out)
 	if refused := context.Cause(ctx); err != nil && MayNotAsk(refused) {
 		return refused
@@ -74,19 +66,29 @@ func MayNotAsk(err error) bool {
 	return errors.As(err, &e) && e.Code == envelope.CodeDenied && !e.FromPeer()
 }
 
-// RefusedTo checks whether the connection has a new error that means that a
-// request to entity was refused.
-func RefusedTo(conn *nats.Conn, before error, entity string) error {
-	err := conn.LastError()
-	if err == before || !errors.Is(err, nats.ErrPermissionViolation) {
-		return nil
-	}
-	inbox := cmp.Or(conn.Opts.InboxPrefix, "_INBOX")
-	switch text := strings.ToLower(err.Error()); {
-	case strings.Contains(text, "publish") && strings.Contains(text, strings.ToLower(entity)+`"`):
+// UntilRefused returns a context that ends when the server refuses a request to entity, or the
+// inbox for its answer. The cause is then an error of which [MayNotAsk] is true.
+func UntilRefused(ctx context.Context, conn *nats.Conn, entity string) (_ context.Context, stop func()) {
+	inbox := inboxOf(conn)
+	return denial.Until(ctx, conn, func(d denial.Denial) error { return refusal(d, entity, inbox) })
+}
+
+// Refused returns the error of [UntilRefused] if a request to entity was refused since then.
+func Refused(since denial.Since, conn *nats.Conn, entity string) error {
+	inbox := inboxOf(conn)
+	d, _ := since.Find(func(d denial.Denial) bool { return refusal(d, entity, inbox) != nil })
+	return refusal(d, entity, inbox)
+}
+
+func refusal(d denial.Denial, entity, inbox string) error {
+	switch {
+	case d.Op == denial.Publish && strings.HasSuffix("."+d.Subject, "."+entity):
 		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not publish to %s; \"aeemesh auth perms %s --sender\" prints what it needs", entity, entity)
-	case strings.Contains(text, "subscription") && strings.Contains(text, `"`+strings.ToLower(inbox)+"."):
-		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not listen for answers on %s.>; name an inbox prefix of its own with --inbox-prefix", inbox)
+	case d.Op == denial.Subscribe && strings.HasPrefix(d.Subject, inbox):
+		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not listen for answers on %s>; name an inbox prefix of its own with --inbox-prefix", inbox)
 	}
 	return nil
 }
+
+// inboxOf returns how the subjects of a connection's inboxes begin.
+func inboxOf(conn *nats.Conn) string { return cmp.Or(conn.Opts.InboxPrefix, "_INBOX") + "." }

@@ -1,0 +1,64 @@
+package denial
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// An Op is what was denied.
+type Op string
+
+// The operations.
+const (
+	Publish   Op = "publish"   // publishing to Subject
+	Reply     Op = "reply"     // publishing with Subject as the reply subject
+	Subscribe Op = "subscribe" // subscribing to Subject
+)
+
+// A Denial is one permissions violation.
+type Denial struct {
+	Err     error // as nats.go reports it; it wraps [nats.ErrPermissionViolation]
+	Op      Op    // "" if the text is not known
+	Subject string
+
+	heard time.Time
+	told  bool // [Until] has given it to its caller
+}
+
+// Is reports whether op was denied on exactly this subject.
+func (d Denial) Is(op Op, subject string) bool { return d.Op == op && d.Subject == subject }
+
+// phrases are how nats-server begins each denial; a quoted subject follows.
+var phrases = []struct {
+	op   Op
+	text string
+}{
+	{Publish, "Permissions Violation for Publish to "},
+	{Reply, "Permissions Violation for Publish with Reply of "},
+	{Subscribe, "Permissions Violation for Subscription to "},
+}
+
+// parse returns the denial that err is about, or false if it is about something else.
+func parse(err error, heard time.Time) (Denial, bool) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return Denial{}, false
+	}
+	d := Denial{Err: err, heard: heard}
+	for _, p := range phrases {
+		if _, rest, found := strings.Cut(err.Error(), p.text); found {
+			quoted, _ := strconv.QuotedPrefix(rest)
+			d.Op, d.Subject = p.op, unquoted(quoted)
+			break
+		}
+	}
+	return d, true
+}
+
+func unquoted(s string) string {
+	s, _ = strconv.Unquote(s)
+	return s
+}

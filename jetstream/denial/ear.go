@@ -1,0 +1,185 @@
+package denial
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/nats-io/nats.go"
+)
+
+// kept is how many denials of a connection are kept.
+const kept = 64
+
+// ear hears each error that a connection's server reports.
+type ear struct {
+	before sync.Once // puts it before the application's error handler
+
+	mu        sync.Mutex
+	count     uint64   // of denials that were heard
+	denials   []Denial // the last ones, the oldest first
+	listeners map[uint64]func(Denial)
+	next      uint64        // the number of the next listener
+	news      chan struct{} // closed when a denial is heard
+}
+
+// ears holds the ears by connection ([weak.Pointer] of [nats.Conn]). No lock is held while a
+// connection is asked for anything: one whose socket is blocked does not answer, and must not
+// hold up the others.
+var ears sync.Map
+
+// earOf returns the ear of a connection.
+func earOf(nc *nats.Conn) *ear {
+	key := weak.Make(nc)
+	known, there := ears.Load(key)
+	if !there {
+		if known, there = ears.LoadOrStore(key, &ear{listeners: map[uint64]func(Denial){}, news: make(chan struct{})}); !there {
+			runtime.AddCleanup(nc, func(key weak.Pointer[nats.Conn]) { ears.Delete(key) }, key)
+		}
+	}
+	e := known.(*ear)
+	e.before.Do(func() {
+		e.hear(nc.LastError())
+		handle := nc.ErrorHandler()
+		nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			e.hear(err)
+			if handle != nil {
+				handle(nc, sub, err)
+			}
+		})
+	})
+	return e
+}
+
+// hear keeps err if it is a denial that was not heard before, and passes it to the listeners.
+func (e *ear) hear(err error) {
+	d, ok := parse(err, time.Now())
+	if !ok {
+		return
+	}
+	e.mu.Lock()
+	if e.knows(err) {
+		e.mu.Unlock()
+		return
+	}
+	e.count++
+	e.denials = append(e.denials[max(0, len(e.denials)-kept+1):], d)
+	close(e.news)
+	e.news = make(chan struct{})
+	var all []func(Denial)
+	for _, f := range e.listeners {
+		all = append(all, f)
+	}
+	e.mu.Unlock()
+	for _, f := range all {
+		f(d)
+	}
+}
+
+// knows reports whether this very error was heard. The caller holds the lock.
+func (e *ear) knows(err error) bool {
+	return slices.ContainsFunc(e.denials, func(d Denial) bool { return d.Err == err })
+}
+
+// patience is how long settle waits.
+const patience = 100 * time.Millisecond
+
+// settle waits until the last denial that nats.go knows of was heard, because nats.go calls error
+// handlers on a goroutine of its own. If the application has replaced the handler since, that
+// takes the whole patience, and the denial is heard here.
+func (e *ear) settle(nc *nats.Conn) {
+	last := nc.LastError()
+	if !errors.Is(last, nats.ErrPermissionViolation) {
+		return
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		e.mu.Lock()
+		known, news := e.knows(last), e.news
+		e.mu.Unlock()
+		if known {
+			return
+		}
+		select {
+		case <-news:
+		case <-late.C:
+			e.hear(last)
+			return
+		}
+	}
+}
+
+// Listen has f called with each denial of the connection, until forget is called. f must not
+// wait for the connection.
+func Listen(nc *nats.Conn, f func(Denial)) (forget func()) {
+	e := earOf(nc)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.next++
+	id := e.next
+	e.listeners[id] = f
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.listeners, id)
+	}
+}
+
+// A Since knows the denials of a connection after a moment.
+type Since struct {
+	nc    *nats.Conn
+	ear   *ear
+	count uint64
+}
+
+// Now returns a Since that begins now. It knows what the server has reported until a round trip
+// that follows, such as [nats.Conn.Flush].
+func Now(nc *nats.Conn) Since {
+	e := earOf(nc)
+	e.settle(nc)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return Since{nc: nc, ear: e, count: e.count}
+}
+
+// All returns the denials, the oldest first: of more than 64 the last ones. It must not be
+// called in an error handler of the connection.
+func (s Since) All() []Denial {
+	s.ear.settle(s.nc)
+	s.ear.mu.Lock()
+	defer s.ear.mu.Unlock()
+	fresh := int(min(s.ear.count-s.count, uint64(len(s.ear.denials))))
+	return slices.Clone(s.ear.denials[len(s.ear.denials)-fresh:])
+}
+
+// Find returns the first denial that matches, or false.
+func (s Since) Find(match func(Denial) bool) (Denial, bool) {
+	all := s.All()
+	if i := slices.IndexFunc(all, match); i >= 0 {
+		return all[i], true
+	}
+	return Denial{}, false
+}
+
+// lasting is the age of a denial of publishing that explains nothing any more. That of a
+// subscription lasts: a connection subscribes to its inbox once, and hears once that it may not.
+const lasting = time.Minute
+
+// Why returns the newest denial that matches and may be why something on the connection is not
+// answered: not one that [Until] has given to its caller, nor an old one.
+func Why(nc *nats.Conn, match func(Denial) bool) (Denial, bool) {
+	e := earOf(nc)
+	e.settle(nc)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range slices.Backward(e.denials) {
+		if !d.told && (d.Op == Subscribe || time.Since(d.heard) < lasting) && match(d) {
+			return d, true
+		}
+	}
+	return Denial{}, false
+}

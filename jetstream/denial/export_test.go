@@ -1,0 +1,20 @@
+package denial
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Parse is parse, of now.
+func Parse(err error) (Denial, bool) { return parse(err, time.Now()) }
+
+// Age makes all denials that were heard older.
+func Age(nc *nats.Conn, by time.Duration) {
+	e := earOf(nc)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.denials {
+		e.denials[i].heard = e.denials[i].heard.Add(-by)
+	}
+}
