@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+
+	_ "github.com/aeemesh/aeemesh/cmd/aeemesh/internal/startup" // makes the start cheaper
 )
 
 func main() {
