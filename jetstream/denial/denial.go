@@ -1,12 +1,9 @@
 package denial
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // An Op is what was denied.
@@ -42,11 +39,8 @@ var phrases = []struct {
 	{Subscribe, "Permissions Violation for Subscription to "},
 }
 
-// parse returns the denial that err is about, or false if it is about something else.
-func parse(err error, heard time.Time) (Denial, bool) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return Denial{}, false
-	}
+// parse returns the denial that a permissions violation is about.
+func parse(err error, heard time.Time) Denial {
 	d := Denial{Err: err, heard: heard}
 	for _, p := range phrases {
 		if _, rest, found := strings.Cut(err.Error(), p.text); found {
@@ -55,7 +49,7 @@ func parse(err error, heard time.Time) (Denial, bool) {
 			break
 		}
 	}
-	return d, true
+	return d
 }
 
 func unquoted(s string) string {

@@ -56,8 +56,7 @@ func earOf(nc *nats.Conn) *ear {
 
 // hear keeps err if it is a denial that was not heard before, and passes it to the listeners.
 func (e *ear) hear(err error) {
-	d, ok := parse(err, time.Now())
-	if !ok {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
 	e.mu.Lock()
@@ -65,6 +64,7 @@ func (e *ear) hear(err error) {
 		e.mu.Unlock()
 		return
 	}
+	d := parse(err, time.Now())
 	e.count++
 	e.denials = append(e.denials[max(0, len(e.denials)-kept+1):], d)
 	close(e.news)
@@ -95,8 +95,7 @@ func (e *ear) settle(nc *nats.Conn) {
 	if !errors.Is(last, nats.ErrPermissionViolation) {
 		return
 	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	var late <-chan time.Time
 	for {
 		e.mu.Lock()
 		known, news := e.knows(last), e.news
@@ -104,9 +103,12 @@ func (e *ear) settle(nc *nats.Conn) {
 		if known {
 			return
 		}
+		if late == nil {
+			late = time.After(patience)
+		}
 		select {
 		case <-news:
-		case <-late.C:
+		case <-late:
 			e.hear(last)
 			return
 		}

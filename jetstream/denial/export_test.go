@@ -7,7 +7,7 @@ import (
 )
 
 // Parse is parse, of now.
-func Parse(err error) (Denial, bool) { return parse(err, time.Now()) }
+func Parse(err error) Denial { return parse(err, time.Now()) }
 
 // Age makes all denials that were heard older.
 func Age(nc *nats.Conn, by time.Duration) {
