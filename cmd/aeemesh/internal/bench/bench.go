@@ -70,6 +70,7 @@ CPU per operation is that of all three processes (Linux only).`,
   aeemesh bench --json > bench.jsonl`,
 		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.json = asJSON(cmd)
 			if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || len(o.inflight) == 0 || slices.Min(o.inflight) < 1 {
 				return outcome.Usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
 			}
@@ -82,9 +83,14 @@ CPU per operation is that of all three processes (Linux only).`,
 	f.IntVar(&o.rounds, "rounds", 3, "measurements of each kind; the median counts")
 	f.IntVar(&o.payload, "payload", 128, "characters of text in each payload")
 	f.BoolVar(&o.events, "task-events", false, "let the worker tell the bus of every task, as it does by default in production")
-	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	cmd.AddCommand(newBenchServerCommand(stdout), newBenchRespondCommand(stdout), newBenchRequestCommand(stdout), newBenchDurableCommand(stdout, stderr), newBenchTreeCommand(stdout, stderr), newBenchKillsCommand(stdout, stderr), newBenchAgentsCommand(stdout, stderr), newBenchMigrateCommand(stdout, stderr), newBenchCrowdCommand(stdout))
 	return cmd
+}
+
+// asJSON reports whether --json is given, which is a flag of the root command.
+func asJSON(cmd *cobra.Command) bool {
+	on, err := cmd.Flags().GetBool("json")
+	return err == nil && on
 }
 
 func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) error {

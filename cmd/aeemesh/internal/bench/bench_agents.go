@@ -66,6 +66,7 @@ priority, and its next one. All of them have to be answered.`,
   aeemesh bench agents --agents 1000,10000 --idle 30s`,
 		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.json = asJSON(cmd)
 			if len(o.agents) == 0 || slices.Min(o.agents) < 1 || o.idle <= 0 || o.sample < 1 {
 				return outcome.Usagef(cmd, "--agents, --idle and --sample must be above 0")
 			}
@@ -78,7 +79,6 @@ priority, and its next one. All of them have to be answered.`,
 	f.DurationVar(&o.idle, "idle", 15*time.Second, "for how long the idle processes are measured")
 	f.IntVar(&o.sample, "sample", 100, "agents that are sent tasks")
 	f.StringVar(&o.profile, "profile", "", "write profiles of the idle worker to this directory")
-	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	return cmd
 }
 

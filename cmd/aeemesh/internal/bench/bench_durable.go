@@ -65,6 +65,7 @@ of those two. CPU per operation is that of server, worker and client (Linux only
   aeemesh bench durable --json > bench.jsonl`,
 		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.json = asJSON(cmd)
 			if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || len(o.inflight) == 0 || slices.Min(o.inflight) < 1 || len(syncs) == 0 {
 				return outcome.Usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
 			}
@@ -89,7 +90,6 @@ of those two. CPU per operation is that of server, worker and client (Linux only
 	f.DurationVar(&o.duration, "duration", 2*time.Second, "how long one measurement takes")
 	f.IntVar(&o.rounds, "rounds", 3, "measurements of each kind; the median counts")
 	f.IntVar(&o.payload, "payload", 128, "characters of text in each payload")
-	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	cmd.AddCommand(newBenchWorkCommand(stdout), newBenchSubmitCommand(stdout))
 	return cmd
 }

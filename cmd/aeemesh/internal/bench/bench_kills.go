@@ -73,6 +73,7 @@ started in its place afterwards.`,
   aeemesh bench kills --kills 60 --drains 10 --calm 1m`,
 		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.json = asJSON(cmd)
 			if o.kills < 0 || o.drains < 0 || o.calm < 0 || o.watched < 0 || o.runs < 1 || o.workers < 2 {
 				return outcome.Usagef(cmd, "--workers must be 2 or more, --runs above 0, and --kills, --drains, --calm and --watched not below 0")
 			}
@@ -88,7 +89,6 @@ started in its place afterwards.`,
 	f.DurationVar(&o.calm, "calm", 10*time.Minute, "how long no worker is killed, but all connect again and again")
 	f.IntVar(&o.watched, "watched", 100, "workers whose watching is measured")
 	f.Uint64Var(&o.seed, "seed", 1, "of the choice of workers")
-	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	cmd.AddCommand(newBenchKillsWorkCommand(stdout), newBenchKillsBurnCommand(stdout))
 	return cmd
 }

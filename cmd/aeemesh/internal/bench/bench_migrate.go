@@ -72,6 +72,7 @@ their sender. The first move of each row is not counted.`,
   aeemesh bench migrate --to worker --bytes 10000 --moves 500`,
 		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.json = asJSON(cmd)
 			if len(o.bytes) == 0 || slices.Min(o.bytes) < 1 || slices.Max(o.bytes) > maxMoved || o.moves < 1 {
 				return outcome.Usagef(cmd, "--bytes and --moves must be above 0, and --bytes at most %d", maxMoved)
 			}
@@ -104,7 +105,6 @@ their sender. The first move of each row is not counted.`,
 	f.StringSliceVar(&o.ways, "to", []string{moveToWorker, moveToHTTPS}, "where the runs move: to a worker of the same system, to another system over https")
 	f.IntVar(&o.moves, "moves", 100, "moves of each kind")
 	f.BoolVar(&o.logs, "logs", false, "print what the workers and the receiver log")
-	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	cmd.AddCommand(newBenchMigrateWorkCommand(stdout), newBenchMigrateReceiveCommand(stdout))
 	return cmd
 }

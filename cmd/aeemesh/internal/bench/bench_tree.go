@@ -54,6 +54,7 @@ Hops are counted and their bounds checked, as in production.`,
   aeemesh bench tree --chain 8 --fan 10,100,1000 --rounds 5`,
 		Args: outcome.Arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.json = asJSON(cmd)
 			if o.rounds < 1 || o.duration <= 0 || slices.Min(append([]int{1}, append(chains, fans...)...)) < 1 || slices.Max(append([]int{1}, chains...)) > 15 {
 				return outcome.Usagef(cmd, "--duration, --rounds, --chain and --fan must be above 0, and --chain at most 15")
 			}
@@ -66,7 +67,6 @@ Hops are counted and their bounds checked, as in production.`,
 	f.IntSliceVar(&fans, "fan", []int{10, 100, 1000}, "hops at once")
 	f.DurationVar(&o.duration, "duration", time.Second, "how long one measurement takes")
 	f.IntVar(&o.rounds, "rounds", 3, "measurements of each kind; the median counts")
-	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
 	return cmd
 }
 
