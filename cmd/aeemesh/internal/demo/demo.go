@@ -73,7 +73,11 @@ Nothing is changed, and nothing is left behind.`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			d.cmd = cmd
-			return d.run(ctx)
+			err := d.run(ctx)
+			if err != nil && ctx.Err() != nil {
+				return outcome.ErrInterrupted // each worker has an error of its own
+			}
+			return err
 		}),
 	}
 	c.Flags().StringVar(&d.path, "path", "", "review the Go code in this `directory`")
