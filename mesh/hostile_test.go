@@ -257,6 +257,19 @@ func TestAnswerToBrokenEnvelopeNamesWhatCouldBeRead(t *testing.T) {
 	}
 }
 
+// Its receiver would refuse it under another corr or id, and the sender would refuse that
+// answer, or wait for it in vain.
+func TestASenderSendsNoFieldThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	client := newRig(t).node(mesh.Config{Entity: ada})
+	task := newTask(reviewer, "code.review", `{}`)
+	task.From, task.Corr = ada, strings.Repeat("x", 1025)
+	_, err := client.Send(ctxFor(t), task, mesh.SendOptions{})
+	if codeOf(err) != envelope.CodeTooLarge || !strings.Contains(err.Error(), "corr has more than 1024 bytes") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestFieldsThatNameThingsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -36,6 +36,9 @@ type Sender struct {
 // Encode signs a task for one of the lanes and encodes it into buf. It returns the headers of the
 // message; nil: none.
 func (s *Sender) Encode(ctx context.Context, task *envelope.Envelope, durable, cbor bool, buf *[]byte) (header nats.Header, err error) {
+	if err := wire.Bounded(task); err != nil { // its receiver would refuse it
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "%v", err)
+	}
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		tracing.Inject(sc, task)
 		header = nats.Header{tracing.Header(ctx): {tracing.Traceparent(ctx)}}
