@@ -108,5 +108,5 @@ var ErrInterrupted = Stopped(context.Canceled, "interrupted")
 
 // Text removes repetitions that come from Go's wrapping of errors.
 func Text(err error) string {
-	return strings.TrimRight(strings.ReplaceAll(err.Error(), "nats: ", ""), "\n")
+	return strings.TrimRight(strings.ReplaceAll(" "+err.Error(), " nats: ", " ")[1:], "\n")
 }
