@@ -141,6 +141,8 @@ func (c Config) hinted(err error) error {
 		return fmt.Errorf("%w: %s: %s", err, what, hint)
 	case !errors.Is(err, nats.ErrNoServers) && c.lapsed(): // a new file is read at the next attempt
 		return fmt.Errorf("%w: the client certificate of --tls-cert has expired", err)
+	case c.TLSFirst && errors.As(err, new(tls.RecordHeaderError)):
+		return fmt.Errorf("%w: the server does not begin with TLS; leave out --tls-first", err)
 	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
 		return fmt.Errorf("%w: a server that wants a client certificate does this; --tls-cert and --tls-key name one", err)
 	case errors.Is(err, nats.ErrNoServers):
@@ -265,6 +267,7 @@ func (c Config) options(at *atomic.Pointer[string]) ([]nats.Option, error) {
 // any scheme, and this machine for a host that is missing. The texts do not
 // quote the URLs, which may contain passwords.
 func checkURLs(urls string) (bad []error) {
+	var web, plain bool // nats.go takes no list of both, and is told so at each attempt only
 	for i, text := range strings.Split(urls, ",") {
 		if text = strings.TrimSpace(text); !strings.Contains(text, "://") {
 			text = "nats://" + text
@@ -275,11 +278,20 @@ func checkURLs(urls string) (bad []error) {
 			port, err = strconv.Atoi(u.Port())
 		}
 		switch {
+		case err != nil && strings.Contains(text, "@"):
+			bad = append(bad, fmt.Errorf("server %d: it is not nats://USER:PASSWORD@HOST:PORT; write special characters of a password as %%XX (@ as %%40), or give it with --password", i+1))
 		case err != nil, port > 65535, u.Hostname() == "", u.Port() != "" && port == 0:
 			bad = append(bad, fmt.Errorf("server %d: it is not nats://HOST:PORT", i+1))
 		case !slices.Contains([]string{"nats", "tcp", "tls", "ws", "wss"}, strings.ToLower(u.Scheme)):
 			bad = append(bad, fmt.Errorf("server %d: %.20q is none of nats, tls, ws and wss", i+1, u.Scheme))
+		case strings.HasPrefix(strings.ToLower(u.Scheme), "ws"):
+			web = true
+		default:
+			plain = true
 		}
+	}
+	if web && plain {
+		bad = append(bad, errors.New("ws and wss cannot be in one list with other servers"))
 	}
 	return bad
 }

@@ -134,6 +134,8 @@ func TestConnectTriesNothingThatCannotWork(t *testing.T) {
 		"server 2: it is not nats://HOST:PORT":               {URL: "nats://127.0.0.1,127.0.0.1:99999"},
 		"server 3: it is not nats://HOST:PORT":               {URL: "127.0.0.1:4222, [::1]:4222, exa%20mple"},
 		"server 1: it is not nats://HOST:PORT\nserver 2":     {URL: "nats://ada:secret:x,se@:1"},
+		"a password as %XX (@ as %40)":                       {URL: "nats://ada:secret/#%w@127.0.0.1:1"},
+		"ws and wss cannot be in one list":                   {URL: "nats://127.0.0.1:1,wss://127.0.0.1:2"},
 		`server 1: "https" is none of nats, tls, ws and wss`: {URL: "https://secret.example.com"},
 		"has no user's JWT":                                  {Creds: file},
 		"is a directory":                                     {Creds: dir},
@@ -148,6 +150,15 @@ func TestConnectTriesNothingThatCannotWork(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
+	}
+}
+
+func TestConnectSaysThatAServerDoesNotBeginWithTLS(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	_, err := natsconn.Connect(t.Context(), natsconn.Config{URL: srv.ClientURL(), TLSFirst: true})
+	if err == nil || !strings.Contains(err.Error(), "leave out --tls-first") || strings.Contains(err.Error(), "client certificate") {
+		t.Errorf("got %v", err)
 	}
 }
 
