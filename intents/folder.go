@@ -27,6 +27,9 @@ const schemaSuffix = ".schema.json"
 func ReadFS(fsys fs.FS) ([]Definition, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
+		if at := (*fs.PathError)(nil); errors.As(err, &at) {
+			err = at.Err // the path is ".", and the caller knows the folder
+		}
 		return nil, fmt.Errorf("read intent schemas: %w", err)
 	}
 	found := map[string]*Definition{}

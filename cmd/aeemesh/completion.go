@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ contexts and your keys. The script for bash needs the package bash-completion.`,
   aeemesh completion zsh > "${fpath[1]}/_aeemesh"
   aeemesh completion fish > ~/.config/fish/completions/aeemesh.fish
   aeemesh completion powershell | Out-String | Invoke-Expression`,
-		Args:      cobra.MatchAll(outcome.Arguments("SHELL"), cobra.OnlyValidArgs),
+		Args:      outcome.Arguments("SHELL"),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			root, out := cmd.Root(), a.Term.Data
@@ -36,9 +37,10 @@ contexts and your keys. The script for bash needs the package bash-completion.`,
 				return root.GenZshCompletion(out)
 			case "fish":
 				return root.GenFishCompletion(out, true)
-			default:
+			case "powershell":
 				return root.GenPowerShellCompletionWithDesc(out)
 			}
+			return outcome.Usagef(cmd, "%q: SHELL is one of %s", args[0], strings.Join(cmd.ValidArgs, ", "))
 		}),
 	}
 }

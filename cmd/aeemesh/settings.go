@@ -79,7 +79,7 @@ func (a *app) fromFile(cmd *cobra.Command) error {
 	}
 	data, err := a.ReadFile(name, config.MaxFile+1)
 	if err != nil {
-		return err
+		return outcome.Usagef(cmd, "--config: %w", err)
 	}
 	values, unread := config.Read(name, data, settings(cmd))
 	a.ByFile = map[string]string{}

@@ -28,6 +28,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 			bad = append(bad, fmt.Errorf(format, args...))
 		}
 	}
+	note(f.command != "" || !cmd.Flags().Changed("exec"), "--exec is empty")
 	switch {
 	case len(files) == 0 && (f.command == "" || f.as == ""):
 		note(false, "a FILE is missing; without one, both --as and --exec are needed")

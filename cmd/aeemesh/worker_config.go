@@ -33,7 +33,7 @@ var uses = map[string]worker.Use{
 // workerConfig returns what the flags of a worker say.
 func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry.Exporters, files []string) (worker.Config, error) {
 	cfg := worker.Config{Adapters: set, Domain: a.Conn.Domain, Durable: uses[f.lane.durable], Fenced: f.lane.fenced, Journal: uses[f.journal],
-		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Learn: f.learn, Wait: a.Conn.Wait(), ReadFile: a.ReadFile, Logger: a.Log, Hooks: a.workerHooks(f)}
+		Replay: uses[a.Sign.ReplayScope], Register: f.register, Machine: f.machine, Templates: f.templates, Learn: f.learn, Wait: a.Conn.Wait(), ReadFile: a.ReadDocument, Logger: a.Log, Hooks: a.workerHooks(f)}
 	var err error
 	if f.unknownKeys == "refuse" {
 		cfg.UnknownKeys = template.UnknownRefused

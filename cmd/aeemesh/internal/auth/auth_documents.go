@@ -82,7 +82,7 @@ func isDocument(arg string) bool {
 }
 
 func readPermsDocument(a *session.App, name string) (permsDocument, error) {
-	data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
+	data, err := a.ReadDocument(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return permsDocument{}, err
 	}

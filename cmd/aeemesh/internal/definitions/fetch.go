@@ -34,7 +34,7 @@ const fetchTimeout = 30 * time.Second
 // URL permits its host; other hosts must be permitted by flags.
 func readSource(a *session.App, ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
 	if !isURL(name) {
-		return a.ReadFile(name, aaif.DefaultMaxBytes+1)
+		return a.ReadDocument(name, aaif.DefaultMaxBytes+1)
 	}
 	u, err := url.Parse(name)
 	if err != nil || u.User != nil {
@@ -63,7 +63,7 @@ func readSource(a *session.App, ctx context.Context, cmd *cobra.Command, f *reac
 // Read reads the file of an agent definition. For a document of another kind the error
 // names its kind, and the command that accepts it.
 func Read(a *session.App, name string) (*aaif.Document, error) {
-	data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
+	data, err := a.ReadDocument(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
 		return nil, err
 	}

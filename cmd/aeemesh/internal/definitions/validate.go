@@ -112,7 +112,7 @@ and that are not known or served there.`,
 func judgeDocuments(a *session.App, names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
-		data, err := a.ReadFile(name, aaif.DefaultMaxBytes+1)
+		data, err := a.ReadDocument(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, nil, err
 		}

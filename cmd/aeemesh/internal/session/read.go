@@ -28,6 +28,17 @@ func (a *App) ReadWhole(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
+var errDirectory = errors.New("a directory")
+
+// ReadDocument is [App.ReadFile] for one of several FILEs.
+func (a *App) ReadDocument(name string, limit int64) ([]byte, error) {
+	data, err := a.ReadFile(name, limit)
+	if errors.Is(err, errDirectory) {
+		return nil, outcome.Hinted(err, "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+	}
+	return data, err
+}
+
 // ReadFile reads a file, or stdin for "-", at most limit bytes of it.
 func (a *App) ReadFile(name string, limit int64) ([]byte, error) {
 	r := a.Stdin
@@ -41,7 +52,7 @@ func (a *App) ReadFile(name string, limit int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(r, limit))
 	if errors.Is(err, syscall.EISDIR) {
-		return nil, outcome.Hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+		return nil, fmt.Errorf("%s is %w", name, errDirectory)
 	}
 	if err != nil { // the error for a file contains its name
 		return nil, err
