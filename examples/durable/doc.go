@@ -23,7 +23,8 @@
 //
 //	pkill -9 -o -f 'aeemesh worker examples/durable'
 //
-// The stream goes on after some three seconds, and says nothing twice. The file
+// Within a second the other worker has the task, and does the step that was under
+// way again. The stream goes on and says nothing twice. The file
 // steps.log has a line for each step that was done, with its idempotency key:
 // three of them, whatever happened. step.sh is safe to repeat, since it looks at
 // its key, and --lost-call says so. Leave that away, and a call that was under

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -143,6 +144,14 @@ func makeKey(a *session.App, cmd *cobra.Command, kid, alg string, from []string,
 	}
 	if len(from) == 0 {
 		from = []string{a.DefaultFrom()}
+	}
+	for _, who := range from {
+		if strings.ContainsAny(who, "*>") {
+			continue // a pattern, which NewKey checks
+		}
+		if err := subject.ValidateEntity(who); err != nil {
+			return none, nil, outcome.Usagef(cmd, "--from: %w", err)
+		}
 	}
 	signer, key, err := sign.NewKey(kid, kind, from...)
 	if err != nil {
