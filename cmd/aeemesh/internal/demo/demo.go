@@ -104,6 +104,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.port < 0 || d.port > 65535 {
 		return outcome.Usagef(d.cmd, "a port is from 0 to 65535")
 	}
+	session.OutliveReaders() // "demo | head" must not leave the workers behind
 	if d.scratch, err = Scratch(); err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func Short(name string, c *cobra.Command) *cobra.Command {
 // BeginLog is called when a long-running command begins its work: from here on
 // its messages are a log, and the first one identifies the process.
 func (a *App) BeginLog(cmd *cobra.Command) {
-	outliveReaders()
+	OutliveReaders()
 	a.Term.Logs.Store(term.LogWords)
 	a.Term.Tell(term.Event{Level: slog.LevelInfo, Style: term.StyleFaint, Msg: "starting",
 		Attrs: []any{"command", cmd.Name(), "version", a.Version, "host", hostname(), "pid", os.Getpid()}},
@@ -120,7 +120,7 @@ func hostname() string {
 	return name
 }
 
-// outliveReaders keeps the process running when the reader of its output is
+// OutliveReaders keeps the process running when the reader of its output is
 // gone: a closed pipe to a logger must not end a worker in the middle of its
 // tasks. Otherwise Go would end the process with SIGPIPE.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
