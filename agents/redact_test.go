@@ -26,6 +26,8 @@ func TestToolsDoNotHandOnCredentials(t *testing.T) {
 		`{"key":"pw\/with+slash","n":1.0}`:                        `{"key":"[redacted]","n":1.0}`, // as PHP writes it
 		`{"pin":"12345678"}`:                                      `{"pin":"[redacted]"}`,
 		`12345678`:                                                `"[redacted]"`,
+		`{"n":1.0,"pin":12345678}`:                                `{"n":1.0,"pin":"[redacted]"}`,
+		`{"pin":12345678,"say":"\u00e9, 12345678"}`:               `{"pin":"[redacted]","say":"é, [redacted]"}`,
 		`{"n":1.0,"u":"\u00e9"}`:                                  `{"n":1.0,"u":"\u00e9"}`,
 	} {
 		def := tool.Definition{Name: "echo", Description: "Echoes."}

@@ -19,6 +19,3 @@ type Access struct {
 func (a Access) Client(endpoint *url.URL, auth *aaif.Auth) (*http.Client, error) {
 	return a.Policy.Client(Options{Endpoint: endpoint, Auth: auth, Secrets: a.Secrets})
 }
-
-// scrub removes the credentials that were read from a text.
-func (a Access) scrub(text string) string { return a.Secrets.Redactor().Scrub(text) }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
 // maxWords bounds an endpoint's own text about a failure, in characters.
@@ -18,7 +20,7 @@ type Answer struct {
 	Type   string // its Content-Type
 	Body   []byte // at most as large as the client allows
 
-	scrub func(string) string
+	secrets *secret.Redactor // of the credentials that were read
 }
 
 // JSON converts the answer to the result of a tool: JSON unchanged; a text to
@@ -26,30 +28,28 @@ type Answer struct {
 // else to {"content_type": …, "bytes": …}, without the bytes. Credentials that
 // were read are removed. Invalid JSON with a JSON content type is a [*Failure].
 func (a *Answer) JSON() (json.RawMessage, error) {
-	body := bytes.TrimSpace(a.Body)
+	body := a.trimmed()
 	kind, params, err := mime.ParseMediaType(a.Type)
 	switch {
 	case len(body) == 0:
 		return marshal(map[string]any{"status": a.Status})
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
-		text := []byte(a.clean(string(body)))
-		if !json.Valid(text) || !utf8.Valid(text) {
+		if !json.Valid(body) || !utf8.Valid(body) {
 			return nil, &Failure{Reason: ReasonBroken, Status: a.Status, Message: "the answer says that it is JSON, and is not"}
 		}
-		return text, nil
+		return a.secrets.JSON(body), nil
 	case (kind == "" || kind == "text/plain") && (body[0] == '{' || body[0] == '[') && json.Valid(body):
-		return json.RawMessage(a.clean(string(body))), nil // the form of many servers
+		return a.secrets.JSON(body), nil // the form of many servers
 	case isText(kind) || (err != nil || kind == "") && utf8.Valid(body):
-		return marshal(map[string]any{"text": a.clean(decodeText(a.Body, params["charset"])), "content_type": kind})
+		return marshal(map[string]any{"text": a.secrets.Scrub(decodeText(a.Body, params["charset"])), "content_type": kind})
 	}
 	return marshal(map[string]any{"content_type": kind, "bytes": len(a.Body)})
 }
 
-func (a *Answer) clean(text string) string {
-	if a.scrub == nil {
-		return text
-	}
-	return a.scrub(text)
+// trimmed returns the body without white space around it and without a byte order mark, which a
+// reader of JSON may ignore (RFC 8259, section 8.1).
+func (a *Answer) trimmed() []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(a.Body, []byte("\ufeff")))
 }
 
 // words returns an endpoint's text about a failure, for a model: the usual
@@ -60,13 +60,13 @@ func (a *Answer) words() string {
 	switch {
 	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
 		var v any
-		if json.Unmarshal(a.Body, &v) == nil {
+		if json.Unmarshal(a.trimmed(), &v) == nil {
 			text = said(v, 3)
 		}
 	case kind == "text/plain":
 		text = decodeText(a.Body, params["charset"])
 	}
-	return oneLine(a.clean(text))
+	return oneLine(a.secrets.Scrub(text))
 }
 
 // said finds the text in an object that reports a failure: RFC 9457's detail

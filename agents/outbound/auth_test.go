@@ -235,6 +235,27 @@ func TestAnswersDoNotRepeatCredentials(t *testing.T) {
 	}
 }
 
+// The call was made: what its answer looks like must not turn it into one that failed.
+func TestAnAnswerIsJSONWhereverItsCredentialsAreAndWhateverItBeginsWith(t *testing.T) {
+	t.Parallel()
+	access := Access{Secrets: newSecrets("P", "123456789").set}
+	if _, err := access.Secrets.Variable("P"); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		`{"key":123456789,"n":1.0}`: `{"key":"[redacted]","n":1.0}`,
+		"\ufeff{\"n\":1.0}\r\n":     `{"n":1.0}`,
+		"\ufeff ":                   `{"status":200}`,
+	} {
+		for _, kind := range []string{"application/json", "text/plain", ""} {
+			got, err := (&Answer{Status: 200, Type: kind, Body: []byte(body), secrets: access.Secrets.Redactor()}).JSON()
+			if err != nil || string(got) != want {
+				t.Errorf("%q of type %q is %s, %v; want %s", body, kind, got, err, want)
+			}
+		}
+	}
+}
+
 func TestOAuth2ClientCredentials(t *testing.T) {
 	t.Parallel()
 	var tokens, calls atomic.Int32

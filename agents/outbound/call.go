@@ -128,7 +128,7 @@ func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answ
 	if err != nil {
 		return nil, 0, a.failure(ctx, &url.Error{Op: "read", Err: errors.Join(errPartly, Cause(err))}, redirected)
 	}
-	answer := &Answer{Status: resp.StatusCode, Type: resp.Header.Get("Content-Type"), Body: data, scrub: a.scrub}
+	answer := &Answer{Status: resp.StatusCode, Type: resp.Header.Get("Content-Type"), Body: data, secrets: a.Secrets.Redactor()}
 	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, 0, &Failure{Reason: ReasonBroken, Status: resp.StatusCode, Message: "the answer is encoded in a way that was not asked for"}
 	}

@@ -64,6 +64,76 @@ func (r *Redactor) Scrub(text string) string {
 // Holds reports whether a text contains a known secret.
 func (r *Redactor) Holds(text string) bool { return r.Scrub(text) != text }
 
+// JSON returns valid JSON with every known secret replaced, in strings of any spelling and in
+// numbers, which become strings. Its bytes stay as they are if it contains no secret.
+func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
+	if r == nil {
+		return raw
+	}
+	if bytes.IndexByte(raw, '\\') >= 0 || !json.Valid([]byte(r.Scrub(string(raw)))) { // escapes: a secret can be written in many ways
+		raw = r.values(raw)
+	}
+	clean := r.Scrub(string(raw))
+	switch {
+	case clean == string(raw):
+		return raw
+	case json.Valid([]byte(clean)):
+		return json.RawMessage(clean)
+	}
+	quoted, err := json.Marshal(clean) // the secret was an object, for example
+	if err != nil {
+		return json.RawMessage(`"` + Redacted + `"`)
+	}
+	return quoted
+}
+
+// values redacts the strings and numbers in JSON one by one.
+func (r *Redactor) values(raw json.RawMessage) json.RawMessage {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	changed := false
+	if d.Decode(&v) != nil {
+		return raw
+	}
+	if v = r.walk(v, &changed); !changed {
+		return raw
+	}
+	clean, err := json.Marshal(v)
+	if err != nil {
+		return raw
+	}
+	return clean
+}
+
+func (r *Redactor) walk(v any, changed *bool) any {
+	switch v := v.(type) {
+	case string:
+		clean := r.Scrub(v)
+		*changed = *changed || clean != v
+		return clean
+	case json.Number:
+		if clean := r.Scrub(string(v)); clean != string(v) {
+			*changed = true
+			return clean
+		}
+	case []any:
+		for i := range v {
+			v[i] = r.walk(v[i], changed)
+		}
+	case map[string]any:
+		for name, member := range v {
+			if clean := r.Scrub(name); clean != name {
+				*changed = true
+				delete(v, name)
+				name = clean
+			}
+			v[name] = r.walk(member, changed)
+		}
+	}
+	return v
+}
+
 // Error returns an error with a scrubbed text that still matches err for
 // errors.Is and errors.As. It returns err itself if there is nothing to scrub.
 func (r *Redactor) Error(err error) error {
