@@ -204,7 +204,11 @@ func TestMemoryGoesAlongAsTheRuleAndTheScopesSay(t *testing.T) {
 		{Scope: aaif.ScopeLongTerm, Key: "facts", Content: "1"}, {Scope: aaif.ScopeUser, Key: "customer", Content: "2"},
 		{Scope: aaif.ScopeUser, Key: "other", Content: "3"}, {Scope: aaif.ScopeTask, Key: "customer", Content: "4"}, {Scope: aaif.ScopeLongTerm, Key: "customer", Content: "5"},
 	}
-	for more, want := range map[string]string{"": "2 5", `, "pass_memory": true`: "1 2 5"} {
+	byAlias := handoffs(saidBilling, "")
+	for text, want := range map[string]string{
+		byAlias: "2 5", handoffs(saidBilling, `, "pass_memory": true`): "1 2 5",
+		strings.ReplaceAll(byAlias, `"target_agent": "billing"`, `"target_agent": "agent.billing"`): "2 5",
+	} {
 		for _, durable := range []bool{false, true} {
 			l := newLane(t)
 			l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.first", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
@@ -213,7 +217,7 @@ func TestMemoryGoesAlongAsTheRuleAndTheScopesSay(t *testing.T) {
 				c.Append(model.User("Help."), time.Now(), 0)
 				return task.Delegate(ctx, mesh.Delegation{To: "agent.triage", State: c})
 			})}})
-			l.hosted("agent.triage", handoffs(saidBilling, more), agents.Options{}, always("BILLING")...)
+			l.hosted("agent.triage", text, agents.Options{}, always("BILLING")...)
 			l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 				c, err := task.HandedState(ctx)
 				if err != nil {
@@ -227,7 +231,7 @@ func TestMemoryGoesAlongAsTheRuleAndTheScopesSay(t *testing.T) {
 			})}})
 			reply, err := l.ask(durable, "agent.first", `{"text":"Help."}`)
 			if err != nil || string(reply.Payload) != fmt.Sprintf(`{"memory":%q}`, want) {
-				t.Errorf("%s durable=%v: %v, %v", more, durable, reply, err)
+				t.Errorf("%s durable=%v: %v, %v", text, durable, reply, err)
 			}
 		}
 	}

@@ -46,7 +46,7 @@ type handoffRule struct {
 	when        *condition.Program
 	nl          string
 	target      string // as it is written in the document
-	ref         string // the ref of the subagent whose alias target is, or target itself
+	ref         string // the ref of the subagent that target names, or target itself
 	passContext bool
 	passMemory  bool
 	keys        []string // the subagent's pass_memory_keys
@@ -74,11 +74,12 @@ func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 			n: i + 1, when: p, nl: rule.Condition.NL, target: rule.TargetAgent, ref: rule.TargetAgent,
 			passContext: rule.PassContext == nil || *rule.PassContext, passMemory: rule.PassMemory != nil && *rule.PassMemory,
 		}
-		for _, s := range o.Subagents {
-			if s.Alias != "" && s.Alias == rule.TargetAgent || s.Alias == "" && s.Ref == rule.TargetAgent {
-				r.ref, r.keys = s.Ref, s.PassMemoryKeys
-				break
-			}
+		who := slices.IndexFunc(o.Subagents, func(s aaif.Subagent) bool { return cmp.Or(s.Alias, s.Ref) == rule.TargetAgent })
+		if who < 0 { // no alias
+			who = slices.IndexFunc(o.Subagents, func(s aaif.Subagent) bool { return s.Ref == rule.TargetAgent })
+		}
+		if who >= 0 {
+			r.ref, r.keys = o.Subagents[who].Ref, o.Subagents[who].PassMemoryKeys
 		}
 		h.rules = append(h.rules, r)
 	}
