@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -291,6 +292,47 @@ func ofOwnSchema(t *testing.T, response, output json.RawMessage, intent string) 
 	contains(t, "what only the schema refuses", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"nowhere"}}`), "E_INPUT_SCHEMA")
 	contains(t, "a result", r.ask(intents.Exchange, `{"schema_id":"own_v1","payload":{"stop":"lost"}}`), "E_OUTPUT_SCHEMA")
 	contains(t, "the agent's own intent", r.ask(intents.RunIntent(trams), `{"stop":"Harbour","other":1}`), "E_INPUT_SCHEMA")
+}
+
+// A client may send what the agent's own schema takes: a default, which it has not sent, is left out
+// where the schema has no room for it.
+func TestADefaultIsNoReasonToRefuseAPayload(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	input := json.RawMessage(`{"type":"object","properties":{"stop":{"type":"string"},"zip":{"type":"string"},"maxRadius":{"type":"integer","default":5},"class":{"type":"string","default":"second"}},
+		"additionalProperties":false,"oneOf":[{"required":["stop"]},{"required":["maxRadius","zip"]}]}`)
+	tpl, err := template.FromJSONSchema("own_v1", "trams", input, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wished(t, p, tpl, "window_seat", []float32{1, 0, 0}, time.Now())
+	desk := r.desk(sdsi.DeskConfig{}, tpl)
+	desk.Learn(has{p.View()})
+	r.serve(desk, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return json.Marshal(map[string]any{"input": task.Input(), "others": sdsi.Others(ctx)})
+	}, func(a *mesh.Agent) {
+		a.Intents, a.DefaultIntent = intents.NewRegistry(), intents.RunIntent(trams)
+		if err := a.Intents.Register(intents.FromIO(a.DefaultIntent, input, nil)); err != nil {
+			t.Error(err)
+		}
+	})
+	for sent, want := range map[string]string{
+		`{"stop":"Museum"}`:                                   `{"input":{"stop":"Museum","maxRadius":5,"class":"second"},"others":null}`,
+		`{"stop":"Museum","zip":"8001"}`:                      `{"input":{"stop":"Museum","zip":"8001"},"others":null}`,
+		`{"stop":"Museum","zip":"8001","max_radius":null}`:    `{"input":{"stop":"Museum","zip":"8001"},"others":null}`,
+		`{"stop":"Museum","zip":"8001","window_seat":true}`:   `{"input":{"stop":"Museum","zip":"8001"},"others":["window_seat: true"]}`,
+		`{"stop":"Museum","zip":"8001","other":"by the sea"}`: `{"input":{"stop":"Museum","zip":"8001"},"others":["by the sea"]}`,
+		`{"stop":"Museum","zip":"8001","max_radius":5}`:       `E_INPUT_SCHEMA`,
+		`{"zip":"8001"}`:                                      `{"input":{"zip":"8001","maxRadius":5,"class":"second"},"others":null}`,
+	} {
+		if got := r.ask(intents.Exchange, `{"schema_id":"own_v1","schema_updates":false,"payload":`+sent+`}`); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", sent, got, want)
+		}
+	}
 }
 
 // The handler gets an exchange under an intent that says that the template holds. A task that

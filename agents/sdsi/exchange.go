@@ -32,13 +32,19 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	if len(filled.Warnings) > 0 { // info: clients decide how many there are
 		d.log.Info("a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", filled.Warnings)
 	}
-	values, others := learned.besides(filled.Values, filled.Other)
-	input, err := d.input(v, values)
+	input, others, err := learned.input(filled.Values, filled.Other)
+	if err != nil { // a default, which the client has not sent, is no reason to refuse what it has
+		if names := learned.form().Defaults(sent.Payload); len(names) > 0 {
+			if bare, besides, misfit := learned.input(template.Without(filled.Values, names...), filled.Other); misfit == nil {
+				input, others, err = bare, besides, nil
+			}
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	t.ServeAs(v.handled, input)
-	result, err := next.Handle(withWishes(ctx, others, learned.values(values)), t)
+	result, err := next.Handle(withWishes(ctx, others, learned.values(input)), t)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +61,19 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	return learned.suggest(sent, filled, result), nil
 }
 
-// input returns the values for the handler. The agent's own input schema, of which the
-// template may have been made, must hold for them; if it does so only without "other", the
-// handler does not get that key.
-func (d *Desk) input(v *version, values json.RawMessage) (json.RawMessage, error) {
-	if !v.held || d.misfit(values) == nil {
-		return values, nil
+// input returns the values for the handler, and the texts of "other" with those of learned
+// keys. The agent's own input schema, of which the template may have been made, must hold for
+// the values; if it does so only without "other", the handler does not get that key.
+func (l *learned) input(values json.RawMessage, others []string) (json.RawMessage, []string, error) {
+	values, others = l.besides(values, others)
+	if !l.v.held || l.desk.misfit(values) == nil {
+		return values, others, nil
 	}
 	values = template.Without(values, template.Other)
-	if misfit := d.misfit(values); misfit != nil {
-		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", misfit.Error())
+	if misfit := l.desk.misfit(values); misfit != nil {
+		return nil, nil, envelope.Errorf(envelope.CodeInputSchema, "%s", misfit.Error())
 	}
-	return values, nil
+	return values, others, nil
 }
 
 // misfit returns why values do not fit the agent's own input schema, nil if they do.

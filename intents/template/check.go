@@ -57,6 +57,18 @@ func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 	return c.filled(), nil
 }
 
+// Defaults returns the names under which the values of a payload that fits have a default.
+func (f *Form) Defaults(payload json.RawMessage) (names []string) {
+	c := checking{form: f, payload: payload, spans: make([]span, len(f.keys))}
+	scanObject(payload, c.member)
+	for i := range f.keys {
+		if k := &f.keys[i]; i != f.otherAt && k.Default != nil && c.value(i) == nil {
+			names = append(names, k.property())
+		}
+	}
+	return names
+}
+
 // whole is the error for a payload that cannot be read as an object.
 func (f *Form) whole(rule, message string) error {
 	return &PayloadError{SchemaID: f.id, Problems: []KeyProblem{{Rule: rule, Message: message, Remedy: "send one JSON object of keys and values, each key once"}}}
