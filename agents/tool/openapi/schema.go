@@ -18,6 +18,7 @@ const (
 	maxSchemaSize = 128 << 10 // bytes of JSON
 	maxEnum       = 500       // values; a longer list is left out
 	maxOutput     = 200       // subschemas; a larger output schema is not enforced
+	maxLooks      = 100_000   // properties and parts that are looked at for what is left out
 	maxPatterns   = 200_000   // schema.PatternSize of all regular expressions of a description
 )
 
@@ -31,11 +32,12 @@ type converter struct {
 	names  map[*openapi3.Schema]string
 	defs   map[string]any
 	left   int
+	looks  int
 	usable func(pattern string) bool
 }
 
 func newConverter(v30, output bool, most int, usable func(pattern string) bool) *converter {
-	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[*openapi3.Schema]string), defs: make(map[string]any), left: most, usable: usable}
+	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[*openapi3.Schema]string), defs: make(map[string]any), left: most, looks: maxLooks, usable: usable}
 }
 
 // usable reports whether a regular expression of the description is passed on:
@@ -86,12 +88,16 @@ func children(s *openapi3.Schema) []*openapi3.SchemaRef {
 }
 
 // convert returns a schema, or a reference to it in $defs.
-func (c *converter) convert(ref *openapi3.SchemaRef) any {
+func (c *converter) convert(ref *openapi3.SchemaRef) any { return c.part(ref, nil) }
+
+// part is convert for a part of an allOf: it does not require the properties that the
+// whole leaves out.
+func (c *converter) part(ref *openapi3.SchemaRef, gone map[string]bool) any {
 	if ref == nil || ref.Value == nil {
 		return true
 	}
 	if c.uses[ref.Value] < 2 {
-		return c.schema(ref.Value)
+		return c.schema(ref.Value, gone)
 	}
 	name, there := c.names[ref.Value]
 	if !there {
@@ -101,25 +107,53 @@ func (c *converter) convert(ref *openapi3.SchemaRef) any {
 			name = fmt.Sprintf("%s_%d", base, k)
 		}
 		c.names[ref.Value], c.defs[name] = name, true
-		c.defs[name] = c.schema(ref.Value)
+		c.defs[name] = c.schema(ref.Value, nil)
 	}
 	return map[string]any{"$ref": "#/$defs/" + name}
 }
 
-// schema converts one schema.
-func (c *converter) schema(s *openapi3.Schema) any {
+// leftOut adds to gone the properties of a schema, and of the parts of its allOf, that are not
+// for a request, or not for an answer.
+func (c *converter) leftOut(s *openapi3.Schema, gone map[string]bool, seen map[*openapi3.Schema]bool) {
+	if c.looks -= 1 + len(s.Properties); c.looks < 0 || seen[s] {
+		return
+	}
+	seen[s] = true
+	for name, r := range s.Properties {
+		if r != nil && r.Value != nil && (c.output && r.Value.WriteOnly || !c.output && r.Value.ReadOnly) {
+			gone[name] = true
+		}
+	}
+	for _, r := range s.AllOf {
+		if r != nil && r.Value != nil {
+			c.leftOut(r.Value, gone, seen)
+		}
+	}
+}
+
+// schema converts one schema. gone are the properties that a whole leaves out of which it is a
+// part; nil if it is none.
+func (c *converter) schema(s *openapi3.Schema, gone map[string]bool) any {
 	if s.Always != nil {
 		return *s.Always
+	}
+	if gone == nil {
+		gone = make(map[string]bool)
+		c.leftOut(s, gone, make(map[*openapi3.Schema]bool))
 	}
 	m := make(map[string]any)
 	c.words(s, m)
 	c.bounds(s, m)
-	c.object(s, m)
+	c.object(s, m, gone)
 	for name, refs := range map[string]openapi3.SchemaRefs{"oneOf": s.OneOf, "anyOf": s.AnyOf, "allOf": s.AllOf, "prefixItems": s.PrefixItems} {
 		if len(refs) > 0 {
+			within := gone
+			if name != "allOf" {
+				within = nil
+			}
 			list := make([]any, len(refs))
 			for i, r := range refs {
-				list[i] = c.convert(r)
+				list[i] = c.part(r, within)
 			}
 			m[name] = list
 		}
@@ -218,12 +252,12 @@ func (c *converter) bounds(s *openapi3.Schema, m map[string]any) {
 }
 
 // object adds the keywords of objects, and the others with schemas by name.
-func (c *converter) object(s *openapi3.Schema, m map[string]any) {
-	dropped := make(map[string]bool)
+func (c *converter) object(s *openapi3.Schema, m map[string]any, gone map[string]bool) {
+	dropped := 0
 	properties := make(map[string]any)
 	for name, r := range s.Properties {
 		if r != nil && r.Value != nil && (c.output && r.Value.WriteOnly || !c.output && r.Value.ReadOnly) {
-			dropped[name] = true
+			dropped++
 			continue
 		}
 		properties[name] = c.convert(r)
@@ -233,7 +267,7 @@ func (c *converter) object(s *openapi3.Schema, m map[string]any) {
 	}
 	var required []string
 	for _, name := range s.Required {
-		if !dropped[name] && !slices.Contains(required, name) {
+		if !gone[name] && !slices.Contains(required, name) {
 			required = append(required, name)
 		}
 	}
@@ -264,7 +298,7 @@ func (c *converter) object(s *openapi3.Schema, m map[string]any) {
 	}
 	// Keywords that forbid what is not listed may be kept only if nothing was
 	// left out.
-	complete := len(dropped) == 0 && len(patterns) == len(s.PatternProperties)
+	complete := dropped == 0 && len(patterns) == len(s.PatternProperties)
 	for name, b := range map[string]openapi3.BoolSchema{"additionalProperties": s.AdditionalProperties, "unevaluatedItems": s.UnevaluatedItems, "unevaluatedProperties": s.UnevaluatedProperties} {
 		switch {
 		case b.Schema != nil && (complete || !c.output):

@@ -57,6 +57,32 @@ func TestSchemasOfVersion31(t *testing.T) {
 	}
 }
 
+// What only answers have is required of answers only, also where another part of the schema says so.
+func TestAReadOnlyPropertyIsNotRequiredOfARequest(t *testing.T) {
+	t.Parallel()
+	const base = `{"type":"object","properties":{"id":{"type":"string","readOnly":true}}}`
+	for body, want := range map[string]string{
+		`{"required":["id","name"],"allOf":[` + base + `]}`:                                       `{"allOf":[{"type":"object"}],"required":["name"]}`,
+		`{"allOf":[` + base + `,{"required":["id","name"]}]}`:                                     `{"allOf":[{"type":"object"},{"required":["name"]}]}`,
+		`{"allOf":[{"required":["id"]},{"allOf":[{"$ref":"#/components/schemas/Base"}]}]}`:        `{"allOf":[{},{"allOf":[{"type":"object"}]}]}`,
+		`{"required":["o"],"allOf":[` + base + `],"properties":{"o":{"required":["id"]}}}`:        `{"allOf":[{"type":"object"}],"properties":{"o":{"required":["id"]}},"required":["o"]}`,
+		`{"required":["id"],"allOf":[{"$ref":"#/components/schemas/Circle"}]}`:                    `{"allOf":[{"$ref":"#/$defs/Circle"}]}`,
+		`{"allOf":[{"type":"object","properties":{"id":{"readOnly":true}}}],"required":["id"]}`:   `{"allOf":[{"type":"object"}]}`,
+		`{"oneOf":[{"properties":{"id":{"readOnly":true}}},{"type":"string"}],"required":["id"]}`: `{"oneOf":[{},{"type":"string"}],"required":["id"]}`,
+	} {
+		a := newAPI(t, `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/x":{"post":{"operationId":"op","responses":{},"requestBody":{"content":{"application/json":{"schema":`+body+`}}}}}},
+			"components":{"schemas":{"Base":`+base+`,"Circle":{"allOf":[{"$ref":"#/components/schemas/Circle"},`+base+`]}}}}`)
+		tools, err := a.tools(t, aaif.Tool{}, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		if got := string(tools["api"].Definition().Parameters); !strings.Contains(got, `"body":`+want+`}`) {
+			t.Errorf("%s:\n%s, has no\n%s", body, got, want)
+		}
+	}
+}
+
 // A body that cannot be written is missing where it may be, and the operator is
 // told.
 func TestABodyThatCannotBeWrittenIsSaid(t *testing.T) {
