@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // The defaults of [Options].
@@ -250,6 +251,9 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 	}
 	if !json.Valid(result) {
 		return nil, g.errorf(ErrInvalidResult, "not valid JSON")
+	}
+	if !utf8.Valid(result) { // in strings, where [json.Valid] takes any bytes
+		result = bytes.ToValidUTF8(result, []byte("\uFFFD"))
 	}
 	for _, v := range g.result {
 		if err := v.Validate(result); err != nil {

@@ -178,6 +178,18 @@ func TestGuardChecksResults(t *testing.T) {
 	}
 }
 
+// Providers refuse a conversation whose bytes are no UTF-8, and with it the whole run.
+func TestGuardWritesResultsInUTF8(t *testing.T) {
+	t.Parallel()
+	g := guard(t, tool.Raw(tool.Definition{Name: "f", Output: json.RawMessage(`{"type":"object"}`)}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage("{\"caf\xe9\":\"na\xefve\",\"n\":1.0}"), nil // in Latin-1
+	}), tool.Options{})
+	got, err := g.Call(t.Context(), nil)
+	if want := "{\"caf\uFFFD\":\"na\uFFFDve\",\"n\":1.0}"; err != nil || string(got) != want {
+		t.Errorf("result %q, error %v, want %q", got, err, want)
+	}
+}
+
 func TestGuardHoldsADocumentsSchemaAndTheToolsOwn(t *testing.T) {
 	t.Parallel()
 	fake := &tooltest.Fake{Def: tool.Definition{Name: "own", Description: "own",
