@@ -96,37 +96,23 @@ func newRate(c Counters, entity string, e *aaif.Tool, log *slog.Logger) *toolRat
 }
 
 // Take implements [tool.Limiter].
-func (r *toolRate) Take(ctx context.Context, tokens int) error {
+func (r *toolRate) Take(ctx context.Context, tokens int) (back func(context.Context), err error) {
 	for {
-		wait, limit, err := r.try(ctx, map[string]int64{countCalls: 1, countTokens: int64(tokens)})
+		back, wait, limit, err := r.try(ctx, map[string]int64{countCalls: 1, countTokens: int64(tokens)})
 		if err != nil {
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return nil, ctx.Err()
 			}
-			return err
+			return nil, err
 		}
 		if wait == 0 {
-			return nil
+			return back, nil
 		}
 		if end, ok := ctx.Deadline(); ok && r.now().Add(wait).After(end) {
-			return &tool.Error{Kind: tool.ErrBusy, Tool: r.tool, Message: fmt.Sprintf("its rate limit of %s a minute is used up; there is room again in %v", limit, wait.Round(time.Second))}
+			return nil, &tool.Error{Kind: tool.ErrBusy, Tool: r.tool, Message: fmt.Sprintf("its rate limit of %s a minute is used up; there is room again in %v", limit, wait.Round(time.Second))}
 		}
 		if !pause.For(ctx, wait) {
-			return ctx.Err()
-		}
-	}
-}
-
-// Back implements [tool.Limiter].
-func (r *toolRate) Back(ctx context.Context, tokens int) {
-	minute, _ := r.at()
-	for kind, n := range map[string]int64{countCalls: 1, countTokens: int64(tokens)} {
-		most, limited := r.limits[kind]
-		if !limited {
-			continue
-		}
-		if _, err := r.add(ctx, -min(n, most), kind, minute); err != nil {
-			r.log.Warn("a call that was not made stays counted for a minute", "tool", r.tool, "err", err)
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -162,21 +148,23 @@ func (r *toolRate) at() (minute string, passed float64) {
 }
 
 // try counts a call. If that exceeds a limit, it takes the count back and
-// returns how long to wait.
-func (r *toolRate) try(ctx context.Context, cost map[string]int64) (wait time.Duration, limit string, err error) {
+// returns how long to wait; otherwise back does, in the minute in which it was counted.
+func (r *toolRate) try(ctx context.Context, cost map[string]int64) (back func(context.Context), wait time.Duration, limit string, err error) {
 	minute, passed := r.at()
 	if err := r.look(ctx, minute); err != nil {
-		return 0, "", err
+		return nil, 0, "", err
 	}
 	counted := make(map[string]int64)
-	defer func() {
-		if wait == 0 && err == nil {
-			return
-		}
+	back = func(ctx context.Context) {
 		for kind, n := range counted {
-			if _, err := r.add(context.WithoutCancel(ctx), -n, kind, minute); err != nil {
+			if _, err := r.add(ctx, -n, kind, minute); err != nil {
 				r.log.Warn("a call that was not made stays counted for a minute", "tool", r.tool, "err", err)
 			}
+		}
+	}
+	defer func() {
+		if wait > 0 || err != nil {
+			back(context.WithoutCancel(ctx))
 		}
 	}()
 	for _, kind := range []string{countCalls, countTokens} {
@@ -187,14 +175,14 @@ func (r *toolRate) try(ctx context.Context, cost map[string]int64) (wait time.Du
 		n := min(cost[kind], most) // a call that is larger than the limit counts as the whole limit
 		total, err := r.add(ctx, n, kind, minute)
 		if err != nil {
-			return 0, "", err
+			return back, 0, "", err
 		}
 		counted[kind] = n
 		if w := r.room(kind, total, most, passed); w > wait {
 			wait, limit = w, fmt.Sprint(most, " ", kind)
 		}
 	}
-	return wait, limit, nil
+	return back, wait, limit, nil
 }
 
 // room returns how long to wait until the count of this minute, plus the

@@ -2,9 +2,11 @@ package agents
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,11 @@ import (
 
 func rateOf(c Counters, limit *aaif.RateLimit) *toolRate {
 	return newRate(c, "agent.x", &aaif.Tool{Name: "look", RateLimit: limit}, slog.New(slog.DiscardHandler))
+}
+
+func permitted(ctx context.Context, r *toolRate, tokens int) error {
+	_, err := r.Take(ctx, tokens)
+	return err
 }
 
 // Two workers that share counters make no more calls in any minute than the
@@ -30,7 +37,7 @@ func TestARateLimitHoldsForAllWorkers(t *testing.T) {
 		for range 2 {
 			r := rateOf(shared, &aaif.RateLimit{RequestsPerMinute: aaif.Int(limit)})
 			go func() {
-				for r.Take(ctx, 1) == nil {
+				for permitted(ctx, r, 1) == nil {
 					made <- time.Now()
 				}
 			}()
@@ -67,15 +74,50 @@ func TestACallThatCannotWaitIsBusy(t *testing.T) {
 		r := rateOf(new(localCounters), &aaif.RateLimit{RequestsPerMinute: aaif.Int(1)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Take(ctx, 1); err != nil {
+		if err := permitted(ctx, r, 1); err != nil {
 			t.Fatal(err)
 		}
-		err := r.Take(ctx, 1)
+		err := permitted(ctx, r, 1)
 		if !errors.Is(err, tool.ErrBusy) || !strings.Contains(err.Error(), "1 calls a minute") {
 			t.Errorf("%v", err)
 		}
-		if err := r.Take(t.Context(), 1); err != nil { // without a deadline it waits
+		if err := permitted(t.Context(), r, 1); err != nil { // without a deadline it waits
 			t.Error(err)
+		}
+	})
+}
+
+// Calls that fail in the next minute without having been made give that minute no room.
+func TestCallsThatWereNotMadeGiveNoFurtherMinuteRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 6
+		made := 0
+		down := true
+		look := tool.Limited(tool.Raw(tool.Definition{Name: "look"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			if down {
+				time.Sleep(10 * time.Second) // until the server is given up
+				return nil, &tool.Error{Kind: tool.ErrUnavailable, NotMade: true}
+			}
+			made++
+			return nil, nil
+		}), rateOf(new(localCounters), &aaif.RateLimit{RequestsPerMinute: aaif.Int(limit)}))
+		time.Sleep(55*time.Second - time.Duration(time.Now().Second())*time.Second)
+		var calls sync.WaitGroup
+		for range limit {
+			calls.Go(func() { _, _ = look.Call(t.Context(), nil) })
+		}
+		calls.Wait()
+		down = false
+		minute, cancel := context.WithDeadline(t.Context(), time.Now().Truncate(time.Minute).Add(time.Minute-time.Millisecond))
+		defer cancel()
+		for minute.Err() == nil {
+			if _, err := look.Call(minute, nil); err != nil {
+				break
+			}
+		}
+		if made > limit || made < limit-1 {
+			t.Errorf("%d calls in a minute, the limit is %d", made, limit)
 		}
 	})
 }
@@ -85,17 +127,17 @@ func TestTokensCountWithTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rateOf(new(localCounters), &aaif.RateLimit{TokensPerMinute: aaif.Int(100)})
 		begun := time.Now()
-		if err := r.Take(t.Context(), 40); err != nil {
+		if err := permitted(t.Context(), r, 40); err != nil {
 			t.Fatal(err)
 		}
 		r.Spent(t.Context(), 80)
-		if err := r.Take(t.Context(), 5); err != nil {
+		if err := permitted(t.Context(), r, 5); err != nil {
 			t.Fatal(err)
 		}
 		if waited := time.Since(begun); waited < 30*time.Second {
 			t.Errorf("waited %v only, though the result was larger than what is left", waited)
 		}
-		if err := r.Take(t.Context(), 1000); err != nil {
+		if err := permitted(t.Context(), r, 1000); err != nil {
 			t.Errorf("a call that is larger than the limit: %v", err)
 		}
 	})
@@ -113,7 +155,7 @@ func TestARateThatCannotBeSharedIsKeptByEachWorker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	for i := range 3 {
-		if err := r.Take(ctx, 1); (err != nil) != (i == 2) {
+		if err := permitted(ctx, r, 1); (err != nil) != (i == 2) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}

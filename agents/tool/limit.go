@@ -10,12 +10,11 @@ import (
 type Limiter interface {
 	// Take asks for one call with arguments of so many tokens. If the limit is
 	// used up, it waits, if the call's deadline permits, or else fails with an
-	// [ErrBusy] that says when to retry.
-	Take(ctx context.Context, tokens int) error
+	// [ErrBusy] that says when to retry. back takes a permitted call back that was
+	// not made.
+	Take(ctx context.Context, tokens int) (back func(context.Context), err error)
 	// Spent adds the tokens of a call's result.
 	Spent(ctx context.Context, tokens int)
-	// Back takes back a call that was permitted but not made.
-	Back(ctx context.Context, tokens int)
 }
 
 // Limited wraps a tool whose calls need a limiter's permission.
@@ -27,13 +26,14 @@ type limited struct {
 }
 
 func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-	if err := t.limiter.Take(ctx, Tokens(len(args))); err != nil {
+	back, err := t.limiter.Take(ctx, Tokens(len(args)))
+	if err != nil {
 		return nil, err
 	}
 	result, err := t.Tool.Call(ctx, args)
 	var failed *Error
 	if errors.As(err, &failed) && failed.NotMade {
-		t.limiter.Back(context.WithoutCancel(ctx), Tokens(len(args)))
+		back(context.WithoutCancel(ctx))
 	}
 	if len(result) > 0 {
 		t.limiter.Spent(context.WithoutCancel(ctx), Tokens(len(result)))

@@ -312,9 +312,11 @@ func TestCallsThatTheServerDidNotGetAreNotMade(t *testing.T) {
 // counting is a limiter that permits everything.
 type counting struct{ calls int }
 
-func (l *counting) Take(context.Context, int) error { l.calls++; return nil }
-func (l *counting) Spent(context.Context, int)      {}
-func (l *counting) Back(context.Context, int)       { l.calls-- }
+func (l *counting) Take(context.Context, int) (func(context.Context), error) {
+	l.calls++
+	return func(context.Context) { l.calls-- }, nil
+}
+func (l *counting) Spent(context.Context, int) {}
 
 // A call that the server refuses has reached it, also if the server says that its arguments are wrong.
 func TestACallThatTheServerRefusesCounts(t *testing.T) {

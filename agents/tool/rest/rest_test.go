@@ -317,15 +317,14 @@ func TestServersThatAreNotThere(t *testing.T) {
 // one is a limiter that permits one call.
 type one struct{ made int }
 
-func (l *one) Take(context.Context, int) error {
+func (l *one) Take(context.Context, int) (func(context.Context), error) {
 	if l.made == 1 {
-		return &tool.Error{Kind: tool.ErrBusy}
+		return nil, &tool.Error{Kind: tool.ErrBusy}
 	}
 	l.made++
-	return nil
+	return func(context.Context) { l.made-- }, nil
 }
 func (l *one) Spent(context.Context, int) {}
-func (l *one) Back(context.Context, int)  { l.made-- }
 
 // A call that was answered with a redirect counts against the rate limit, and its
 // error does not invite to a second one.
