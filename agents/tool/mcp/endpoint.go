@@ -47,11 +47,9 @@ func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, erro
 			return target{}, "", fmt.Errorf("endpoint: %w", err)
 		}
 		command := strings.Fields(line)
-		for name, s := range c.Servers {
-			if len(command) > 0 && slices.Equal(s.Command, command) {
-				t, err := c.listed(name, auth)
-				return t, capability, err
-			}
+		if name, ok := c.named(func(s Server) bool { return len(command) > 0 && slices.Equal(s.Command, command) }); ok {
+			t, err := c.listed(name, auth)
+			return t, capability, err
 		}
 		return target{}, "", errors.New("a document cannot have a program run that is not a command of the operator's list of MCP servers")
 	case "http", "https", "ws", "wss":
@@ -62,11 +60,9 @@ func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, erro
 		if err := checkURL(address); err != nil {
 			return target{}, "", fmt.Errorf("endpoint: %w", err)
 		}
-		for name, s := range c.Servers {
-			if s.URL == address {
-				t, err := c.listed(name, auth)
-				return t, capability, err
-			}
+		if name, ok := c.named(func(s Server) bool { return s.URL == address }); ok {
+			t, err := c.listed(name, auth)
+			return t, capability, err
 		}
 		if err := c.Allow(address); err != nil {
 			return target{}, "", err
@@ -75,6 +71,16 @@ func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, erro
 		return newTarget(u.Scheme+"://"+u.Host, Server{URL: address, Auth: auth}, false), capability, nil
 	}
 	return target{}, "", fmt.Errorf("endpoint: MCP is not spoken over %.20q: want mcp, stdio, http, https, ws or wss", scheme)
+}
+
+// named returns the first name of a listed server that is meant.
+func (c *Config) named(meant func(Server) bool) (string, bool) {
+	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
+		if meant(c.Servers[name]) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // unfragment splits the fragment off a URI.

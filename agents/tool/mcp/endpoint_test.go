@@ -83,6 +83,29 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// Entries of one program with different credentials: an address means the same one each time.
+func TestAnAddressOfSeveralEntriesMeansTheFirstByName(t *testing.T) {
+	t.Parallel()
+	cfg := mcp.Config{Servers: map[string]mcp.Server{}}
+	for i := range 8 {
+		only := []string{fmt.Sprintf("tool%d", i)}
+		cfg.Servers[fmt.Sprintf("calc%d", i)] = mcp.Server{Command: []string{"calc"}, Tools: only}
+		cfg.Servers[fmt.Sprintf("wiki%d", i)] = mcp.Server{URL: "https://wiki.example.com/mcp", Tools: only}
+	}
+	servers, err := mcp.NewServers(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer servers.Close()
+	for range 20 {
+		for _, endpoint := range []string{"stdio:calc#tool0", "https://wiki.example.com/mcp#tool0"} {
+			if _, err := servers.Open(&aaif.Tool{Name: "x", Protocol: aaif.ProtocolMCP, Endpoint: endpoint}); err != nil {
+				t.Fatalf("%s: %v", endpoint, err)
+			}
+		}
+	}
+}
+
 func TestServersAreChecked(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]mcp.Server{
