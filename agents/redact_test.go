@@ -9,6 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
@@ -70,5 +75,54 @@ func TestLogsOfAnAgentHoldNoCredentials(t *testing.T) {
 	}
 	if text := out.String(); strings.Contains(text, "s3cr3t") || strings.Contains(text, "czNjcjN0") || !strings.Contains(text, "17") {
 		t.Errorf("logged: %s", text)
+	}
+}
+
+// attributed is a span that keeps its attributes.
+type attributed struct {
+	noop.Span
+	text string
+}
+
+func (s *attributed) SetAttributes(all ...attribute.KeyValue) {
+	for _, a := range all {
+		s.text += string(a.Key) + "=" + a.Value.AsString() + "\n"
+	}
+}
+
+// oneSpan is a tracer with one span.
+type oneSpan struct {
+	noop.Tracer
+	span trace.Span
+}
+
+func (t oneSpan) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return ctx, t.span
+}
+
+// A text is cut where it is too long for a span, perhaps in the middle of a credential.
+func TestSpansHoldNoPartOfACredential(t *testing.T) {
+	t.Parallel()
+	secrets := &secret.Redactor{}
+	secrets.Add(secret.New("s3cr3t-w0rd-that-is-long"))
+	span := &attributed{}
+	r := &reporter{tracer: oneSpan{span: span}, content: true, secrets: secrets}
+	long := strings.Repeat("x", MaxContent-20) + " s3cr3t-w0rd-that-is-long"
+	quoted, err := json.Marshal(map[string]string{"text": long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := model.ToolCall{ID: "1", Name: "f", Arguments: quoted}
+	r.conversation(span, &model.Request{Messages: []model.Message{model.System(long), model.User(long), model.Assistant("", call), model.ToolResult(call, quoted)}}, &model.Response{Message: model.Assistant(long, call)})
+	r.exchange(span, quoted, quoted)
+	ctx := context.WithValue(t.Context(), reporterOfRun{}, r)
+	if _, err := callTool(ctx, "", &toolCall{ToolCall: call}, nil, tool.Raw(tool.Definition{Name: "f"}, func(context.Context, json.RawMessage) (json.RawMessage, error) { return quoted, nil })); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(span.text) {
+		name, text, _ := strings.Cut(line, "=")
+		if at := strings.Index(text, "s3cr"); at >= 0 || !strings.Contains(text, "xxx") {
+			t.Errorf("%s: …%q", name, text[max(0, at):min(len(text), max(0, at)+20)])
+		}
 	}
 }

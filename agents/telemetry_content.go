@@ -39,14 +39,14 @@ func (r *reporter) conversation(span trace.Span, req *model.Request, res *model.
 	var system []part
 	var messages []said
 	for i := range req.Messages {
-		m := sayMessage(&req.Messages[i])
+		m := r.message(&req.Messages[i])
 		if req.Messages[i].Role == model.RoleSystem {
 			system = append(system, m.Parts...)
 			continue
 		}
 		messages = append(messages, m)
 	}
-	out := sayMessage(&res.Message)
+	out := r.message(&res.Message)
 	out.Finish = string(res.Finish)
 	span.SetAttributes(r.said("gen_ai.system_instructions", bounded(system)),
 		r.said("gen_ai.input.messages", bounded(messages)), r.said("gen_ai.output.messages", bounded([]said{out})))
@@ -58,19 +58,22 @@ func (r *reporter) said(name, text string) attribute.KeyValue {
 	return attribute.String(name, r.secrets.Scrub(text))
 }
 
-func sayMessage(m *model.Message) said {
+// cut bounds a text of the conversation. Credentials go first: half of one would not be known.
+func (r *reporter) cut(text string) string { return clip.Text(r.secrets.Scrub(text), MaxContent) }
+
+func (r *reporter) message(m *model.Message) said {
 	out := said{Role: string(m.Role), Parts: []part{}}
 	if m.Role == model.RoleTool {
-		out.Parts = append(out.Parts, part{Type: "tool_call_response", ID: m.ToolCallID, Response: clip.Text(m.Content, MaxContent)})
+		out.Parts = append(out.Parts, part{Type: "tool_call_response", ID: m.ToolCallID, Response: r.cut(m.Content)})
 		return out
 	}
 	if m.Content != "" {
-		out.Parts = append(out.Parts, part{Type: "text", Content: clip.Text(m.Content, MaxContent)})
+		out.Parts = append(out.Parts, part{Type: "text", Content: r.cut(m.Content)})
 	}
 	for _, c := range m.ToolCalls {
 		p := part{Type: "tool_call", ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 		if len(c.Arguments) > MaxContent || !json.Valid(c.Arguments) {
-			p.Arguments, _ = json.Marshal(clip.Text(string(c.Arguments), MaxContent))
+			p.Arguments, _ = json.Marshal(r.cut(string(c.Arguments)))
 		}
 		out.Parts = append(out.Parts, p)
 	}
@@ -79,9 +82,9 @@ func sayMessage(m *model.Message) said {
 
 // exchange adds a task's payload and its result to the run's span.
 func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
-	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip.Text(userMessage(task), MaxContent)}}}})))
+	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: r.cut(userMessage(task))}}}})))
 	if result != nil {
-		span.SetAttributes(r.said("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: clip.Text(string(result), MaxContent)}}}})))
+		span.SetAttributes(r.said("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: r.cut(string(result))}}}})))
 	}
 }
 

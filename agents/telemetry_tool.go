@@ -15,7 +15,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/tool"
-	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -63,7 +62,7 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 		r.tools.Record(ctx, time.Since(begun).Seconds(), metric.WithAttributes(attrs...))
 	}
 	if r.content {
-		span.SetAttributes(r.said("gen_ai.tool.call.arguments", clip.Text(string(c.Arguments), MaxContent)), r.said("gen_ai.tool.call.result", clip.Text(string(result), MaxContent)))
+		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", r.cut(string(c.Arguments))), attribute.String("gen_ai.tool.call.result", r.cut(string(result))))
 	}
 	return result, err
 }
