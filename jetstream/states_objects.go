@@ -21,20 +21,14 @@ import (
 const MaxInline = 256 << 10
 
 // inlineMax is MaxInline, or less if the server's max_payload is smaller.
-func inlineMax(conn *nats.Conn) int {
-	const headers = 4 << 10
-	if most := conn.MaxPayload(); most > headers {
-		return min(MaxInline, int(most)-headers)
-	}
-	return MaxInline
-}
+func inlineMax(conn *nats.Conn) int { return chunks.Most(conn, MaxInline) }
 
 // An upload is the document of a record that is about to be stored.
 type upload struct {
 	name   string
 	digest string
-	chunks int       // how many are stored
-	began  time.Time // when the first one was
+	stored chunks.Progress
+	began  time.Time // when the first chunk was stored
 	again  bool      // an earlier write may have stored a record that refers to it
 }
 
@@ -57,7 +51,7 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 	var err error
 	uploading, cancel := context.WithDeadline(ctx, u.began.Add(uploadAge)) // before a sweep deletes the first chunk
 	defer cancel()
-	if u.chunks, err = s.objects.WriteFrom(uploading, o.Name, msg.Data, u.chunks); err != nil {
+	if u.stored, err = s.objects.WriteFrom(uploading, o.Name, msg.Data, u.stored); err != nil {
 		s.uploads.keep(key, u)
 		return u, api.Explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -69,7 +68,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 		size           func(Message) int
 	}{
 		{s.stream, s.both(entityKey(entity) + ".*"), opts.Keep, func(subj string) string { return subj }, recordSize},
-		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, recordOf, chunkSizeOf},
+		{s.objects.Stream(), DocumentSubjects(s.m, entity), opts.Orphans, recordOf, s.chunkSizeOf},
 	} {
 		now, err := usageOf(ctx, s.js, store.stream)
 		if errors.Is(err, ErrNotFound) {
@@ -166,10 +165,11 @@ func sample(keys []string, weights []float64) ([]string, []float64) {
 func recordSize(m Message) int { return len(m.Data) + 512 }
 
 // chunkSizeOf is the average size of the chunks of a record's document.
-func chunkSizeOf(m Message) int {
+func (s *States) chunkSizeOf(m Message) int {
+	size := int64(s.objects.ChunkSize())
 	o, ok := objectOf(m.Header)
 	if !ok || o.Size <= 0 {
-		return chunks.Size
+		return int(size)
 	}
-	return int(o.Size / ((o.Size + chunks.Size - 1) / chunks.Size))
+	return int(o.Size / ((o.Size + size - 1) / size))
 }

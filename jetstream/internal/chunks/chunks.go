@@ -39,8 +39,25 @@ var (
 	ErrOther = errors.New("its object is another one")
 )
 
-// Size is the chunk size of nats.go's object stores.
+// Size is the size of chunks, as in nats.go's object stores. Where the server's max_payload is
+// smaller, they are.
 const Size = 128 << 10
+
+// Most returns size, or less if a message to the server cannot have so many bytes beside its
+// headers.
+func Most(conn *nats.Conn, size int) int {
+	const headers = 4 << 10
+	if most := conn.MaxPayload(); most > headers {
+		return min(size, int(most)-headers)
+	}
+	return size
+}
+
+// ChunkSize is the size of the chunks that are written now.
+func (s *Store) ChunkSize() int { return Most(s.js.Conn(), Size) }
+
+// Progress says how much of a document is stored.
+type Progress struct{ Chunks, Bytes int }
 
 // Write stores a document in chunks, each on its own subject below the run's
 // entity, so that permissions can restrict who may read and write it. nats.go's object
@@ -48,24 +65,25 @@ const Size = 128 << 10
 // run nor its entity. If Write fails, a sweep collects the stored chunks, because
 // no record refers to them.
 func (s *Store) Write(ctx context.Context, name string, data []byte) error {
-	_, err := s.WriteFrom(ctx, name, data, 0)
+	_, err := s.WriteFrom(ctx, name, data, Progress{})
 	return err
 }
 
-// WriteFrom is Write for a document whose first n chunks are stored. It returns how many are
-// stored then. Each chunk has the time of one request.
-func (s *Store) WriteFrom(ctx context.Context, name string, data []byte, n int) (int, error) {
-	for at := n * Size; at < len(data); at += Size {
+// WriteFrom is Write for a document of which a part is stored. It returns how much is stored then.
+// Each chunk has the time of one request.
+func (s *Store) WriteFrom(ctx context.Context, name string, data []byte, done Progress) (Progress, error) {
+	for done.Bytes < len(data) {
+		end := min(done.Bytes+s.ChunkSize(), len(data))
 		// nats-server maps $KV into other domains, but not $O.
 		msg := &nats.Msg{
-			Subject: s.chunk(name, strconv.Itoa(n)), Data: data[at:min(at+Size, len(data))], Header: nats.Header{natsjs.ExpectedStreamHeader: {s.Stream()}},
+			Subject: s.chunk(name, strconv.Itoa(done.Chunks)), Data: data[done.Bytes:end], Header: nats.Header{natsjs.ExpectedStreamHeader: {s.Stream()}},
 		}
 		if err := s.publish(ctx, msg); err != nil {
-			return n, err
+			return done, err
 		}
-		n++
+		done = Progress{done.Chunks + 1, end}
 	}
-	return n, nil
+	return done, nil
 }
 
 func (s *Store) publish(ctx context.Context, msg *nats.Msg) error {
