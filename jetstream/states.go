@@ -192,35 +192,44 @@ func (s *States) headers(key string, prev uint64, data []byte, note Note, more i
 }
 
 // Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers
-// see the deletion.
+// see the deletion. It does not take the place of the revisions: a marker that expires uncovers what
+// is below it. It is stored only over nothing, because it may arrive when the run is there again.
 func (s *States) Delete(ctx context.Context, id state.ID) error {
 	if err := checkID(ctx, id); err != nil {
 		return fmt.Errorf("delete run: %w", err)
 	}
 	key := stateKey(id)
-	last, err := s.current(ctx, key)
-	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && api.Deleted(last.Header) {
-		return nil
+	for {
+		objects, err := s.references(ctx, key) // first: none of a revision that stays
+		if err != nil {
+			return err
+		}
+		last, err := s.current(ctx, key)
+		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && api.Deleted(last.Header) {
+			return nil
+		}
+		if err != nil {
+			return api.Explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity)
+		}
+		// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
+		// see fenced.
+		if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": last.last + 1}, nil); err != nil {
+			return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
+		}
+		for o := range objects {
+			s.dropObject(ctx, o)
+		}
+		marker := &nats.Msg{Subject: s.pub + key, Header: nats.Header{
+			"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream}, natsjs.ExpectedLastSubjSeqHeader: {"0"},
+		}}
+		if s.replySub != "" {
+			marker.Header[natsjs.ExpectedLastSubjSeqSubjHeader] = []string{s.both(key)}
+		}
+		_, err = s.js.PublishMsg(ctx, marker)
+		if !api.IsWrongSequence(err) { // else it was written meanwhile
+			return api.Uncertain(api.Explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
+		}
 	}
-	objects, err := s.references(ctx, key)
-	if err != nil {
-		return err
-	}
-	marker, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: s.pub + key, Header: nats.Header{
-		"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream},
-	}})
-	if err != nil {
-		return api.Uncertain(api.Explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
-	}
-	// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
-	// see fenced.
-	if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": marker.Sequence}, nil); err != nil {
-		return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
-	}
-	for o := range objects {
-		s.dropObject(ctx, o)
-	}
-	return nil
 }
 
 // checkID refuses an invalid id, and anything after ctx has ended.
