@@ -113,3 +113,6 @@ func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, err
 func (r *Records) Delete(ctx context.Context, id string) error {
 	return r.remove(ctx, subject.Escape(id), 0)
 }
+
+// Replicated has s read as where the bucket has several replicas, of which some lag behind.
+func Replicated(s *States) { s.bucket.set(false, true) }

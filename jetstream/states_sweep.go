@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	"github.com/aeemesh/aeemesh/state"
@@ -366,16 +367,30 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 	return count, nil
 }
 
-// references returns the objects that the revisions of a run refer to.
+// references returns the objects that the revisions of a run refer to. It reads until a replica
+// answers that has what the leader has: one that lags behind would have an object deleted that the
+// run's record needs.
 func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
-	names := map[string]bool{}
-	for m, err := range api.Scan(ctx, s.js, s.stream, s.sub+key, 1) {
-		if err != nil {
-			return nil, fmt.Errorf("look for references: %w", err)
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		newest, err := s.current(ctx, key)
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return nil, api.Explain(s.js.Conn(), err, "look for references of %s", key)
 		}
-		if o, ok := objectOf(m.Header); ok {
-			names[o.Name] = true
+		names, seen := map[string]bool{}, uint64(0)
+		for m, err := range api.ScanSince(ctx, s.js, s.stream, s.both(key), 1, time.Time{}) {
+			if err != nil {
+				return nil, fmt.Errorf("look for references: %w", err)
+			}
+			if o, ok := objectOf(m.Header); ok {
+				names[o.Name] = true
+			}
+			seen = m.Seq
+		}
+		switch {
+		case seen >= newest.last:
+			return names, nil
+		case wait > time.Second || !pause.For(ctx, wait):
+			return nil, fmt.Errorf("look for references of %s: %w: a replica lags behind", key, ErrUnavailable)
 		}
 	}
-	return names, nil
 }
