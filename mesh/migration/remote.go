@@ -113,7 +113,7 @@ func (m *Mover) stage(ctx context.Context, p *remote, r *Run) (sent string, err 
 	token, err := transfer.Grant{
 		ID: c.Mesh.Migration.ID, Issuer: m.cfg.Entity, Source: m.cfg.Platform, Target: about.Platform,
 		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
-		Issued: now, Expires: now.Add(moveTimeout),
+		Issued: now, Expires: now.Add(transfer.RequestLife), // a target that would take no requests refuses the run now
 	}.Sign(p.signer)
 	if err != nil {
 		return "", err

@@ -13,8 +13,11 @@ import (
 
 var (
 	verdictToken = tokenKind{typ: "aeemesh-handoff-verdict+jwt"} // does not expire: a file may take long to arrive
-	requestToken = tokenKind{typ: "aeemesh-handoff-request+jwt", max: time.Minute}
+	requestToken = tokenKind{typ: "aeemesh-handoff-request+jwt", max: RequestLife}
 )
+
+// RequestLife is how long a [Request] is valid. A target whose clock is further ahead takes none.
+const RequestLife = time.Minute
 
 // Outcome is the result of a handoff at its target.
 type Outcome string
