@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -221,14 +222,27 @@ func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data
 	if err != nil || header == "" {
 		return false, nil // no letter can have this subject
 	}
-	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
-	switch {
-	case errors.Is(err, natsjs.ErrMsgNotFound):
-		return false, nil
-	case err != nil:
-		return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
+		}
+		if msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == api.Digest(data) {
+			return true, nil
+		}
+		// Any replica may have answered. A retry that is not seen is acknowledged, and its letter is
+		// gone: so the leader is asked whether there is a later message.
+		last, err := api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
+		switch {
+		case errors.Is(err, ErrDenied), err == nil && last <= msg.Seq:
+			return false, nil
+		case err == nil && (wait > time.Second || !pause.For(ctx, wait)):
+			err = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
+		}
+		if err != nil {
+			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
+		}
 	}
-	return msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == api.Digest(data), nil
 }
 
 // Drop deletes a dead letter, or fails with [ErrNotFound].

@@ -136,6 +136,26 @@ func TestDeadRetry(t *testing.T) {
 	}
 }
 
+// A replica that lags behind has the letter, and not yet the permit to retry it.
+func TestAPermitIsFoundThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	d := jetstream.NewDead(js, subject.Map{})
+	letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}")}
+	seq := bury(t, d, letter)
+	lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.t1", 2)
+	if _, err := d.Retry(ctx, seq); err != nil {
+		t.Fatal(err)
+	}
+	if yes, err := d.Retrying(ctx, "agent.x", "t1", fmt.Sprint(seq), letter.Data); err != nil || !yes {
+		t.Errorf("retried: %t, %v", yes, err)
+	}
+	if yes, err := d.Retrying(ctx, "agent.x", "t1", fmt.Sprint(seq+7), letter.Data); err != nil || yes {
+		t.Errorf("another one: %t, %v", yes, err)
+	}
+}
+
 // An envelope that fills a message leaves no room for the cause: the letter is stored
 // without the envelope.
 func TestDeadLetterOfALargeTask(t *testing.T) {

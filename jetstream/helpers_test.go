@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,4 +90,46 @@ func words(report []jetstream.Change) []string {
 		out = append(out, c.String())
 	}
 	return out
+}
+
+// lagging has direct gets of a subject answered by a replica that lags behind: for some times with
+// what is stored now.
+func lagging(t testing.TB, js natsjs.JetStream, name, subj string, times int) {
+	t.Helper()
+	stream, err := js.Stream(testContext(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowDirect = false
+	if stream, err = js.UpdateStream(testContext(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	last := func() *nats.Msg {
+		m, err := stream.GetLastMsgForSubject(t.Context(), subj)
+		if err != nil {
+			return &nats.Msg{Header: nats.Header{"Status": {"404"}}}
+		}
+		answer := &nats.Msg{Header: nats.Header{}, Data: m.Data}
+		for k, v := range m.Header {
+			answer.Header[k] = v
+		}
+		answer.Header[natsjs.StreamHeader] = append(answer.Header[natsjs.StreamHeader], name)
+		answer.Header[natsjs.SubjectHeader] = append(answer.Header[natsjs.SubjectHeader], subj)
+		answer.Header[natsjs.SequenceHeader] = append(answer.Header[natsjs.SequenceHeader], strconv.FormatUint(m.Sequence, 10))
+		answer.Header[natsjs.TimeStampHeaer] = append(answer.Header[natsjs.TimeStampHeaer], m.Time.UTC().Format(time.RFC3339Nano))
+		return answer
+	}
+	old := last()
+	sub, err := js.Conn().Subscribe("$JS.API.DIRECT.GET."+name+"."+subj, func(m *nats.Msg) {
+		if times--; times >= 0 {
+			_ = m.RespondMsg(&nats.Msg{Header: old.Header, Data: old.Data})
+			return
+		}
+		_ = m.RespondMsg(last())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
 }

@@ -1,14 +1,10 @@
 package jetstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,56 +90,9 @@ func (r *refusals) note(entity string) {
 func entityOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
 // lastSequence asks the stream's leader for the sequence of the last message of a key, of
-// its document or its reply, 0 if there is none. No JetStream request for that can be restricted by subject. So it
-// publishes a message to the key that the leader must refuse, because it expects a last
-// sequence that no stream reaches. The refusal contains the real sequence. ask sends the
-// message and returns the answer.
+// its document or its reply, 0 if there is none.
 func (s *States) lastSequence(ctx context.Context, key string, ask func(*nats.Msg) (*nats.Msg, error)) (uint64, error) {
-	for {
-		answer, err := ask(&nats.Msg{Subject: s.pub + key, Header: nats.Header{
-			natsjs.ExpectedLastSubjSeqHeader:     unreachable,
-			natsjs.ExpectedLastSubjSeqSubjHeader: {s.both(key)},
-			natsjs.ExpectedStreamHeader:          {s.stream},
-		}})
-		if err != nil {
-			return 0, err
-		}
-		if seq, ok := refusedAt(answer.Data); ok {
-			return seq, nil
-		}
-		_, err = api.ReadAck(answer.Data)
-		if api.HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // another write is under way
-			if !pause.For(ctx, time.Millisecond) {
-				return 0, ctx.Err()
-			}
-			continue
-		}
-		var refused *natsjs.APIError
-		if !errors.As(err, &refused) || refused.ErrorCode != natsjs.JSErrCodeStreamWrongLastSequence {
-			return 0, fmt.Errorf("ask for the last sequence under %s: %w", key, err)
-		}
-		_, number, _ := strings.Cut(refused.Description, ": ")
-		seq, err := strconv.ParseUint(number, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("ask for the last sequence under %s: the server says %q", key, refused.Description)
-		}
-		return seq, nil
-	}
-}
-
-// unreachable is a sequence that no stream reaches.
-var unreachable = []string{strconv.FormatInt(math.MaxInt64, 10)}
-
-// refusedAt returns the sequence that a refusal names, without decoding the JSON, which
-// takes longer than all the rest of the question. Every new task asks.
-func refusedAt(answer []byte) (seq uint64, ok bool) {
-	_, rest, found := bytes.Cut(answer, []byte(`"err_code":10071,"description":"wrong last sequence: `))
-	number, _, end := bytes.Cut(rest, []byte(`"`))
-	if !found || !end {
-		return 0, false
-	}
-	seq, err := strconv.ParseUint(string(number), 10, 64)
-	return seq, err == nil
+	return api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask)
 }
 
 // aloneLook is how long the number of replicas is cached.

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
+)
+
+// LastSequence asks a stream's leader for the sequence of the last message on the subjects of a
+// pattern, 0 if there is none. No JetStream request for that can be restricted by subject. So it
+// publishes a message to a subject of them that the leader must refuse, because it expects a last
+// sequence that no stream reaches. The refusal contains the real sequence. ask sends the
+// message and returns the answer.
+func LastSequence(ctx context.Context, stream, subject, pattern string, ask func(*nats.Msg) (*nats.Msg, error)) (uint64, error) {
+	for {
+		answer, err := ask(&nats.Msg{Subject: subject, Header: nats.Header{
+			natsjs.ExpectedLastSubjSeqHeader:     unreachable,
+			natsjs.ExpectedLastSubjSeqSubjHeader: {pattern},
+			natsjs.ExpectedStreamHeader:          {stream},
+		}})
+		if err != nil {
+			return 0, err
+		}
+		if seq, ok := refusedAt(answer.Data); ok {
+			return seq, nil
+		}
+		_, err = ReadAck(answer.Data)
+		if seq, ok := LastIn(err); ok {
+			return seq, nil
+		}
+		if !HasCode(err, natsjs.JSErrCodeStreamWrongLastSequenceConstant) { // else another write is under way
+			return 0, fmt.Errorf("ask for the last sequence under %s: %w", pattern, err)
+		}
+		if !pause.For(ctx, time.Millisecond) {
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// unreachable is a sequence that no stream reaches.
+var unreachable = []string{strconv.FormatInt(math.MaxInt64, 10)}
+
+// refusedAt returns the sequence that a refusal names, without decoding the JSON, which
+// takes longer than all the rest of the question. Every new task asks.
+func refusedAt(answer []byte) (seq uint64, ok bool) {
+	_, rest, found := bytes.Cut(answer, []byte(`"err_code":10071,"description":"wrong last sequence: `))
+	number, _, end := bytes.Cut(rest, []byte(`"`))
+	if !found || !end {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(number), 10, 64)
+	return seq, err == nil
+}
+
+// LastIn returns the last sequence that the refusal of a write names.
+func LastIn(err error) (seq uint64, ok bool) {
+	var refused *natsjs.APIError
+	if !errors.As(err, &refused) || refused.ErrorCode != natsjs.JSErrCodeStreamWrongLastSequence {
+		return 0, false
+	}
+	_, number, _ := strings.Cut(refused.Description, ": ")
+	seq, err = strconv.ParseUint(number, 10, 64)
+	return seq, err == nil
+}
