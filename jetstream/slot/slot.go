@@ -365,7 +365,8 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 			return api.Uncertain(api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
 		}
 		// An earlier renewal whose answer was lost may have changed the revision.
-		have, err := api.Newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))
+		last, _ := api.LastIn(err)
+		have, err := s.newest(ctx, slot, last)
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
 		}
@@ -374,6 +375,17 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 			return fmt.Errorf("%s slot %d of %s: %w", what, slot.N, slot.Entity, api.ErrChanged)
 		}
 		slot.revision = have.Seq
+	}
+}
+
+// newest returns the last message of a slot's key, or [natsjs.ErrMsgNotFound], from a replica that
+// has the one with the sequence least. That one may have expired since.
+func (s *Store) newest(ctx context.Context, slot *Slot, least uint64) (api.Message, error) {
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		m, err := api.Newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) || m.Seq >= least || wait > time.Second || !pause.For(ctx, wait) {
+			return m, err
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/slot"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 const shortLease = 2 * time.Second
@@ -166,6 +169,49 @@ func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 	// A value of another program counts as held.
 	if slot, err := s.Try(ctx, "agent.x", 1, "me"); slot != nil || err != nil {
 		t.Errorf("took %+v, %v", slot, err)
+	}
+}
+
+// Nor does it if a replica that lags behind is read then.
+func TestSlotRenewedWithoutAnAnswerWhereAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js)
+	mine := acquire(t, slot.NewStore(js, subject.Map{}, 0), 1, "me")
+	kv, err := js.KeyValue(ctx, slot.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(ctx, "agent=2Ex.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := kv.Put(ctx, e.Key(), e.Value())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(ctx, "KV_"+slot.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowDirect = false // the replica answers
+	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	subj, answers := "$KV."+slot.Bucket+"."+e.Key(), []uint64{e.Revision(), e.Revision(), renewed}
+	sub, err := js.Conn().Subscribe("$JS.API.DIRECT.GET.KV_"+slot.Bucket+"."+subj, func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Data: e.Value(), Header: nats.Header{
+			natsjs.StreamHeader: {"KV_" + slot.Bucket}, natsjs.SubjectHeader: {subj}, natsjs.SequenceHeader: {strconv.FormatUint(answers[0], 10)}, natsjs.TimeStampHeaer: {e.Created().Format(time.RFC3339Nano)},
+		}})
+		answers = answers[min(1, len(answers)-1):]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	if err := mine.Renew(ctx); err != nil {
+		t.Error(err)
 	}
 }
 
