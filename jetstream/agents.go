@@ -110,7 +110,7 @@ func (a *Agents) readError(err error, format string, args ...any) error {
 // List implements [registry.Registry].
 func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
 	var all []registry.Entry
-	_, err := a.read(ctx, func(key string, e kvEntry) {
+	err := a.read(ctx, func(key string, e kvEntry) {
 		if !e.gone && !e.stray {
 			all = append(all, entryOf(key, e))
 		}

@@ -151,22 +151,25 @@ func (b *kvBucket) missing(ctx context.Context) error {
 }
 
 // read calls each with the newest revision of every key, markers of deletions and strays
-// included, in the order in which they were written, and returns the last sequence.
-func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
+// included, in the order in which they were written.
+func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) error {
 	messages, err := b.newest(ctx, ">")
 	if err != nil {
-		return 0, b.explain(err, "list %s", b.name)
+		return b.explain(err, "list %s", b.name)
 	}
-	var end uint64
+	b.each(messages, each)
+	return nil
+}
+
+// each calls a function with the entries in messages.
+func (b *kvBucket) each(messages []Message, f func(id string, e kvEntry)) {
 	for _, m := range messages {
-		end = m.Seq
 		if id, ok := b.id(m); ok {
 			e := entryIn(m)
 			e.stray = !m.Genuine()
-			each(id, e)
+			f(id, e)
 		}
 	}
-	return end, nil
 }
 
 // newest returns the newest message of every key that matches a pattern.
@@ -253,14 +256,36 @@ type bucketWatch struct {
 	changed func(string, kvEntry)
 	known   map[string]uint64 // the revisions last passed to changed, of the ids that exist
 	end     uint64            // the last sequence that was read
+	at      time.Time         // of that message
+	doubts  int               // how often in a row the bucket seemed to end before that
 }
+
+// mostDoubts is how often in a row what the bucket has is not believed.
+const mostDoubts = 3
+
+// errBehind: a replica that lags behind has answered, or the bucket's last messages were deleted.
+var errBehind = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
 
 // anew reads the whole bucket and reports the differences.
 func (w *bucketWatch) anew(ctx context.Context) error {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
+	messages, err := w.b.newest(ctx, ">")
+	if err != nil {
+		return w.b.explain(err, "list %s", w.b.name)
+	}
+	var last Message
+	if n := len(messages); n > 0 {
+		last = messages[n-1]
+	}
+	// A bucket that was made anew has a later message under a smaller sequence.
+	if last.Seq < w.end && !last.Time.After(w.at) && w.doubts < mostDoubts {
+		w.doubts++
+		return errBehind
+	}
+	w.doubts = 0
 	there := map[string]bool{}
-	end, err := w.b.read(ctx, func(id string, e kvEntry) {
+	w.b.each(messages, func(id string, e kvEntry) {
 		if e.stray { // the entry below the stray is unknown, and not deleted
 			there[id] = true
 			return
@@ -268,15 +293,12 @@ func (w *bucketWatch) anew(ctx context.Context) error {
 		there[id] = !e.gone
 		w.entry(ctx, id, e)
 	})
-	if err != nil {
-		return err
-	}
 	for id := range w.known {
 		if !there[id] {
 			w.entry(ctx, id, kvEntry{gone: true})
 		}
 	}
-	w.end = end
+	w.end, w.at = last.Seq, last.Time
 	return nil
 }
 
@@ -293,6 +315,7 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	}
 	switch {
 	case m.Seq == w.end:
+		w.doubts = 0
 		return nil
 	case m.Seq < w.end: // the bucket was recreated, or its last message was deleted
 		return w.anew(ctx)
@@ -304,11 +327,12 @@ func (w *bucketWatch) more(ctx context.Context) error {
 		if id, ok := w.b.id(m); ok {
 			w.entry(ctx, id, entryIn(m))
 		}
-		w.end = m.Seq
+		w.end, w.at = m.Seq, m.Time
 	}
-	if !m.Genuine() {
-		w.end = max(w.end, m.Seq)
+	if !m.Genuine() && m.Seq > w.end {
+		w.end, w.at = m.Seq, m.Time
 	}
+	w.doubts = 0
 	return nil
 }
 

@@ -92,7 +92,7 @@ func (r *Records) below(ctx context.Context, key string, stray uint64) (kvEntry,
 // included, with Stray set.
 func (r *Records) List(ctx context.Context) ([]Record, error) {
 	var all []Record
-	_, err := r.read(ctx, func(id string, e kvEntry) {
+	err := r.read(ctx, func(id string, e kvEntry) {
 		if e.stray || !e.gone {
 			all = append(all, recordOf(id, e))
 		}
