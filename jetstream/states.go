@@ -131,7 +131,12 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	if err != nil {
 		return 0, err
 	}
-	rev, err := s.swap(ctx, id, prev, msg)
+	rev := uint64(0)
+	if conn := s.js.Conn(); conn.IsConnected() || conn.IsClosed() {
+		rev, err = s.swap(ctx, id, prev, msg)
+	} else { // it would be stored when the connection is back, perhaps after a sweep has deleted the object
+		err = api.Uncertain(api.Explain(conn, nats.ErrDisconnected, "put run %s of %s", id.Run, id.Entity))
+	}
 	s.settle(ctx, id, u, err)
 	return rev, err
 }

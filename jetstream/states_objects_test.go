@@ -3,10 +3,13 @@ package jetstream_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -62,4 +65,49 @@ func TestASweepIsNotDeceivedByAReplicaThatLagsBehind(t *testing.T) {
 	if names := objectNames(t, js); len(names) != 1 {
 		t.Errorf("left are %q", names)
 	}
+}
+
+// A record that waits in the buffer of a lost connection is stored when that is back. By then a sweep
+// may have deleted its document.
+func TestARecordOfALargeDocumentDoesNotWaitForAConnection(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv, nats.ReconnectWait(time.Hour), nats.ReconnectJitter(0, 0))
+	apply(t, js, jetstream.Options{Only: states})
+	id, doc := state.ID{Entity: "agent.x", Run: "r"}, make([]byte, jetstream.MaxInline+1)
+	fails := failsOnce{js, new(bool)}
+	s := jetstream.NewStates(fails, subject.Map{})
+	if _, err := s.Put(testContext(t), id, 0, doc); !errors.Is(err, state.ErrUncertain) {
+		t.Fatalf("the first try: %v", err)
+	}
+	srv = natstest.Restart(t, srv)
+	waitFor(t, "the connection to be lost", func() bool { return !js.Conn().IsConnected() })
+	if _, err := s.Put(brief(t), id, 0, doc); err == nil {
+		t.Fatal("stored without a connection")
+	}
+	other := connect(t, srv)
+	if swept, err := jetstream.NewStates(other, subject.Map{}).Sweep(testContext(t), atOnce); err != nil || swept.Objects != 1 {
+		t.Fatalf("swept %+v, %v", swept, err)
+	}
+	if err := js.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the connection", func() bool { return js.Conn().IsConnected() && js.Conn().Flush() == nil })
+	if r, err := jetstream.NewStates(other, subject.Map{}).Get(testContext(t), id); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("%d bytes, %v", len(r.Data), err)
+	}
+}
+
+// failsOnce does not send the first record.
+type failsOnce struct {
+	natsjs.JetStream
+	failed *bool
+}
+
+func (f failsOnce) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	if strings.HasPrefix(m.Subject, "$KV.") && !*f.failed {
+		*f.failed = true
+		return nil, context.DeadlineExceeded
+	}
+	return f.JetStream.PublishMsg(ctx, m, opts...)
 }
