@@ -7,15 +7,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 )
 
 // Limits of what is stored about one envelope: the number of refutations, of which the
-// newest stay, and the bytes of each.
+// newest stay that fit a message, and the bytes of each.
 const (
 	maxRefutations    = 32
 	maxRefutationSize = 8 << 10
@@ -48,7 +50,12 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 			list, _ = decodeList(have.value) // a value that is not a list is not ours: replace it
 		}
 		list = append(list, refutation)
-		raw, err := json.Marshal(list[max(0, len(list)-maxRefutations):])
+		list = list[max(0, len(list)-maxRefutations):]
+		raw, err := json.Marshal(list)
+		for most := chunks.Most(r.js.Conn(), math.MaxInt); err == nil && len(raw) > most && len(list) > 1; {
+			list = list[1:]
+			raw, err = json.Marshal(list)
+		}
 		if err != nil {
 			return fmt.Errorf("refutation of %q: %w", id, err)
 		}

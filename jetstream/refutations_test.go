@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -62,5 +63,28 @@ func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
 	}
 	if err := r.Add(ctx, "agent.x", "01JFB2R1", make([]byte, maxRefutationSize+1)); err == nil {
 		t.Error("a huge refutation was taken")
+	}
+}
+
+// Where messages are small, the newest refutations stay that fit one.
+func TestRefutationsFitASmallMaxPayload(t *testing.T) {
+	t.Parallel()
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true, MaxPayload: 32 << 10})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Apply(t.Context(), js, Options{Only: []string{BucketRefuted}}); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRefutations(js, subject.Map{})
+	one := func(n int) []byte { return fmt.Appendf(nil, `"%d%s"`, n, strings.Repeat("x", maxRefutationSize-8)) }
+	for n := range 9 {
+		if err := r.Add(t.Context(), "agent.x", "id", one(n)); err != nil {
+			t.Fatalf("refutation %d: %v", n, err)
+		}
+	}
+	list, err := r.List(t.Context(), "agent.x", "id")
+	if err != nil || len(list) != 3 || string(list[2]) != string(one(8)) {
+		t.Errorf("%d refutations, %v", len(list), err)
 	}
 }
