@@ -391,6 +391,10 @@ type FollowOptions struct {
 	// Fresh says that the task is submitted after [Replies.Open]: no reply can be stored
 	// yet, so the stream is not read at first.
 	Fresh bool
+
+	// Old reports, by its headers, that a reply is of an earlier try of the task: it is
+	// skipped, whether it was stored or comes now. nil: no reply is.
+	Old func(nats.Header) bool
 }
 
 // Follow yields the replies to a task, first the stored ones and then new ones as they

@@ -35,6 +35,7 @@ type Follower struct {
 	after      uint64 // all stored replies up to this sequence were yielded
 	number     int    // the highest HeaderSeq that was yielded; 0: none
 	middle     bool   // it started after some replies: the first one may have any number
+	old        func(nats.Header) bool
 	seen       recent
 	unseen     int      // replies yielded since the stream was read
 	failed     bool     // the stream could not be read
@@ -113,7 +114,7 @@ const (
 func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		defer f.end()
-		f.after, f.middle = opts.After, opts.After > 0
+		f.after, f.middle, f.old = opts.After, opts.After > 0 || opts.Old != nil, opts.Old
 		quiet, look := followQuiet, !opts.Fresh
 		timer := time.NewTimer(quiet)
 		defer timer.Stop()
@@ -161,7 +162,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 // live handles a reply that came straight from its publisher. It reports whether the
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
-	if !Published(msg, f.at.subject) {
+	if !Published(msg, f.at.subject) || f.old != nil && f.old(msg.Header) {
 		return true
 	}
 	if len(f.in) == 0 {
@@ -241,6 +242,9 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 			return true
 		}
 		f.after = msg.Seq
+		if f.old != nil && f.old(msg.Header) {
+			continue
+		}
 		id, number := identity(msg.Header)
 		if f.known(msg.Header, id, number) {
 			continue

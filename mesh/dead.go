@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -83,7 +82,7 @@ func (rw *replyWriter) replyRefused(hold *hold, env *envelope.Envelope, cbor boo
 	}
 	chain, digest := t.handed.Proof()
 	msg, err := answers.Stored{
-		Env: reply, Raw: raw, CBOR: cbor, Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10),
+		Env: reply, Raw: raw, CBOR: cbor, Entity: entity, TaskID: taskID, MsgID: answers.RefusedID(hold.Seq),
 		Task: env, Chain: chain, ChainDigest: digest, // see replyReader.another
 	}.Message()
 	if err != nil {

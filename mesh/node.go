@@ -155,7 +155,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	exchange := platform.Config{Entity: cfg.Entity, Version: cfg.Version, Answers: n.answers}
 	if d := cfg.Durable; d != nil {
 		exchange.Name = d.Platform
-		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
+		sending.Stores = &client.Stores{Queue: d.Queue, Replies: d.Replies, Dead: d.Dead, States: d.States, Clock: d.Clock, Inbox: d.Inbox, Codec: d.Codec, Available: d.Available}
 	}
 	n.Client = client.New(sending)
 	n.calls = &calls.Node{Client: n.Client, Sender: n.sender, Answers: n.answers, Stores: sending.Stores, MaxTimeout: cfg.MaxTimeout, Now: n.clock.now, Tracer: tel.Tracer}

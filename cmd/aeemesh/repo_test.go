@@ -121,8 +121,8 @@ var floors = []struct {
 	{"workers", []string{"cmd/aeemesh/internal/workers"}},
 	{"waiting", []string{"cmd/aeemesh/internal/await"}},
 	{"commands", []string{"cmd/aeemesh/internal/bench", "cmd/aeemesh/internal/keys", "cmd/aeemesh/internal/runs", "cmd/aeemesh/internal/schemas", "cmd/aeemesh/internal/auth", "cmd/aeemesh/internal/conditions", "cmd/aeemesh/internal/definitions", "cmd/aeemesh/internal/soak", "cmd/aeemesh/internal/topology"}},
-	{"views", []string{"cmd/aeemesh/internal/agents", "cmd/aeemesh/internal/dead", "cmd/aeemesh/internal/envelopes", "cmd/aeemesh/internal/models", "cmd/aeemesh/internal/queues", "cmd/aeemesh/internal/traffic"}},
-	{"upper commands", []string{"cmd/aeemesh/internal/demo", "cmd/aeemesh/internal/doctor", "cmd/aeemesh/internal/inbox", "cmd/aeemesh/internal/tasks"}},
+	{"views", []string{"cmd/aeemesh/internal/agents", "cmd/aeemesh/internal/envelopes", "cmd/aeemesh/internal/models", "cmd/aeemesh/internal/queues", "cmd/aeemesh/internal/traffic"}},
+	{"upper commands", []string{"cmd/aeemesh/internal/dead", "cmd/aeemesh/internal/demo", "cmd/aeemesh/internal/doctor", "cmd/aeemesh/internal/inbox", "cmd/aeemesh/internal/tasks"}},
 	{"command", []string{"cmd/*"}},
 }
 
@@ -143,7 +143,7 @@ var beside = map[string][]string{
 	"state/run":               {"state", "intents"},
 	"state/transfer":          {"state", "state/internal/rawdoc"},
 	"mesh/canceltree":         {"mesh"},
-	"mesh/client":             {"mesh/internal/answers", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/sender", "mesh/internal/tracing", "mesh/internal/wire"},
+	"mesh/client":             {"mesh/internal/answers", "mesh/internal/delegated", "mesh/internal/fault", "mesh/internal/holders", "mesh/internal/requires", "mesh/internal/rpc", "mesh/internal/sender", "mesh/internal/tracing", "mesh/internal/wire"},
 	"mesh/perms":              {"mesh"},
 	"mesh/migration":          {"mesh/handoff"},
 	"mesh/platform":           {"mesh/handoff"},
@@ -187,6 +187,8 @@ var beside = map[string][]string{
 	"examples/*":              {"examples/code-reviewer/review"},
 	"agents/model/google":     {"agents/model/endpoint"},
 	"agents/model/bedrock":    {"agents/model/endpoint"},
+
+	"cmd/aeemesh/internal/dead": {"cmd/aeemesh/internal/tasks"},
 }
 
 // forTests may be imported by the tests of every floor: a real server, what its users

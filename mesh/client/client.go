@@ -34,6 +34,7 @@ type Config struct {
 type Stores struct {
 	Queue     *jetstream.Queue
 	Replies   *jetstream.Replies
+	Dead      *jetstream.Dead
 	States    state.Store
 	Clock     *jetstream.Clock
 	Inbox     *jetstream.Inbox // nil: there are no inboxes of people

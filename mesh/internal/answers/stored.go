@@ -3,6 +3,7 @@ package answers
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -80,6 +81,20 @@ func (s Stored) Message() (out jetstream.Reply, err error) {
 		header[micro.ErrorCodeHeader] = []string{wire.HeaderText(string(problem.Code))}
 	}
 	return jetstream.Reply{Entity: s.Entity, TaskID: s.TaskID, MsgID: s.MsgID, Header: header, Data: data}, nil
+}
+
+// RefusedID returns the MsgID of the reply to a message that has no run, of its sequence in the
+// work queue.
+func RefusedID(work uint64) string { return refused + strconv.FormatUint(work, 10) }
+
+const refused = "refused."
+
+// RefusedBy reports whether a stored reply is to a message without a run, with this sequence in
+// the work queue or an earlier one.
+func RefusedBy(h nats.Header, work uint64) bool {
+	text, is := strings.CutPrefix(h.Get(nats.MsgIdHdr), refused)
+	seq, err := strconv.ParseUint(text, 10, 64)
+	return is && err == nil && seq <= work
 }
 
 // End returns the terminal reply in the last checkpoint of an ended run.

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/tasks"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -34,17 +35,60 @@ its number in the stream AEE_DEAD, as "list" shows it.`,
   aeemesh dead show 12
   aeemesh dead retry 12
   aeemesh dead drop 12 13`,
-	}, listCommand(a), showCommand(a),
-		actionCommand(a, "retry", "Retry the task of a dead letter",
-			"Requeues the task with its run: committed steps are not repeated, and it goes on\nat the step that failed.",
-			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
-				got, err := d.Retry(ctx, seq)
-				return fmt.Sprintf("submitted again, number %d of the work queue", got.Seq), err
-			}),
+	}, listCommand(a), showCommand(a), retryCommand(a),
 		actionCommand(a, "drop", "Delete dead letters", "Deletes dead letters. Their tasks have been answered with an error and are not\ntried again.",
 			func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
 				return "dropped", d.Drop(ctx, seq)
 			}))
+}
+
+func retryCommand(a *session.App) *cobra.Command {
+	c := actionCommand(a, "retry", "Retry the task of a dead letter",
+		`Requeues the task with its run: committed steps are not repeated, and it goes on
+at the step that failed. Until the retry has ended, "aeemesh result" prints the
+old error.
+
+--wait waits for the result of the retry, until --timeout, and prints it as
+"aeemesh result" does, with its exit status. Several tasks are retried one after
+the other; the first that fails ends the command, and leaves the letters after
+it.`,
+		func(ctx context.Context, d *jetstream.Dead, seq uint64) (string, error) {
+			got, err := d.Retry(ctx, seq)
+			return fmt.Sprintf("submitted again, number %d of the work queue", got.Seq), err
+		})
+	c.Example += "\n  aeemesh dead retry 12 --wait --timeout 5m"
+	var wait bool
+	c.Flags().BoolVarP(&wait, "wait", "w", false, "wait for the result of the retry, and print it")
+	a.AddSignFlags(c.Flags(), session.SignAll)
+	submit := c.RunE
+	waitFor := a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		seqs, err := letterNumbers(cmd, args)
+		if err != nil {
+			return err
+		}
+		s, err := a.Open(ctx, cmd, session.Options{Signed: true, Config: a.LaneClient(cmd)})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		ctx, cancel := a.Limited(ctx)
+		defer cancel()
+		for _, seq := range seqs {
+			if retried, err := tasks.Retry(s, ctx, seq); !retried {
+				return noLetter(err, seq)
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if wait {
+			return waitFor(cmd, args)
+		}
+		return submit(cmd, args)
+	}
+	return c
 }
 
 // view is a dead letter as --json prints it.
@@ -188,13 +232,9 @@ func actionCommand(a *session.App, name, short, long string, act func(context.Co
 		Args:              outcome.Arguments("NUMBER..."),
 		ValidArgsFunction: session.Completing(a, completeNumbers),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			var seqs []uint64
-			for _, arg := range args {
-				seq, err := letterNumber(cmd, arg)
-				if err != nil {
-					return err
-				}
-				seqs = append(seqs, seq)
+			seqs, err := letterNumbers(cmd, args)
+			if err != nil {
+				return err
 			}
 			return withLane(a, ctx, cmd, func(s *session.Session) error {
 				d, err := s.Lane()
@@ -254,6 +294,17 @@ func letterNumber(cmd *cobra.Command, arg string) (uint64, error) {
 		return 0, outcome.Usagef(cmd, "%q is no dead letter's number; \"aeemesh dead list\" shows them", arg)
 	}
 	return seq, nil
+}
+
+func letterNumbers(cmd *cobra.Command, args []string) (seqs []uint64, _ error) {
+	for _, arg := range args {
+		seq, err := letterNumber(cmd, arg)
+		if err != nil {
+			return nil, err
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs, nil
 }
 
 func noLetter(err error, seq uint64) error {

@@ -34,7 +34,9 @@ func ResultCommand(a *session.App) *cobra.Command {
 		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
 anywhere, as often as you like, for as long as the run is kept (30 days). An
 error envelope is printed as an error, and the exit status is that of "send";
-where there is no result yet it is 3, unless --follow waits for it.
+where there is no result yet it is 3, unless --follow waits for it. The result of
+a dead letter's task is its error, until its retry has ended: "dead retry --wait"
+waits for that.
 
 ENTITY is the agent that the task was sent to. Without it all agents' replies are
 searched.`,
@@ -101,6 +103,32 @@ func awaitResult(a *session.App, ctx context.Context, cmd *cobra.Command, args [
 			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", term.Printable(id), entity, entity)
 	}
 	return printResult(s, ctx, id, entity, reply, &view, err)
+}
+
+// Retry retries a dead letter, waits for the reply to that, and prints it. retried reports
+// whether the task was submitted again.
+func Retry(s *session.Session, ctx context.Context, seq uint64) (retried bool, err error) {
+	a := s.App
+	letter, err := s.Node.Durable().Dead.Get(ctx, seq)
+	if err != nil {
+		return false, err
+	}
+	view := traffic.StreamView{Term: a.Term, Out: a.Term.Data}
+	a.Term.Progress("retrying task %s of %s", term.Printable(letter.TaskID), letter.Entity)
+	mind := await.WarnUntaken(ctx, s, letter.Entity)
+	receipt, reply, err := s.Node.Retry(ctx, seq, mesh.ResultOptions{OnStream: view.Show})
+	mind()
+	view.End()
+	switch {
+	case receipt.Seq == 0 && errors.Is(err, mesh.ErrNoReply):
+		return true, outcome.Hinted(err, "Nothing is retried. Retry it without --wait.")
+	case receipt.Seq == 0:
+		return false, err
+	case waitOver(err):
+		return true, outcome.Hinted(outcome.Stopped(err, "stopped waiting; the retry of task %s goes on", term.Printable(letter.TaskID)),
+			"\"aeemesh runs follow %s -e %s\" shows it; \"aeemesh result\" prints the old error until it has ended.", term.Printable(letter.TaskID), letter.Entity)
+	}
+	return true, printResult(s, ctx, letter.TaskID, letter.Entity, reply, &view, err)
 }
 
 // findReplies returns the entity whose replies a task has.

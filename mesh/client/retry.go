@@ -1,0 +1,89 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/answers"
+	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
+	"github.com/aeemesh/aeemesh/mesh/internal/requires"
+	"github.com/aeemesh/aeemesh/mesh/internal/sender"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// ErrNoReply: no reply to the retry of a dead letter can come.
+var ErrNoReply = errors.New("no reply to it can come")
+
+// Retry retries a dead letter as [jetstream.Dead.Retry] does, and waits for the terminal
+// envelope of the retry as [Client.Perform] does. The reply of the try that failed stays the
+// task's result until then, and is not taken for that of the retry. receipt.Seq is 0 if the
+// letter was not retried. Retry fails with [ErrNoReply], and retries nothing, if the letter's
+// message has no id that could be answered.
+func (c *Client) Retry(ctx context.Context, seq uint64, opts ResultOptions) (receipt jetstream.Submitted, reply *envelope.Envelope, err error) {
+	d := c.cfg.Stores
+	if d == nil {
+		return receipt, nil, sender.ErrLiveOnly
+	}
+	letter, err := d.Dead.Get(ctx, seq)
+	if err != nil {
+		return receipt, nil, err
+	}
+	reader, old, err := c.retried(ctx, letter, opts)
+	if err != nil {
+		return receipt, nil, fmt.Errorf("retry dead letter %d: %w", seq, err)
+	}
+	follower, err := d.Replies.Open(reader.entity, reader.taskID)
+	if err != nil {
+		return receipt, nil, err
+	}
+	defer follower.Close()
+	if receipt, err = d.Dead.Retry(ctx, seq); err != nil {
+		return receipt, nil, err
+	}
+	reply, err = reader.readUntilEnd(ctx, follower.Messages(ctx, jetstream.FollowOptions{Old: old}))
+	return receipt, reply, err
+}
+
+// retried returns the reader of the replies to the retry of a letter, and what tells those of
+// the tries before: their epoch, or, of a message that was refused, its place in the queue.
+// So a reply that the worker has not stored yet is told, too.
+func (c *Client) retried(ctx context.Context, letter jetstream.DeadLetter, opts ResultOptions) (*replyReader, func(nats.Header) bool, error) {
+	task, _, err := wire.Decode(&nats.Msg{Data: letter.Data, Header: letter.Header}, c.s.Answers.Limits)
+	if err != nil || task.ID != letter.TaskID {
+		return nil, nil, fmt.Errorf("its message is not a task with an id: %w", ErrNoReply)
+	}
+	reader := c.readerFor(task, opts)
+	reader.entity = letter.Entity
+	handed, _, _ := delegated.Read(requires.Member(task, requires.Handoff), task)
+	if handed != nil {
+		reader.entity, reader.taskID, reader.caller, reader.digest = handed.Links.First().From, handed.Task, handed.Caller, handed.Digest
+	}
+	var run state.Header // its epoch is 0 if none has begun
+	rec, err := c.cfg.Stores.States.Get(ctx, state.ID{Entity: letter.Entity, Run: cmp.Or(letter.Run, state.RunID(letter.Entity, task.ID))})
+	if err == nil {
+		run, err = rec.Header()
+	}
+	switch {
+	case err != nil && !errors.Is(err, state.ErrNotFound):
+		return nil, nil, err
+	case letter.Run == "" && run.Epoch > 0:
+		return nil, nil, fmt.Errorf("the id %s belongs to the run of another task: %w", task.ID, ErrNoReply)
+	case run.Epoch > 0 && run.Status != aaif.RunFailed:
+		run.Epoch-- // it was retried already
+	}
+	last := handed.RunEpoch(run.Epoch)
+	return reader, func(h nats.Header) bool {
+		if was := h.Get(wire.HeaderEpoch); was != "" {
+			return !wire.OlderEpoch(last, was)
+		}
+		return answers.RefusedBy(h, letter.Work)
+	}, nil
+}

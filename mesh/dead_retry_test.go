@@ -1,0 +1,131 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// The reply of the try that failed is stored, and may even be announced again while the retry
+// goes on. It is not taken for the reply of the retry.
+func TestTheReplyToARetryIsAwaited(t *testing.T) {
+	t.Parallel()
+	for name, requires := range map[string]string{"plain": "", "streamed": `{"stream":true}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			begun, goOn := make(chan struct{}, 1), make(chan string)
+			var tries atomic.Int32
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if tries.Add(1) == 1 {
+					return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+				}
+				begun <- struct{}{}
+				if said := <-goOn; said != "" {
+					return nil, envelope.Errorf(envelope.CodeUnavailable, "%s", said)
+				}
+				return task.Envelope.Payload, nil
+			})})
+			client := r.client()
+			task := newTask(reviewer, "code.review", `{"n":1}`)
+			if requires != "" {
+				requiring(task, requires)
+			}
+			heard := r.listen("aee.reply." + reviewer + ".*")
+			r.submit(client, task)
+			failed := within(t, "the first reply", heard)
+			for i, say := range []string{"still away", ""} {
+				r.drainedQueue()
+				eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+				type answer struct {
+					reply *envelope.Envelope
+					err   error
+				}
+				done := make(chan answer, 1)
+				go func() {
+					_, reply, err := client.Retry(ctxFor(t), r.letters()[0].Seq, mesh.ResultOptions{})
+					done <- answer{reply, err}
+				}()
+				within(t, "the retry", begun)
+				if err := r.nc.PublishMsg(&nats.Msg{Subject: failed.Subject, Header: failed.Header, Data: failed.Data}); err != nil {
+					t.Fatal(err)
+				}
+				within(t, "the old reply again", heard)
+				goOn <- say
+				got := within(t, "the answer", done)
+				var problem *envelope.Error
+				switch {
+				case say != "" && (!errors.As(got.err, &problem) || problem.Message != say):
+					t.Errorf("retry %d: %v, %v", i, got.reply, got.err)
+				case say == "" && (got.err != nil || string(got.reply.Payload) != `{"n":1}`):
+					t.Errorf("retry %d: %v, %v", i, got.reply, got.err)
+				}
+				failed = within(t, "the reply of the retry", heard)
+			}
+		})
+	}
+}
+
+// A message that was refused has no run, and its retry may be refused again.
+func TestTheReplyToARetryThatIsRefusedAgain(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	event, another := newTask(reviewer, "code.review", `{}`), newTask("agent.other", "code.review", `{}`)
+	event.Type = envelope.TypeEvent
+	for _, e := range []*envelope.Envelope{event, another} {
+		if err := r.nc.Publish("aee.work.high."+reviewer, encode(t, e)); err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		for range 3 {
+			eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+			r.drainedQueue()
+			ctx, cancel := context.WithTimeout(ctxFor(t), 5*time.Second)
+			_, reply, err := r.client().Retry(ctx, r.letters()[0].Seq, mesh.ResultOptions{})
+			cancel()
+			if reply == nil || reply.Type != envelope.TypeError || reply.ID == last {
+				t.Fatalf("%s: %v, %v", e.Type, reply, err)
+			}
+			last = reply.ID
+		}
+		eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+		if err := r.dead().Drop(ctxFor(t), r.letters()[0].Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where no reply can come, nothing is retried.
+func TestARetryWithoutAReply(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	if err := r.nc.Publish("aee.work.high."+reviewer, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first dead letter", func() bool { return len(r.letters()) == 1 })
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	task.Payload = json.RawMessage(`{"n":2}`)
+	r.queue("high", task)
+	eventually(t, "the second dead letter", func() bool { return len(r.letters()) == 2 })
+	for _, l := range r.letters() {
+		if _, _, err := client.Retry(ctxFor(t), l.Seq, mesh.ResultOptions{}); !errors.Is(err, mesh.ErrNoReply) {
+			t.Errorf("%s: %v", l.Code, err)
+		}
+	}
+	equal(t, "dead letters", len(r.letters()), 2)
+}
