@@ -171,6 +171,11 @@ func TestExitStatusesTellFailuresApart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("aaif: nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for name, text := range map[string]string{"no.json": "no envelope", "half.json": `{"v":"1","type":"task"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, tt := range []struct {
 		exit int
 		code envelope.Code
@@ -191,6 +196,9 @@ func TestExitStatusesTellFailuresApart(t *testing.T) {
 		{3, envelope.CodeNotFound, "runs show nothing"},
 		{3, envelope.CodeNotFound, "runs cancel nothing"},
 		{3, envelope.CodeNotFound, "inbox 01JD3YZ8M4XXXXXXXXXXXXXXXX"},
+		{3, envelope.CodeNotFound, "inbox order.4711"},
+		{2, outcome.CodeUsage, "inbox agent.moody"},
+		{2, outcome.CodeUsage, "inbox human."},
 		{3, envelope.CodeNotFound, "dead show 7"},
 		{3, envelope.CodeNotFound, "tree 01JD3YZ8M4XXXXXXXXXXXXXXXX"},
 		{3, envelope.CodeNotFound, "keys show nokey"},
@@ -201,6 +209,11 @@ func TestExitStatusesTellFailuresApart(t *testing.T) {
 		{4, envelope.CodeBusy, "send agent.moody E_BUSY"},
 		{4, envelope.CodeSigRequired, "send agent.moody E_SIG_REQUIRED"},
 		{4, envelope.CodeInputSchema, "ask agent.moody E_INPUT_SCHEMA"},
+		{4, envelope.CodeInvalidEnvelope, "send --envelope " + filepath.Join(dir, "no.json")},
+		{4, envelope.CodeInvalidEnvelope, "send --envelope " + filepath.Join(dir, "half.json")},
+		{4, envelope.CodeInvalidEnvelope, "envelope convert " + filepath.Join(dir, "half.json")},
+		{1, outcome.CodeFailed, "envelope validate " + filepath.Join(dir, "half.json")},
+		{5, envelope.CodeTimeout, "inbox --follow --timeout 100ms"},
 		{5, envelope.CodeTimeout, "send agent.moody wait --timeout 100ms"},
 		{5, envelope.CodeTimeout, "ask agent.moody wait --timeout 100ms"},
 		{5, envelope.CodeTimeout, "send agent.none hi --durable --timeout 1s"},

@@ -44,6 +44,8 @@ answers it, or its time is over. Without an argument these are your own tasks;
 PERSON is an entity such as human.ada; with TASK, an id or the beginning of
 one, it is shown whole.
 
+With --follow and --timeout the exit status is 5 if nothing has come by then.
+
 A task is open, answered, overdue (its time is over, and no answer counts any
 more) or withdrawn (the asker no longer needs an answer).`,
 		Example: `  aeemesh inbox
@@ -62,7 +64,7 @@ more) or withdrawn (the asker no longer needs an answer).`,
 	})
 	flags := c.Flags()
 	flags.BoolVarP(&f.all, "all", "a", false, "what all people are asked")
-	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C or --timeout")
 	flags.StringVar(&f.states, "state", "", "in one of these `states` only, comma-separated: "+strings.Join(askStates, ", "))
 	flags.IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
 	flags.StringVar(&a.As, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
@@ -82,10 +84,10 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		return outcome.Usagef(cmd, "--limit %d: give a number of tasks, or 0 for all", f.limit)
 	case len(args) == 1 && f.all:
 		return outcome.Usagef(cmd, "give PERSON, TASK or --all")
-	case len(args) == 1 && !strings.Contains(args[0], "."):
-		task = args[0]
-	case len(args) == 1:
+	case len(args) == 1 && isEntity(args[0]):
 		person = args[0]
+	case len(args) == 1:
+		task = args[0]
 	case !f.all:
 		if person = cmp.Or(a.As, a.DefaultFrom()); subject.EntityType(person) != subject.TypeHuman {
 			return outcome.Usagef(cmd, "whose inbox? %s is no person", person)
@@ -113,17 +115,22 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		}
 		return showAsk(a, ask, traffic.Vouch(s.Verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
+		came := false
 		err := s.Node.FollowInbox(ctx, person, func(ask *mesh.PersonTask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
 				return nil
 			}
+			came = true
 			if a.Term.JSON {
 				return a.Term.Object(viewAsk(ask))
 			}
 			a.Term.Line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, term.OneLine(ask.Task.From), term.OneLine(ask.Task.To), about(ask), untilWords(ask))
 			return nil
 		})
-		if ctx.Err() != nil {
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded) && !came:
+			return outcome.Stopped(ctx.Err(), "stopped waiting: nothing has come for %s", cmp.Or(person, "anybody"))
+		case ctx.Err() != nil:
 			return nil
 		}
 		return session.LaneError(err)
@@ -133,6 +140,11 @@ func showInbox(a *session.App, ctx context.Context, cmd *cobra.Command, f *inbox
 		return session.LaneError(err)
 	}
 	return printAsks(a, asks, wanted, person, f.limit)
+}
+
+// isEntity reports whether an argument is an entity, and no task's id, which may have dots, too.
+func isEntity(arg string) bool {
+	return slices.Contains([]string{subject.TypeHuman, subject.TypeAgent, subject.TypeService, subject.TypeBus}, subject.EntityType(arg))
 }
 
 func checkPerson(cmd *cobra.Command, person string) error {

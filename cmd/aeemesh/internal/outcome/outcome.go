@@ -89,6 +89,10 @@ func Of(err error) Outcome {
 	if errors.As(err, &problem) {
 		return Outcome{problem.Code, exitOf(problem.Code)}
 	}
+	var invalid *envelope.InvalidError
+	if errors.As(err, &invalid) {
+		return Outcome{envelope.CodeInvalidEnvelope, NotWanted}
+	}
 	for _, s := range sentinels {
 		if errors.Is(err, s.err) {
 			return s.outcome
@@ -132,6 +136,7 @@ var sentinels = []struct {
 	{fs.ErrPermission, Outcome{envelope.CodeDenied, NotWanted}},
 	{jetstream.ErrFull, Outcome{CodeFull, NotWanted}},
 	{jetstream.ErrNoRoom, Outcome{CodeFull, NotWanted}},
+	{envelope.ErrTooLarge, Outcome{envelope.CodeTooLarge, NotWanted}},
 	{jetstream.ErrTooLarge, Outcome{envelope.CodeTooLarge, NotWanted}},
 	{nats.ErrMaxPayload, Outcome{envelope.CodeTooLarge, NotWanted}},
 	{jetstream.ErrExists, Outcome{CodeConflict, NotWanted}},
