@@ -243,33 +243,42 @@ func TestNobodyElseAnswersForAnAgent(t *testing.T) {
 	}
 }
 
-// Who may not delete messages tells a worker, as before: the command is queued.
+// Who may not delete messages, or may not ask whether there are workers, tells a worker: the
+// command is queued.
 func TestWithoutPermissionACancelIsQueued(t *testing.T) {
 	t.Parallel()
-	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
-		{Name: "all", Password: "p"},
-		{Name: "some", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.STREAM.MSG.DELETE.>"}}}},
-	}})
-	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("all", "p"))}}
-	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: r.m}); err != nil {
-		t.Fatal(err)
-	}
-	client := r.laneOn(natstest.Conn(t, r.srv, nats.UserInfo("all", "p")), mesh.Config{Entity: ada})
-	ops := r.laneOn(natstest.Conn(t, r.srv, nats.UserInfo("some", "p")), mesh.Config{Entity: operator})
-	task := newTask("agent.ecoh", "code.review", `{}`)
-	r.submit(client, task)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := canceltree.Cancel(ctx, ops, slog.New(slog.DiscardHandler), task.To, intents.CancelTask{ID: task.ID})
-		ended <- err
-	}()
-	eventually(t, "the command is queued beside the task", func() bool { return r.queued() == 2 })
-	if n := len(r.replies(task)); n != 0 {
-		t.Errorf("the task is queued, and its sender has %d replies", n)
-	}
-	cancel()
-	if err := within(t, "the end of the wait", ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	for _, denied := range []string{"$JS.API.STREAM.MSG.DELETE.>", "$SRV.>"} {
+		t.Run(denied, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+				{Name: "all", Password: "p"},
+				{Name: "some", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{denied}}}},
+			}})
+			r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("all", "p"))}}
+			if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: r.m}); err != nil {
+				t.Fatal(err)
+			}
+			client := r.laneOn(natstest.Conn(t, r.srv, nats.UserInfo("all", "p")), mesh.Config{Entity: ada})
+			ops := r.laneOn(natstest.Conn(t, r.srv, nats.UserInfo("some", "p")), mesh.Config{Entity: operator})
+			task := newTask("agent.ecoh", "code.review", `{}`)
+			if denied == "$SRV.>" {
+				r.listen("aee.ctl." + task.To) // a worker that does not answer in time
+			}
+			r.submit(client, task)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, _, err := canceltree.Cancel(ctx, ops, slog.New(slog.DiscardHandler), task.To, intents.CancelTask{ID: task.ID})
+				ended <- err
+			}()
+			eventually(t, "the command is queued beside the task", func() bool { return r.queued() == 2 || len(ended) > 0 })
+			if n := len(r.replies(task)); n != 0 {
+				t.Errorf("the task is queued, and its sender has %d replies", n)
+			}
+			cancel()
+			if err := within(t, "the end of the wait", ended); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/denial"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
@@ -115,7 +117,12 @@ const StatusWithdrawn = "withdrawn"
 // false if this node may not withdraw the task or it is too late: a worker has to cancel
 // it.
 func withdrawn(ctx context.Context, node *mesh.Node, log *slog.Logger, entity string, cmd intents.CancelTask, err *error) bool {
+	since := denial.Now(node.Conn())
 	if workers, asked := node.Discover(ctx, entity, time.Second); len(workers) > 0 || asked != nil {
+		return false
+	}
+	if d, denied := since.Find(func(d denial.Denial) bool { return strings.HasPrefix(d.Subject, "$SRV.") }); denied && !errors.Is(*err, nats.ErrNoResponders) {
+		log.Info("cancel sent to its agent, because it is not known whether it has workers", "id", cmd.ID, "to", entity, "err", d.Err)
 		return false
 	}
 	failed := node.CancelQueued(ctx, entity, cmd.ID, cmd.Reason)
