@@ -237,7 +237,11 @@ func (cs *commands) queued(hold *hold, t *Task) {
 	err := cs.applyQueued(cs.ctx, t)
 	if err != nil {
 		cs.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
-		cs.nak(hold, max(time.Second, fault.ForPeer(err).Backoff()))
+		delay := max(time.Second, fault.ForPeer(err).Backoff())
+		if unreadable(err) != nil { // until a worker that can read the record comes
+			delay = max(delay, min(time.Duration(hold.Delivered)*time.Second, unreadablePause))
+		}
+		cs.nak(hold, delay)
 		return
 	}
 	cs.ack(hold)

@@ -203,3 +203,38 @@ func TestACancelFromTheQueueComesAgainUntilItIsStored(t *testing.T) {
 		t.Errorf("the order: %v, %v", reply, err)
 	}
 }
+
+// An order for a run whose record no worker can read comes again less and less often: until a
+// worker with the key comes, it can only fail.
+func TestAnOrderForARunThatCannotBeReadComesLessOften(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	_, sealed := sealing(t)
+	s := newStepper(t, 1)
+	first := r.serve(r.lane(mesh.Config{}, sealed), mesh.Agent{Handler: s})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: target(task)})
+	s.next <- struct{}{}
+	r.drainedQueue()
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	acks := r.listen("$JS.ACK.AEE_WORK.>")
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	order := newTask(reviewer, intents.TaskResume, `{"id":"`+task.ID+`","durable":true}`)
+	order.Priority = envelope.PriorityUrgent
+	r.submit(client, order)
+	for _, delay := range []string{"1000000000", "2000000000"} {
+		var said string
+		for !strings.HasPrefix(said, "-NAK") {
+			said = string(within(t, "the order to be returned", acks).Data)
+		}
+		equal(t, "returned", said, `-NAK {"delay":`+delay+`}`)
+	}
+	r.serve(r.lane(mesh.Config{}, sealed), mesh.Agent{Handler: echo})
+	if reply, err := r.result(client, order); err != nil || member(t, reply.Payload, "resumed") != "true" {
+		t.Errorf("result %v, %v", reply, err)
+	}
+}
