@@ -123,6 +123,9 @@ func (cs *commands) apply(ctx context.Context, o *orders.Order, found, alone boo
 	}
 	refused := cmp.Or(out.Refused, stored.Refused)
 	out = out.After(stored)
+	if out.Done && refused != nil && !refused.Retryable {
+		refused = nil // the answer names the runs that obeyed
+	}
 	out.Between, out.Refused = stored.Between, refused
 	return out
 }

@@ -238,3 +238,29 @@ func TestAnOrderForARunThatCannotBeReadComesLessOften(t *testing.T) {
 		t.Errorf("result %v, %v", reply, err)
 	}
 }
+
+// An order for a corr may meet a run of another sender. It is refused only if no run obeyed it;
+// else the answer names those that did.
+func TestAnOrderForACorrThatMeetsTheRunOfAnotherSender(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	noOperators := func(d *mesh.Durable) { d.Operators = []string{"human.chief"} }
+	r.serve(r.lane(mesh.Config{}, noOperators), mesh.Agent{Handler: s, Concurrency: 2})
+	client := r.client()
+	mine, other := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	other.From, other.Corr = "human.eve", mine.Corr
+	r.submit(client, other)
+	within(t, "the task", s.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(other) != nil })
+	pause := intents.PauseTask{Target: intents.Target{Corr: mine.Corr}}
+	if _, err := client.Command(ctxFor(t), reviewer, pause); codeOf(err) != envelope.CodeDenied {
+		t.Errorf("another's run alone: %v", err)
+	}
+	run := r.submit(client, mine).Run
+	within(t, "the task", s.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(mine) != nil })
+	if out, err := client.Command(ctxFor(t), reviewer, pause); err != nil || !out.Paused || len(out.Runs) != 1 || out.Runs[0] != run {
+		t.Errorf("answer %+v, %v", out, err)
+	}
+}
