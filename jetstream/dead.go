@@ -223,7 +223,11 @@ func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data
 		return false, nil // no letter can have this subject
 	}
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
-		msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
+		newest, err := api.Newest(ctx, d.js, d.name(), subj)
+		msg := newest
+		if err == nil && !newest.Genuine() {
+			msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
+		}
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
 		}
@@ -234,7 +238,7 @@ func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data
 		// gone: so the leader is asked whether there is a later message.
 		last, err := api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
 		switch {
-		case errors.Is(err, ErrDenied), err == nil && last <= msg.Seq:
+		case errors.Is(err, ErrDenied), err == nil && last <= newest.Seq:
 			return false, nil
 		case err == nil && (wait > time.Second || !pause.For(ctx, wait)):
 			err = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
