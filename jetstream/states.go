@@ -210,16 +210,19 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 			return err
 		}
 		last, err := s.current(ctx, key)
-		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && api.Deleted(last.Header) {
-			return nil
-		}
-		if err != nil {
+		gone := errors.Is(err, natsjs.ErrMsgNotFound) // an earlier try may have deleted it, and stored no marker
+		switch {
+		case gone:
+		case err != nil:
 			return api.Explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity)
-		}
-		// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
-		// see fenced.
-		if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": last.last + 1}, nil); err != nil {
-			return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
+		case api.Deleted(last.Header):
+			return nil
+		default:
+			// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
+			// see fenced.
+			if err := api.Request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.both(key), "seq": last.last + 1}, nil); err != nil {
+				return api.Explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
+			}
 		}
 		for o := range objects {
 			s.dropObject(ctx, o)
@@ -231,7 +234,10 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 			marker.Header[natsjs.ExpectedLastSubjSeqSubjHeader] = []string{s.both(key)}
 		}
 		_, err = s.js.PublishMsg(ctx, marker)
-		if !api.IsWrongSequence(err) { // else it was written meanwhile
+		switch refused := api.IsWrongSequence(err); {
+		case refused && gone: // there is a new run
+			return nil
+		case !refused: // else it was written meanwhile
 			return api.Uncertain(api.Explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
 		}
 	}

@@ -21,10 +21,10 @@ import (
 func TestADocumentStaysIfItsRecordMayBeStored(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{{Name: "u", Password: "p", Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Deny: []string{"aee.work.>"}}}}}})
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{{Name: "u", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"aee.journal.>"}}}}}})
 	js := connect(t, srv, nats.UserInfo("u", "p"))
 	apply(t, js, jetstream.Options{})
-	if _, err := js.Conn().SubscribeSync("aee.work.normal.agent.a"); err != nil {
+	if err := js.Conn().Publish("aee.journal.x", nil); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the denial", func() bool { return errors.Is(js.Conn().LastError(), nats.ErrPermissionViolation) })

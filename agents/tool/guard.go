@@ -243,8 +243,11 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 	if err != nil {
 		return nil, err
 	}
+	tooLarge := func() error {
+		return g.errorf(ErrInvalidResult, "%d bytes exceed the bound of %d", len(result), g.opts.MaxResult)
+	}
 	if len(result) > g.opts.MaxResult {
-		return nil, g.errorf(ErrInvalidResult, "%d bytes exceed the bound of %d", len(result), g.opts.MaxResult)
+		return nil, tooLarge()
 	}
 	if len(result) == 0 {
 		result = json.RawMessage("null")
@@ -253,7 +256,9 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 		return nil, g.errorf(ErrInvalidResult, "not valid JSON")
 	}
 	if !utf8.Valid(result) { // in strings, where [json.Valid] takes any bytes
-		result = bytes.ToValidUTF8(result, []byte("\uFFFD"))
+		if result = bytes.ToValidUTF8(result, []byte("\uFFFD")); len(result) > g.opts.MaxResult {
+			return nil, tooLarge()
+		}
 	}
 	for _, v := range g.result {
 		if err := v.Validate(result); err != nil {

@@ -14,10 +14,11 @@ import (
 )
 
 // denied ends the worker if the server does not permit a subscription on which an agent
-// receives tasks, and not an inbox: the agent would wait for them in vain.
+// receives tasks, and not an inbox: the agent would wait for them in vain. That to new tasks of the
+// queue is not needed.
 func (w *Worker) denied(d denial.Denial) {
 	mine := func(h *hosted) bool { return strings.HasSuffix("."+d.Subject, "."+h.Entity) }
-	if d.Op != denial.Subscribe || !strings.HasPrefix(d.Subject, "$SRV.") && !slices.ContainsFunc(w.agents, mine) {
+	if d.Op != denial.Subscribe || strings.Contains(d.Subject, "aee.work.") || !strings.HasPrefix(d.Subject, "$SRV.") && !slices.ContainsFunc(w.agents, mine) {
 		return
 	}
 	select {

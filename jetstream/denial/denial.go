@@ -22,8 +22,10 @@ type Denial struct {
 	Op      Op    // "" if the text is not known
 	Subject string
 
-	heard time.Time
-	told  bool // [Until] has given it to its caller
+	number     uint64 // of those that were heard, from 1
+	heard      time.Time
+	reconnects uint64 // of the connection, until then
+	told       bool   // [Until] has given it to its caller
 }
 
 // Is reports whether op was denied on exactly this subject.
@@ -40,8 +42,8 @@ var phrases = []struct {
 }
 
 // parse returns the denial that a permissions violation is about.
-func parse(err error, heard time.Time) Denial {
-	d := Denial{Err: err, heard: heard}
+func parse(err error) Denial {
+	d := Denial{Err: err, heard: time.Now()}
 	for _, p := range phrases {
 		if _, rest, found := strings.Cut(err.Error(), p.text); found {
 			quoted, _ := strconv.QuotedPrefix(rest)

@@ -139,12 +139,12 @@ func TestUntilADenial(t *testing.T) {
 	})
 	defer stop()
 	try(t, nc, []string{"not.other"}, []string{"not.mine"})
-	if ctx.Err() != nil {
-		t.Fatalf("ended by a denial of something else, or an older one: %v", context.Cause(ctx))
-	}
 	every := func(denial.Denial) bool { return true }
 	if d, _ := denial.Why(nc, every); !d.Is(denial.Subscribe, "not.mine") {
 		t.Errorf("the newest denial is %+v", d)
+	}
+	if ctx.Err() != nil { // all were heard
+		t.Fatalf("ended by a denial of something else, or an older one: %v", context.Cause(ctx))
 	}
 	try(t, nc, []string{"not.mine"}, nil)
 	select {
@@ -176,6 +176,47 @@ func TestAnOldDenialExplainsNothing(t *testing.T) {
 	}
 	if d, _ := denial.Why(nc, func(denial.Denial) bool { return true }); !d.Is(denial.Subscribe, "not.s") {
 		t.Errorf("of a subscription, two minutes later: %+v", d)
+	}
+}
+
+// After a reconnect the permissions may be others, and nats.go has subscribed again.
+func TestADenialEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	back := make(chan struct{}, 1)
+	nc := restricted(t, nats.ReconnectHandler(func(*nats.Conn) { back <- struct{}{} }))
+	denial.Now(nc)
+	try(t, nc, []string{"not.a"}, nil)
+	every := func(denial.Denial) bool { return true }
+	if _, found := denial.Why(nc, every); !found {
+		t.Error("not heard")
+	}
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-back:
+	case <-time.After(20 * time.Second):
+		t.Fatal("no reconnect")
+	}
+	if d, found := denial.Why(nc, every); found {
+		t.Errorf("after the reconnect: %+v", d)
+	}
+}
+
+// A listener hears also where the application has replaced the error handler before.
+func TestAListenerHearsAfterTheHandlerWasReplaced(t *testing.T) {
+	t.Parallel()
+	nc := restricted(t)
+	denial.Now(nc)
+	nc.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	heard := make(chan denial.Denial, 10)
+	t.Cleanup(denial.Listen(nc, func(d denial.Denial) { heard <- d }))
+	try(t, nc, nil, []string{"not.a"})
+	select {
+	case d := <-heard:
+		equal(t, "heard", d.Subject, "not.a")
+	case <-time.After(20 * time.Second):
+		t.Fatal("not heard")
 	}
 }
 

@@ -20,7 +20,7 @@ type ear struct {
 
 	mu        sync.Mutex
 	count     uint64   // of denials that were heard
-	denials   []Denial // the last ones, the oldest first
+	denials   []Denial // the last ones, the oldest first; subscriptions are kept longest
 	listeners map[uint64]func(Denial)
 	next      uint64        // the number of the next listener
 	news      chan struct{} // closed when a denial is heard
@@ -42,31 +42,42 @@ func earOf(nc *nats.Conn) *ear {
 	}
 	e := known.(*ear)
 	e.before.Do(func() {
-		e.hear(nc.LastError())
-		handle := nc.ErrorHandler()
-		nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
-			e.hear(err)
-			if handle != nil {
-				handle(nc, sub, err)
-			}
-		})
+		e.hear(nc, nc.LastError())
+		e.wrap(nc)
 	})
 	return e
 }
 
+// wrap puts the ear before the connection's present error handler.
+func (e *ear) wrap(nc *nats.Conn) {
+	handle := nc.ErrorHandler()
+	nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		e.hear(nc, err)
+		if handle != nil {
+			handle(nc, sub, err)
+		}
+	})
+}
+
 // hear keeps err if it is a denial that was not heard before, and passes it to the listeners.
-func (e *ear) hear(err error) {
+func (e *ear) hear(nc *nats.Conn, err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
 	}
+	reconnects := nc.Stats().Reconnects
 	e.mu.Lock()
 	if e.knows(err) {
 		e.mu.Unlock()
 		return
 	}
-	d := parse(err, time.Now())
+	d := parse(err)
 	e.count++
-	e.denials = append(e.denials[max(0, len(e.denials)-kept+1):], d)
+	d.number, d.reconnects = e.count, reconnects
+	if len(e.denials) == kept {
+		oldest := max(0, slices.IndexFunc(e.denials, func(d Denial) bool { return d.Op != Subscribe }))
+		e.denials = slices.Delete(e.denials, oldest, oldest+1)
+	}
+	e.denials = append(e.denials, d)
 	close(e.news)
 	e.news = make(chan struct{})
 	var all []func(Denial)
@@ -109,16 +120,21 @@ func (e *ear) settle(nc *nats.Conn) {
 		select {
 		case <-news:
 		case <-late:
-			e.hear(last)
+			e.hear(nc, last)
 			return
 		}
 	}
 }
 
-// Listen has f called with each denial of the connection, until forget is called. f must not
-// wait for the connection.
+// Listen has f called with each denial of the connection, until forget is called, also if the
+// application has replaced the error handler before. f must not wait for the connection.
 func Listen(nc *nats.Conn, f func(Denial)) (forget func()) {
 	e := earOf(nc)
+	e.wrap(nc)
+	return e.add(f)
+}
+
+func (e *ear) add(f func(Denial)) (forget func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.next++
@@ -154,8 +170,7 @@ func (s Since) All() []Denial {
 	s.ear.settle(s.nc)
 	s.ear.mu.Lock()
 	defer s.ear.mu.Unlock()
-	fresh := int(min(s.ear.count-s.count, uint64(len(s.ear.denials))))
-	return slices.Clone(s.ear.denials[len(s.ear.denials)-fresh:])
+	return slices.DeleteFunc(slices.Clone(s.ear.denials), func(d Denial) bool { return d.number <= s.count })
 }
 
 // Find returns the first denial that matches, or false.
@@ -172,14 +187,16 @@ func (s Since) Find(match func(Denial) bool) (Denial, bool) {
 const lasting = time.Minute
 
 // Why returns the newest denial that matches and may be why something on the connection is not
-// answered: not one that [Until] has given to its caller, nor an old one.
+// answered: not one of publishing that [Until] has given to its caller or that is old, nor one of
+// before the last reconnect, because nats.go then subscribes again.
 func Why(nc *nats.Conn, match func(Denial) bool) (Denial, bool) {
 	e := earOf(nc)
 	e.settle(nc)
+	reconnects := nc.Stats().Reconnects
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range slices.Backward(e.denials) {
-		if !d.told && (d.Op == Subscribe || time.Since(d.heard) < lasting) && match(d) {
+		if d.reconnects == reconnects && (d.Op == Subscribe || !d.told && time.Since(d.heard) < lasting) && match(d) {
 			return d, true
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Parse is parse, of now.
-func Parse(err error) Denial { return parse(err, time.Now()) }
+// Parse is parse.
+func Parse(err error) Denial { return parse(err) }
 
 // Age makes all denials that were heard older.
 func Age(nc *nats.Conn, by time.Duration) {

@@ -18,8 +18,8 @@ const look = 20 * time.Millisecond
 func Until(ctx context.Context, nc *nats.Conn, cause func(Denial) error) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e := earOf(nc)
-	e.hear(nc.LastError()) // it is older
-	forget := Listen(nc, func(d Denial) {
+	e.hear(nc, nc.LastError()) // it is older
+	forget := e.add(func(d Denial) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -33,7 +33,7 @@ func Until(ctx context.Context, nc *nats.Conn, cause func(Denial) error) (_ cont
 	stopped := false
 	mu.Lock()
 	timer = time.AfterFunc(look, func() {
-		e.hear(nc.LastError())
+		e.hear(nc, nc.LastError())
 		mu.Lock()
 		defer mu.Unlock()
 		if !stopped && ctx.Err() == nil {

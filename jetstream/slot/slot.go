@@ -364,8 +364,15 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 		if !api.IsWrongSequence(err) {
 			return api.Uncertain(api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
 		}
-		// An earlier renewal whose answer was lost may have changed the revision.
-		last, _ := api.LastIn(err)
+		// An earlier renewal whose answer was lost may have changed the revision, or is about to.
+		last, known := api.LastIn(err)
+		if !known {
+			if !pause.For(ctx, 5*time.Millisecond) {
+				return api.Uncertain(api.Explain(s.js.Conn(), ctx.Err(), "%s slot %d of %s", what, slot.N, slot.Entity))
+			}
+			try--
+			continue
+		}
 		have, err := s.newest(ctx, slot, last)
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return api.Explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
@@ -379,7 +386,7 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 }
 
 // newest returns the last message of a slot's key, or [natsjs.ErrMsgNotFound], from a replica that
-// has the one with the sequence least. That one may have expired since.
+// has the one with the sequence least. That one may have expired since, so it does not wait for ever.
 func (s *Store) newest(ctx context.Context, slot *Slot, least uint64) (api.Message, error) {
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		m, err := api.Newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))

@@ -160,3 +160,21 @@ func TestOnlyHeadersOfTheServerAreLeftOut(t *testing.T) {
 		t.Errorf("left are %q, of %v", keys, was)
 	}
 }
+
+// A denied subscription to something that JetStream's answers do not come by is the cause of no
+// timeout, as that of an inbox is.
+func TestADeniedSubscriptionIsTheCauseOfATimeoutIfItIsToAnInbox(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "u", Password: "p", Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Deny: []string{"aee.reply.>", "_INBOX.>"}}}}}})
+	nc := natstest.Conn(t, srv, nats.UserInfo("u", "p"))
+	for _, subject := range []string{"aee.reply.agent.a.x", "_INBOX.x.*"} {
+		denied := subject[0] == '_'
+		_, err := nc.SubscribeSync(subject)
+		if err := errors.Join(err, nc.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if err := Explain(nc, nats.ErrTimeout, "read"); errors.Is(err, ErrDenied) != denied || errors.Is(Uncertain(err), ErrUncertain) == denied {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+}

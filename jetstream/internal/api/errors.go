@@ -91,16 +91,19 @@ func Uncertain(err error) error {
 // stored that copy.
 const duplicateInProcess natsjs.ErrorCode = 10158
 
-// Violation returns the last denial that may be why JetStream does not answer: about a subject
-// that this package publishes to, or about an inbox, where the answers arrive. The server
-// reports it besides the request, which then times out.
+// Violation returns the last denial that may be why JetStream does not answer: of publishing to a
+// subject that this package publishes to, or of subscribing to an inbox, where the answers arrive.
+// The server reports it besides the request, which then times out.
 func Violation(nc *nats.Conn) error {
 	inbox := nc.Opts.InboxPrefix
 	if inbox == "" {
 		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 	}
 	d, _ := denial.Why(nc, func(d denial.Denial) bool {
-		return slices.ContainsFunc([]string{"$JS.", "$KV.", "$O.", inbox}, func(s string) bool { return strings.HasPrefix(d.Subject, s) }) ||
+		if d.Op == denial.Subscribe {
+			return strings.HasPrefix(d.Subject, inbox+".")
+		}
+		return slices.ContainsFunc([]string{"$JS.", "$KV.", "$O.", inbox + "."}, func(s string) bool { return strings.HasPrefix(d.Subject, s) }) ||
 			slices.ContainsFunc([]string{"aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."}, func(s string) bool { return strings.Contains(d.Subject, s) })
 	})
 	return d.Err

@@ -1,20 +1,20 @@
 package startup
 
 import (
+	"os"
 	"runtime/debug"
 	"time"
 )
 
 const (
-	percent = 400 // in place of Go's usual 100, as GOGC
+	percent = 400 // in place of Go's usual 100
 	period  = 2 * time.Second
 )
 
 func init() {
-	usual := debug.SetGCPercent(percent)
-	if usual < 0 || usual > percent { // GOGC, as the operator has set it
-		debug.SetGCPercent(usual)
-		return
+	if os.Getenv("GOGC") != "" {
+		return // the operator's choice
 	}
+	usual := debug.SetGCPercent(percent)
 	time.AfterFunc(period, func() { debug.SetGCPercent(usual) })
 }
