@@ -116,3 +116,23 @@ func (r *Records) Delete(ctx context.Context, id string) error {
 
 // Replicated has s read as where the bucket has several replicas, of which some lag behind.
 func Replicated(s *States) { s.bucket.set(false, true) }
+
+// DoubleAck removes the message from the queue and waits for the server's confirmation.
+// It fails with [ErrUnavailable] if no server handles acks of the consumer, as when it
+// was deleted, and with [ErrUncertain] if no answer comes.
+func (d *Delivery) DoubleAck(ctx context.Context) error {
+	ctx, cancel := api.OneRequest(ctx)
+	defer cancel()
+	_, err := d.nc.RequestWithContext(ctx, d.AckSubject, []byte("+ACK"))
+	return api.Uncertain(api.Explain(d.nc, err, "acknowledge message %d of %s", d.Seq, d.Subject))
+}
+
+// NotDone returns the settings that the options asked for and that were not changed.
+func (c Change) NotDone() (out []Difference) {
+	for _, d := range c.Differences {
+		if d.Asked && d.Kept != "" {
+			out = append(out, d)
+		}
+	}
+	return out
+}

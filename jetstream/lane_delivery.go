@@ -1,13 +1,11 @@
 package jetstream
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 )
 
@@ -51,16 +49,6 @@ type Delivery struct {
 // Ack removes the message from the queue without waiting for a confirmation. If the ack
 // is lost, the task is redelivered.
 func (d *Delivery) Ack() error { return d.say("+ACK") }
-
-// DoubleAck removes the message from the queue and waits for the server's confirmation.
-// It fails with [ErrUnavailable] if no server handles acks of the consumer, as when it
-// was deleted, and with [ErrUncertain] if no answer comes.
-func (d *Delivery) DoubleAck(ctx context.Context) error {
-	ctx, cancel := api.OneRequest(ctx)
-	defer cancel()
-	_, err := d.nc.RequestWithContext(ctx, d.AckSubject, []byte("+ACK"))
-	return api.Uncertain(api.Explain(d.nc, err, "acknowledge message %d of %s", d.Seq, d.Subject))
-}
 
 // InProgress renews the lease.
 func (d *Delivery) InProgress() error { return d.say("+WPI") }

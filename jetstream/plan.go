@@ -57,16 +57,6 @@ type Difference struct {
 	Asked bool `json:"asked,omitempty"`
 }
 
-// NotDone returns the settings that the options asked for and that were not changed.
-func (c Change) NotDone() (out []Difference) {
-	for _, d := range c.Differences {
-		if d.Asked && d.Kept != "" {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // Refuses reports whether the stream was made by a newer aeemesh that refuses durable work
 // by workers of this one, and the oldest topology that a worker must know.
 func (c Change) Refuses() (oldest int, refuses bool) {

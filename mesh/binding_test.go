@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 var update = flag.Bool("update", false, "write what is generated in docs/nats-binding.md anew")
@@ -61,7 +62,7 @@ func TestBindingDocumentNamesWhatIsThere(t *testing.T) {
 	}
 	text := string(raw)
 	for _, want := range []string{
-		"`" + mesh.HeaderFrom + "`", "`" + mesh.HeaderStreamCount + "`", "queue group `" + mesh.QueueGroup + "`",
+		"`" + mesh.HeaderFrom + "`", "`" + headers.HeaderStreamCount + "`", "queue group `" + mesh.QueueGroup + "`",
 		"`" + mesh.MetaEntity + "`", "`" + mesh.MetaPrefix + "`", "`" + mesh.MetaIntents + "`", "`" + mesh.MetaAgentID + "`",
 		"`bus." + mesh.BusAgent + "`", "`bus." + mesh.BusTask + "`", "`bus." + mesh.BusAlert + "`",
 		fmt.Sprintf("skew bound, %d minutes by default", int(mesh.DefaultSkew.Minutes())),

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -88,7 +89,7 @@ func TestAnswersOfStrangersAreRefused(t *testing.T) {
 			}
 			answer := newMsg(msg.Reply, encode(t, reply))
 			if chain := c.chain(task); chain != "" {
-				answer.Header.Set(mesh.HeaderHandoff, chain)
+				answer.Header.Set(headers.HeaderHandoff, chain)
 			}
 			if err := r.nc.PublishMsg(answer); err != nil {
 				t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -147,8 +148,8 @@ func TestAHandedOverStreamHasOneCount(t *testing.T) {
 		equal(t, "seq", string(parse(t, within(t, "a chunk", answers).Data).Payload[:8]), `{"seq":`+strconv.Itoa(i+1))
 	}
 	last := within(t, "the result", answers)
-	equal(t, "count", last.Header.Get(mesh.HeaderStreamCount), "3")
-	equal(t, "chain", strings.Count(last.Header.Get(mesh.HeaderHandoff), " "), 0)
+	equal(t, "count", last.Header.Get(headers.HeaderStreamCount), "3")
+	equal(t, "chain", strings.Count(last.Header.Get(headers.HeaderHandoff), " "), 0)
 	equal(t, "intent", parse(t, last.Data).Intent, "x.y.z")
 	equal(t, "end", len(within(t, "the end", answers).Data), 0)
 	settle(t, r.nc)

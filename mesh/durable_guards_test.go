@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -243,7 +244,7 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	}
 	r.drainedQueue()
 	r.again(task, nil)
-	r.again(task, nats.Header{mesh.HeaderRun: {id.Run}})
+	r.again(task, nats.Header{headers.HeaderRun: {id.Run}})
 	if rec, err = states.Get(ctxFor(t), id); err != nil || !bytes.Equal(rec.Data, data) || !rec.Replied {
 		t.Errorf("the record has changed after the end: %s, %v", rec.Data, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -132,7 +133,7 @@ func TestAForgedRunHeaderIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := newTask(reviewer, "code.review", `{"n":2}`)
-	if err := r.nc.PublishMsg(&nats.Msg{Subject: "aee.work.normal." + reviewer, Header: nats.Header{mesh.HeaderRun: {run}}, Data: encode(t, task)}); err != nil {
+	if err := r.nc.PublishMsg(&nats.Msg{Subject: "aee.work.normal." + reviewer, Header: nats.Header{headers.HeaderRun: {run}}, Data: encode(t, task)}); err != nil {
 		t.Fatal(err)
 	}
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":2}` {

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
@@ -32,7 +33,7 @@ func TestJunkOnTheDurableLaneEnds(t *testing.T) {
 	}
 	h := &hostile{rand.New(rand.NewPCG(3, 4)), t}
 	odd := []nats.Header{
-		nil, {mesh.HeaderRun: {"x"}}, {mesh.HeaderRun: {"../.."}, "Aee-Seq": {"-1"}}, {"Aee-Handoff": {"{}"}}, {"Content-Type": {"application/cbor", "x"}}, {"Aee-Dead-Code": {"x"}},
+		nil, {headers.HeaderRun: {"x"}}, {headers.HeaderRun: {"../.."}, "Aee-Seq": {"-1"}}, {"Aee-Handoff": {"{}"}}, {"Content-Type": {"application/cbor", "x"}}, {"Aee-Dead-Code": {"x"}},
 		{"Nats-Msg-Id": {strings.Repeat("y", 4000)}}, {"traceparent": {"00-zz"}}, {"Nats-Scheduler": {"aee.schedule.agent.other.x"}, "Nats-Schedule-Next": {"purge"}},
 	}
 	const bodies = 220

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -133,7 +134,7 @@ func TestARunThatIsWokenGoesBeforeWhatHasNotBegun(t *testing.T) {
 			equal(t, "queued at first", within(t, "the task", queued).Subject, "aee.work.normal."+reviewer)
 			c.wake(r, client, task)
 			again := within(t, "the run", queued)
-			if again.Header.Get(mesh.HeaderRun) == "" || again.Subject != "aee.work.high."+reviewer {
+			if again.Header.Get(headers.HeaderRun) == "" || again.Subject != "aee.work.high."+reviewer {
 				t.Errorf("queued again on %s, %v", again.Subject, again.Header)
 			}
 			if _, err := r.result(client, task); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -84,7 +85,7 @@ func holderOn(t *testing.T, inboxes chan *nats.Msg) []string {
 	t.Helper()
 	for {
 		msg := within(t, "a holder", inboxes)
-		if h := msg.Header.Get(mesh.HeaderHolder); h != "" {
+		if h := msg.Header.Get(headers.HeaderHolder); h != "" {
 			if len(msg.Data) > 0 {
 				t.Errorf("a holder with a body: %q", msg.Data)
 			}
@@ -204,8 +205,8 @@ func TestAHolderIsNamedOnMarkedReplySubjectsOnly(t *testing.T) {
 	task := patient(`{"n":2}`)
 	sent := sending(t, r.node(mesh.Config{Entity: ada}), task, mesh.SendOptions{})
 	msg := within(t, "a holder", inboxes)
-	equal(t, "the task", msg.Header.Get(mesh.HeaderTask), task.ID)
-	f := strings.Split(msg.Header.Get(mesh.HeaderHolder), " ")
+	equal(t, "the task", msg.Header.Get(headers.HeaderTask), task.ID)
+	f := strings.Split(msg.Header.Get(headers.HeaderHolder), " ")
 	if len(f) != 4 || f[0] != reviewer || f[3] != r.nc.ConnectedServerId() {
 		t.Errorf("holder %q", f)
 	}
@@ -246,7 +247,7 @@ func TestTheReceiverOfADelegatedTaskIsItsHolder(t *testing.T) {
 	var named []string
 	for len(named) < 2 {
 		msg := within(t, "a holder", inboxes)
-		if h := msg.Header.Get(mesh.HeaderHolder); h != "" && msg.Header.Get(mesh.HeaderTask) == task.ID {
+		if h := msg.Header.Get(headers.HeaderHolder); h != "" && msg.Header.Get(headers.HeaderTask) == task.ID {
 			named = append(named, strings.Fields(h)[0])
 		}
 	}
@@ -332,7 +333,7 @@ func TestMadeUpHoldersAreIgnored(t *testing.T) {
 			return
 		}
 		for _, h := range []string{"", "-", "agent.x", "agent.x 1 0 s more", "agent.x * 0 s", "agent.x > 0 s", "agent.x a.b 0 s", "agent.> a 0 s", "agent.x a -1 s", "agent.x a 99999999999999999999 s", " a 0 s"} {
-			_ = r.nc.PublishMsg(&nats.Msg{Subject: msg.Reply, Header: nats.Header{mesh.HeaderHolder: {h}, mesh.HeaderTask: {e.ID}}})
+			_ = r.nc.PublishMsg(&nats.Msg{Subject: msg.Reply, Header: nats.Header{headers.HeaderHolder: {h}, headers.HeaderTask: {e.ID}}})
 		}
 		_ = msg.Respond(encode(t, e.Reply(envelope.TypeResult, e.Payload)))
 	}); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
@@ -121,7 +122,7 @@ func TestStreamIsNumberedThenTerminalThenEmpty(t *testing.T) {
 			same(t, parse(t, within(t, "a stream envelope", answers).Data), task.Reply(envelope.TypeStream, json.RawMessage(want)))
 		}
 		last := within(t, "the terminal envelope", answers)
-		equal(t, "count header", last.Header.Get(mesh.HeaderStreamCount), "4")
+		equal(t, "count header", last.Header.Get(headers.HeaderStreamCount), "4")
 		want := task.Reply(envelope.TypeResult, json.RawMessage(`{"done":true}`))
 		if fail {
 			want = task.ReplyError(envelope.Errorf("E_MINE", "no luck"))

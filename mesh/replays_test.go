@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
@@ -79,7 +80,7 @@ func TestAHeaderMakesNoOldTaskFresh(t *testing.T) {
 	p := newProven(t)
 	p.replica()
 	for _, age := range []time.Duration{3 * 24 * time.Hour, 29 * 24 * time.Hour} {
-		for _, header := range []nats.Header{nil, {jetstream.HeaderRetry: {"1"}}, {jetstream.HeaderRetry: {"any text"}}, {mesh.HeaderRun: {"none"}}} {
+		for _, header := range []nats.Header{nil, {jetstream.HeaderRetry: {"1"}}, {jetstream.HeaderRetry: {"any text"}}, {headers.HeaderRun: {"none"}}} {
 			name := fmt.Sprint(age, " ", header)
 			equal(t, "a task, "+name, p.work("normal", p.queued(newTask(reviewer, "code.review", `{}`), age), header), envelope.CodeStale)
 			for _, payload := range []string{`{"id":"a-task-of-adas","durable":true}`, `{"corr":"all-of-adas"}`} {

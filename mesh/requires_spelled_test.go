@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -205,7 +206,7 @@ func TestTheCountOfAStreamFollowsARespelledConstraint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "header for "+requires, msg.Header.Get(mesh.HeaderStreamCount), want)
+			equal(t, "header for "+requires, msg.Header.Get(headers.HeaderStreamCount), want)
 		}
 	}
 }

@@ -195,13 +195,6 @@ func (l *Learner) Run(ctx context.Context) {
 	}
 }
 
-// Look looks after the pools once.
-func (l *Learner) Look(ctx context.Context) {
-	for _, p := range l.sorted() {
-		p.lookAfter(ctx)
-	}
-}
-
 func (l *Learner) sorted() []*pool {
 	return slices.SortedFunc(maps.Values(l.pools), func(a, b *pool) int {
 		return slices.Compare([]string{a.id.scenario, a.id.cohort}, []string{b.id.scenario, b.id.cohort})

@@ -1,0 +1,12 @@
+package learn
+
+import (
+	"context"
+)
+
+// Look looks after the pools once.
+func (l *Learner) Look(ctx context.Context) {
+	for _, p := range l.sorted() {
+		p.lookAfter(ctx)
+	}
+}
