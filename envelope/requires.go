@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -92,9 +93,7 @@ func readRequires(raw json.RawMessage, others *Members) (r Requirements, err err
 		return nil
 	})
 	names.release()
-	if err == nil {
-		err = bad
-	}
+	err = cmp.Or(err, bad)
 	return r, err
 }
 

@@ -46,8 +46,7 @@ func (d Definition) compile() (*intent, error) {
 		if err == nil && !s.TakesObject() {
 			err = &SchemaError{Problems: []schema.Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
 		}
-		var refused *SchemaError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*SchemaError](err); ok {
 			refused.Subject = fmt.Sprintf("%s schema of %s", v, clip.Text(d.Intent, MaxNameLength))
 		}
 		if err != nil {

@@ -90,8 +90,7 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 				return out
 			}
 		}
-		var problem *envelope.Error
-		if errors.As(err, &problem) {
+		if problem, ok := errors.AsType[*envelope.Error](err); ok {
 			out.Refused = problem
 			return out
 		}

@@ -129,8 +129,7 @@ func (h *host) execute(t *Task) {
 	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
 	if err != nil {
-		var o *delegation
-		if errors.As(err, &o) && o.task == t {
+		if o, ok := errors.AsType[*delegation](err); ok && o.task == t {
 			h.delegate(t, o)
 			return
 		}

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -13,10 +14,7 @@ type pace struct{ mean atomic.Int64 } // nanoseconds; 0: nothing known
 const shortTask = 10 * time.Millisecond
 
 func (p *pace) add(d time.Duration) {
-	mean := p.mean.Load()
-	if mean == 0 {
-		mean = int64(d)
-	}
+	mean := cmp.Or(p.mean.Load(), int64(d))
 	p.mean.Store(max(1, mean+(int64(d)-mean)/8))
 }
 

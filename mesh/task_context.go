@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -52,9 +53,7 @@ func (t *Task) context() context.Context {
 // stop cancels the task's context; the first cause is kept.
 func (t *Task) stop(cause error) {
 	t.ctxMu.Lock()
-	if t.stopCause == nil {
-		t.stopCause = cause
-	}
+	t.stopCause = cmp.Or(t.stopCause, cause)
 	stop := t.stopCtx
 	t.ctxMu.Unlock()
 	if stop != nil {

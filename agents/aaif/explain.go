@@ -1,6 +1,7 @@
 package aaif
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"fmt"
 	"maps"
@@ -118,10 +119,7 @@ func (s *documentSchema) home(name, at string) string {
 	if len(homes) != 1 {
 		return ""
 	}
-	if homes[0] == "" {
-		return "the root of the document"
-	}
-	return homes[0]
+	return cmp.Or(homes[0], "the root of the document")
 }
 
 func explainType(at string, value, limit any) Problem {

@@ -1,6 +1,9 @@
 package aaif
 
-import stdjson "encoding/json"
+import (
+	"cmp"
+	stdjson "encoding/json"
+)
 
 // A Tool is something the agent may call (Tool Definitions).
 type Tool struct {
@@ -29,10 +32,7 @@ const (
 // EffectiveProtocol returns Protocol. A tool without one has no endpoint and is
 // a function.
 func (t *Tool) EffectiveProtocol() Protocol {
-	if t.Protocol == "" {
-		return ProtocolFunction
-	}
-	return t.Protocol
+	return cmp.Or(t.Protocol, ProtocolFunction)
 }
 
 // Auth says where a tool's credential is stored. It never contains a

@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -173,9 +174,7 @@ func (ps *problems) explain(err error) jsontext.Pointer {
 		return ""
 	}
 	at, name := semantic.JSONPointer, string(semantic.JSONPointer)
-	if name == "" {
-		name = "the file"
-	}
+	name = cmp.Or(name, "the file")
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
 		ps.add(at, name+" is not known"+didYouMean(at), err)

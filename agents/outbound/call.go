@@ -87,8 +87,7 @@ func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answ
 		return nil, ctx.Err()
 	}
 	answer, _, err = a.once(ctx, client, r)
-	var f *Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failure](err); ok {
 		f.NotMade = false // the first request was answered
 	}
 	return answer, err

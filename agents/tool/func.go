@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,8 +57,7 @@ func decode(raw json.RawMessage, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		var typ *json.UnmarshalTypeError
-		if errors.As(err, &typ) { // the standard text names Go types
+		if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // the standard text names Go types
 			return fmt.Errorf("%s: a JSON %s does not fit", pathOf(typ.Field), typ.Value)
 		}
 		return errors.New(trimJSON(err.Error()))
@@ -69,10 +69,7 @@ func decode(raw json.RawMessage, v any) error {
 }
 
 func pathOf(field string) string {
-	if field == "" {
-		return "arguments"
-	}
-	return field
+	return cmp.Or(field, "arguments")
 }
 
 func trimJSON(s string) string {

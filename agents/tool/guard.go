@@ -281,8 +281,7 @@ func (g *Guarded) conclude(ctx, callCtx context.Context, o outcome) (json.RawMes
 			return nil, g.ended(ctx)
 		}
 	}
-	var e *Error
-	if errors.As(o.err, &e) {
+	if _, ok := errors.AsType[*Error](o.err); ok {
 		return nil, o.err
 	}
 	return nil, &Error{Kind: ErrFailed, Tool: g.def.Name, Message: o.err.Error(), Err: o.err}

@@ -31,8 +31,7 @@ func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 		return nil, err
 	}
 	result, err := t.Tool.Call(ctx, args)
-	var failed *Error
-	if errors.As(err, &failed) && failed.NotMade {
+	if failed, ok := errors.AsType[*Error](err); ok && failed.NotMade {
 		back(context.WithoutCancel(ctx))
 	}
 	if len(result) > 0 {

@@ -34,10 +34,7 @@ type hosted struct {
 
 // name stands for the agent in messages.
 func (h *hosted) name() string {
-	if h.file == "" {
-		return h.Entity
-	}
-	return h.file
+	return cmp.Or(h.file, h.Entity)
 }
 
 // makeAgents makes the agents of the configuration.

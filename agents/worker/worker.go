@@ -92,12 +92,8 @@ func (w *Worker) adapt() error {
 		opts.Open = open
 	}
 	opts.Counters = &w.counters
-	if opts.Telemetry.Tracer == nil {
-		opts.Telemetry.Tracer = w.cfg.Node.TracerProvider
-	}
-	if opts.Telemetry.Meter == nil {
-		opts.Telemetry.Meter = w.cfg.Node.MeterProvider
-	}
+	opts.Telemetry.Tracer = cmp.Or(opts.Telemetry.Tracer, w.cfg.Node.TracerProvider)
+	opts.Telemetry.Meter = cmp.Or(opts.Telemetry.Meter, w.cfg.Node.MeterProvider)
 	return nil
 }
 

@@ -110,13 +110,11 @@ func (a *app) failed(err error, args []string) int {
 	if errors.Is(err, outcome.ErrQuiet) {
 		f.Message = "a check failed, or something was not done; what was printed before says which"
 	}
-	var peer *envelope.Error
-	if errors.As(err, &peer) && peer.Code == o.Code {
+	if peer, ok := errors.AsType[*envelope.Error](err); ok && peer.Code == o.Code {
 		f.Retryable, f.BackoffMS = peer.Retryable, peer.BackoffMS
 	}
 	out := map[string]any{}
-	var more *outcome.Detailed
-	if errors.As(err, &more) {
+	if more, ok := errors.AsType[*outcome.Detailed](err); ok {
 		maps.Copy(out, more.Members)
 	}
 	out["error"] = f

@@ -163,8 +163,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 	defer cancel()
 	tools, err := source.Tools(ctx)
 	if err != nil {
-		var e *tool.Error
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*tool.Error](err); ok {
 			err = errors.New(e.Message)
 		}
 		return refused(err)

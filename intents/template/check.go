@@ -36,8 +36,7 @@ func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 		return nil, f.whole("limit", fmt.Sprintf("has more than %d bytes", MaxPayload))
 	}
 	bad := f.schema.Validate(payload)
-	var invalid *schema.ValidationError
-	if errors.As(bad, &invalid) {
+	if invalid, ok := errors.AsType[*schema.ValidationError](bad); ok {
 		for _, p := range invalid.Problems {
 			switch {
 			case p.Keyword == "json", p.Keyword == "limit", p.Keyword == "number", p.Pointer == "":

@@ -2,6 +2,7 @@ package template
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -106,10 +107,7 @@ func needed(k *Key) string {
 }
 
 func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
+	return cmp.Or(s, "none")
 }
 
 // differing returns the languages of which the texts differ, sorted.

@@ -2,6 +2,7 @@ package template
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"unicode"
 
@@ -140,10 +141,7 @@ func generated(k *Key, title string, members []member) string {
 		}
 		var values []string
 		for _, item := range itemsOf(m.value) {
-			s := textOf(item)
-			if s == "" {
-				s = string(item)
-			}
+			s := cmp.Or(textOf(item), string(item))
 			if len(strings.Join(values, ", "))+len(s) < 1000 {
 				values = append(values, s)
 			}

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,9 +83,7 @@ func (e *effects) note(c call) call {
 	defer e.mu.Unlock()
 	e.n++
 	c.N, c.At = e.n, time.Now()
-	if e.first[c.Key] == 0 {
-		e.first[c.Key] = c.N
-	}
+	e.first[c.Key] = cmp.Or(e.first[c.Key], c.N)
 	c.Receipt = e.first[c.Key]
 	e.byRun[c.Run] = append(e.byRun[c.Run], c)
 	if e.log != nil {

@@ -76,8 +76,7 @@ const maxMessage = 512
 // NewError returns what the other side may read about err: its code and its text,
 // or only [CodeInternal] if err is of no known class.
 func NewError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	for _, c := range codes {

@@ -37,8 +37,7 @@ func Compile(text string) (p *Program, err error) {
 	}()
 	root, err := parsing.NewParser().Parse(text)
 	if err != nil {
-		var bad parsing.SyntaxError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[parsing.SyntaxError](err); ok {
 			return nil, errors.New(bad.Error())
 		}
 		return nil, err

@@ -182,9 +182,7 @@ func usage(raw json.RawMessage) model.Usage {
 		CachedInputTokens: int64(c.Prompts.Cached),
 		CacheWriteTokens:  int64(c.Prompts.Write),
 	}
-	if out.CachedInputTokens == 0 {
-		out.CachedInputTokens = int64(c.Hit)
-	}
+	out.CachedInputTokens = cmp.Or(out.CachedInputTokens, int64(c.Hit))
 	if r := c.Completions.Reasoning; r > 0 && c.Total == c.Prompt+c.Completion+r {
 		out.OutputTokens += int64(r)
 	}

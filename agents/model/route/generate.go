@@ -67,8 +67,7 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 			w.finish(res, dropped, f.tries)
 			return res, nil
 		}
-		var callback errCallback
-		if errors.As(err, &callback) {
+		if callback, ok := errors.AsType[errCallback](err); ok {
 			return nil, callback.error
 		}
 		var failed *model.Error

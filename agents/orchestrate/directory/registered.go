@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -126,9 +127,7 @@ func (d *Directory) definition(ctx context.Context, card registry.Card) *aaif.De
 		ctx, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
 		e, err := r.Get(ctx, card.Key)
-		if err == nil {
-			err = e.Err
-		}
+		err = cmp.Or(err, e.Err)
 		if err != nil {
 			return nil, failureFresh, err
 		}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,7 @@ func (l *link) dial(ctx context.Context) (*session, error) {
 		if err == nil {
 			return s, nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		if older := i+1 < len(ways) && ways[i+1].transport == transportSSE; ctx.Err() != nil || final(err) || older && !knowsNoStreamable(err) {
 			break
 		}

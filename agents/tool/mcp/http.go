@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,10 +46,7 @@ const maxAnswering = 32
 func clientOf(life context.Context, client *http.Client, maxMessage int, flood func()) *http.Client {
 	c := *client
 	c.Timeout = 0
-	next := c.Transport
-	if next == nil {
-		next = http.DefaultTransport
-	}
+	next := cmp.Or(c.Transport, http.DefaultTransport)
 	c.Transport = &wire{next: next, life: life, max: maxMessage, flood: flood}
 	return &c
 }
@@ -226,8 +224,7 @@ func refused(status int) (words string, later bool) {
 // knowsNoStreamable reports whether a server may support only the transport
 // before streamable HTTP (MCP 2025-03-26, Transports, Backwards Compatibility).
 func knowsNoStreamable(err error) bool {
-	var status *statusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*statusError](err); ok {
 		return status.status == http.StatusBadRequest || status.status == http.StatusNotFound || status.status == http.StatusMethodNotAllowed
 	}
 	return false

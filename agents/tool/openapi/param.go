@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,10 +67,7 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 }
 
 func or(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
+	return cmp.Or(s, other)
 }
 
 // schemaOf returns the schema of a parameter's value.

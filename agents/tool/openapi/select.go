@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -125,8 +126,5 @@ func legal(raw, more string, most int) string {
 		last = c
 	}
 	out := strings.TrimRight(b.String(), "_")
-	if out == "" {
-		return "_"
-	}
-	return out
+	return cmp.Or(out, "_")
 }

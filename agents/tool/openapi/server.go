@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -44,9 +45,7 @@ func (b *builder) server(f found) (*url.URL, error) {
 		if err == nil {
 			return u, nil
 		}
-		if refused == nil {
-			refused = err
-		}
+		refused = cmp.Or(refused, err)
 	}
 	return nil, refused
 }

@@ -83,8 +83,7 @@ func ReadFiles(ctx context.Context, root, at string, want func(name string) bool
 	case ctx.Err() != nil:
 		return nil, 0, ctx.Err()
 	}
-	var typed *tool.Error
-	if errors.As(err, &typed) {
+	if typed, ok := errors.AsType[*tool.Error](err); ok {
 		return nil, 0, typed
 	}
 	return nil, 0, &tool.Error{Kind: tool.ErrInvalidArguments, Message: "path: it cannot be read, or leads out of the folder under review", Err: err}

@@ -120,21 +120,15 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 	}
 	number := func(name string, v *float64, def, least, most float64) {
-		if *v == 0 {
-			*v = def
-		}
+		*v = cmp.Or(*v, def)
 		atLeast(name, *v, least, most)
 	}
 	whole := func(name string, v *int, def, least, most int) {
-		if *v == 0 {
-			*v = def
-		}
+		*v = cmp.Or(*v, def)
 		atLeast(name, float64(*v), float64(least), float64(most))
 	}
 	duration := func(name string, v *Duration, def, least, most time.Duration) {
-		if *v == 0 {
-			*v = Duration(def)
-		}
+		*v = cmp.Or(*v, Duration(def))
 		if d := time.Duration(*v); d < least || d > most {
 			bad = append(bad, fmt.Errorf("%s: %v is not between %v and %v", name, d, least, most))
 		}

@@ -133,8 +133,7 @@ func noAnswer(person string) *envelope.Error {
 // taken as E_DECLINED, which is final: like [noAnswer], it would have the person asked again.
 func takePersonsReply(a *Answer, reply *envelope.Envelope) error {
 	err := takeReply(a, reply)
-	var problem *envelope.Error
-	if errors.As(err, &problem) && problem.Retryable {
+	if problem, ok := errors.AsType[*envelope.Error](err); ok && problem.Retryable {
 		return envelope.Errorf(envelope.CodeDeclined, "%s", problem.Message)
 	}
 	return err

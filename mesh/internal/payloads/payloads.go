@@ -39,8 +39,7 @@ func (a *Agent) Validate(intent string, variant intents.Variant, payload json.Ra
 			return nil
 		}
 	}
-	var bad *intents.ValidationError
-	if errors.As(err, &bad) && variant != intents.Task {
+	if bad, ok := errors.AsType[*intents.ValidationError](err); ok && variant != intents.Task {
 		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
 	}
 	return err

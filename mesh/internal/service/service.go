@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -139,10 +140,7 @@ func joinIntents(names []string) string {
 }
 
 func (s *Service) info() micro.Info {
-	description := s.cfg.Description
-	if description == "" {
-		description = "AEE agent " + s.cfg.Entity
-	}
+	description := cmp.Or(s.cfg.Description, "AEE agent "+s.cfg.Entity)
 	formats := envelope.ContentJSON + "," + envelope.ContentCBOR
 	info := micro.Info{
 		ServiceIdentity: s.identity(), Type: micro.InfoResponseType, Description: description,

@@ -76,8 +76,7 @@ func Read(a *session.App, name string) (*aaif.Document, error) {
 
 // Hint says what to do about a file that is no agent definition.
 func Hint(name string, err error) string {
-	var refused *aaif.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*aaif.Error](err); ok {
 		switch refused.Kind {
 		case aaif.KindState:
 			return fmt.Sprintf("\"aeemesh runs import %s\" takes it, where its agent is served.", name)

@@ -180,9 +180,7 @@ registered; --format writes it anew, and --json prints it as one line of JSON.
 				} else {
 					e, err = reg.At(ctx, key, revision)
 				}
-				if err == nil {
-					err = e.Err
-				}
+				err = cmp.Or(err, e.Err)
 				if err != nil {
 					return notRegistered(err, args[0])
 				}

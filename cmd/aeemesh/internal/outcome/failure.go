@@ -63,8 +63,7 @@ func SendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Hinted(Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
 	}
-	var e *envelope.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*envelope.Error](err); ok {
 		return Remote(e)
 	}
 	return err

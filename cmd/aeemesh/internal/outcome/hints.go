@@ -23,8 +23,7 @@ import (
 
 // Hint returns the hint that is printed under an error.
 func Hint(err error) string {
-	var about *aboutError
-	if errors.As(err, &about) {
+	if about, ok := errors.AsType[*aboutError](err); ok {
 		// Other hints with ENTITY mean another entity, such as the sender.
 		return strings.NewReplacer("agents describe ENTITY", "agents describe "+about.entity, "schema show ENTITY", "schema show "+about.entity).Replace(hintOf(err))
 	}
@@ -32,8 +31,7 @@ func Hint(err error) string {
 }
 
 func hintOf(err error) string {
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	if usage, ok := errors.AsType[*UsageError](err); ok {
 		switch {
 		case usage.Hint != "":
 			return usage.Hint
@@ -42,16 +40,13 @@ func hintOf(err error) string {
 		}
 		return "Run \"aeemesh --help\"."
 	}
-	var own *hintedError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*hintedError](err); ok {
 		return own.hint
 	}
-	var refused *agents.Refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*agents.Refusal](err); ok {
 		return acceptanceHint(refused)
 	}
-	var problem *envelope.Error
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*envelope.Error](err); ok {
 		return HintForCode(problem)
 	}
 	switch {

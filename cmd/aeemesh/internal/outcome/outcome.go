@@ -81,12 +81,10 @@ func Of(err error) Outcome {
 	if err == nil {
 		return Outcome{Exit: OK}
 	}
-	var k *known
-	if errors.As(err, &k) {
+	if k, ok := errors.AsType[*known](err); ok {
 		return k.outcome
 	}
-	var problem *envelope.Error
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*envelope.Error](err); ok {
 		return Outcome{problem.Code, exitOf(problem.Code)}
 	}
 	var invalid *envelope.InvalidError

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,9 +37,7 @@ func (a *App) applyContext(c *natsconn.Config) error {
 	}
 	a.Term.Progress("context %s", name)
 	fill := func(to *string, from string) {
-		if *to == "" {
-			*to = from
-		}
+		*to = cmp.Or(*to, from)
 	}
 	fill(&c.URL, s.URL)
 	if !hasCredentials(*c) {

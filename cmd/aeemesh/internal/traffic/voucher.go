@@ -35,8 +35,7 @@ func Vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) Voucher {
 	v := Voucher{kid: kid}
 	if _, err := ring.Verify(e, at); err != nil {
 		v.err = envelope.CodeSigInvalid
-		var why *envelope.Error
-		if errors.As(err, &why) {
+		if why, ok := errors.AsType[*envelope.Error](err); ok {
 			v.err = why.Code
 		}
 	}
