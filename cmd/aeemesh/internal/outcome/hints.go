@@ -1,10 +1,8 @@
 package outcome
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
@@ -74,49 +72,34 @@ func hintOf(err error) string {
 		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
 	case errors.Is(err, state.ErrReplaced):
 		return "Another client has written to the store of runs. \"aeemesh runs show RUN\" lists the revisions; \"aeemesh runs fork RUN --at REVISION\" goes on from one that is good."
-	case errors.Is(err, context.Canceled):
-		return ""
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-		return ""
 	}
 	return ""
 }
 
+// codeHints are the hints for errors of a code.
+var codeHints = map[envelope.Code]string{
+	envelope.CodeNoResponders:  "Is its worker running? \"aeemesh agents list\" shows who answers.",
+	envelope.CodeTimeout:       "Give it longer with --timeout, or in the document where a step's or the run's timeout_seconds is over, or look at what it does with \"aeemesh watch\".",
+	envelope.CodeSigRequired:   "Sign with --sign KID; \"aeemesh keys new KID\" makes a key.",
+	envelope.CodeKeyInvalid:    "The key is revoked or out of its time. \"aeemesh keys list\" shows it; \"aeemesh keys new\" makes another.",
+	envelope.CodeFromDenied:    "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID.",
+	envelope.CodeStale:         "The clocks differ, or the envelope is old. \"aeemesh doctor\" compares the clocks.",
+	envelope.CodeReplay:        "The id was used before. A new envelope gets an id of its own.",
+	envelope.CodeIntentUnknown: "\"aeemesh agents describe ENTITY\" lists the intents that it knows.",
+	envelope.CodeTooLarge:      "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB.",
+	envelope.CodeKeyUnknown:    "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that.",
+	envelope.CodeInputSchema:   "\"aeemesh agents describe ENTITY --schema\" shows what it takes.",
+}
+
 // HintForCode returns the hint for an error of the mesh or an agent.
 func HintForCode(e *envelope.Error) string {
-	switch e.Code {
-	case envelope.CodeNoResponders:
-		return "Is its worker running? \"aeemesh agents list\" shows who answers."
-	case envelope.CodeTimeout:
-		return "Give it longer with --timeout, or in the document where a step's or the run's timeout_seconds is over, or look at what it does with \"aeemesh watch\"."
-	case envelope.CodeSigRequired:
-		return "Sign with --sign KID; \"aeemesh keys new KID\" makes a key."
-	case envelope.CodeKeyUnknown:
-		if !e.FromPeer() {
-			return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
-		}
-		return "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that."
-	case envelope.CodeKeyInvalid:
-		return "The key is revoked or out of its time. \"aeemesh keys list\" shows it; \"aeemesh keys new\" makes another."
-	case envelope.CodeFromDenied:
-		return "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID."
-	case envelope.CodeStale:
-		return "The clocks differ, or the envelope is old. \"aeemesh doctor\" compares the clocks."
-	case envelope.CodeReplay:
-		return "The id was used before. A new envelope gets an id of its own."
-	case envelope.CodeIntentUnknown:
-		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
-	case envelope.CodeTooLarge:
-		return "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB."
-	case envelope.CodeInputSchema:
-		if strings.Contains(e.Message, "does not fit the template ") {
-			return "\"aeemesh schema show ENTITY\" shows the template."
-		}
-		return "\"aeemesh agents describe ENTITY --schema\" shows what it takes."
-	}
-	switch {
-	case !e.Retryable:
-		return ""
+	switch hint := codeHints[e.Code]; {
+	case e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
+		return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
+	case e.Code == envelope.CodeInputSchema && strings.Contains(e.Message, "does not fit the template "):
+		return "\"aeemesh schema show ENTITY\" shows the template."
+	case hint != "" || !e.Retryable:
+		return hint
 	case e.Code == envelope.CodeBusy, e.Code == envelope.CodeRateLimited, e.Code == envelope.CodeDraining:
 		return "Trying again may help: --retries N does it more often for you." // nothing was done
 	}

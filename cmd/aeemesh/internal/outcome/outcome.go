@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -92,7 +93,7 @@ func Of(err error) Outcome {
 		return Outcome{envelope.CodeInvalidEnvelope, NotWanted}
 	}
 	for _, s := range sentinels {
-		if errors.Is(err, s.err) {
+		if slices.ContainsFunc(s.errs, func(e error) bool { return errors.Is(err, e) }) {
 			return s.outcome
 		}
 	}
@@ -118,42 +119,19 @@ func exitOf(code envelope.Code) int {
 
 // sentinels are checked in this order, because an error may wrap several.
 var sentinels = []struct {
-	err     error
 	outcome Outcome
+	errs    []error
 }{
-	{context.Canceled, Outcome{CodeInterrupted, Failed}},
-	{jetstream.ErrUncertain, Outcome{CodeUncertain, Failed}},
-	{state.ErrUncertain, Outcome{CodeUncertain, Failed}},
-	{jetstream.ErrUnavailable, Outcome{envelope.CodeUnavailable, Failed}},
-	{nats.ErrJetStreamNotEnabled, Outcome{envelope.CodeUnavailable, Failed}},
-	{nats.ErrNoServers, Outcome{envelope.CodeUnavailable, Failed}},
-	{nats.ErrConnectionClosed, Outcome{envelope.CodeUnavailable, Failed}},
-	{jetstream.ErrDenied, Outcome{envelope.CodeDenied, NotWanted}},
-	{nats.ErrPermissionViolation, Outcome{envelope.CodeDenied, NotWanted}},
-	{nats.ErrAuthorization, Outcome{envelope.CodeDenied, NotWanted}},
-	{fs.ErrPermission, Outcome{envelope.CodeDenied, NotWanted}},
-	{jetstream.ErrFull, Outcome{CodeFull, NotWanted}},
-	{jetstream.ErrNoRoom, Outcome{CodeFull, NotWanted}},
-	{envelope.ErrTooLarge, Outcome{envelope.CodeTooLarge, NotWanted}},
-	{jetstream.ErrTooLarge, Outcome{envelope.CodeTooLarge, NotWanted}},
-	{nats.ErrMaxPayload, Outcome{envelope.CodeTooLarge, NotWanted}},
-	{jetstream.ErrExists, Outcome{CodeConflict, NotWanted}},
-	{jetstream.ErrChanged, Outcome{CodeConflict, NotWanted}},
-	{state.ErrChanged, Outcome{CodeConflict, NotWanted}},
-	{registry.ErrChanged, Outcome{CodeConflict, NotWanted}},
-	{transfer.ErrRunExists, Outcome{CodeConflict, NotWanted}},
-	{mesh.ErrAnswered, Outcome{CodeConflict, NotWanted}},
-	{mesh.ErrTooLate, Outcome{CodeConflict, NotWanted}},
-	{mesh.ErrEnded, Outcome{CodeConflict, NotWanted}},
-	{mesh.ErrMoving, Outcome{CodeConflict, NotWanted}},
-	{mesh.ErrAcceptedThere, Outcome{CodeConflict, NotWanted}},
-	{fs.ErrExist, Outcome{CodeConflict, NotWanted}},
-	{jetstream.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
-	{state.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
-	{registry.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
-	{mesh.ErrNoResult, Outcome{envelope.CodeNotFound, NotThere}},
-	{handoff.ErrUnknown, Outcome{envelope.CodeNotFound, NotThere}},
-	{fs.ErrNotExist, Outcome{envelope.CodeNotFound, NotThere}},
-	{context.DeadlineExceeded, Outcome{envelope.CodeTimeout, Late}},
-	{nats.ErrTimeout, Outcome{envelope.CodeTimeout, Late}},
+	{Outcome{CodeInterrupted, Failed}, []error{context.Canceled}},
+	{Outcome{CodeUncertain, Failed}, []error{jetstream.ErrUncertain, state.ErrUncertain}},
+	{Outcome{envelope.CodeUnavailable, Failed}, []error{jetstream.ErrUnavailable, nats.ErrJetStreamNotEnabled, nats.ErrNoServers, nats.ErrConnectionClosed}},
+	{Outcome{envelope.CodeDenied, NotWanted}, []error{jetstream.ErrDenied, nats.ErrPermissionViolation, nats.ErrAuthorization, fs.ErrPermission}},
+	{Outcome{CodeFull, NotWanted}, []error{jetstream.ErrFull, jetstream.ErrNoRoom}},
+	{Outcome{envelope.CodeTooLarge, NotWanted}, []error{envelope.ErrTooLarge, jetstream.ErrTooLarge, nats.ErrMaxPayload}},
+	{Outcome{CodeConflict, NotWanted}, []error{
+		jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
+		mesh.ErrTooLate, mesh.ErrEnded, mesh.ErrMoving, mesh.ErrAcceptedThere, fs.ErrExist,
+	}},
+	{Outcome{envelope.CodeNotFound, NotThere}, []error{jetstream.ErrNotFound, state.ErrNotFound, registry.ErrNotFound, mesh.ErrNoResult, handoff.ErrUnknown, fs.ErrNotExist}},
+	{Outcome{envelope.CodeTimeout, Late}, []error{context.DeadlineExceeded, nats.ErrTimeout}},
 }
