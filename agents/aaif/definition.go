@@ -100,14 +100,14 @@ const (
 
 // A Memory is one memory item (Memory Configuration).
 type Memory struct {
-	Scope             MemoryScope       `json:"scope"`
-	Key               string            `json:"key,omitzero"`
-	Content           string            `json:"content"`
-	Backend           string            `json:"backend,omitzero"`
-	TTLSeconds        Number            `json:"ttl_seconds,omitzero"` // 0: kept for ever
-	EmbeddingModel    string            `json:"embedding_model,omitzero"`
-	RetrievalStrategy RetrievalStrategy `json:"retrieval_strategy,omitzero"`
-	TopK              Number            `json:"top_k,omitzero"` // default 5
+	Scope             MemoryScope `json:"scope"`
+	Key               string      `json:"key,omitzero"`
+	Content           string      `json:"content"`
+	Backend           string      `json:"backend,omitzero"`
+	TTLSeconds        Number      `json:"ttl_seconds,omitzero"` // 0: kept for ever
+	EmbeddingModel    string      `json:"embedding_model,omitzero"`
+	RetrievalStrategy string      `json:"retrieval_strategy,omitzero"` // similarity, keyword, hybrid or recency
+	TopK              Number      `json:"top_k,omitzero"`              // default 5
 }
 
 // MemoryScope limits who shares a memory item.
@@ -118,16 +118,6 @@ const (
 	ScopeSession  MemoryScope = "session" // never outlives the session
 	ScopeTask     MemoryScope = "task"
 	ScopeLongTerm MemoryScope = "long_term"
-)
-
-// RetrievalStrategy is the way in which memory items are found.
-type RetrievalStrategy string
-
-const (
-	RetrieveSimilarity RetrievalStrategy = "similarity"
-	RetrieveKeyword    RetrievalStrategy = "keyword"
-	RetrieveHybrid     RetrievalStrategy = "hybrid"
-	RetrieveRecency    RetrievalStrategy = "recency"
 )
 
 // IO is the contract of an agent that is called by programs.

@@ -3,6 +3,7 @@ package aaif
 import (
 	"bytes"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -19,13 +20,7 @@ const (
 // Kinds returns the four kinds.
 func Kinds() []Kind { return []Kind{KindAgent, KindState, KindManifest, KindReport} }
 
-func (k Kind) valid() bool {
-	switch k {
-	case KindAgent, KindState, KindManifest, KindReport:
-		return true
-	}
-	return false
-}
+func (k Kind) valid() bool { return slices.Contains(Kinds(), k) }
 
 // schemaFile is the file name of the kind's schema, which a document's
 // x-sc-schema hint may give.

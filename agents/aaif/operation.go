@@ -108,10 +108,10 @@ type TestCase struct {
 // Compliance holds the rules that must not be dropped on import (Compliance
 // Controls).
 type Compliance struct {
-	SafetyLevel    SafetyLevel     `json:"safety_level,omitzero"` // default "standard"
-	DataResidency  Residency       `json:"data_residency,omitzero"`
-	PIIHandling    PIIHandling     `json:"pii_handling,omitzero"` // default "detect"
-	AuditLog       *bool           `json:"audit_log,omitzero"`    // default false
+	SafetyLevel    SafetyLevel     `json:"safety_level,omitzero"`   // default "standard"
+	DataResidency  string          `json:"data_residency,omitzero"` // the region that data must not leave: global, EU, US, UK, APAC or custom
+	PIIHandling    PIIHandling     `json:"pii_handling,omitzero"`   // default "detect"
+	AuditLog       *bool           `json:"audit_log,omitzero"`      // default false
 	HumanInTheLoop *HumanInTheLoop `json:"human_in_the_loop,omitzero"`
 }
 
@@ -132,18 +132,6 @@ const (
 func (l SafetyLevel) LeavesNothingOut() bool {
 	return l != "" && l != SafetyMinimal && l != SafetyStandard
 }
-
-// Residency is the region that data must not leave.
-type Residency string
-
-const (
-	ResidencyGlobal Residency = "global"
-	ResidencyEU     Residency = "EU"
-	ResidencyUS     Residency = "US"
-	ResidencyUK     Residency = "UK"
-	ResidencyAPAC   Residency = "APAC"
-	ResidencyCustom Residency = "custom"
-)
 
 // PIIHandling is how personal data is handled.
 type PIIHandling string

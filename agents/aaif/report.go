@@ -38,19 +38,10 @@ type ReportPlatform struct {
 // supports it.
 type Claim struct {
 	Level     Level       `json:"level"`
-	Direction Direction   `json:"direction"`
+	Direction string      `json:"direction"` // producer, consumer or both: of exports, imports
 	TestSuite TestSuite   `json:"test_suite"`
 	Roundtrip []Roundtrip `json:"roundtrip,omitzero"`
 }
-
-// Direction says whether a claim is about exports, imports or both.
-type Direction string
-
-const (
-	Producer Direction = "producer"
-	Consumer Direction = "consumer"
-	Both     Direction = "both"
-)
 
 // A TestSuite is a run of a conformance corpus.
 type TestSuite struct {
