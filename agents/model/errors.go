@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -38,22 +39,16 @@ func Kinds() []Kind {
 	return []Kind{ErrUnavailable, ErrRateLimited, ErrBadRequest, ErrAuth, ErrContextTooLong}
 }
 
-// Error returns the kind in words.
-func (k Kind) Error() string {
-	switch k {
-	case ErrUnavailable:
-		return "model unavailable"
-	case ErrRateLimited:
-		return "model rate limited"
-	case ErrBadRequest:
-		return "model refused the request"
-	case ErrAuth:
-		return "model refused the credential"
-	case ErrContextTooLong:
-		return "conversation too long for the model"
-	}
-	return "model error " + string(k)
+var kindTexts = map[Kind]string{
+	ErrUnavailable:    "model unavailable",
+	ErrRateLimited:    "model rate limited",
+	ErrBadRequest:     "model refused the request",
+	ErrAuth:           "model refused the credential",
+	ErrContextTooLong: "conversation too long for the model",
 }
+
+// Error returns the kind in words.
+func (k Kind) Error() string { return cmp.Or(kindTexts[k], "model error "+string(k)) }
 
 // Retryable reports whether the same request may succeed later or with another
 // provider.

@@ -1,5 +1,7 @@
 package tool
 
+import "strings"
+
 // Kind is a class of failure. Each Kind is a sentinel for errors.Is.
 type Kind string
 
@@ -39,25 +41,10 @@ const (
 
 // Error returns the kind in words.
 func (k Kind) Error() string {
-	switch k {
-	case ErrNotFound:
-		return "not found"
-	case ErrInvalidArguments:
-		return "invalid arguments"
-	case ErrInvalidResult:
-		return "invalid result"
-	case ErrTimeout:
+	if k == ErrTimeout {
 		return "timed out"
-	case ErrBusy:
-		return "busy"
-	case ErrUnavailable:
-		return "unavailable"
-	case ErrRefused:
-		return "refused"
-	case ErrFailed:
-		return "failed"
 	}
-	return string(k)
+	return strings.ReplaceAll(string(k), "_", " ")
 }
 
 // Error is a failed call.
