@@ -88,7 +88,11 @@ func runBenchAgents(ctx context.Context, o crowdOptions, stdout, stderr io.Write
 		fmt.Fprintf(stdout, "%7s %7s %10s %10s %9s %9s %17s %17s %17s\n", "agents", "up s", "worker KB", "server KB", "worker %", "server %", "first p50/p99", "other p50/p99", "awake p50/p99")
 	}
 	for _, n := range o.agents {
-		row, err := o.measure(ctx, n)
+		var row crowdRow
+		err := withServer(ctx, func(server *role, conn *nats.Conn, js natsjs.JetStream) (err error) {
+			row, err = o.measure(ctx, n, server, conn, js)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("bench agents: %d agents: %w", n, err)
 		}
@@ -105,16 +109,8 @@ func runBenchAgents(ctx context.Context, o crowdOptions, stdout, stderr io.Write
 	return nil
 }
 
-// measure makes one measurement on a server of its own.
-func (o crowdOptions) measure(ctx context.Context, n int) (row crowdRow, err error) {
-	err = withServer(ctx, func(server *role, conn *nats.Conn, js natsjs.JetStream) error {
-		row, err = o.measureOn(ctx, n, server, conn, js)
-		return err
-	})
-	return row, err
-}
-
-func (o crowdOptions) measureOn(ctx context.Context, n int, server *role, conn *nats.Conn, js natsjs.JetStream) (row crowdRow, err error) {
+// measure makes one measurement on a server.
+func (o crowdOptions) measure(ctx context.Context, n int, server *role, conn *nats.Conn, js natsjs.JetStream) (row crowdRow, err error) {
 	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
 		return row, err
 	}

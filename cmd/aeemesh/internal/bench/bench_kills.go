@@ -136,9 +136,9 @@ func (b *killBench) phase(ctx context.Context, conn *nats.Conn, entity string, f
 	if b.seen, err = watchRuns(conn, entity); err != nil {
 		return err
 	}
-	defer b.seen.stop()
+	defer func() { _ = b.seen.sub.Unsubscribe() }()
 	b.live = &liveTasks{}
-	defer b.live.wait()
+	defer b.live.tasks.Wait()
 	defer b.dismiss()
 	defer cancel()
 	return f(ctx)

@@ -218,8 +218,6 @@ func (s *sightings) hear(msg *nats.Msg) {
 	s.changed = make(chan struct{})
 }
 
-func (s *sightings) stop() { _ = s.sub.Unsubscribe() }
-
 // until waits until something holds, for two minutes at most.
 func (s *sightings) until(ctx context.Context, what string, holds func(*sightings) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -332,8 +330,6 @@ func (l *liveTasks) told() ([]time.Duration, int) {
 	defer l.mu.Unlock()
 	return slices.Clone(l.gaps), l.wrong
 }
-
-func (l *liveTasks) wait() { l.tasks.Wait() }
 
 // distribution makes a row of how long things took.
 func distribution(what string, took []time.Duration) killRow {

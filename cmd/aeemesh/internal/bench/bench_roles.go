@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -240,10 +241,8 @@ func (r *roleFlags) load(ctx context.Context, call func(context.Context) error) 
 		})
 	}
 	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return benchRun{}, err
-		}
+	if err := cmp.Or(errs...); err != nil {
+		return benchRun{}, err
 	}
 	all := slices.Concat(took...)
 	if len(all) == 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // Command returns "aeemesh dead".
@@ -136,11 +137,7 @@ func listCommand(a *session.App) *cobra.Command {
 			if err := runs.CheckEntity(cmd, entity); err != nil {
 				return err
 			}
-			return withLane(a, ctx, cmd, func(s *session.Session) error {
-				d, err := s.Lane()
-				if err != nil {
-					return err
-				}
+			return withLane(a, ctx, cmd, func(d *mesh.Durable) error {
 				var rows [][]string
 				for l, err := range d.Dead.List(ctx, entity) {
 					if err != nil {
@@ -183,11 +180,7 @@ func showCommand(a *session.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withLane(a, ctx, cmd, func(s *session.Session) error {
-				d, err := s.Lane()
-				if err != nil {
-					return err
-				}
+			return withLane(a, ctx, cmd, func(d *mesh.Durable) error {
 				l, err := d.Dead.Get(ctx, seq)
 				if err != nil {
 					return noLetter(err, seq)
@@ -236,11 +229,7 @@ func actionCommand(a *session.App, name, short, long string, act func(context.Co
 			if err != nil {
 				return err
 			}
-			return withLane(a, ctx, cmd, func(s *session.Session) error {
-				d, err := s.Lane()
-				if err != nil {
-					return err
-				}
+			return withLane(a, ctx, cmd, func(d *mesh.Durable) error {
 				for _, seq := range seqs {
 					what, err := act(ctx, d.Dead, seq)
 					if err != nil {
@@ -261,13 +250,17 @@ func actionCommand(a *session.App, name, short, long string, act func(context.Co
 }
 
 // withLane connects for a command that reads the durable lane's streams.
-func withLane(a *session.App, ctx context.Context, cmd *cobra.Command, do func(*session.Session) error) error {
+func withLane(a *session.App, ctx context.Context, cmd *cobra.Command, do func(*mesh.Durable) error) error {
 	s, err := a.Open(ctx, cmd, session.Options{})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	return do(s)
+	d, err := s.Lane()
+	if err != nil {
+		return err
+	}
+	return do(d)
 }
 
 // completeNumbers completes all arguments with the numbers of dead letters, the latest

@@ -33,7 +33,6 @@ const demoThinks = 5 * time.Second
 type demoWatch struct {
 	d      *demo
 	node   *mesh.Node
-	corr   string
 	sub    *nats.Subscription
 	events chan traffic.Sighting
 	done   chan struct{}
@@ -44,7 +43,7 @@ type demoWatch struct {
 }
 
 func (d *demo) watch(ctx context.Context, s *session.Session, corr string) (*demoWatch, error) {
-	w := &demoWatch{d: d, node: s.Node, corr: corr, events: make(chan traffic.Sighting, 1024), done: make(chan struct{})}
+	w := &demoWatch{d: d, node: s.Node, events: make(chan traffic.Sighting, 1024), done: make(chan struct{})}
 	var err error
 	w.sub, err = s.Conn.Subscribe(subject.Map{}.AllBus(), func(msg *nats.Msg) {
 		e, err := envelope.Parse(msg.Data)

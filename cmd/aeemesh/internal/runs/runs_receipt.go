@@ -162,31 +162,21 @@ said ("runs confirm"), is not taken back, unless that platform is lost for good
 				return outcome.Hinted(outcome.Usagef(cmd, "--sure is missing: only you can know that the file will not be imported"),
 					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
 			}
-			s, err := a.Open(ctx, cmd, session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)})
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			runs, err := Open(a, cmd, s)
-			if err != nil {
-				return err
-			}
-			_, h, err := runs.Find(ctx, args[0], entity)
-			if err != nil {
-				return err
-			}
-			run, err := s.Node.Recall(ctx, h.ID(), "recalled by "+a.DefaultFrom()+": "+reason, lost)
-			if errors.Is(err, mesh.ErrAcceptedThere) {
-				return outcome.Hinted(err, "\"aeemesh runs receipt %s -o FILE\" there writes its end, \"aeemesh runs confirm FILE\" here brings it back. If that platform is lost for good: --even-accepted.", ShortRun(h.Run))
-			}
-			if err != nil {
-				return err
-			}
-			if a.Term.JSON {
-				return a.Term.Object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
-			}
-			a.Term.Good("run %s is back; it is now %s", ShortRun(h.Run), run.Doc.Status)
-			return nil
+			o := session.Options{Entity: a.DefaultFrom(), Signed: true, Config: MovingClient(a, cmd)}
+			return aboutRun(a, ctx, cmd, (*Store).Find, args[0], entity, o, func(s *session.Session, _ *Store, rec state.Record) error {
+				run, err := s.Node.Recall(ctx, rec.ID, "recalled by "+a.DefaultFrom()+": "+reason, lost)
+				if errors.Is(err, mesh.ErrAcceptedThere) {
+					return outcome.Hinted(err, "\"aeemesh runs receipt %s -o FILE\" there writes its end, \"aeemesh runs confirm FILE\" here brings it back. If that platform is lost for good: --even-accepted.", ShortRun(rec.ID.Run))
+				}
+				if err != nil {
+					return err
+				}
+				if a.Term.JSON {
+					return a.Term.Object(phaseLine{Run: rec.ID.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
+				}
+				a.Term.Good("run %s is back; it is now %s", ShortRun(rec.ID.Run), run.Doc.Status)
+				return nil
+			})
 		}),
 	})
 	c.Flags().BoolVar(&sure, "sure", false, "the file has not been imported, and will not be")

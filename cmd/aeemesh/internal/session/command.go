@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,11 +113,8 @@ func (a *App) BeginLog(cmd *cobra.Command) {
 
 // hostname is this machine's name.
 func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return name
+	name, _ := os.Hostname()
+	return cmp.Or(name, "unknown")
 }
 
 // OutliveReaders keeps the process running when the reader of its output is

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"os/user"
@@ -214,23 +213,12 @@ func (e Environment) expand(path string) string {
 	return path
 }
 
-// socksDialer adapts a SOCKS proxy to nats.go.
-type socksDialer struct{ proxy.Dialer }
-
-func (d socksDialer) Dial(network, address string) (net.Conn, error) {
-	return d.Dialer.Dial(network, address)
-}
-
 func socks(proxyURL string) (nats.CustomDialer, error) {
 	u, err := url.Parse(proxyURL)
 	if err != nil {
 		return nil, errors.New("is no URL")
 	}
-	d, err := proxy.FromURL(u, proxy.Direct)
-	if err != nil {
-		return nil, err
-	}
-	return socksDialer{d}, nil
+	return proxy.FromURL(u, proxy.Direct)
 }
 
 // RedactedURL removes the credentials from server URLs.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,12 +41,10 @@ func Discover(ctx context.Context, node *mesh.Node, entity string, wait time.Dur
 // WantSignatures reports whether a worker of an entity may refuse unsigned
 // tasks: it says so in its metadata, or is too old to say.
 func WantSignatures(found []mesh.Instance, entity string) bool {
-	for _, i := range found {
-		if mode := i.Info.Metadata[mesh.MetaSignatures]; i.Entity == entity && (mode == "" || mode == sign.Required.String()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(found, func(i mesh.Instance) bool {
+		mode := i.Info.Metadata[mesh.MetaSignatures]
+		return i.Entity == entity && (mode == "" || mode == sign.Required.String())
+	})
 }
 
 // Ask asks an entity with one of the aee.* intents. If the server does not
