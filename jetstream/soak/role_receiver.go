@@ -11,18 +11,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"time"
-
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -50,27 +46,14 @@ func takePoint(phase state.Phase, done bool) Point {
 
 // receive runs the second system's receiver of runs, as `aeemesh handoff serve` does.
 func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
-	cfg, err := readConfig(file)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &lines{w: stdout}
-	g := newGates(out)
-	go func() {
-		g.listen(stdin)
-		cancel()
-	}()
-	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(cfg.URLs, ","), Name: "soak receiver " + cfg.Name, Wait: -1, Options: dialing})
+	me, err := newChild(ctx, cancel, "receiver", file, stdin, stdout)
 	if err != nil {
 		return err
 	}
+	cfg, conn, js, g, out := me.cfg, me.conn, me.js, me.gates, me.out
 	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return err
-	}
 	_, verifier, err := keys(cfg.System)
 	if err != nil {
 		return err

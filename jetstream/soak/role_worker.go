@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -38,40 +39,48 @@ var Points = []Point{
 // "ready".
 const readyEarly = "early"
 
-// readConfig reads what the soak tells a worker or a receiver.
-func readConfig(file string) (cfg workerConfig, err error) {
+// A child is the process of a worker or of the receiver.
+type child struct {
+	cfg   workerConfig
+	conn  *nats.Conn
+	js    natsjs.JetStream
+	gates *gates
+	out   *lines
+}
+
+// newChild reads what the soak tells a worker or a receiver, and connects. Like the aeemesh
+// command, it waits for its server. stop is called when stdin closes.
+func newChild(ctx context.Context, stop func(), what, file string, stdin io.Reader, stdout io.Writer) (*child, error) {
+	p := &child{out: &lines{w: stdout}}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		return cfg, err
+	if err == nil {
+		err = json.Unmarshal(text, &p.cfg)
 	}
-	err = json.Unmarshal(text, &cfg)
-	return cfg, err
+	if err != nil {
+		return nil, err
+	}
+	p.gates = newGates(p.out)
+	go func() {
+		p.gates.listen(stdin)
+		stop()
+	}()
+	if p.conn, err = natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(p.cfg.URLs, ","), Name: "soak " + what + " " + p.cfg.Name, Wait: -1, Options: dialing}); err != nil {
+		return nil, err
+	}
+	p.js, err = natsjs.New(p.conn)
+	return p, err
 }
 
 // work runs a worker of the soak's agents.
 func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
-	cfg, err := readConfig(file)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out := &lines{w: stdout}
-	g := newGates(out)
-	go func() {
-		g.listen(stdin)
-		cancel()
-	}()
-	// Like the aeemesh command, it waits for its server and for the durable lane.
-	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(cfg.URLs, ","), Name: "soak worker " + cfg.Name, Wait: -1, Options: dialing})
+	me, err := newChild(ctx, cancel, "worker", file, stdin, stdout)
 	if err != nil {
 		return err
 	}
+	cfg, conn, js, g, out := me.cfg, me.conn, me.js, me.gates, me.out
 	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return err
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var once sync.Once
 	owner := func(id string) { once.Do(func() { fmt.Fprintln(out, "owner", id) }) }
