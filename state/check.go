@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
@@ -140,12 +141,7 @@ func shortInteger(n aaif.Number) bool {
 	if len(n) > 15 || n[0] == '0' && len(n) > 1 {
 		return false
 	}
-	for _, c := range []byte(n) {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return strings.Trim(string(n), "0123456789") == ""
 }
 
 // deeper reports whether a raw value nests so deep that a document with it nests deeper

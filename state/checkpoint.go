@@ -137,7 +137,7 @@ func readTime(s string) time.Time {
 // Variables returns the document's variables by name, each as raw JSON.
 func (c *Checkpoint) Variables() map[string]jsontext.Value {
 	vars := map[string]jsontext.Value{}
-	eachMember(jsontext.Value(c.Doc.Variables), func(name string, value jsontext.Value) {
+	EachMember(jsontext.Value(c.Doc.Variables), func(name string, value jsontext.Value) {
 		vars[name] = value
 	})
 	return vars
@@ -161,9 +161,9 @@ func (c *Checkpoint) SetVariable(name string, value jsontext.Value) {
 	c.Doc.Variables = append(w.b, '}')
 }
 
-// eachMember calls f with each member of a JSON object, in order. It stops at invalid
+// EachMember calls f with each member of a JSON object, in order. It stops at invalid
 // JSON.
-func eachMember(object jsontext.Value, f func(name string, value jsontext.Value)) {
+func EachMember(object jsontext.Value, f func(name string, value jsontext.Value)) {
 	if object.Kind() != '{' {
 		return
 	}

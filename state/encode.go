@@ -196,7 +196,7 @@ func sortedMembers(object jsontext.Value) []member {
 		return nil
 	}
 	var all []member
-	eachMember(object, func(name string, value jsontext.Value) { all = append(all, member{name, value}) })
+	EachMember(object, func(name string, value jsontext.Value) { all = append(all, member{name, value}) })
 	sorted.By(all, func(a, b member) int { return compareNames(a.name, b.name) })
 	return all
 }

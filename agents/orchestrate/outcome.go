@@ -1,7 +1,6 @@
 package orchestrate
 
 import (
-	"bytes"
 	"encoding/json"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // Outcome is the result or the failure of one member's work.
@@ -106,7 +106,7 @@ func Without(object json.RawMessage, gone func(name string) bool) json.RawMessag
 		return object
 	}
 	out := []byte{'{'}
-	eachMember(value, func(name string, raw jsontext.Value) {
+	state.EachMember(value, func(name string, raw jsontext.Value) {
 		if gone(name) {
 			return
 		}
@@ -117,24 +117,4 @@ func Without(object json.RawMessage, gone func(name string) bool) json.RawMessag
 		out = append(out, raw...)
 	})
 	return append(out, '}')
-}
-
-// eachMember calls f with each member of a valid JSON object, in order.
-func eachMember(object jsontext.Value, f func(name string, value jsontext.Value)) {
-	dec := jsontext.NewDecoder(bytes.NewReader(object))
-	if _, err := dec.ReadToken(); err != nil {
-		return
-	}
-	for dec.PeekKind() == '"' {
-		token, err := dec.ReadToken()
-		if err != nil {
-			return
-		}
-		name := token.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			return
-		}
-		f(name, value)
-	}
 }

@@ -122,7 +122,7 @@ func (t *Team) Handle(ctx context.Context, task *mesh.Task, agentModel AgentMode
 	if most := t.plan.Extras.Tree.MaxIterations; most > 0 {
 		task.BoundTurns(most)
 	}
-	w := &work{Team: t, task: task, agentModel: agentModel, run: task.Run(), began: time.Now()}
+	w := &work{Team: t, task: task, agentModel: agentModel, run: task.Run()}
 	if err := w.begin(); err != nil {
 		return Result{}, err
 	}
@@ -139,7 +139,6 @@ type work struct {
 	task       *mesh.Task
 	agentModel AgentModel
 	run        *mesh.Run // nil on the live lane
-	began      time.Time
 
 	mu       sync.Mutex // guards pos and fresh
 	pos      position

@@ -101,10 +101,8 @@ func (r *Receiver) prepare(ctx context.Context, h *record) error {
 	if !errors.Is(err, state.ErrChanged) {
 		return err
 	}
-	if _, err := r.own(ctx, h); err != nil {
-		return err
-	}
-	return nil // by an earlier try
+	_, err = r.own(ctx, h)
+	return err // nil: by an earlier try
 }
 
 // A stored run, and where.
@@ -219,11 +217,7 @@ func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Statu
 // have expired: so that its source may have the run back. The document itself is
 // not looked at.
 func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Status, error) {
-	token, text, err := transfer.TakeToken(doc)
-	if err != nil {
-		return Status{}, err
-	}
-	grant, err := transfer.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	grant, text, err := r.grantOf(doc)
 	if err != nil {
 		return Status{}, err
 	}
@@ -246,11 +240,7 @@ func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Stat
 // [Receiver.Decline] with refuse, else that of [Receiver.Import]. It changes nothing, so a
 // caller can check that it has the agent's key before it imports or declines.
 func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string, error) {
-	token, text, err := transfer.TakeToken(doc)
-	if err != nil {
-		return "", err
-	}
-	grant, err := transfer.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	grant, text, err := r.grantOf(doc)
 	if err != nil {
 		return "", err
 	}
@@ -266,6 +256,17 @@ func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string,
 		return "", err
 	}
 	return cmp.Or(head.Entity, grant.Issuer), nil
+}
+
+// grantOf returns the grant of a document that came as a file, whose token may have expired,
+// and the document without the token.
+func (r *Receiver) grantOf(doc []byte) (transfer.Grant, []byte, error) {
+	token, text, err := transfer.TakeToken(doc)
+	if err != nil {
+		return transfer.Grant{}, nil, err
+	}
+	grant, err := transfer.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	return grant, text, err
 }
 
 // drop takes away the parked run of a handoff that has been refused. Nothing

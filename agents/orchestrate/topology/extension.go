@@ -190,12 +190,9 @@ func (t *team) person(name string) bool {
 // escalatedTo reports whether another step escalates to a member: the member
 // then has that step's timeout.
 func (t *team) escalatedTo(name string) bool {
-	for _, s := range t.extras.Steps {
-		if s.EscalateTo != "" && t.lookup(s.EscalateTo) == t.lookup(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(t.extras.Steps)), func(s orchestrate.StepExtras) bool {
+		return s.EscalateTo != "" && t.lookup(s.EscalateTo) == t.lookup(name)
+	})
 }
 
 // uses reports members of the extension that the team's pattern does not use.

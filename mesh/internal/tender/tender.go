@@ -224,33 +224,25 @@ func (t *Tender) open(ctx context.Context, lanes []*Lane, each func(*Lane, state
 	for _, l := range lanes {
 		of[l.Entity] = append(of[l.Entity], l)
 	}
-	pass := func(rec state.Record) error {
-		for _, l := range of[rec.ID.Entity] {
-			if err := each(l, rec); err != nil {
+	pass := func(records iter.Seq2[state.Record, error]) error {
+		for rec, err := range records {
+			if err != nil {
 				return err
+			}
+			for _, l := range of[rec.ID.Entity] {
+				if err := each(l, rec); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	}
 	if t.cfg.OpenAll != nil && len(of) > surveyEach {
-		for rec, err := range t.cfg.OpenAll(ctx) {
-			if err == nil {
-				err = pass(rec)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return pass(t.cfg.OpenAll(ctx))
 	}
 	for _, same := range of {
-		for rec, err := range same[0].Open(ctx) {
-			if err == nil {
-				err = pass(rec)
-			}
-			if err != nil {
-				return err
-			}
+		if err := pass(same[0].Open(ctx)); err != nil {
+			return err
 		}
 	}
 	return nil
