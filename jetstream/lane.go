@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -263,12 +264,7 @@ func (r *laneRun) stayAwake(ctx context.Context) error {
 func (l *Lane) Asleep() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.sources {
-		if !s.asleep {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.sources, func(s *source) bool { return !s.asleep })
 }
 
 // Wake tells the lane that there may be room. It never blocks and is cheap.

@@ -16,14 +16,13 @@ import (
 // platforms, and is the [migration.Host] of a lane.
 type transfers struct {
 	*holdings
-	lane    *lane
-	replies *replyWriter
-	mover   *migration.Mover
+	lane  *lane
+	mover *migration.Mover
 }
 
 func newTransfers(l *lane) *transfers {
 	h, d := l.host, l.cfg
-	tr := &transfers{holdings: l.holdings, lane: l, replies: l.replies}
+	tr := &transfers{holdings: l.holdings, lane: l}
 	tr.mover = migration.New(migration.Config{
 		Entity: h.Entity, AgentID: h.AgentID, Worker: h.id, Platform: d.Platform, Version: h.node.cfg.Version,
 		Signer: h.Signer, Operators: d.Operators, Remotes: d.Remotes,

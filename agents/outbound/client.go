@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -219,12 +220,7 @@ func hops(req *http.Request) []*http.Request {
 // origin. A request that was redirected from another origin gets no
 // credentials, because that origin chose what it asks for.
 func oneOrigin(req *http.Request) bool {
-	for _, r := range hops(req) {
-		if !sameOrigin(r.URL, req.URL) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(hops(req), func(r *http.Request) bool { return !sameOrigin(r.URL, req.URL) })
 }
 
 // bounded is a body that fails, instead of ending, when it exceeds the limit.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 	"time"
@@ -65,9 +66,6 @@ func (w *Worker) serving(node *mesh.Node, agent *agents.Agent) (func() Serving, 
 }
 
 func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "unknown"
-	}
-	return name
+	name, _ := os.Hostname()
+	return cmp.Or(name, "unknown")
 }

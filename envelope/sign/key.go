@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -136,12 +137,7 @@ func (k Key) Invalidity(now time.Time) string {
 
 // SpeaksFor reports whether k may sign envelopes with this from.
 func (k Key) SpeaksFor(from string) bool {
-	for _, p := range k.From {
-		if MatchFrom(p, from) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.From, func(p string) bool { return MatchFrom(p, from) })
 }
 
 // String returns the key's id, algorithm and patterns, but no secret.

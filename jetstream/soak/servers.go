@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -106,12 +107,7 @@ func (s *servers) startAll(ctx context.Context) error {
 		wait.Go(func() { errs[i] = n.start(ctx, s.l) })
 	}
 	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func (n *server) start(ctx context.Context, l *launcher) error {

@@ -24,7 +24,6 @@ type Builder struct {
 	steps   map[string]*facts // the latest task of each step, by task and step
 	waiting map[string]*facts // the person who has a part, by task and alias
 	dropped int
-	records bool
 }
 
 // New makes a builder for the tasks of a corr.

@@ -19,7 +19,6 @@ func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
 	if m.TaskID == "" || f == nil || !f.saidBy(m.Entity) {
 		return false
 	}
-	b.records = true
 	if task, err := c.ReadTask(); err == nil {
 		f.under(task.ReplyTo, true)
 		set(&f.intent, task.Intent)
@@ -95,7 +94,6 @@ func (b *Builder) Header(h state.Header) bool {
 	if h.TaskID == "" || f == nil || !f.saidBy(h.Entity) {
 		return false
 	}
-	b.records = true
 	set(&f.instance, h.Owner)
 	f.record(h.Run, h.Epoch, h.Status, time.Time{}, h.At, 0)
 	return true
@@ -147,7 +145,6 @@ func (b *Builder) Answer(taskID string, at time.Time, reply *envelope.Envelope) 
 	if f == nil || reply.Corr != b.corr {
 		return false
 	}
-	b.records = true
 	f.durable = true
 	if !f.ownEntity {
 		set(&f.entity, reply.From)

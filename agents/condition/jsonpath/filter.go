@@ -1,6 +1,7 @@
 package jsonpath
 
 import (
+	"slices"
 	"unicode/utf8"
 )
 
@@ -29,21 +30,11 @@ type (
 )
 
 func (x or) test(e *evaluation, current any) bool {
-	for _, l := range x {
-		if l.test(e, current) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(x, func(l logical) bool { return l.test(e, current) })
 }
 
 func (x and) test(e *evaluation, current any) bool {
-	for _, l := range x {
-		if !l.test(e, current) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(x, func(l logical) bool { return !l.test(e, current) })
 }
 
 func (x not) test(e *evaluation, current any) bool { return !x.expr.test(e, current) }

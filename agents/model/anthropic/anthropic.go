@@ -90,10 +90,7 @@ func New(cfg Config) (*Model, error) {
 
 // Generate asks the endpoint for the next turn.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	a, err := m.newAsk(req, onDelta)

@@ -105,10 +105,7 @@ func (m *Model) options(o *bedrockruntime.Options) {
 
 // Generate asks the service for the next turn.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	a, err := newAsk(req, &m.refusals, onDelta)

@@ -208,10 +208,5 @@ var aliases = map[string][]string{
 // extends reports whether an extended parameter sets the same as a standard
 // one.
 func (a *ask) extends(name string) bool {
-	for _, alias := range append(aliases[name], name) {
-		if _, ok := a.extended[alias]; ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append(aliases[name], name), func(alias string) bool { _, ok := a.extended[alias]; return ok })
 }

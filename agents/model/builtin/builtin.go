@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -49,10 +50,7 @@ func (m *Model) Continue(ctx context.Context, req *model.Request, told string, o
 }
 
 func (*Model) generate(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	var a answer

@@ -180,10 +180,7 @@ func (cfg *Config) base() (*url.URL, error) {
 // refuses are left out, and the request is sent again; a refused request has
 // not generated anything.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	secret, header, err := m.credential(ctx)

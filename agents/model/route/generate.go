@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,10 +27,7 @@ type ask func(w *way, req *model.Request, onDelta func(model.Delta) error) (*mod
 
 // walk applies the four steps to one request.
 func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(model.Delta) error, ask ask) (*model.Response, error) {
-	if err := req.Validate(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(req.Validate(), ctx.Err()); err != nil {
 		return nil, err
 	}
 	var f failures

@@ -280,15 +280,13 @@ func (p *pool) seen(ctx context.Context) *evolve.View {
 
 func nothing(*evolve.Pool, time.Time) bool { return false }
 
-// do makes one change and waits for it. It reports false if ctx has ended before.
-func (p *pool) do(ctx context.Context, c change) bool {
+// do makes one change and waits for it, until ctx ends.
+func (p *pool) do(ctx context.Context, c change) {
 	c.done = make(chan struct{})
 	p.submit(c)
 	select {
 	case <-c.done:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -60,12 +61,10 @@ func (o *outbox) settle(x *Exchange) (published bool) {
 		return true
 	}
 	o.mu.Lock()
-	for i, other := range o.waiting {
-		if other == x {
-			o.waiting = append(o.waiting[:i], o.waiting[i+1:]...)
-			o.mu.Unlock()
-			return false
-		}
+	if i := slices.Index(o.waiting, x); i >= 0 {
+		o.waiting = slices.Delete(o.waiting, i, i+1)
+		o.mu.Unlock()
+		return false
 	}
 	o.mu.Unlock()
 	// Another goroutine has taken it, and publishes it now.
