@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,15 +30,21 @@ type converter struct {
 	v30    bool // OpenAPI 3.0: nullable, boolean exclusive bounds
 	output bool // of answers: writeOnly properties are left out instead of readOnly ones
 	uses   map[*openapi3.Schema]int
-	names  map[*openapi3.Schema]string
+	names  map[definition]string
 	defs   map[string]any
 	left   int
 	looks  int
 	usable func(pattern string) bool
 }
 
+// A definition is a schema in $defs.
+type definition struct {
+	schema *openapi3.Schema
+	less   string // what it does not require, of a whole that leaves it out
+}
+
 func newConverter(v30, output bool, most int, usable func(pattern string) bool) *converter {
-	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[*openapi3.Schema]string), defs: make(map[string]any), left: most, looks: maxLooks, usable: usable}
+	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[definition]string), defs: make(map[string]any), left: most, looks: maxLooks, usable: usable}
 }
 
 // usable reports whether a regular expression of the description is passed on:
@@ -99,17 +106,43 @@ func (c *converter) part(ref *openapi3.SchemaRef, gone map[string]bool) any {
 	if c.uses[ref.Value] < 2 {
 		return c.schema(ref.Value, gone)
 	}
-	name, there := c.names[ref.Value]
+	less := make(map[string]bool)
+	if len(gone) > 0 {
+		c.required(ref.Value, gone, less, make(map[*openapi3.Schema]bool))
+	}
+	key := definition{ref.Value, strings.Join(slices.Sorted(maps.Keys(less)), "\n")}
+	name, there := c.names[key]
 	if !there {
 		base := legal(ref.Ref[strings.LastIndexByte(ref.Ref, '/')+1:], "", 48)
 		name = base
 		for k := 2; c.defs[name] != nil; k++ {
 			name = fmt.Sprintf("%s_%d", base, k)
 		}
-		c.names[ref.Value], c.defs[name] = name, true
-		c.defs[name] = c.schema(ref.Value, nil)
+		c.names[key], c.defs[name] = name, true
+		if key.less == "" {
+			gone = nil
+		}
+		c.defs[name] = c.schema(ref.Value, gone)
 	}
 	return map[string]any{"$ref": "#/$defs/" + name}
+}
+
+// required adds to less what a schema, or a part of its allOf, requires of gone.
+func (c *converter) required(s *openapi3.Schema, gone, less map[string]bool, seen map[*openapi3.Schema]bool) {
+	if c.looks -= 1 + len(s.Required); c.looks < 0 || seen[s] {
+		return
+	}
+	seen[s] = true
+	for _, name := range s.Required {
+		if gone[name] {
+			less[name] = true
+		}
+	}
+	for _, r := range s.AllOf {
+		if r != nil && r.Value != nil {
+			c.required(r.Value, gone, less, seen)
+		}
+	}
 }
 
 // leftOut adds to gone the properties of a schema, and of the parts of its allOf, that are not

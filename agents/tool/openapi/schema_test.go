@@ -62,16 +62,17 @@ func TestAReadOnlyPropertyIsNotRequiredOfARequest(t *testing.T) {
 	t.Parallel()
 	const base = `{"type":"object","properties":{"id":{"type":"string","readOnly":true}}}`
 	for body, want := range map[string]string{
-		`{"required":["id","name"],"allOf":[` + base + `]}`:                                       `{"allOf":[{"type":"object"}],"required":["name"]}`,
-		`{"allOf":[` + base + `,{"required":["id","name"]}]}`:                                     `{"allOf":[{"type":"object"},{"required":["name"]}]}`,
-		`{"allOf":[{"required":["id"]},{"allOf":[{"$ref":"#/components/schemas/Base"}]}]}`:        `{"allOf":[{},{"allOf":[{"type":"object"}]}]}`,
-		`{"required":["o"],"allOf":[` + base + `],"properties":{"o":{"required":["id"]}}}`:        `{"allOf":[{"type":"object"}],"properties":{"o":{"required":["id"]}},"required":["o"]}`,
-		`{"required":["id"],"allOf":[{"$ref":"#/components/schemas/Circle"}]}`:                    `{"allOf":[{"$ref":"#/$defs/Circle"}]}`,
-		`{"allOf":[{"type":"object","properties":{"id":{"readOnly":true}}}],"required":["id"]}`:   `{"allOf":[{"type":"object"}]}`,
-		`{"oneOf":[{"properties":{"id":{"readOnly":true}}},{"type":"string"}],"required":["id"]}`: `{"oneOf":[{},{"type":"string"}],"required":["id"]}`,
+		`{"required":["id","name"],"allOf":[` + base + `]}`:                                                                                 `{"allOf":[{"type":"object"}],"required":["name"]}`,
+		`{"allOf":[` + base + `,{"required":["id","name"]}]}`:                                                                               `{"allOf":[{"type":"object"},{"required":["name"]}]}`,
+		`{"allOf":[{"required":["id"]},{"allOf":[{"$ref":"#/components/schemas/Base"}]}]}`:                                                  `{"allOf":[{},{"allOf":[{"type":"object"}]}]}`,
+		`{"required":["o"],"allOf":[` + base + `],"properties":{"o":{"required":["id"]}}}`:                                                  `{"allOf":[{"type":"object"}],"properties":{"o":{"required":["id"]}},"required":["o"]}`,
+		`{"required":["id"],"allOf":[{"$ref":"#/components/schemas/Circle"}]}`:                                                              `{"allOf":[{"$ref":"#/$defs/Circle"}]}`,
+		`{"allOf":[{"type":"object","properties":{"id":{"readOnly":true}}}],"required":["id"]}`:                                             `{"allOf":[{"type":"object"}]}`,
+		`{"allOf":[{"$ref":"#/components/schemas/Has"},{"properties":{"id":{"readOnly":true}}}],"not":{"$ref":"#/components/schemas/Has"}}`: `{"allOf":[{"$ref":"#/$defs/Has"},{}],"not":{"$ref":"#/$defs/Has_2"}}`,
+		`{"oneOf":[{"properties":{"id":{"readOnly":true}}},{"type":"string"}],"required":["id"]}`:                                           `{"oneOf":[{},{"type":"string"}],"required":["id"]}`,
 	} {
 		a := newAPI(t, `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/x":{"post":{"operationId":"op","responses":{},"requestBody":{"content":{"application/json":{"schema":`+body+`}}}}}},
-			"components":{"schemas":{"Base":`+base+`,"Circle":{"allOf":[{"$ref":"#/components/schemas/Circle"},`+base+`]}}}}`)
+			"components":{"schemas":{"Has":{"allOf":[{"required":["id","name"]}]},"Base":`+base+`,"Circle":{"allOf":[{"$ref":"#/components/schemas/Circle"},`+base+`]}}}}`)
 		tools, err := a.tools(t, aaif.Tool{}, Options{})
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
