@@ -298,7 +298,8 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	case model.ErrContextTooLong:
 		return say(envelope.CodeModel, "the task does not fit the model's context window")
 	}
-	if script, ok := errors.AsType[*builtin.ScriptError](err); ok { // for the author of the document to correct
+	var script *builtin.ScriptError
+	if errors.As(err, &script) { // for the author of the document to correct
 		return say(envelope.CodeModel, "the offline model cannot play the document's script: "+clip.Text(script.Error(), maxScriptWords))
 	}
 	return say(envelope.CodeModel, "the model's provider refused the request")

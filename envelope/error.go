@@ -80,7 +80,8 @@ func (e *Error) Backoff() time.Duration { return time.Duration(e.BackoffMS) * ti
 // AsError returns the *[Error] in err's chain. If there is none, it returns E_INTERNAL
 // with err as its hidden cause, so that peers learn nothing else.
 func AsError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok && e != nil {
+	var e *Error
+	if errors.As(err, &e) && e != nil {
 		return e
 	}
 	return Errorf(CodeInternal, "the agent failed for an internal reason").WithCause(err)

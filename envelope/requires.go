@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -93,7 +92,9 @@ func readRequires(raw json.RawMessage, others *Members) (r Requirements, err err
 		return nil
 	})
 	names.release()
-	err = cmp.Or(err, bad)
+	if err == nil {
+		err = bad
+	}
 	return r, err
 }
 

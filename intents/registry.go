@@ -46,7 +46,8 @@ func (d Definition) compile() (*intent, error) {
 		if err == nil && !s.TakesObject() {
 			err = &SchemaError{Problems: []schema.Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
 		}
-		if refused, ok := errors.AsType[*SchemaError](err); ok {
+		var refused *SchemaError
+		if errors.As(err, &refused) {
 			refused.Subject = fmt.Sprintf("%s schema of %s", v, clip.Text(d.Intent, MaxNameLength))
 		}
 		if err != nil {

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"encoding/json"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -38,7 +37,9 @@ func (n *Node) Broadcast(topic, intent, corr string, payload json.RawMessage) er
 
 // BroadcastFrom is [Node.Broadcast] in the name of an entity; signer nil: the node's.
 func (n *Node) BroadcastFrom(entity string, signer *sign.Signer, topic, intent string, payload json.RawMessage) error {
-	signer = cmp.Or(signer, n.cfg.Signer)
+	if signer == nil {
+		signer = n.cfg.Signer
+	}
 	return n.bus.Broadcast(entity, signer, topic, intent, "", payload, nil, nil)
 }
 

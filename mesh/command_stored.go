@@ -90,7 +90,8 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 				return out
 			}
 		}
-		if problem, ok := errors.AsType[*envelope.Error](err); ok {
+		var problem *envelope.Error
+		if errors.As(err, &problem) {
 			out.Refused = problem
 			return out
 		}

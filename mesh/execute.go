@@ -129,7 +129,8 @@ func (h *host) execute(t *Task) {
 	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
 	if err != nil {
-		if o, ok := errors.AsType[*delegation](err); ok && o.task == t {
+		var o *delegation
+		if errors.As(err, &o) && o.task == t {
 			h.delegate(t, o)
 			return
 		}

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -207,7 +206,9 @@ func (h *host) start(ctx context.Context) (err error) {
 	subscribe(h.ctl, "", h.controls.onControl)
 	h.service.Subjects(func(subject string, handle nats.MsgHandler) { subscribe(subject, "", handle) })
 	asked, joined := h.node.services.join()
-	err = cmp.Or(err, joined)
+	if err == nil {
+		err = joined
+	}
 	if err == nil {
 		// After a round trip the server has processed the subscriptions: a refused one is
 		// known, and later messages reach this worker.

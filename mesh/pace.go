@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"sync/atomic"
 	"time"
 )
@@ -14,7 +13,10 @@ type pace struct{ mean atomic.Int64 } // nanoseconds; 0: nothing known
 const shortTask = 10 * time.Millisecond
 
 func (p *pace) add(d time.Duration) {
-	mean := cmp.Or(p.mean.Load(), int64(d))
+	mean := p.mean.Load()
+	if mean == 0 {
+		mean = int64(d)
+	}
 	p.mean.Store(max(1, mean+(int64(d)-mean)/8))
 }
 

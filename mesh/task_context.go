@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -53,7 +52,9 @@ func (t *Task) context() context.Context {
 // stop cancels the task's context; the first cause is kept.
 func (t *Task) stop(cause error) {
 	t.ctxMu.Lock()
-	t.stopCause = cmp.Or(t.stopCause, cause)
+	if t.stopCause == nil {
+		t.stopCause = cause
+	}
 	stop := t.stopCtx
 	t.ctxMu.Unlock()
 	if stop != nil {

@@ -1,7 +1,6 @@
 package aaif
 
 import (
-	"cmp"
 	stdjson "encoding/json"
 	"fmt"
 	"maps"
@@ -119,7 +118,10 @@ func (s *documentSchema) home(name, at string) string {
 	if len(homes) != 1 {
 		return ""
 	}
-	return cmp.Or(homes[0], "the root of the document")
+	if homes[0] == "" {
+		return "the root of the document"
+	}
+	return homes[0]
 }
 
 func explainType(at string, value, limit any) Problem {

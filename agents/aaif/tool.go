@@ -1,9 +1,6 @@
 package aaif
 
-import (
-	"cmp"
-	stdjson "encoding/json"
-)
+import stdjson "encoding/json"
 
 // A Tool is something the agent may call (Tool Definitions).
 type Tool struct {
@@ -32,7 +29,10 @@ const (
 // EffectiveProtocol returns Protocol. A tool without one has no endpoint and is
 // a function.
 func (t *Tool) EffectiveProtocol() Protocol {
-	return cmp.Or(t.Protocol, ProtocolFunction)
+	if t.Protocol == "" {
+		return ProtocolFunction
+	}
+	return t.Protocol
 }
 
 // Auth says where a tool's credential is stored. It never contains a

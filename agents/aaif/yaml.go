@@ -266,7 +266,8 @@ func (c *yamlConverter) write(t jsontext.Token, at *token.Token, pointer string)
 // yamlProblem converts a parser's error to a problem, without its excerpt of
 // the source.
 func yamlProblem(err error) *Problem {
-	if y, ok := errors.AsType[yaml.Error](err); ok {
+	var y yaml.Error
+	if errors.As(err, &y) {
 		p := yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: %s", clip.Text(y.GetMessage(), 60))
 		if strings.ContainsRune(p.Message, '\t') {
 			p = yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: a tab").hint("indent with spaces")

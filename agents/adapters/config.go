@@ -2,7 +2,6 @@ package adapters
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,7 +173,9 @@ func (ps *problems) explain(err error) jsontext.Pointer {
 		return ""
 	}
 	at, name := semantic.JSONPointer, string(semantic.JSONPointer)
-	name = cmp.Or(name, "the file")
+	if name == "" {
+		name = "the file"
+	}
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
 		ps.add(at, name+" is not known"+didYouMean(at), err)

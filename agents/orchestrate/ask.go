@@ -51,7 +51,8 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
 		}
-		if what, ok := errors.AsType[notObject](err); ok {
+		var what notObject
+		if errors.As(err, &what) {
 			return end(envelope.Errorf(envelope.CodeInternal, "the document maps %s to the input of %s, which must be an object", string(what), p.Alias))
 		}
 		return end(envelope.Errorf(envelope.CodeInternal, "what the document maps to the input of %s cannot be made: %w", p.Alias, err))

@@ -87,7 +87,8 @@ func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answ
 		return nil, ctx.Err()
 	}
 	answer, _, err = a.once(ctx, client, r)
-	if f, ok := errors.AsType[*Failure](err); ok {
+	var f *Failure
+	if errors.As(err, &f) {
 		f.NotMade = false // the first request was answered
 	}
 	return answer, err

@@ -88,7 +88,9 @@ func (c *Config) complete() error {
 		{"restart max", &c.RestartMax, DefaultRestartMax}, {"stable after", &c.StableAfter, DefaultStableAfter},
 		{"grace", &c.Grace, DefaultGrace}, {"term grace", &c.TermGrace, DefaultTermGrace},
 	} {
-		*d.value = cmp.Or(*d.value, d.def)
+		if *d.value == 0 {
+			*d.value = d.def
+		}
 		if *d.value < 0 {
 			bad = append(bad, fmt.Errorf("%s %v: must be above 0", d.name, *d.value))
 		}

@@ -41,7 +41,8 @@ func (tel *telemetry) checked(entity string, v *version, filled *template.Filled
 	of := []attribute.KeyValue{attribute.String("aee.entity", entity), attribute.String("aee.sdsi.scenario", v.Scenario)}
 	if err != nil {
 		rule := "payload"
-		if refused, ok := errors.AsType[*template.PayloadError](err); ok && len(refused.Problems) > 0 {
+		var refused *template.PayloadError
+		if errors.As(err, &refused) && len(refused.Problems) > 0 {
 			rule = refused.Problems[0].Rule
 		}
 		of = append(of, attribute.String("error.type", rule))

@@ -2,7 +2,6 @@ package tool
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +56,8 @@ func decode(raw json.RawMessage, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // the standard text names Go types
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) { // the standard text names Go types
 			return fmt.Errorf("%s: a JSON %s does not fit", pathOf(typ.Field), typ.Value)
 		}
 		return errors.New(trimJSON(err.Error()))
@@ -69,7 +69,10 @@ func decode(raw json.RawMessage, v any) error {
 }
 
 func pathOf(field string) string {
-	return cmp.Or(field, "arguments")
+	if field == "" {
+		return "arguments"
+	}
+	return field
 }
 
 func trimJSON(s string) string {

@@ -281,7 +281,8 @@ func (g *Guarded) conclude(ctx, callCtx context.Context, o outcome) (json.RawMes
 			return nil, g.ended(ctx)
 		}
 	}
-	if _, ok := errors.AsType[*Error](o.err); ok {
+	var e *Error
+	if errors.As(o.err, &e) {
 		return nil, o.err
 	}
 	return nil, &Error{Kind: ErrFailed, Tool: g.def.Name, Message: o.err.Error(), Err: o.err}

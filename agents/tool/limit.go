@@ -31,7 +31,8 @@ func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 		return nil, err
 	}
 	result, err := t.Tool.Call(ctx, args)
-	if failed, ok := errors.AsType[*Error](err); ok && failed.NotMade {
+	var failed *Error
+	if errors.As(err, &failed) && failed.NotMade {
 		back(context.WithoutCancel(ctx))
 	}
 	if len(result) > 0 {

@@ -34,7 +34,10 @@ type hosted struct {
 
 // name stands for the agent in messages.
 func (h *hosted) name() string {
-	return cmp.Or(h.file, h.Entity)
+	if h.file == "" {
+		return h.Entity
+	}
+	return h.file
 }
 
 // makeAgents makes the agents of the configuration.

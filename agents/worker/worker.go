@@ -92,8 +92,12 @@ func (w *Worker) adapt() error {
 		opts.Open = open
 	}
 	opts.Counters = &w.counters
-	opts.Telemetry.Tracer = cmp.Or(opts.Telemetry.Tracer, w.cfg.Node.TracerProvider)
-	opts.Telemetry.Meter = cmp.Or(opts.Telemetry.Meter, w.cfg.Node.MeterProvider)
+	if opts.Telemetry.Tracer == nil {
+		opts.Telemetry.Tracer = w.cfg.Node.TracerProvider
+	}
+	if opts.Telemetry.Meter == nil {
+		opts.Telemetry.Meter = w.cfg.Node.MeterProvider
+	}
 	return nil
 }
 

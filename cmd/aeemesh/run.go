@@ -110,11 +110,13 @@ func (a *app) failed(err error, args []string) int {
 	if errors.Is(err, outcome.ErrQuiet) {
 		f.Message = "a check failed, or something was not done; what was printed before says which"
 	}
-	if peer, ok := errors.AsType[*envelope.Error](err); ok && peer.Code == o.Code {
+	var peer *envelope.Error
+	if errors.As(err, &peer) && peer.Code == o.Code {
 		f.Retryable, f.BackoffMS = peer.Retryable, peer.BackoffMS
 	}
 	out := map[string]any{}
-	if more, ok := errors.AsType[*outcome.Detailed](err); ok {
+	var more *outcome.Detailed
+	if errors.As(err, &more) {
 		maps.Copy(out, more.Members)
 	}
 	out["error"] = f

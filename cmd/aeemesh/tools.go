@@ -163,7 +163,8 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 	defer cancel()
 	tools, err := source.Tools(ctx)
 	if err != nil {
-		if e, ok := errors.AsType[*tool.Error](err); ok {
+		var e *tool.Error
+		if errors.As(err, &e) {
 			err = errors.New(e.Message)
 		}
 		return refused(err)

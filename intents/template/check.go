@@ -36,7 +36,8 @@ func (f *Form) Check(payload json.RawMessage) (*Filled, error) {
 		return nil, f.whole("limit", fmt.Sprintf("has more than %d bytes", MaxPayload))
 	}
 	bad := f.schema.Validate(payload)
-	if invalid, ok := errors.AsType[*schema.ValidationError](bad); ok {
+	var invalid *schema.ValidationError
+	if errors.As(bad, &invalid) {
 		for _, p := range invalid.Problems {
 			switch {
 			case p.Keyword == "json", p.Keyword == "limit", p.Keyword == "number", p.Pointer == "":

@@ -2,7 +2,6 @@ package template
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -107,7 +106,10 @@ func needed(k *Key) string {
 }
 
 func orNone(s string) string {
-	return cmp.Or(s, "none")
+	if s == "" {
+		return "none"
+	}
+	return s
 }
 
 // differing returns the languages of which the texts differ, sorted.

@@ -2,7 +2,6 @@ package template
 
 import (
 	"bytes"
-	"cmp"
 	"strings"
 	"unicode"
 
@@ -141,7 +140,10 @@ func generated(k *Key, title string, members []member) string {
 		}
 		var values []string
 		for _, item := range itemsOf(m.value) {
-			s := cmp.Or(textOf(item), string(item))
+			s := textOf(item)
+			if s == "" {
+				s = string(item)
+			}
 			if len(strings.Join(values, ", "))+len(s) < 1000 {
 				values = append(values, s)
 			}

@@ -2,7 +2,6 @@ package template
 
 import (
 	"bytes"
-	"cmp"
 	stdjson "encoding/json"
 	"errors"
 	"slices"
@@ -15,7 +14,10 @@ import (
 
 // property returns the name by which the agent's handler knows the key.
 func (k *Key) property() string {
-	return cmp.Or(k.Property, k.Name)
+	if k.Property != "" {
+		return k.Property
+	}
+	return k.Name
 }
 
 // refusedKeywords are not accepted in a value_schema: it becomes a part of the schema of a
@@ -152,7 +154,8 @@ func (r *report) defaults(s *schema.Schema, keys []Key, sound []bool, pointer st
 		if !sound[i] || isNull(keys[i].Default) || keys[i].Name == Other {
 			continue
 		}
-		if bad, ok := errors.AsType[*schema.ValidationError](s.Validate(one(keys[i].Name, keys[i].Default))); ok {
+		var bad *schema.ValidationError
+		if errors.As(s.Validate(one(keys[i].Name, keys[i].Default)), &bad) {
 			for _, q := range bad.Problems {
 				rest := strings.TrimPrefix(q.Pointer, "/"+keys[i].Name)
 				r.add(at(pointer, i)+"/default_value"+rest, q.Keyword, "write a default that fits the key, or none", "%s", q.Message)

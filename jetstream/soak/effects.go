@@ -2,7 +2,6 @@ package soak
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,7 +82,9 @@ func (e *effects) note(c call) call {
 	defer e.mu.Unlock()
 	e.n++
 	c.N, c.At = e.n, time.Now()
-	e.first[c.Key] = cmp.Or(e.first[c.Key], c.N)
+	if e.first[c.Key] == 0 {
+		e.first[c.Key] = c.N
+	}
 	c.Receipt = e.first[c.Key]
 	e.byRun[c.Run] = append(e.byRun[c.Run], c)
 	if e.log != nil {

@@ -174,7 +174,8 @@ const maxReason = 640
 // reasonOf returns why a transfer failed, for those who may read the run: what the other
 // side said, or what a peer may read of an error.
 func reasonOf(why error) string {
-	if peer, ok := errors.AsType[*envelope.Error](why); ok {
+	var peer *envelope.Error
+	if errors.As(why, &peer) {
 		return clip.Text(peer.Message, maxReason)
 	}
 	if e := transfer.NewError(why); e.Remote || e.Code != transfer.CodeInternal {

@@ -76,7 +76,8 @@ const maxMessage = 512
 // NewError returns what the other side may read about err: its code and its text,
 // or only [CodeInternal] if err is of no known class.
 func NewError(err error) *Error {
-	if e, ok := errors.AsType[*Error](err); ok {
+	var e *Error
+	if errors.As(err, &e) {
 		return e
 	}
 	for _, c := range codes {

@@ -37,7 +37,8 @@ func Compile(text string) (p *Program, err error) {
 	}()
 	root, err := parsing.NewParser().Parse(text)
 	if err != nil {
-		if bad, ok := errors.AsType[parsing.SyntaxError](err); ok {
+		var bad parsing.SyntaxError
+		if errors.As(err, &bad) {
 			return nil, errors.New(bad.Error())
 		}
 		return nil, err

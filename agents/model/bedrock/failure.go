@@ -16,7 +16,8 @@ import (
 // failure converts an error to one of package model.
 func (m *Model) failure(err error, secrets []string) error {
 	e := &model.Error{Kind: model.ErrUnavailable, Err: err}
-	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && answer.Response != nil && answer.Response.Response != nil {
+	var answer *smithyhttp.ResponseError
+	if errors.As(err, &answer) && answer.Response != nil && answer.Response.Response != nil {
 		e.Status = answer.HTTPStatusCode()
 		e.RetryAfter = model.RetryAfter(answer.Response.Header, time.Now())
 	}

@@ -139,7 +139,8 @@ func (t *turn) read(raw json.RawMessage) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(t); err != nil && err != io.EOF {
-		if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // the standard text names Go types
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) { // the standard text names Go types
 			return fmt.Errorf("%s: a JSON %s does not fit", typ.Field, typ.Value)
 		}
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))

@@ -12,7 +12,8 @@ import (
 // JSON, or as a whole of another type than v.
 func Decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
-	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && mismatch.Field != "" {
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) && mismatch.Field != "" {
 		return nil
 	}
 	return err

@@ -39,7 +39,8 @@ func Credentials(file string, client *http.Client) func(ctx context.Context) (st
 			if ctx.Err() != nil {
 				return "", ctx.Err()
 			}
-			if refused, ok := errors.AsType[*auth.Error](err); ok && refused.Response != nil { // whose text quotes the answer
+			var refused *auth.Error
+			if errors.As(err, &refused) && refused.Response != nil { // whose text quotes the answer
 				return "", fmt.Errorf("fetch a token: HTTP %d", refused.Response.StatusCode)
 			}
 			return "", errors.New("fetch a token: the token endpoint does not answer as it should")

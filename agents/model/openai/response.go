@@ -182,7 +182,9 @@ func usage(raw json.RawMessage) model.Usage {
 		CachedInputTokens: int64(c.Prompts.Cached),
 		CacheWriteTokens:  int64(c.Prompts.Write),
 	}
-	out.CachedInputTokens = cmp.Or(out.CachedInputTokens, int64(c.Hit))
+	if out.CachedInputTokens == 0 {
+		out.CachedInputTokens = int64(c.Hit)
+	}
 	if r := c.Completions.Reasoning; r > 0 && c.Total == c.Prompt+c.Completion+r {
 		out.OutputTokens += int64(r)
 	}

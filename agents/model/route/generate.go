@@ -65,7 +65,8 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 			w.finish(res, dropped, f.tries)
 			return res, nil
 		}
-		if callback, ok := errors.AsType[errCallback](err); ok {
+		var callback errCallback
+		if errors.As(err, &callback) {
 			return nil, callback.error
 		}
 		var failed *model.Error

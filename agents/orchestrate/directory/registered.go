@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -127,7 +126,9 @@ func (d *Directory) definition(ctx context.Context, card registry.Card) *aaif.De
 		ctx, cancel := context.WithTimeout(ctx, readTime)
 		defer cancel()
 		e, err := r.Get(ctx, card.Key)
-		err = cmp.Or(err, e.Err)
+		if err == nil {
+			err = e.Err
+		}
 		if err != nil {
 			return nil, failureFresh, err
 		}

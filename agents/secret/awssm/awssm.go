@@ -142,12 +142,14 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 // failed converts an error of the SDK. It contains only the error's code,
 // because the text may quote the request.
 func failed(ref aaif.VaultRef, err error) error {
-	if ours, ok := errors.AsType[*secret.Error](err); ok { // an error of Retrieve
+	var ours *secret.Error
+	if errors.As(err, &ours) { // an error of Retrieve
 		return secret.Errorf(secret.ErrUnavailable, ref, "its credential for the login cannot be read: %v", ours)
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
-		if _, ok := errors.AsType[*aws.MissingRegionError](err); ok {
+		var missing *aws.MissingRegionError
+		if errors.As(err, &missing) {
 			return secret.Errorf(secret.ErrUnavailable, ref, "no region is configured")
 		}
 		return secret.Failed(ref, err)

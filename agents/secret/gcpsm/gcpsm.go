@@ -192,7 +192,8 @@ func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, er
 		if r.err == nil {
 			return r.token, nil
 		}
-		if answer, ok := errors.AsType[*oauth2.RetrieveError](r.err); ok && answer.Response != nil {
+		var answer *oauth2.RetrieveError
+		if errors.As(r.err, &answer) && answer.Response != nil {
 			kind := secret.OfStatus(answer.Response.StatusCode)
 			if kind == secret.ErrNotFound {
 				kind = secret.ErrUnavailable

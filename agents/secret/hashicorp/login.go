@@ -109,9 +109,11 @@ func (v *Vault) credential(ctx context.Context, ref aaif.VaultRef, r secret.Refe
 // secret_id.
 func (v *Vault) noLogin(ref aaif.VaultRef, err error) error {
 	failed := v.failed(ref, err)
-	if e, ok := errors.AsType[*secret.Error](failed); ok {
+	var e *secret.Error
+	if errors.As(failed, &e) {
 		e.Message = "login: " + e.Message
-		if _, ok := errors.AsType[*api.ResponseError](err); ok && e.Kind == secret.ErrNotFound {
+		var resp *api.ResponseError
+		if errors.As(err, &resp) && e.Kind == secret.ErrNotFound {
 			e.Kind = secret.ErrDenied // the auth method denies it, not the entry
 		}
 	}

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +55,9 @@ func (l *link) dial(ctx context.Context) (*session, error) {
 		if err == nil {
 			return s, nil
 		}
-		first = cmp.Or(first, err)
+		if first == nil {
+			first = err
+		}
 		if older := i+1 < len(ways) && ways[i+1].transport == transportSSE; ctx.Err() != nil || final(err) || older && !knowsNoStreamable(err) {
 			break
 		}

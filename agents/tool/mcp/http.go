@@ -3,7 +3,6 @@ package mcp
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +45,10 @@ const maxAnswering = 32
 func clientOf(life context.Context, client *http.Client, maxMessage int, flood func()) *http.Client {
 	c := *client
 	c.Timeout = 0
-	next := cmp.Or(c.Transport, http.DefaultTransport)
+	next := c.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
 	c.Transport = &wire{next: next, life: life, max: maxMessage, flood: flood}
 	return &c
 }
@@ -224,7 +226,8 @@ func refused(status int) (words string, later bool) {
 // knowsNoStreamable reports whether a server may support only the transport
 // before streamable HTTP (MCP 2025-03-26, Transports, Backwards Compatibility).
 func knowsNoStreamable(err error) bool {
-	if status, ok := errors.AsType[*statusError](err); ok {
+	var status *statusError
+	if errors.As(err, &status) {
 		return status.status == http.StatusBadRequest || status.status == http.StatusNotFound || status.status == http.StatusMethodNotAllowed
 	}
 	return false

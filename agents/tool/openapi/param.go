@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,7 +66,10 @@ func newParam(p *openapi3.Parameter) (*param, error) {
 }
 
 func or(s, other string) string {
-	return cmp.Or(s, other)
+	if s == "" {
+		return other
+	}
+	return s
 }
 
 // schemaOf returns the schema of a parameter's value.

@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -126,5 +125,8 @@ func legal(raw, more string, most int) string {
 		last = c
 	}
 	out := strings.TrimRight(b.String(), "_")
-	return cmp.Or(out, "_")
+	if out == "" {
+		return "_"
+	}
+	return out
 }

@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -45,7 +44,9 @@ func (b *builder) server(f found) (*url.URL, error) {
 		if err == nil {
 			return u, nil
 		}
-		refused = cmp.Or(refused, err)
+		if refused == nil {
+			refused = err
+		}
 	}
 	return nil, refused
 }

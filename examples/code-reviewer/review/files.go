@@ -83,7 +83,8 @@ func ReadFiles(ctx context.Context, root, at string, want func(name string) bool
 	case ctx.Err() != nil:
 		return nil, 0, ctx.Err()
 	}
-	if typed, ok := errors.AsType[*tool.Error](err); ok {
+	var typed *tool.Error
+	if errors.As(err, &typed) {
 		return nil, 0, typed
 	}
 	return nil, 0, &tool.Error{Kind: tool.ErrInvalidArguments, Message: "path: it cannot be read, or leads out of the folder under review", Err: err}

@@ -46,7 +46,8 @@ func Tools(root string, checks Checks) *tool.Registry {
 		def.Parameters, def.Output = json.RawMessage(pathSchema), json.RawMessage(reportSchema)
 		return tool.RepeatSafe(tool.Func(def, func(ctx context.Context, in at) (*Report, error) {
 			report, err := check(ctx, root, in.Path)
-			if typed, ok := errors.AsType[*tool.Error](err); ok {
+			var typed *tool.Error
+			if errors.As(err, &typed) {
 				typed.Tool = def.Name
 			}
 			return report, err

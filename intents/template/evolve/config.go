@@ -120,15 +120,21 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 	}
 	number := func(name string, v *float64, def, least, most float64) {
-		*v = cmp.Or(*v, def)
+		if *v == 0 {
+			*v = def
+		}
 		atLeast(name, *v, least, most)
 	}
 	whole := func(name string, v *int, def, least, most int) {
-		*v = cmp.Or(*v, def)
+		if *v == 0 {
+			*v = def
+		}
 		atLeast(name, float64(*v), float64(least), float64(most))
 	}
 	duration := func(name string, v *Duration, def, least, most time.Duration) {
-		*v = cmp.Or(*v, Duration(def))
+		if *v == 0 {
+			*v = Duration(def)
+		}
 		if d := time.Duration(*v); d < least || d > most {
 			bad = append(bad, fmt.Errorf("%s: %v is not between %v and %v", name, d, least, most))
 		}

@@ -71,7 +71,8 @@ func ReadTree(raw json.RawMessage) (*Tree, error) {
 		return nil, nil
 	}
 	if err != nil {
-		if misfit, ok := errors.AsType[*jsonv2.SemanticError](err); ok && misfit.JSONPointer != "" {
+		var misfit *jsonv2.SemanticError
+		if errors.As(err, &misfit) && misfit.JSONPointer != "" {
 			at := strings.ReplaceAll(string(misfit.JSONPointer), "/", ".")
 			return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree%s is not of the right type", clip.Text(at, 128))
 		}

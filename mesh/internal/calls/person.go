@@ -133,7 +133,8 @@ func noAnswer(person string) *envelope.Error {
 // taken as E_DECLINED, which is final: like [noAnswer], it would have the person asked again.
 func takePersonsReply(a *Answer, reply *envelope.Envelope) error {
 	err := takeReply(a, reply)
-	if problem, ok := errors.AsType[*envelope.Error](err); ok && problem.Retryable {
+	var problem *envelope.Error
+	if errors.As(err, &problem) && problem.Retryable {
 		return envelope.Errorf(envelope.CodeDeclined, "%s", problem.Message)
 	}
 	return err

@@ -39,7 +39,8 @@ func (a *Agent) Validate(intent string, variant intents.Variant, payload json.Ra
 			return nil
 		}
 	}
-	if bad, ok := errors.AsType[*intents.ValidationError](err); ok && variant != intents.Task {
+	var bad *intents.ValidationError
+	if errors.As(err, &bad) && variant != intents.Task {
 		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
 	}
 	return err

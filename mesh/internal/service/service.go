@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -140,7 +139,10 @@ func joinIntents(names []string) string {
 }
 
 func (s *Service) info() micro.Info {
-	description := cmp.Or(s.cfg.Description, "AEE agent "+s.cfg.Entity)
+	description := s.cfg.Description
+	if description == "" {
+		description = "AEE agent " + s.cfg.Entity
+	}
 	formats := envelope.ContentJSON + "," + envelope.ContentCBOR
 	info := micro.Info{
 		ServiceIdentity: s.identity(), Type: micro.InfoResponseType, Description: description,

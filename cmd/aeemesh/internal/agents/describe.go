@@ -125,7 +125,8 @@ func describe(s *session.Session, ctx context.Context, entity string, wait time.
 				d.tell()
 				break
 			}
-			if e, ok := errors.AsType[*envelope.Error](err); ok && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
+			var e *envelope.Error
+			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
 				return d, err
 			}
 			d.Problems = append(d.Problems, fmt.Sprintf("%s: %s", q.intent, outcome.Text(err)))

@@ -130,7 +130,8 @@ func parse(name string, data []byte) (text []byte, place func(string) (int, int)
 		return []byte(trimmed), aaif.JSONPlaces(data), nil
 	}
 	text, place, err = aaif.YAMLPlaces(data, 0)
-	if bad, ok := errors.AsType[*aaif.Error](err); ok && len(bad.Problems) > 0 {
+	var bad *aaif.Error
+	if errors.As(err, &bad) && len(bad.Problems) > 0 {
 		p := bad.Problems[0]
 		message := p.Message
 		if p.Hint != "" {

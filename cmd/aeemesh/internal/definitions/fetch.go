@@ -76,7 +76,8 @@ func Read(a *session.App, name string) (*aaif.Document, error) {
 
 // Hint says what to do about a file that is no agent definition.
 func Hint(name string, err error) string {
-	if refused, ok := errors.AsType[*aaif.Error](err); ok {
+	var refused *aaif.Error
+	if errors.As(err, &refused) {
 		switch refused.Kind {
 		case aaif.KindState:
 			return fmt.Sprintf("\"aeemesh runs import %s\" takes it, where its agent is served.", name)

@@ -180,7 +180,9 @@ registered; --format writes it anew, and --json prints it as one line of JSON.
 				} else {
 					e, err = reg.At(ctx, key, revision)
 				}
-				err = cmp.Or(err, e.Err)
+				if err == nil {
+					err = e.Err
+				}
 				if err != nil {
 					return notRegistered(err, args[0])
 				}

@@ -63,7 +63,8 @@ func SendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return Hinted(Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
 	}
-	if e, ok := errors.AsType[*envelope.Error](err); ok {
+	var e *envelope.Error
+	if errors.As(err, &e) {
 		return Remote(e)
 	}
 	return err

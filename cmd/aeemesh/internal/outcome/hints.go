@@ -21,7 +21,8 @@ import (
 
 // Hint returns the hint that is printed under an error.
 func Hint(err error) string {
-	if about, ok := errors.AsType[*aboutError](err); ok {
+	var about *aboutError
+	if errors.As(err, &about) {
 		// Other hints with ENTITY mean another entity, such as the sender.
 		return strings.NewReplacer("agents describe ENTITY", "agents describe "+about.entity, "schema show ENTITY", "schema show "+about.entity).Replace(hintOf(err))
 	}
@@ -29,7 +30,8 @@ func Hint(err error) string {
 }
 
 func hintOf(err error) string {
-	if usage, ok := errors.AsType[*UsageError](err); ok {
+	var usage *UsageError
+	if errors.As(err, &usage) {
 		switch {
 		case usage.Hint != "":
 			return usage.Hint
@@ -38,13 +40,16 @@ func hintOf(err error) string {
 		}
 		return "Run \"aeemesh --help\"."
 	}
-	if own, ok := errors.AsType[*hintedError](err); ok {
+	var own *hintedError
+	if errors.As(err, &own) {
 		return own.hint
 	}
-	if refused, ok := errors.AsType[*agents.Refusal](err); ok {
+	var refused *agents.Refusal
+	if errors.As(err, &refused) {
 		return acceptanceHint(refused)
 	}
-	if problem, ok := errors.AsType[*envelope.Error](err); ok {
+	var problem *envelope.Error
+	if errors.As(err, &problem) {
 		return HintForCode(problem)
 	}
 	switch {

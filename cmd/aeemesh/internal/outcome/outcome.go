@@ -82,10 +82,12 @@ func Of(err error) Outcome {
 	if err == nil {
 		return Outcome{Exit: OK}
 	}
-	if k, ok := errors.AsType[*known](err); ok {
+	var k *known
+	if errors.As(err, &k) {
 		return k.outcome
 	}
-	if problem, ok := errors.AsType[*envelope.Error](err); ok {
+	var problem *envelope.Error
+	if errors.As(err, &problem) {
 		return Outcome{problem.Code, exitOf(problem.Code)}
 	}
 	var invalid *envelope.InvalidError

@@ -24,7 +24,8 @@ func (a *App) Do(f func(ctx context.Context, cmd *cobra.Command, args []string) 
 	return func(cmd *cobra.Command, args []string) error {
 		a.Began = true
 		err := f(cmd.Context(), cmd, args)
-		if usage, ok := errors.AsType[*outcome.UsageError](err); ok && usage.Cmd == nil {
+		var usage *outcome.UsageError
+		if errors.As(err, &usage) && usage.Cmd == nil {
 			usage.Cmd = cmd // the command's help has more
 		}
 		if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "ENTITY" && len(args) > 0 && subject.ValidateEntity(args[0]) == nil {

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +35,9 @@ func (a *App) applyContext(c *natsconn.Config) error {
 	}
 	a.Term.Progress("context %s", name)
 	fill := func(to *string, from string) {
-		*to = cmp.Or(*to, from)
+		if *to == "" {
+			*to = from
+		}
 	}
 	fill(&c.URL, s.URL)
 	if !hasCredentials(*c) {

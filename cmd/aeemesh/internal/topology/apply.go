@@ -159,7 +159,8 @@ func tellNotDone(a *session.App, list []unmet, keeps string) {
 
 // RoomHint adds a hint to errors about a small disk or too few servers.
 func RoomHint(err error) error {
-	if refused, ok := errors.AsType[*natsjs.APIError](err); ok && refused.ErrorCode == replicasUnsupported {
+	var refused *natsjs.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
 		return outcome.Hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
 	}
 	if !errors.Is(err, jetstream.ErrNoRoom) {

@@ -35,7 +35,8 @@ func Vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) Voucher {
 	v := Voucher{kid: kid}
 	if _, err := ring.Verify(e, at); err != nil {
 		v.err = envelope.CodeSigInvalid
-		if why, ok := errors.AsType[*envelope.Error](err); ok {
+		var why *envelope.Error
+		if errors.As(err, &why) {
 			v.err = why.Code
 		}
 	}
