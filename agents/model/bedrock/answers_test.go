@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
+
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/bedrock"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
@@ -31,6 +33,17 @@ func stream(events ...event) *canned {
 			}
 			e.frame(kind, name, ev.typ, json.RawMessage(ev.data))
 		}
+	}}}
+}
+
+// failing is a stream that ends with an error that is no exception of the service's.
+func failing(code, message string) *canned {
+	return &canned{answers: []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		newEvents(w).enc.Encode(w, eventstream.Message{Headers: eventstream.Headers{
+			{Name: ":message-type", Value: eventstream.StringValue("error")},
+			{Name: ":error-code", Value: eventstream.StringValue(code)},
+			{Name: ":error-message", Value: eventstream.StringValue(message)},
+		}})
 	}}}
 }
 
@@ -206,6 +219,8 @@ func TestAnswersThatBreak(t *testing.T) {
 		"throttled in the midst":        {stream(say(0, "ok"), event{"throttlingException", `{"message":"slow down"}`}), false, model.ErrRateLimited, "slow down; ThrottlingException"},
 		"overloaded in the midst":       {stream(say(0, "ok"), event{"serviceUnavailableException", `{"message":"busy"}`}), false, model.ErrUnavailable, "busy"},
 		"broken in the midst":           {stream(say(0, "ok"), event{"modelStreamErrorException", `{"message":"oops","originalStatusCode":500}`}), false, model.ErrUnavailable, "oops"},
+		"an error without a type":       {failing("internalServerException", "oops"), false, model.ErrUnavailable, "oops"},
+		"an error without a name":       {failing("", "oops"), false, model.ErrUnavailable, "oops"},
 		"an internal error":             {stream(event{"internalServerException", `{"message":"oops"}`}), false, model.ErrUnavailable, "oops"},
 		"refused in the midst":          {stream(say(0, "ok"), event{"validationException", `{"message":"no temperature"}`}), false, model.ErrBadRequest, "no temperature"},
 		"a long conversation":           {stream(event{"validationException", `{"message":"Input is too long for requested model"}`}), false, model.ErrContextTooLong, "too long"},
@@ -216,7 +231,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		"half of the JSON":              {raw(js, fine[:40]), true, model.ErrUnavailable, ""},
 		"no message":                    {raw(js, `{"output":{},"stopReason":"end_turn"}`), true, model.ErrUnavailable, "no message"},
 		"too much":                      {raw(js, `{"x":"`+strings.Repeat("x", 70_000)+`"}`), true, model.ErrUnavailable, "exceeds the bound of 65536 bytes"},
-		"too deep":                      {raw(js, `{"output":`+strings.Repeat("[", 600)), true, model.ErrUnavailable, "nests too deep"},
+		"too deep":                      {raw(js, `{"output":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+`}`), true, model.ErrUnavailable, "not the JSON"},
 		"a stream without end":          {raw(es, strings.Repeat("x", 70_000)), false, model.ErrUnavailable, ""},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
@@ -378,7 +393,7 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		modeltest.CheckAnswer(t, m, stream, "serialize")
+		modeltest.CheckAnswer(t, m, stream, "build the request")
 	})
 }
 

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
@@ -49,11 +48,11 @@ type Config struct {
 // Model is the service in a region. Make it with [New].
 type Model struct {
 	cfg      Config
-	carrier  *http.Client
+	client   *endpoint.Client
 	refusals model.Refusals
 
-	mu     sync.Mutex
-	client *bedrockruntime.Client // nil until the default chain was read
+	mu    sync.Mutex
+	chain *chain // nil until the default chain was read
 }
 
 var region = pattern.Of(`^[a-z0-9-]{1,63}$`)
@@ -78,29 +77,12 @@ func New(cfg Config) (*Model, error) {
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("bedrock model: %w", errors.Join(problems...))
 	}
-	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout)
-	cfg.MaxResponse = cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody)
-	m := &Model{cfg: cfg, carrier: carrier(cfg)}
-	if cfg.Key != nil {
-		m.client = bedrockruntime.New(bedrockruntime.Options{Region: cfg.Region}, m.options)
-	}
-	return m, nil
-}
-
-// options are those of every client, whatever its configuration says.
-func (m *Model) options(o *bedrockruntime.Options) {
-	o.HTTPClient = m.carrier
-	o.Retryer = aws.NopRetryer{}
-	if m.cfg.BaseURL != "" {
-		o.BaseEndpoint = aws.String(m.cfg.BaseURL)
-	}
-	if m.cfg.Key != nil { // then nothing comes from the environment
-		o.BearerAuthTokenProvider, o.AuthSchemePreference = nil, nil
-		return
-	}
-	if o.Credentials != nil {
-		o.Credentials = marked{o.Credentials}
-	}
+	return &Model{cfg: cfg, client: &endpoint.Client{
+		HTTP:    endpoint.NoRedirects(cfg.HTTPClient),
+		Host:    "the service",
+		Timeout: cmp.Or(cfg.RequestTimeout, endpoint.DefaultTimeout),
+		MaxBody: cmp.Or(cfg.MaxResponse, endpoint.DefaultMaxBody),
+	}}, nil
 }
 
 // Generate asks the service for the next turn.
@@ -112,35 +94,69 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err != nil {
 		return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
 	}
-	client, sign, secrets, err := m.credentials(ctx)
+	to, err := m.access(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		err := m.once(ctx, client, sign, a)
-		var callback model.CallbackError
+		body, err := a.body()
+		if err != nil {
+			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
+		}
+		err = m.once(ctx, to, a, body)
+		var refused *report
 		switch {
 		case err == nil:
 			return a.response()
-		case errors.As(err, &callback):
-			return nil, callback.Err
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case !a.concede(err):
-			return nil, m.failure(err, secrets)
+		case !errors.As(err, &refused) || !a.concede(refused):
+			return nil, m.client.Failure(ctx, err, to.key())
 		}
 	}
 }
 
 // once sends one request and reads its answer into a.turn.
-func (m *Model) once(ctx context.Context, client *bedrockruntime.Client, sign func(*bedrockruntime.Options), a *ask) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.RequestTimeout, errTimeout)
-	defer cancel()
-	err := a.send(ctx, client, sign)
-	if err != nil && context.Cause(ctx) == errTimeout {
-		return errTimeout
+func (m *Model) once(ctx context.Context, to *access, a *ask, body []byte) error {
+	if a.turn.onDelta == nil || a.refused[streaming] != 0 {
+		res, err := m.post(ctx, to, a.req.Model, "converse", jsonType, body)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		return a.turn.whole(res.Body)
 	}
-	return err
+	res, err := m.post(ctx, to, a.req.Model, "converse-stream", streamType, body)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	return a.turn.stream(res.Body, to)
 }
 
-var errTimeout = errors.New("the request took too long")
+const (
+	jsonType   = "application/json"
+	streamType = "application/vnd.amazon.eventstream"
+)
+
+// post sends an operation of a model, and returns an answer whose status is below
+// 300. The caller closes the answer's body.
+func (m *Model) post(ctx context.Context, to *access, modelID, operation, accept string, body []byte) (*http.Response, error) {
+	// AWS escapes all but letters, digits and -._~, as a query does but for a space.
+	id := strings.ReplaceAll(url.QueryEscape(modelID), "+", "%20")
+	target := strings.TrimRight(to.base, "/") + "/model/" + id + "/" + operation
+	header := http.Header{"Content-Type": {jsonType}, "Accept": {accept}}
+	if err := to.sign(ctx, target, header, body); err != nil {
+		return nil, err
+	}
+	res, err := m.client.Post(ctx, target, header, body)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.StatusCode < 300:
+		return res, nil
+	}
+	defer res.Body.Close()
+	if res.StatusCode < 400 {
+		return nil, fmt.Errorf("the server answers with status %d, a redirect; it is not followed", res.StatusCode)
+	}
+	return nil, refusal(res, to)
+}

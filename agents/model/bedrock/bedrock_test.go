@@ -126,7 +126,7 @@ func TestRequestOnTheWire(t *testing.T) {
 		if got := c.bodies[0]; !modeltest.SameJSON(t, got, want) {
 			t.Errorf("body\n got %s\nwant %s", got, want)
 		}
-		if !strings.Contains(c.bodies[0], `{"a.b*|#@{}": {"y": 1.50, "x": "<&>"}, "top_k": 9007199254740993, "presence_penalty": 1}`) || !strings.Contains(c.bodies[0], `{"n": 9007199254740993}`) {
+		if !strings.Contains(c.bodies[0], `{"a.b*|#@{}": {"y": 1.50, "x": "<&>"}, "top_k": 9007199254740993, "presence_penalty": 1}`) || !strings.Contains(c.bodies[0], `{"n":9007199254740993}`) {
 			t.Errorf("what should travel byte for byte did not: %s", c.bodies[0])
 		}
 		if want := []string{"frequency_penalty", "seed", "temperature"}; !slices.Equal(res.Dropped, want) {

@@ -1,10 +1,7 @@
 package bedrock
 
 import (
-	"errors"
 	"strings"
-
-	"github.com/aws/smithy-go"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
@@ -28,12 +25,11 @@ var saysTools = pattern.Of(`(?i)tool_?config|tool_?spec|input_?schema`)
 // concede reports whether a refused request is worth sending again without
 // something that this package made of the port's words, and keeps in mind what
 // to leave out.
-func (a *ask) concede(err error) bool {
-	var said smithy.APIError
-	if !errors.As(err, &said) || said.ErrorCode() != "ValidationException" || len(a.turn.blocks) > 0 || model.TooLong(said.ErrorMessage()) {
+func (a *ask) concede(r *report) bool {
+	if r.code != invalid || len(a.turn.blocks) > 0 || model.TooLong(r.message) {
 		return false
 	}
-	what := a.blame(said.ErrorMessage())
+	what := a.blame(r.message)
 	if what == "" || a.refused[what] != 0 {
 		return false
 	}

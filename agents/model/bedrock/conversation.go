@@ -4,16 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
-
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
 // conversation puts messages into in.
-func (a *ask) conversation(in *bedrockruntime.ConverseInput, messages []model.Message) {
-	add := func(role types.ConversationRole, blocks ...types.ContentBlock) {
+func (a *ask) conversation(in *converse, messages []model.Message) {
+	add := func(role string, blocks ...content) {
 		if len(blocks) == 0 {
 			return
 		}
@@ -21,16 +17,15 @@ func (a *ask) conversation(in *bedrockruntime.ConverseInput, messages []model.Me
 			in.Messages[n-1].Content = append(in.Messages[n-1].Content, blocks...)
 			return
 		}
-		in.Messages = append(in.Messages, types.Message{Role: role, Content: blocks})
+		in.Messages = append(in.Messages, message{role, blocks})
 	}
-	user, assistant := types.ConversationRoleUser, types.ConversationRoleAssistant
 	for _, m := range messages {
 		switch {
 		case m.Role != model.RoleSystem || blank(m.Content):
 		case a.refused[system] != 0:
 			add(user, text(m.Content)...)
 		default:
-			in.System = append(in.System, &types.SystemContentBlockMemberText{Value: m.Content})
+			in.System = append(in.System, content{Text: m.Content})
 		}
 	}
 	for _, m := range messages {
@@ -56,40 +51,36 @@ const goOn = "Continue."
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-func text(s string) []types.ContentBlock {
+func text(s string) []content {
 	if blank(s) {
 		return nil
 	}
-	return []types.ContentBlock{&types.ContentBlockMemberText{Value: s}}
+	return []content{{Text: s}}
 }
 
-func result(m model.Message) types.ContentBlock {
+func result(m model.Message) content {
 	said := m.Content
 	if blank(said) { // a result must have content
 		said = "(nothing)"
 	}
-	r := types.ToolResultBlock{
-		ToolUseId: aws.String(model.PlainID(m.ToolCallID)),
-		Content:   []types.ToolResultContentBlock{&types.ToolResultContentBlockMemberText{Value: said}},
-	}
+	r := toolResult{ID: model.PlainID(m.ToolCallID), Content: []content{{Text: said}}}
 	if m.IsError {
-		r.Status = types.ToolResultStatusError
+		r.Status = "error"
 	}
-	return &types.ContentBlockMemberToolResult{Value: r}
+	return content{ToolResult: &r}
 }
 
 // assistant is a turn of the assistant's: with its thoughts, in their order,
 // where they are at hand and were the same model's.
-func (a *ask) assistant(m model.Message) (blocks []types.ContentBlock) {
+func (a *ask) assistant(m model.Message) (blocks []content) {
 	for _, p := range model.UnpackPieces(adapter, a.req.Model, m) {
 		switch {
 		case p.Raw != nil:
-			if b := recall(p.Raw); b != nil {
-				blocks = append(blocks, b)
+			if r := recall(p.Raw); r != nil {
+				blocks = append(blocks, content{Reasoning: r})
 			}
 		case p.Call != nil:
-			blocks = append(blocks, &types.ContentBlockMemberToolUse{Value: types.ToolUseBlock{
-				ToolUseId: aws.String(model.PlainID(p.Call.ID)), Name: aws.String(p.Call.Name), Input: raw(model.ObjectOf(p.Call.Arguments))}})
+			blocks = append(blocks, content{ToolUse: &toolUse{model.PlainID(p.Call.ID), p.Call.Name, model.ObjectOf(p.Call.Arguments)}})
 		default:
 			blocks = append(blocks, text(p.Text)...)
 		}
@@ -97,27 +88,22 @@ func (a *ask) assistant(m model.Message) (blocks []types.ContentBlock) {
 	return blocks
 }
 
-// adapter is this package's name in model.Message.Provider, and its provider's
-// in AAIF.
-const adapter = "bedrock"
-
 // thought is a block of reasoning as it is kept in a conversation.
 type thought struct {
 	Text      *string `json:"text,omitempty"`
-	Signature *string `json:"signature,omitempty"`
+	Signature string  `json:"signature,omitempty"`
 	Redacted  []byte  `json:"redacted,omitempty"`
 }
 
-func recall(kept json.RawMessage) types.ContentBlock {
+func recall(kept json.RawMessage) *reasoning {
 	var t thought
 	switch {
 	case json.Unmarshal(kept, &t) != nil:
 		return nil
 	case t.Redacted != nil:
-		return &types.ContentBlockMemberReasoningContent{Value: &types.ReasoningContentBlockMemberRedactedContent{Value: t.Redacted}}
+		return &reasoning{Redacted: t.Redacted}
 	case t.Text != nil:
-		return &types.ContentBlockMemberReasoningContent{Value: &types.ReasoningContentBlockMemberReasoningText{
-			Value: types.ReasoningTextBlock{Text: t.Text, Signature: t.Signature}}}
+		return &reasoning{Text: &reasoningText{*t.Text, t.Signature}}
 	}
 	return nil
 }

@@ -1,52 +1,89 @@
 package bedrock
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"errors"
+	"net/http"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
-	"github.com/aws/smithy-go/auth/bearer"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
-// credentials are a client, what signs one call, and the secrets in it.
-func (m *Model) credentials(ctx context.Context) (*bedrockruntime.Client, func(*bedrockruntime.Options), []string, error) {
+// access is where the service is, and what its requests are signed with: an API
+// key, or else an access key.
+type access struct {
+	base, region string
+	apiKey       string
+	accessKey    aws.Credentials
+	secrets      []string // must not be quoted
+}
+
+// key is the most secret one.
+func (to *access) key() string { return to.secrets[0] }
+
+func (to *access) withAPIKey(key string) (*access, error) {
+	if !strings.HasPrefix(to.base, "https:") { // an eavesdropper would get the key
+		return nil, model.Errorf(model.ErrBadRequest, "an API key is sent over https alone")
+	}
+	to.apiKey, to.secrets = key, []string{key}
+	return to, nil
+}
+
+func (to *access) withAccessKey(c aws.Credentials) *access {
+	to.accessKey, to.secrets = c, []string{c.SecretAccessKey, c.SessionToken, c.AccessKeyID}
+	return to
+}
+
+// sign adds to the header of a request what proves who sends it.
+func (to *access) sign(ctx context.Context, target string, header http.Header, body []byte) error {
+	if to.apiKey != "" {
+		header.Set("Authorization", "Bearer "+to.apiKey)
+		return nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, nil)
+	if err != nil {
+		return err
+	}
+	req.Header, req.ContentLength = header, int64(len(body))
+	sum := sha256.Sum256(body)
+	return v4.NewSigner().SignHTTP(ctx, to.accessKey, req, hex.EncodeToString(sum[:]), "bedrock", to.region, time.Now())
+}
+
+// access returns the way to the service for one call of Generate.
+func (m *Model) access(ctx context.Context) (*access, error) {
 	if m.cfg.Key == nil {
-		client, err := m.fromChain(ctx)
-		return client, func(*bedrockruntime.Options) {}, nil, err
+		return m.fromChain(ctx)
 	}
 	key, err := m.cfg.Key(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, nil, nil, ctx.Err()
+			return nil, ctx.Err()
 		}
-		return nil, nil, nil, model.Errorf(model.ErrAuth, "resolve the key: %w", err)
+		return nil, model.Errorf(model.ErrAuth, "resolve the key: %w", err)
 	}
 	if key = strings.TrimSpace(key); key == "" {
-		return nil, nil, nil, model.Errorf(model.ErrAuth, "the key is empty")
+		return nil, model.Errorf(model.ErrAuth, "the key is empty")
 	}
+	to := &access{base: cmp.Or(m.cfg.BaseURL, host(m.cfg.Region, false, false)), region: m.cfg.Region}
 	if id, secret, session, ok := accessKey(key); ok {
-		return m.client, func(o *bedrockruntime.Options) {
-			o.Credentials = credentials.NewStaticCredentialsProvider(id, secret, session)
-		}, []string{key, secret, session, id}, nil
+		to = to.withAccessKey(aws.Credentials{AccessKeyID: id, SecretAccessKey: secret, SessionToken: session})
+		to.secrets = append(to.secrets, key)
+		return to, nil
 	}
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '"' }) {
-		return nil, nil, nil, model.Errorf(model.ErrAuth, "the key is neither an API key nor an access key")
+		return nil, model.Errorf(model.ErrAuth, "the key is neither an API key nor an access key")
 	}
-	if strings.HasPrefix(m.cfg.BaseURL, "http:") { // an eavesdropper would get the key
-		return nil, nil, nil, model.Errorf(model.ErrBadRequest, "an API key is sent over https alone")
-	}
-	return m.client, func(o *bedrockruntime.Options) {
-		o.BearerAuthTokenProvider = bearer.StaticTokenProvider{Token: bearer.Token{Value: key}}
-		o.AuthSchemePreference = []string{"httpBearerAuth"}
-	}, []string{key}, nil
+	return to.withAPIKey(key)
 }
 
 var colons = pattern.Of(`^([A-Z0-9]{16,}):([^:\s]{16,})(?::([^:\s]+))?$`)
@@ -65,12 +102,58 @@ func accessKey(key string) (id, secret, session string, ok bool) {
 	return parts[1], parts[2], parts[3], true
 }
 
-// fromChain reads AWS's default chain, once if it can be read.
-func (m *Model) fromChain(ctx context.Context) (*bedrockruntime.Client, error) {
+// chain is what AWS's default chain says.
+type chain struct {
+	base, region string
+	credentials  aws.CredentialsProvider
+}
+
+// fromChain returns what the default chain says now.
+func (m *Model) fromChain(ctx context.Context) (*access, error) {
+	c, err := m.readChain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	to := &access{base: c.base, region: c.region}
+	if key := os.Getenv("AWS_BEARER_TOKEN_BEDROCK"); key != "" {
+		return to.withAPIKey(key)
+	}
+	limited, cancel := context.WithTimeout(ctx, m.client.Timeout)
+	defer cancel()
+	found, err := c.credentials.Retrieve(limited)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, &model.Error{Kind: model.ErrAuth, Message: model.Quote("no credentials: " + last(err).Error()), Err: err}
+	}
+	return to.withAccessKey(found), nil
+}
+
+// last returns the innermost error, without the SDK's wrapping.
+func last(err error) error {
+	for {
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			if u.Unwrap() == nil {
+				return err
+			}
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			all := u.Unwrap()
+			err = all[len(all)-1]
+		default:
+			return err
+		}
+	}
+}
+
+// readChain reads AWS's default chain, once if it can be read.
+func (m *Model) readChain(ctx context.Context) (*chain, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.client != nil {
-		return m.client, nil
+	if m.chain != nil {
+		return m.chain, nil
 	}
 	var opts []func(*config.LoadOptions) error
 	if m.cfg.Region != "" {
@@ -84,21 +167,13 @@ func (m *Model) fromChain(ctx context.Context) (*bedrockruntime.Client, error) {
 		return nil, &model.Error{Kind: model.ErrAuth, Message: model.Quote("read AWS's configuration: " + err.Error()), Err: err}
 	case cfg.Region == "":
 		return nil, model.Errorf(model.ErrBadRequest, "no region is configured, and AWS's configuration has none")
+	case !region.RE().MatchString(cfg.Region):
+		return nil, model.Errorf(model.ErrBadRequest, "the region in AWS's configuration is not the name of one")
 	}
-	m.client = bedrockruntime.NewFromConfig(cfg, m.options)
-	return m.client, nil
-}
-
-// marked marks the errors of the chain, which come out of the SDK in the midst
-// of a request's.
-type marked struct{ aws.CredentialsProvider }
-
-var errCredentials = errors.New("no credentials")
-
-func (m marked) Retrieve(ctx context.Context) (aws.Credentials, error) {
-	c, err := m.CredentialsProvider.Retrieve(ctx)
+	base, err := configured(ctx, &cfg, m.cfg.BaseURL)
 	if err != nil {
-		err = errors.Join(errCredentials, err)
+		return nil, err
 	}
-	return c, err
+	m.chain = &chain{base, cfg.Region, cfg.Credentials}
+	return m.chain, nil
 }

@@ -2,10 +2,16 @@ package bedrock_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,7 +99,8 @@ func TestKeyIsResolvedAtEachCall(t *testing.T) {
 // alone hides whatever configuration the machine has.
 func alone(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK", "AWS_ENDPOINT_URL",
-		"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} {
+		"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
@@ -124,6 +131,95 @@ func TestDefaultChain(t *testing.T) {
 	}
 	if got := c.headers[4].Get("Authorization"); got != "Bearer a-bedrock-key" {
 		t.Errorf("sent %q", got)
+	}
+}
+
+func TestEndpointsOfTheConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		region string
+		env    map[string]string
+		file   string
+		want   string // the host, or a part of the error
+	}{
+		"a region":             {"eu-west-1", nil, "", "bedrock-runtime.eu-west-1.amazonaws.com"},
+		"China":                {"cn-north-1", nil, "", "bedrock-runtime.cn-north-1.amazonaws.com.cn"},
+		"a secret region":      {"us-isob-east-1", nil, "", "bedrock-runtime.us-isob-east-1.sc2s.sgov.gov"},
+		"the sovereign cloud":  {"eusc-de-east-1", nil, "", "bedrock-runtime.eusc-de-east-1.amazonaws.eu"},
+		"FIPS":                 {"us-gov-west-1", map[string]string{"AWS_USE_FIPS_ENDPOINT": "true"}, "", "bedrock-runtime-fips.us-gov-west-1.amazonaws.com"},
+		"both IPs":             {"us-east-1", map[string]string{"AWS_USE_DUALSTACK_ENDPOINT": "true"}, "", "bedrock-runtime.us-east-1.api.aws"},
+		"for all services":     {"us-east-1", map[string]string{"AWS_ENDPOINT_URL": "https://all.example"}, "", "all.example"},
+		"for this":             {"us-east-1", map[string]string{"AWS_ENDPOINT_URL": "https://all.example", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://one.example"}, "", "one.example"},
+		"in a file":            {"us-east-1", nil, "[default]\nservices = s\n[services s]\nbedrock_runtime =\n  endpoint_url = https://file.example\n", "file.example"},
+		"a variable, a file":   {"us-east-1", map[string]string{"AWS_ENDPOINT_URL": "https://all.example"}, "[default]\nservices = s\n[services s]\nbedrock_runtime =\n  endpoint_url = https://file.example\n", "all.example"},
+		"not to be heeded":     {"us-east-1", map[string]string{"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "https://one.example", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, "", "bedrock-runtime.us-east-1.amazonaws.com"},
+		"FIPS, but elsewhere":  {"us-east-1", map[string]string{"AWS_USE_FIPS_ENDPOINT": "true", "AWS_ENDPOINT_URL": "https://all.example"}, "", "does not go with a URL"},
+		"a URL that is none":   {"us-east-1", map[string]string{"AWS_ENDPOINT_URL": "ftp://u:hidden@x"}, "", "want http:// or https://"},
+		"a region that is not": {"evil.example/#", nil, "", "not the name of one"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			alone(t)
+			t.Setenv("AWS_ACCESS_KEY_ID", testID)
+			t.Setenv("AWS_SECRET_ACCESS_KEY", testSecret)
+			t.Setenv("AWS_REGION", c.region)
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			if c.file != "" {
+				path := t.TempDir() + "/config"
+				if err := os.WriteFile(path, []byte(c.file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				t.Setenv("AWS_CONFIG_FILE", path)
+			}
+			asked := ""
+			m := newModel(t, "", func(cfg *bedrock.Config) {
+				cfg.Key, cfg.Region = nil, ""
+				cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+					asked = r.URL.Host
+					return modeltest.Body{Media: "application/json", Text: fine}.RoundTrip(r)
+				})}
+			})
+			_, err := m.Generate(t.Context(), hi, nil)
+			if asked != c.want && (err == nil || asked != "" || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hidden")) {
+				t.Errorf("asked %q, error %v, want %q", asked, err, c.want)
+			}
+		})
+	}
+}
+
+// The signature is computed here by hand, as AWS documents Signature Version 4.
+func TestRequestsAreSigned(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	var body []byte
+	m := newModel(t, "https://h.example/prefix", func(cfg *bedrock.Config) {
+		cfg.Key = func(context.Context) (string, error) { return testKey + ":token", nil }
+		cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			got = r
+			body, _ = io.ReadAll(r.Body)
+			return modeltest.Body{Media: "application/json", Text: fine}.RoundTrip(r)
+		})}
+	})
+	req := *hi
+	req.Model = "arn:aws:bedrock:x/a b~"
+	if _, err := m.Generate(t.Context(), &req, nil); err != nil {
+		t.Fatal(err)
+	}
+	date := got.Header.Get("X-Amz-Date")
+	scope := date[:min(8, len(date))] + "/eu-central-1/bedrock/aws4_request"
+	hash := func(b []byte) string { sum := sha256.Sum256(b); return hex.EncodeToString(sum[:]) }
+	canonical := "POST\n/prefix/model/arn%253Aaws%253Abedrock%253Ax%252Fa%2520b~/converse\n\n" +
+		"accept:application/json\ncontent-length:" + strconv.Itoa(len(body)) + "\ncontent-type:application/json\nhost:h.example\nx-amz-date:" + date + "\nx-amz-security-token:token\n\n" +
+		"accept;content-length;content-type;host;x-amz-date;x-amz-security-token\n" + hash(body)
+	key := []byte("AWS4" + testSecret)
+	for _, part := range append(strings.Split(scope, "/"), "AWS4-HMAC-SHA256\n"+date+"\n"+scope+"\n"+hash([]byte(canonical))) {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(part))
+		key = mac.Sum(nil)
+	}
+	want := "AWS4-HMAC-SHA256 Credential=" + testID + "/" + scope + ", SignedHeaders=accept;content-length;content-type;host;x-amz-date;x-amz-security-token, Signature=" + hex.EncodeToString(key)
+	if a := got.Header.Get("Authorization"); a != want || got.ContentLength != int64(len(body)) || got.Header.Get("X-Amz-Security-Token") != "token" {
+		t.Errorf("%d bytes of %d, header %v, want\n%s\nof %s", got.ContentLength, len(body), got.Header, want, canonical)
 	}
 }
 

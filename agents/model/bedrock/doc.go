@@ -4,9 +4,9 @@
 //	m, err := bedrock.New(bedrock.Config{Region: "eu-central-1"})
 //	res, err := m.Generate(ctx, &model.Request{Model: "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", Messages: messages}, nil)
 //
-// AWS's SDK carries requests, signatures and event streams. This package maps
-// the port's words to the protocol's and back. A model is named by its id, the
-// id of an inference profile, or an ARN.
+// This package makes the two calls itself, over HTTP. AWS's SDK reads AWS's
+// configuration, signs requests and splits event streams; its client of Bedrock
+// is not linked. A model is named by its id, the id of an inference profile, or an ARN.
 //
 // # Credentials
 //
@@ -17,6 +17,13 @@
 // optional :SESSION_TOKEN, or the JSON object of AWS STS with AccessKeyId,
 // SecretAccessKey and SessionToken. With it, nothing is taken from the
 // environment.
+//
+// # Endpoint
+//
+// Config.BaseURL, or without Config.Key what AWS's configuration says:
+// AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL, their likes in the shared
+// files, and whether to use FIPS or dual-stack endpoints. By default the service's
+// own in the region.
 //
 // # Conversations
 //
@@ -59,8 +66,8 @@
 // ModelNotReady, ModelTimeout, ModelError and InternalServer exceptions,
 // connection failures, and answers that break off or make no sense are
 // model.ErrUnavailable. A ValidationException is model.ErrContextTooLong if it
-// says so, and model.ErrBadRequest otherwise, as is anything else. The SDK's own
-// retries are off: a model that routes between models retries.
+// says so, and model.ErrBadRequest otherwise, as is anything else. Nothing is
+// tried again here: a model that routes between models retries.
 //
 // # Secrets
 //
@@ -69,6 +76,5 @@
 //
 // # Limits
 //
-// An answer is at most Config.MaxResponse bytes, nests at most 512 deep and has
-// at most 256 tool calls. A Model serves any number of goroutines.
+// An answer is at most Config.MaxResponse bytes and has at most 256 tool calls. A Model serves any number of goroutines.
 package bedrock

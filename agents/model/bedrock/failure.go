@@ -1,87 +1,80 @@
 package bedrock
 
 import (
-	"errors"
-	"fmt"
-	"net/url"
+	"cmp"
+	"io"
+	"net/http"
 	"strings"
 	"time"
 
-	"github.com/aws/smithy-go"
-	smithyhttp "github.com/aws/smithy-go/transport/http"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-// failure converts an error to one of package model.
-func (m *Model) failure(err error, secrets []string) error {
-	e := &model.Error{Kind: model.ErrUnavailable, Err: err}
-	var answer *smithyhttp.ResponseError
-	if errors.As(err, &answer) && answer.Response != nil && answer.Response.Response != nil {
-		e.Status = answer.HTTPStatusCode()
-		e.RetryAfter = model.RetryAfter(answer.Response.Header, time.Now())
+// refusal is what the service, or a gateway in front of it, says with a status of
+// 400 or above.
+func refusal(res *http.Response, to *access) *report {
+	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
+	return &report{
+		code: plainCode(res.Header.Get("X-Amzn-ErrorType"), body), message: said(body),
+		status: res.StatusCode, after: model.RetryAfter(res.Header, time.Now()), secrets: to.secrets,
 	}
-	var said smithy.APIError
-	var request *url.Error
-	switch {
-	case errors.Is(err, errTimeout):
-		e.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
-	case errors.Is(err, model.ErrAnswerTooLarge):
-		e.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
-	case errors.Is(err, errTooDeep):
-		e.Message = errTooDeep.Error()
-	case errors.Is(err, errCredentials):
-		e.Kind, e.Message = model.ErrAuth, model.Quote("no credentials: "+last(err).Error(), secrets...)
-	case errors.As(err, &said):
-		e.Kind = kind(e.Status, said)
-		e.Message = words(e.Kind, said, secrets)
-		e.Err = nil // its text quotes the server
-	case errors.As(err, &request): // its own text quotes the whole URL
-		e.Message = model.Quote("cannot reach the service: "+request.Err.Error(), secrets...)
-	case e.Status >= 400:
-		e.Kind, e.Err = kind(e.Status, &smithy.GenericAPIError{}), nil
-	case errors.Is(err, errBroken):
-		e.Message = model.Quote(errBroken.Error()+": "+last(err).Error(), secrets...)
-	default:
-		e.Message = model.Quote(last(err).Error(), secrets...)
+}
+
+// report is what the service says about a failure.
+type report struct {
+	code, message string
+	status        int // 0 in the midst of a stream
+	after         time.Duration
+	secrets       []string
+}
+
+func (r *report) Error() string { return "the service reported an error" }
+
+// said is the message of an error.
+func said(body []byte) string {
+	var doc struct{ Message endpoint.Text }
+	_ = endpoint.Decode(body, &doc) // of anything else nothing is quoted
+	return string(doc.Message)
+}
+
+// plainCode is the name of an error, which a header or a member says, before or
+// behind what is not part of it: namespace#Name:http://…
+func plainCode(header string, body []byte) string {
+	var doc struct {
+		Type endpoint.Text `json:"__type"`
+		Code endpoint.Text `json:"code"`
 	}
+	_ = endpoint.Decode(body, &doc)
+	code, _, _ := strings.Cut(cmp.Or(header, string(doc.Type), string(doc.Code)), ":")
+	return code[strings.LastIndexByte(code, '#')+1:]
+}
+
+// Failure maps the report to the port's errors.
+func (r *report) Failure(string) *model.Error {
+	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
+	var parts []string
+	// A server's text about a wrong key may quote a part of the key.
+	if e.Kind != model.ErrAuth && r.message != "" {
+		parts = append(parts, model.Quote(r.message, r.secrets...))
+	}
+	if r.code != "" && len(r.code) <= 64 {
+		parts = append(parts, model.Quote(r.code, r.secrets...))
+	}
+	e.Message = strings.Join(parts, "; ")
 	return e
 }
 
-// last returns the innermost error, without the SDK's wrapping.
-func last(err error) error {
-	for {
-		switch u := err.(type) {
-		case interface{ Unwrap() error }:
-			if u.Unwrap() == nil {
-				return err
-			}
-			err = u.Unwrap()
-		case interface{ Unwrap() []error }:
-			all := u.Unwrap()
-			err = all[len(all)-1]
-		default:
-			return err
-		}
-	}
-}
-
-func words(kind model.Kind, said smithy.APIError, secrets []string) string {
-	var parts []string
-	// A server's text about a wrong key may quote a part of the key.
-	if message := said.ErrorMessage(); kind != model.ErrAuth && message != "" && message != "UnknownError" {
-		parts = append(parts, model.Quote(message, secrets...))
-	}
-	if code := said.ErrorCode(); code != "" && code != "UnknownError" && len(code) <= 64 {
-		parts = append(parts, model.Quote(code, secrets...))
-	}
-	return strings.Join(parts, "; ")
-}
+// Codes that decide more than their kind.
+const (
+	invalid  = "ValidationException"
+	notFound = "ResourceNotFoundException"
+)
 
 // kind classifies a failure by its code, or by its status if the code is not
 // known.
-func kind(status int, said smithy.APIError) model.Kind {
-	switch said.ErrorCode() {
+func (r *report) kind() model.Kind {
+	switch r.code {
 	case "ThrottlingException", "TooManyRequestsException", "ServiceQuotaExceededException":
 		return model.ErrRateLimited
 	case "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "SignatureDoesNotMatch", "ExpiredTokenException", "ExpiredToken",
@@ -91,15 +84,15 @@ func kind(status int, said smithy.APIError) model.Kind {
 		return model.ErrUnavailable
 	}
 	switch {
-	case status == 401 || status == 403:
+	case r.status == 401 || r.status == 403:
 		return model.ErrAuth
-	case status == 429:
+	case r.status == 429:
 		return model.ErrRateLimited
-	case status >= 500 || status == 408 || status == 424:
+	case r.status >= 500 || r.status == 408 || r.status == 424:
 		return model.ErrUnavailable
-	case status == 413 || model.TooLong(said.ErrorMessage()):
+	case r.status == 413 || model.TooLong(r.message):
 		return model.ErrContextTooLong
-	case status >= 400 || said.ErrorCode() == "ValidationException" || said.ErrorCode() == "ResourceNotFoundException":
+	case r.status >= 400 || r.code == invalid || r.code == notFound:
 		return model.ErrBadRequest
 	}
 	return model.ErrUnavailable

@@ -2,10 +2,7 @@ package bedrock
 
 import (
 	"context"
-	"errors"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+	"io"
 )
 
 // Invoke sends a body to a model in the model's own format, as embeddings need it, and
@@ -14,22 +11,22 @@ func (m *Model) Invoke(ctx context.Context, modelID string, body []byte) ([]byte
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	client, sign, secrets, err := m.credentials(ctx)
+	to, err := m.access(ctx)
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, m.cfg.RequestTimeout, errTimeout)
-	defer cancel()
-	out, err := client.InvokeModel(limited, &bedrockruntime.InvokeModelInput{
-		ModelId: aws.String(modelID), Body: body, ContentType: aws.String("application/json"), Accept: aws.String("application/json"),
-	}, sign)
-	switch {
-	case err == nil:
-		return out.Body, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case errors.Is(context.Cause(limited), errTimeout):
-		err = errTimeout
+	out, err := m.invoke(ctx, to, modelID, body)
+	if err != nil {
+		return nil, m.client.Failure(ctx, err, to.key())
 	}
-	return nil, m.failure(err, secrets)
+	return out, nil
+}
+
+func (m *Model) invoke(ctx context.Context, to *access, modelID string, body []byte) ([]byte, error) {
+	res, err := m.post(ctx, to, modelID, "invoke", jsonType, body)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	return io.ReadAll(res.Body)
 }

@@ -6,12 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/document"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -51,43 +47,28 @@ func newAsk(req *model.Request, refusals *model.Refusals, onDelta func(model.Del
 	return a, nil
 }
 
-// verbatim is a document of the protocol that is written byte for byte; the
-// SDK's own type would decode it to a map.
-type verbatim struct {
-	document.Interface
-	text json.RawMessage
-}
-
-func (v verbatim) MarshalSmithyDocument() ([]byte, error) { return v.text, nil }
-
-func raw(text json.RawMessage) document.Interface {
-	return verbatim{document.NewLazyDocument(nil), text}
-}
-
-// input returns the request in the form of Converse.
-func (a *ask) input() *bedrockruntime.ConverseInput {
+// body is the JSON of a request.
+func (a *ask) body() ([]byte, error) {
 	a.dropped = nil
-	in := &bedrockruntime.ConverseInput{ModelId: aws.String(a.req.Model)}
-	a.tools(in)
-	a.params(in)
-	if len(a.extended) > 0 {
-		in.AdditionalModelRequestFields = raw(a.req.Params.Extended)
-	}
+	var in converse
+	a.tools(&in)
+	a.params(&in)
 	messages := a.req.Messages
 	if schema := a.schema(); schema != nil {
 		name := a.req.Format.Name
 		if !plainName.RE().MatchString(name) {
 			name = "output"
 		}
-		in.OutputConfig = &types.OutputConfig{TextFormat: &types.OutputFormat{
-			Type:      types.OutputFormatTypeJsonSchema,
-			Structure: &types.OutputFormatStructureMemberJsonSchema{Value: types.JsonSchemaDefinition{Name: aws.String(name), Schema: aws.String(string(schema))}},
-		}}
+		in.OutputConfig = &outputConfig{textFormat{"json_schema", outputStructure{outputSchema{name, string(schema)}}}}
 	} else {
 		messages = model.InWords(a.req.Format, messages)
 	}
-	a.conversation(in, messages)
-	return in
+	a.conversation(&in, messages)
+	body, err := endpoint.Encode(in)
+	if err != nil || len(a.extended) == 0 {
+		return body, err
+	}
+	return model.Merge(body, slices.Concat([]byte(`{"additionalModelRequestFields":`), a.req.Params.Extended, []byte(`}`)))
 }
 
 var plainName = pattern.Of(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -102,78 +83,66 @@ func (a *ask) schema() json.RawMessage {
 	return schema
 }
 
-// streamInput is the same request for ConverseStream.
-func streamInput(in *bedrockruntime.ConverseInput) *bedrockruntime.ConverseStreamInput {
-	return &bedrockruntime.ConverseStreamInput{
-		ModelId: in.ModelId, Messages: in.Messages, System: in.System, ToolConfig: in.ToolConfig, InferenceConfig: in.InferenceConfig,
-		AdditionalModelRequestFields: in.AdditionalModelRequestFields, OutputConfig: in.OutputConfig,
-	}
-}
-
 // tools sets the request's tools, or those that the conversation has called.
-func (a *ask) tools(in *bedrockruntime.ConverseInput) {
+func (a *ask) tools(in *converse) {
 	defs := model.CalledTools(a.req)
 	if len(defs) == 0 {
 		return
 	}
-	in.ToolConfig = &types.ToolConfiguration{}
+	in.Tools = &tools{}
 	for _, d := range defs {
 		schema := d.Parameters
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object"}`)
 		}
-		spec := types.ToolSpecification{Name: aws.String(d.Name), InputSchema: &types.ToolInputSchemaMemberJson{Value: raw(schema)}}
-		if d.Description != "" {
-			spec.Description = aws.String(d.Description)
-		}
-		in.ToolConfig.Tools = append(in.ToolConfig.Tools, &types.ToolMemberToolSpec{Value: spec})
+		in.Tools.Tools = append(in.Tools.Tools, tool{toolSpec{d.Name, d.Description, inputSchema{schema}}})
 	}
 }
 
 // params converts the standard parameters, and records those that the API does
 // not accept.
-func (a *ask) params(in *bedrockruntime.ConverseInput) {
+func (a *ask) params(in *converse) {
 	p, budget := a.req.Params, a.budget()
-	out := types.InferenceConfiguration{}
+	out := inference{}
 	if t := p.Temperature; t != nil && !a.extends("temperature") {
 		switch {
 		case a.refused["temperature"] != 0 || budget != nil && *t != 1:
 			a.drop("temperature")
 		case *t > 1:
 			a.drop("temperature")
-			out.Temperature = aws.Float32(1)
+			out.Temperature = new(1.0)
 		default:
-			out.Temperature = aws.Float32(float32(*t))
+			out.Temperature = t
 		}
 	}
 	if p.TopP != nil && !a.extends("top_p") {
 		if a.refused["top_p"] != 0 || a.refused[both] != 0 && (out.Temperature != nil || a.extends("temperature")) || budget != nil && *p.TopP < 0.95 {
 			a.drop("top_p")
 		} else {
-			out.TopP = aws.Float32(float32(*p.TopP))
+			out.TopP = p.TopP
 		}
 	}
 	if len(p.Stop) > 0 && !a.extends("stop") {
 		if a.refused["stop"] != 0 {
 			a.drop("stop")
 		} else {
-			out.StopSequences = slices.Clone(p.Stop)
+			out.Stop = p.Stop
 		}
 	}
 	switch {
 	case a.extends("max_tokens"):
 	case p.MaxTokens > 0:
-		out.MaxTokens = aws.Int32(int32(min(p.MaxTokens, math.MaxInt32)))
+		out.MaxTokens = min(int64(p.MaxTokens), math.MaxInt32)
 	case budget != nil && *budget > 0: // an answer must be longer than its thoughts
-		out.MaxTokens = aws.Int32(int32(min(*budget+8192, math.MaxInt32)))
+		out.MaxTokens = min(*budget+8192, math.MaxInt32)
 	}
 	for name, set := range map[string]bool{"seed": p.Seed != nil, "frequency_penalty": p.FrequencyPenalty != nil, "presence_penalty": p.PresencePenalty != nil} {
 		if set && !a.extends(name) {
 			a.drop(name)
 		}
 	}
-	if out.Temperature != nil || out.TopP != nil || out.MaxTokens != nil || out.StopSequences != nil {
-		in.InferenceConfig = &out
+	if out.Temperature != nil || out.TopP != nil || out.MaxTokens != 0 || out.Stop != nil {
+		in.Inference = &out
 	}
 }
 

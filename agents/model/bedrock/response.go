@@ -1,6 +1,7 @@
 package bedrock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,13 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/schemas"
-	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
-	"github.com/aws/smithy-go/transport/http/protocol/restjson1"
+	"github.com/aws/smithy-go/eventstream"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 const maxCalls = 256 // tool calls in one turn
@@ -25,14 +23,14 @@ type turn struct {
 	onDelta func(model.Delta) error
 	blocks  []*block
 	calls   int
-	stop    types.StopReason
+	stop    string
 	usage   model.Usage
 }
 
 // block is a block of content that is being assembled: text, a call, or a
 // thought.
 type block struct {
-	index     int32
+	index     int64
 	text      strings.Builder
 	call      *model.ToolCall
 	arguments strings.Builder
@@ -44,142 +42,142 @@ type block struct {
 
 // kept returns a thought in the form that is stored in the conversation.
 func (b *block) kept() (json.RawMessage, error) {
-	t := thought{Redacted: b.redacted}
+	t := thought{Signature: b.sign.String(), Redacted: b.redacted}
 	if b.redacted == nil {
-		t.Text = aws.String(b.thought.String())
-	}
-	if b.sign.Len() > 0 {
-		t.Signature = aws.String(b.sign.String())
+		t.Text = new(b.thought.String())
 	}
 	return json.Marshal(t)
 }
 
-// send sends the request and reads the answer.
-func (a *ask) send(ctx context.Context, client *bedrockruntime.Client, sign func(*bedrockruntime.Options)) error {
-	in := a.input()
-	if a.turn.onDelta == nil || a.refused[streaming] != 0 {
-		out, err := client.Converse(ctx, in, sign)
-		if err != nil {
-			return err
-		}
-		return a.turn.whole(out)
-	}
-	out, err := client.ConverseStream(ctx, streamInput(in), sign, ownProtocol)
+// whole reads the answer of Converse.
+func (t *turn) whole(body io.Reader) error {
+	raw, err := io.ReadAll(body)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the answer: %w", err)
 	}
-	events := out.GetStream()
-	defer events.Close()
-	for e := range events.Events() {
-		if err := a.turn.event(e); err != nil {
+	var a answer
+	if endpoint.Decode(raw, &a) != nil {
+		return errors.New("the answer is not the JSON of one")
+	}
+	if a.Output.Message == nil {
+		return errors.New("the answer is no message")
+	}
+	t.stop = a.StopReason
+	t.count(&a.Usage)
+	for i, c := range a.Output.Message.Content {
+		if err := t.content(t.at(int64(i)), &c); err != nil {
 			return err
 		}
 	}
-	switch err := events.Err(); {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil && a.turn.stop == "":
-		return fmt.Errorf("%w: %w", errBroken, err)
-	case a.turn.stop == "":
-		return fmt.Errorf("%w: %w", errBroken, io.ErrUnexpectedEOF)
+	return nil
+}
+
+// content puts a whole block of content into a block.
+func (t *turn) content(b *block, c *content) error {
+	switch {
+	case c.Citations != nil:
+		for _, part := range c.Citations.Content {
+			if err := t.append(b, part.Text); err != nil {
+				return err
+			}
+		}
+	case c.ToolUse != nil:
+		if err := t.begin(b, c.ToolUse); err != nil {
+			return err
+		}
+		b.arguments.Write(c.ToolUse.Input)
+	case c.Reasoning != nil:
+		b.thinks, b.redacted = true, c.Reasoning.Redacted
+		if r := c.Reasoning.Text; r != nil {
+			b.thought.WriteString(r.Text)
+			b.sign.WriteString(r.Signature)
+		}
+	default:
+		return t.append(b, c.Text)
 	}
 	return nil
 }
 
 var errBroken = errors.New("the stream broke off")
 
-// ownProtocol gives a stream its own codec. Concurrent streams that share their
-// client's codec write to it at the same time (github.com/aws/smithy-go issue
-// 714).
-func ownProtocol(o *bedrockruntime.Options) {
-	o.Protocol = restjson1.New(schemas.AmazonBedrockFrontendService)
+// stream reads the events of ConverseStream until the body ends. One that ends
+// before the turn says why it stopped has broken off.
+func (t *turn) stream(body io.Reader, to *access) error {
+	frames := eventstream.NewDecoder()
+	var buffer []byte
+	for {
+		frame, err := frames.Decode(body, buffer)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, model.ErrAnswerTooLarge):
+			return err
+		case err != nil && t.stop != "":
+			return nil
+		case err == io.EOF:
+			err = io.ErrUnexpectedEOF
+			fallthrough
+		case err != nil:
+			return fmt.Errorf("%w: %w", errBroken, err)
+		}
+		buffer = frame.Payload
+		if err := t.frame(&frame, to); err != nil {
+			return err
+		}
+	}
 }
 
-func (t *turn) whole(out *bedrockruntime.ConverseOutput) error {
-	answer, ok := out.Output.(*types.ConverseOutputMemberMessage)
-	if !ok {
-		return errors.New("the answer is no message")
-	}
-	t.stop = out.StopReason
-	t.count(out.Usage)
-	for i, c := range answer.Value.Content {
-		b := t.at(int32(i))
-		switch c := c.(type) {
-		case *types.ContentBlockMemberText:
-			if err := t.append(b, c.Value); err != nil {
-				return err
-			}
-		case *types.ContentBlockMemberCitationsContent:
-			for _, part := range c.Value.Content {
-				if said, ok := part.(*types.CitationGeneratedContentMemberText); ok {
-					if err := t.append(b, said.Value); err != nil {
-						return err
-					}
-				}
-			}
-		case *types.ContentBlockMemberToolUse:
-			if err := t.begin(b, c.Value.ToolUseId, c.Value.Name); err != nil {
-				return err
-			}
-			if c.Value.Input != nil {
-				arguments, err := c.Value.Input.MarshalSmithyDocument()
-				if err != nil {
-					return errors.New("the answer has a call whose arguments are not JSON")
-				}
-				b.arguments.Write(arguments)
-			}
-		case *types.ContentBlockMemberReasoningContent:
-			b.thinks = true
-			switch r := c.Value.(type) {
-			case *types.ReasoningContentBlockMemberReasoningText:
-				b.thought.WriteString(aws.ToString(r.Value.Text))
-				b.sign.WriteString(aws.ToString(r.Value.Signature))
-			case *types.ReasoningContentBlockMemberRedactedContent:
-				b.redacted = r.Value
-			}
+// frame reads an event, or an error that ends the stream.
+func (t *turn) frame(f *eventstream.Message, to *access) error {
+	name := func(header string) string {
+		if v := f.Headers.Get(header); v != nil {
+			return v.String()
 		}
+		return ""
+	}
+	switch name(":message-type") {
+	case "exception": // its name begins with a small letter, unlike that of an answer
+		code := plainCode(name(":exception-type"), f.Payload)
+		if code != "" {
+			code = strings.ToUpper(code[:1]) + code[1:]
+		}
+		return &report{code: code, message: said(f.Payload), secrets: to.secrets}
+	case "error":
+		return &report{code: plainCode(name(":error-code"), nil), message: name(":error-message"), secrets: to.secrets}
+	case "event":
+	default:
+		return nil
+	}
+	var e event
+	if endpoint.Decode(f.Payload, &e) != nil {
+		return fmt.Errorf("%w: it has an event that is not the JSON of one", errBroken)
+	}
+	switch name(":event-type") {
+	case "contentBlockStart":
+		if e.Start.ToolUse != nil {
+			return t.begin(t.at(e.Index), e.Start.ToolUse)
+		}
+	case "contentBlockDelta":
+		return t.delta(t.at(e.Index), &e)
+	case "messageStop":
+		t.stop = e.StopReason
+	case "metadata":
+		t.count(&e.Usage)
 	}
 	return nil
 }
 
-func (t *turn) event(e types.ConverseStreamOutput) error {
-	switch e := e.(type) {
-	case *types.ConverseStreamOutputMemberContentBlockStart:
-		if call, ok := e.Value.Start.(*types.ContentBlockStartMemberToolUse); ok {
-			return t.begin(t.at(aws.ToInt32(e.Value.ContentBlockIndex)), call.Value.ToolUseId, call.Value.Name)
-		}
-	case *types.ConverseStreamOutputMemberContentBlockDelta:
-		return t.delta(t.at(aws.ToInt32(e.Value.ContentBlockIndex)), e.Value.Delta)
-	case *types.ConverseStreamOutputMemberMessageStop:
-		t.stop = e.Value.StopReason
-	case *types.ConverseStreamOutputMemberMetadata:
-		t.count(e.Value.Usage)
-	}
-	return nil
-}
-
-func (t *turn) delta(b *block, d types.ContentBlockDelta) error {
-	switch d := d.(type) {
-	case *types.ContentBlockDeltaMemberText:
-		return t.append(b, d.Value)
-	case *types.ContentBlockDeltaMemberToolUse:
-		b.arguments.WriteString(aws.ToString(d.Value.Input))
-	case *types.ContentBlockDeltaMemberReasoningContent:
+func (t *turn) delta(b *block, e *event) error {
+	b.arguments.WriteString(e.Delta.ToolUse.Input)
+	if r := e.Delta.Reasoning; r != nil {
 		b.thinks = true
-		switch r := d.Value.(type) {
-		case *types.ReasoningContentBlockDeltaMemberText:
-			b.thought.WriteString(r.Value)
-		case *types.ReasoningContentBlockDeltaMemberSignature:
-			b.sign.WriteString(r.Value)
-		case *types.ReasoningContentBlockDeltaMemberRedactedContent:
-			b.redacted = append(b.redacted, r.Value...)
-		}
+		b.thought.WriteString(r.Text)
+		b.sign.WriteString(r.Signature)
+		b.redacted = append(b.redacted, r.Redacted...)
 	}
-	return nil
+	return t.append(b, e.Delta.Text)
 }
 
 // at returns the block with an index, and starts it if necessary.
-func (t *turn) at(index int32) *block {
+func (t *turn) at(index int64) *block {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if t.blocks[i].index == index {
 			return t.blocks[i]
@@ -190,14 +188,14 @@ func (t *turn) at(index int32) *block {
 	return b
 }
 
-func (t *turn) begin(b *block, id, name *string) error {
-	if aws.ToString(name) == "" {
+func (t *turn) begin(b *block, u *toolUse) error {
+	if u.Name == "" {
 		return errors.New("the answer has a tool call without a name")
 	}
 	if t.calls++; t.calls > maxCalls {
 		return fmt.Errorf("the answer has more than %d tool calls", maxCalls)
 	}
-	b.call = &model.ToolCall{ID: aws.ToString(id), Name: *name}
+	b.call = &model.ToolCall{ID: u.ID, Name: u.Name}
 	return nil
 }
 
@@ -206,16 +204,12 @@ func (t *turn) append(b *block, text string) error {
 	return model.Tell(t.onDelta, text)
 }
 
-func (t *turn) count(u *types.TokenUsage) {
-	if u == nil {
-		return
-	}
-	n := func(v *int32) int64 { return int64(aws.ToInt32(v)) }
+func (t *turn) count(c *counts) {
 	t.usage = model.Usage{
-		InputTokens:       n(u.InputTokens) + n(u.CacheReadInputTokens) + n(u.CacheWriteInputTokens),
-		OutputTokens:      n(u.OutputTokens),
-		CachedInputTokens: n(u.CacheReadInputTokens),
-		CacheWriteTokens:  n(u.CacheWriteInputTokens),
+		InputTokens:       int64(c.Input + c.Read + c.Created),
+		OutputTokens:      int64(c.Output),
+		CachedInputTokens: int64(c.Read),
+		CacheWriteTokens:  int64(c.Created),
 	}
 }
 
@@ -227,7 +221,7 @@ func (a *ask) response() (*model.Response, error) {
 	var text strings.Builder
 	var pieces []model.Piece
 	ids := model.TakenIDs(a.req)
-	slices.SortStableFunc(t.blocks, func(x, y *block) int { return int(x.index) - int(y.index) })
+	slices.SortStableFunc(t.blocks, func(x, y *block) int { return cmp.Compare(x.index, y.index) })
 	for i, b := range t.blocks {
 		if b.text.Len() > 0 {
 			text.WriteString(b.text.String())
@@ -251,11 +245,11 @@ func (a *ask) response() (*model.Response, error) {
 	res.Message.Content = text.String()
 	res.Message.Provider = model.PackPieces(adapter, a.req.Model, pieces)
 	switch t.stop {
-	case types.StopReasonMaxTokens, types.StopReasonModelContextWindowExceeded:
+	case stopTokens, stopWindow:
 		res.Finish = model.FinishLength
-	case types.StopReasonGuardrailIntervened, types.StopReasonContentFiltered, "refusal":
+	case stopGuardrail, stopFiltered, stopRefusal:
 		res.Finish = model.FinishContentFilter
-	case types.StopReasonMalformedModelOutput, types.StopReasonMalformedToolUse:
+	case stopOutput, stopToolUse:
 		return nil, model.Errorf(model.ErrUnavailable, "the model's output was malformed (%s)", t.stop)
 	default:
 		if len(res.Message.ToolCalls) > 0 {
