@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/jetstream/internal/api"
-	"github.com/nats-io/nats.go"
+	"github.com/aeemesh/aeemesh/jetstream/internal/replay"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -41,23 +40,11 @@ var replayed = []string{StreamBus, StreamHuman}
 // It creates no consumer. It needs permission for $JS.API.DIRECT.GET of its streams, and
 // with Follow to subscribe to the subjects.
 func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		r := &replay{js: js, since: opts.Since}
-		err := r.open(opts)
-		defer r.close()
-		for more := err == nil; more && ctx.Err() == nil; {
-			more, err = r.pass(ctx, yield)
-			if err != nil && opts.Follow && api.Temporary(err) { // the server may come back
-				more, err = true, nil
-			}
-			more = more && err == nil && opts.Follow && r.wait(ctx)
-		}
-		if err != nil && ctx.Err() == nil {
-			yield(Message{}, err)
-		}
+	filters, err := opts.filters()
+	if err != nil {
+		return func(yield func(Message, error) bool) { yield(Message{}, err) }
 	}
+	return replay.Messages(ctx, js, replay.Options{Filters: filters, Since: opts.Since, Follow: opts.Follow})
 }
 
 // filters returns the patterns to read from each stream.
@@ -89,156 +76,4 @@ func (o ReplayOptions) filters() (map[string][]string, error) {
 		return nil, fmt.Errorf("replay %s: nothing of it is stored; stored are %s and %s", o.Subjects[i], o.Map.AllBus(), o.Map.AllHuman())
 	}
 	return filters, nil
-}
-
-// A replay reads some streams repeatedly, each time what was stored since.
-type replay struct {
-	js    natsjs.JetStream
-	since time.Time
-	parts []*replayPart
-	subs  []*nats.Subscription
-	heard chan *nats.Msg
-
-	reconnects uint64
-}
-
-// replayPart is one stream, read by one filter.
-type replayPart struct {
-	stream, filter string
-	after          uint64    // the last sequence that was read
-	time           time.Time // of that message
-	doubt          bool      // the stream may have been made anew: the connection was lost, or nothing new was found
-}
-
-// open finds out what to read, and with Follow subscribes to it.
-func (r *replay) open(opts ReplayOptions) error {
-	filters, err := opts.filters()
-	if err != nil {
-		return err
-	}
-	r.heard = make(chan *nats.Msg, 64)
-	r.reconnects = r.js.Conn().Stats().Reconnects
-	for stream, subjects := range filters {
-		for _, filter := range subjects {
-			r.parts = append(r.parts, &replayPart{stream: stream, filter: filter})
-			if !opts.Follow {
-				continue
-			}
-			sub, err := r.js.Conn().ChanSubscribe(filter, r.heard)
-			if err != nil {
-				return fmt.Errorf("replay: listen on %s: %w", filter, err)
-			}
-			r.subs = append(r.subs, sub)
-		}
-	}
-	return nil
-}
-
-func (r *replay) close() {
-	for _, sub := range r.subs {
-		_ = sub.Unsubscribe() // the connection may be gone
-	}
-}
-
-// followLook is how often the streams are read while no message arrives.
-const followLook = 5 * time.Second
-
-// wait waits until a message arrives or followLook has passed, and reports whether to go
-// on.
-func (r *replay) wait(ctx context.Context) bool {
-	timer := time.NewTimer(followLook)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-	case <-r.heard:
-		for len(r.heard) > 0 {
-			<-r.heard
-		}
-		// The message came straight from its publisher, and may be stored a moment later.
-		timer.Reset(followSoon)
-		<-timer.C
-	}
-	return !r.js.Conn().IsClosed()
-}
-
-// followSoon is how long the stream usually takes to store a published message. A message
-// that takes longer is read with the next one, or after followLook.
-const followSoon = 20 * time.Millisecond
-
-// rewind reads a part from its beginning again if its stream was made anew: its first message
-// is newer than the last one that was read, and has a sequence that was read.
-func (r *replay) rewind(ctx context.Context, p *replayPart) error {
-	if !p.doubt {
-		return nil
-	}
-	batch, err := api.Direct(ctx, r.js, p.stream, map[string]any{"seq": 1, "next_by_subj": p.filter, "batch": 1})
-	if err != nil || len(batch.Messages) == 0 {
-		return err // it may have been made anew, and be empty
-	}
-	if first := batch.Messages[0]; first.Seq <= p.after && first.Time.After(p.time) {
-		p.after = 0
-	}
-	p.doubt = false
-	return nil
-}
-
-// pass yields the stored messages that were not yielded before, of all parts in the order
-// of time. more reports whether the caller wants more.
-func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (more bool, err error) {
-	type head struct {
-		part *replayPart
-		msg  Message
-		next func() (Message, error, bool)
-	}
-	var heads []*head
-	advance := func(h *head) (bool, error) {
-		msg, err, ok := h.next()
-		h.msg = msg
-		return ok, err
-	}
-	reconnects := r.js.Conn().Stats().Reconnects
-	for _, p := range r.parts {
-		p.doubt = p.after > 0 && (p.doubt || reconnects != r.reconnects)
-	}
-	r.reconnects = reconnects
-	for _, p := range r.parts {
-		if err := r.rewind(ctx, p); err != nil {
-			return false, fmt.Errorf("replay: %w", err)
-		}
-		next, stop := iter.Pull2(api.WithoutStrays(api.ScanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since)))
-		defer stop()
-		h := &head{part: p, next: next}
-		ok, err := advance(h)
-		if err != nil {
-			return false, fmt.Errorf("replay: %w", err)
-		}
-		if ok {
-			heads = append(heads, h)
-		} else {
-			p.doubt = true
-		}
-	}
-	for len(heads) > 0 {
-		first := 0
-		for i, h := range heads {
-			if h.msg.Time.Before(heads[first].msg.Time) {
-				first = i
-			}
-		}
-		h := heads[first]
-		h.part.after, h.part.time = h.msg.Seq, h.msg.Time
-		if !yield(h.msg, nil) {
-			return false, nil
-		}
-		ok, err := advance(h)
-		if err != nil {
-			return false, fmt.Errorf("replay: %w", err)
-		}
-		if !ok {
-			heads = slices.Delete(heads, first, first+1)
-		}
-	}
-	return true, nil
 }

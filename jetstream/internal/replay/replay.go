@@ -1,0 +1,198 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+)
+
+// Options say what to read.
+type Options struct {
+	// Filters are the patterns to read, by stream. They must not overlap.
+	Filters map[string][]string
+
+	// Since is the time of the first message. Zero: all stored messages.
+	Since time.Time
+
+	// Follow continues with new messages after the stored ones.
+	Follow bool
+}
+
+// Messages reads stored messages in the order of time, without strays. The sequence ends
+// at the last message stored at the time when it is reached, or with ctx; after an error
+// it yields nothing more. With Follow it also subscribes to the patterns, and reads each
+// published message from its stream.
+func Messages(ctx context.Context, js natsjs.JetStream, opts Options) iter.Seq2[api.Message, error] {
+	return func(yield func(api.Message, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		r := &reader{js: js, since: opts.Since}
+		err := r.open(opts)
+		defer r.close()
+		for more := err == nil; more && ctx.Err() == nil; {
+			more, err = r.pass(ctx, yield)
+			if err != nil && opts.Follow && api.Temporary(err) { // the server may come back
+				more, err = true, nil
+			}
+			more = more && err == nil && opts.Follow && r.wait(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			yield(api.Message{}, err)
+		}
+	}
+}
+
+// A reader reads some streams repeatedly, each time what was stored since.
+type reader struct {
+	js    natsjs.JetStream
+	since time.Time
+	parts []*part
+	subs  []*nats.Subscription
+	heard chan *nats.Msg
+
+	reconnects uint64
+}
+
+// part is one stream, read by one filter.
+type part struct {
+	stream, filter string
+	after          uint64    // the last sequence that was read
+	time           time.Time // of that message
+	doubt          bool      // the stream may have been made anew: the connection was lost, or nothing new was found
+}
+
+// open finds out what to read, and with Follow subscribes to it.
+func (r *reader) open(opts Options) error {
+	r.heard = make(chan *nats.Msg, 64)
+	r.reconnects = r.js.Conn().Stats().Reconnects
+	for stream, subjects := range opts.Filters {
+		for _, filter := range subjects {
+			r.parts = append(r.parts, &part{stream: stream, filter: filter})
+			if !opts.Follow {
+				continue
+			}
+			sub, err := r.js.Conn().ChanSubscribe(filter, r.heard)
+			if err != nil {
+				return fmt.Errorf("replay: listen on %s: %w", filter, err)
+			}
+			r.subs = append(r.subs, sub)
+		}
+	}
+	return nil
+}
+
+func (r *reader) close() {
+	for _, sub := range r.subs {
+		_ = sub.Unsubscribe() // the connection may be gone
+	}
+}
+
+// followLook is how often the streams are read while no message arrives.
+const followLook = 5 * time.Second
+
+// wait waits until a message arrives or followLook has passed, and reports whether to go
+// on.
+func (r *reader) wait(ctx context.Context) bool {
+	timer := time.NewTimer(followLook)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-r.heard:
+		for len(r.heard) > 0 {
+			<-r.heard
+		}
+		// The message came straight from its publisher, and may be stored a moment later.
+		timer.Reset(followSoon)
+		<-timer.C
+	}
+	return !r.js.Conn().IsClosed()
+}
+
+// followSoon is how long the stream usually takes to store a published message. A message
+// that takes longer is read with the next one, or after followLook.
+const followSoon = 20 * time.Millisecond
+
+// rewind reads a part from its beginning again if its stream was made anew: its first message
+// is newer than the last one that was read, and has a sequence that was read.
+func (r *reader) rewind(ctx context.Context, p *part) error {
+	if !p.doubt {
+		return nil
+	}
+	batch, err := api.Direct(ctx, r.js, p.stream, map[string]any{"seq": 1, "next_by_subj": p.filter, "batch": 1})
+	if err != nil || len(batch.Messages) == 0 {
+		return err // it may have been made anew, and be empty
+	}
+	if first := batch.Messages[0]; first.Seq <= p.after && first.Time.After(p.time) {
+		p.after = 0
+	}
+	p.doubt = false
+	return nil
+}
+
+// pass yields the stored messages that were not yielded before, of all parts in the order
+// of time. more reports whether the caller wants more.
+func (r *reader) pass(ctx context.Context, yield func(api.Message, error) bool) (more bool, err error) {
+	type head struct {
+		part *part
+		msg  api.Message
+		next func() (api.Message, error, bool)
+	}
+	var heads []*head
+	advance := func(h *head) (bool, error) {
+		msg, err, ok := h.next()
+		h.msg = msg
+		return ok, err
+	}
+	reconnects := r.js.Conn().Stats().Reconnects
+	for _, p := range r.parts {
+		p.doubt = p.after > 0 && (p.doubt || reconnects != r.reconnects)
+	}
+	r.reconnects = reconnects
+	for _, p := range r.parts {
+		if err := r.rewind(ctx, p); err != nil {
+			return false, fmt.Errorf("replay: %w", err)
+		}
+		next, stop := iter.Pull2(api.WithoutStrays(api.ScanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since)))
+		defer stop()
+		h := &head{part: p, next: next}
+		ok, err := advance(h)
+		if err != nil {
+			return false, fmt.Errorf("replay: %w", err)
+		}
+		if ok {
+			heads = append(heads, h)
+		} else {
+			p.doubt = true
+		}
+	}
+	for len(heads) > 0 {
+		first := 0
+		for i, h := range heads {
+			if h.msg.Time.Before(heads[first].msg.Time) {
+				first = i
+			}
+		}
+		h := heads[first]
+		h.part.after, h.part.time = h.msg.Seq, h.msg.Time
+		if !yield(h.msg, nil) {
+			return false, nil
+		}
+		ok, err := advance(h)
+		if err != nil {
+			return false, fmt.Errorf("replay: %w", err)
+		}
+		if !ok {
+			heads = slices.Delete(heads, first, first+1)
+		}
+	}
+	return true, nil
+}
