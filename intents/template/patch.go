@@ -13,6 +13,9 @@ import (
 // MaxPatchKeys is the most new keys, and the most refinements, of one patch.
 const MaxPatchKeys = 50
 
+// MaxPatches is the most patches beside one template.
+const MaxPatches = 200
+
 // ParsePatch reads one patch (SDSI 6.2.2). Unlike [Parse] it refuses members that are not
 // known, unless their names begin with x-: a patch can add optional keys and improve
 // descriptions, and anything else that it says is an error and no detail to ignore. The

@@ -88,6 +88,9 @@ func ParseGetResult(raw []byte) (*GetResult, error) {
 		return nil, err
 	}
 	out.Template = *t
+	if len(patches.Patches) > MaxPatches {
+		return nil, fmt.Errorf("result of %s: has %d patches, at most %d are read", intents.SchemaGet, len(patches.Patches), MaxPatches)
+	}
 	for _, p := range patches.Patches {
 		patch, err := ParsePatch(p)
 		if err != nil {

@@ -85,6 +85,25 @@ func TestAGetResultThereAndBack(t *testing.T) {
 	}
 }
 
+// A template is put together with its patches one by one if they conflict: there is a bound, as
+// an agent of others may send thousands.
+func TestAGetResultHasNotTooManyPatches(t *testing.T) {
+	t.Parallel()
+	for n, taken := range map[int]bool{template.MaxPatches: true, template.MaxPatches + 1: false} {
+		r := template.GetResult{Template: *parse(t, tram), Hash: "h"}
+		for range n {
+			r.Patches = append(r.Patches, patchOf(seat()))
+		}
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := template.ParseGetResult(raw); (err == nil) != taken {
+			t.Errorf("%d patches: %v", n, err)
+		}
+	}
+}
+
 var patched = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 func patchOf(keys ...template.Key) template.Patch {
