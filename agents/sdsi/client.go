@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -182,6 +183,9 @@ func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (
 	if got.NotModified && (ask.IfHash == "" || got.Hash != ask.IfHash) {
 		return nil, nil, fmt.Errorf("template of %s: it says \"not modified\" of a template that was not asked for", entity)
 	}
+	if ask.SchemaID != "" && got.SchemaID != ask.SchemaID {
+		return nil, nil, fmt.Errorf("template of %s: it was asked for %s, and has sent %s", entity, ask.SchemaID, clip.Text(got.SchemaID, 128))
+	}
 	return got, reply, nil
 }
 
@@ -274,18 +278,19 @@ func (c *Client) exchange(ctx context.Context, entity string, p template.Payload
 	if err != nil {
 		return nil, err
 	}
-	if reply.From != entity {
+	out := &Exchanged{Envelope: reply}
+	if reply.From != entity { // what it has learned is not the entity's word
 		if err := c.holdsResponse(entity, p.SchemaID, reply); err != nil {
 			return nil, err
 		}
+		return out, nil
 	}
-	out := &Exchanged{Envelope: reply}
 	var said struct {
 		Suggestion json.RawMessage `json:"schema_update_suggestion"`
 	}
 	if json.Unmarshal(reply.Payload, &said) == nil && len(said.Suggestion) > 0 {
-		// A suggestion that is no patch is not worth an error: the result is there.
-		if patch, err := template.ParsePatch(said.Suggestion); err == nil {
+		// A suggestion that is no patch of the template is not worth an error: the result is there.
+		if patch, err := template.ParsePatch(said.Suggestion); err == nil && patch.ParentSchemaID == p.SchemaID {
 			out.Suggestion = patch
 			c.Forget(entity)
 		}

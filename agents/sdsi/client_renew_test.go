@@ -257,3 +257,55 @@ func TestATemplateOfAnotherAgentIsRefused(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// A version is asked for by its id: the answer is that version, or an error.
+func TestAnotherVersionThanWasAskedForIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	answer := patched(t)
+	r.answers(func() string { return answer })
+	client := sdsi.NewClient(r.client)
+	for id, taken := range map[string]bool{"": true, "tram_v1": true, "tram_v2": false} {
+		if got, _, err := client.Get(t.Context(), trams, template.GetTask{SchemaID: id}); (err == nil) != taken {
+			t.Errorf("%q: %+v, %v", id, got, err)
+		}
+	}
+}
+
+// What an agent has learned it says itself, of the template that was filled in: a suggestion of
+// the agent to which it has delegated, and one for another template, are not taken.
+func TestASuggestionIsTheAgentsOwn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		by, parent string
+		taken      bool
+	}{
+		"the agent's":          {trams, "tram_v1", true},
+		"for another template": {trams, "tram_v0", false},
+		"of another agent":     {helper, "tram_v1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, false)
+			raw, err := json.Marshal(patch("p1", c.parent, "seat", time.Now().Add(time.Hour)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers := func(context.Context, *mesh.Task) (json.RawMessage, error) {
+				return json.RawMessage(`{"ticket":"T-1","` + template.SuggestionMember + `":` + string(raw) + `}`), nil
+			}
+			if c.by == trams {
+				r.serveAs(trams, answers)
+			} else {
+				r.serveAs(helper, answers)
+				r.serveAs(trams, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+					return task.Delegate(ctx, mesh.Delegation{To: helper})
+				})
+			}
+			got, err := sdsi.NewClient(r.client).Exchange(t.Context(), trams, template.Payload{SchemaID: "tram_v1", Payload: json.RawMessage(`{"stop_from":"Harbour"}`)}, sdsi.ExchangeOptions{})
+			if err != nil || (got.Suggestion != nil) != c.taken {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
