@@ -216,28 +216,6 @@ func (c *Client) Forget(entity string) {
 	}
 }
 
-// Watch forgets the templates of an entity whenever the entity says on bus.sdsi.<entity>
-// that they have changed, until ctx ends. Anybody may say so: the client then asks again.
-func (c *Client) Watch(ctx context.Context, entity string) error {
-	to, err := c.node.Subjects().Bus(Topic(entity))
-	if err != nil {
-		return err
-	}
-	sub, err := c.node.Conn().SubscribeSync(to)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection at the latest
-	for {
-		if _, err := sub.NextMsgWithContext(ctx); ctx.Err() != nil {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		c.Forget(entity)
-	}
-}
-
 // ExchangeOptions configure [Client.Exchange].
 type ExchangeOptions struct {
 	// Durable sends the task over the durable lane.

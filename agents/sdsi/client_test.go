@@ -63,21 +63,10 @@ func TestATemplateIsAskedForOnce(t *testing.T) {
 	get()
 	get()
 	natstest.Eventually(t, "the question", func() bool { return asked.Load() == 1 && whole.Load() == 1 })
-	// An event about the templates makes it ask again; they have not changed.
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Watch(ctx, trams) }()
-	natstest.Eventually(t, "a question after the event", func() bool {
-		if err := r.client.BroadcastFrom(trams, nil, sdsi.Topic(trams), intents.SchemaPublished, json.RawMessage(`{}`)); err != nil {
-			t.Fatal(err)
-		}
-		get()
-		return asked.Load() > 1
-	})
-	stop()
-	if err := natstest.Within(t, "the watch", ended); err != nil {
-		t.Error(err)
-	}
+	// It asks again for one that it has forgotten, which has not changed.
+	c.Forget(trams)
+	get()
+	natstest.Eventually(t, "the second question", func() bool { return asked.Load() == 2 })
 	if whole.Load() != 1 {
 		t.Errorf("the template was sent %d times", whole.Load())
 	}
@@ -98,8 +87,8 @@ func (s slow) View(ctx context.Context, scenario string, from sdsi.Sender) (v *e
 	return s.has.View(ctx, scenario, from)
 }
 
-// An event that comes while a template is on its way is not lost: the answer may be older.
-func TestAnEventDuringAQuestionMakesTheClientAskAgain(t *testing.T) {
+// A template that is forgotten while it is on its way is asked for again: the answer may be older.
+func TestForgettingDuringAQuestionMakesTheClientAskAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
 	desk := r.desk(sdsi.DeskConfig{}, tram(t, "tram_v1"))
