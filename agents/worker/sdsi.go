@@ -25,6 +25,8 @@ import (
 // publishInterval is how often a worker tries to publish its templates that could not.
 const publishInterval = 30 * time.Second
 
+func untilPublished(ctx context.Context) bool { return pause.For(ctx, publishInterval) }
+
 // addDesk gives an agent the schema templates of the operator's folder, and one that is
 // made of its document's io.input_schema.
 func (w *Worker) addDesk(h *hosted) error {
@@ -116,8 +118,9 @@ func (w *Worker) describe(h *hosted, t *template.Template, text string) {
 }
 
 // learnTemplates connects the agents' desks to the mesh's templates, and publishes what
-// they have. The returned function ends what it has started.
-func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
+// they have. The returned function ends what it has started. fail ends the worker, if a
+// version turns out to be taken only when JetStream is back.
+func (w *Worker) learnTemplates(ctx context.Context, fail context.CancelCauseFunc, node *mesh.Node, js natsjs.JetStream) (end func(), err error) {
 	store := jetstream.NewTemplates(js, node.Subjects())
 	// It goes on while the worker drains: tasks that have begun tell something, too.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -145,11 +148,16 @@ func (w *Worker) learnTemplates(ctx context.Context, node *mesh.Node, js natsjs.
 		}
 		wait.Go(func() {
 			for err != nil && running.Err() == nil {
-				if !pause.For(running, publishInterval) {
+				if !w.again(running) {
 					return
 				}
 				h.desk.Use(store)
-				if err = w.publishTemplates(running, node, h); err != nil && h.templates == 0 {
+				err = w.publishTemplates(running, node, h)
+				if errors.Is(err, sdsi.ErrTaken) {
+					fail(&ConfigError{"Templates", err})
+					return
+				}
+				if err != nil && h.templates == 0 {
 					h.desk.Use(nil)
 				}
 			}

@@ -1,14 +1,20 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/agents/sdsi"
 	"github.com/aeemesh/aeemesh/agents/worker"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/intents/template"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -72,5 +78,40 @@ func TestAnAgentLearnsWithoutAdapters(t *testing.T) {
 		"io":{"input_schema":{"type":"object","properties":{"name":{"type":"string"}}}}}}`)
 	if _, err := worker.New(worker.Config{Agents: []worker.Agent{{File: file}}, Learn: true}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A version never changes. A worker that finds out only after it has started, because JetStream
+// was away, that another one has published another template under the same schema_id, ends.
+func TestAVersionThatIsTakenEndsTheWorkerLater(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := jsOf(t, srv)
+	const tram = `{"schema_id":"tram_v1","scenario":"tram_ticket","keys":[{"key_name":"stop","key_type":"string","required":true,"semantic_description":"A stop."}]}`
+	cfg := config(srv, "agent.trams")
+	cfg.Templates = filepath.Dir(write(t, "tram.sdsi.json", tram))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	cfg.Hooks.Ready = func([]string) { close(ready) }
+	w := newWorker(t, cfg)
+	again := make(chan struct{})
+	w.PublishAgain(func(ctx context.Context) bool {
+		select {
+		case <-again:
+		case <-ctx.Done():
+		}
+		return ctx.Err() == nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- w.Run(ctx) }()
+	natstest.Within(t, "the agent", ready)
+	apply(t, js)
+	if err := jetstream.NewTemplates(js, subject.Map{}).Create(t.Context(), "agent.trams", "tram_v1", []byte(`{"schema_id":"tram_v1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	close(again)
+	var conflict *worker.ConfigError
+	if err := natstest.Within(t, "the end", ended); !errors.As(err, &conflict) || !errors.Is(err, sdsi.ErrTaken) {
+		t.Errorf("the worker ended with %v", err)
 	}
 }

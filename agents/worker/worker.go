@@ -33,6 +33,8 @@ type Worker struct {
 	node      atomic.Pointer[mesh.Node]
 	refused   chan error // a permission violation that ends the worker
 	served    atomic.Bool
+
+	again func(context.Context) bool // waits until templates that could not be published are tried again
 }
 
 // New reads the documents and makes the agents. It connects to nothing.
@@ -48,7 +50,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.ReadFile == nil {
 		cfg.ReadFile = readFile
 	}
-	w := &Worker{cfg: cfg, log: cfg.Logger, adapters: cfg.Adapters, refused: make(chan error, 1)}
+	w := &Worker{cfg: cfg, log: cfg.Logger, adapters: cfg.Adapters, refused: make(chan error, 1), again: untilPublished}
 	if err := w.adapt(); err != nil {
 		return nil, err
 	}
@@ -183,7 +185,8 @@ const flushTime = 2 * time.Second
 // Serve serves the agents on a connection, which the caller closes, until ctx
 // ends. Then it drains, for at most Config.Node.Drain, and returns nil if
 // nothing was lost. It fails if an agent cannot be served, and stops the others
-// then. A worker serves once.
+// then; so it does if it finds out late that a schema_id is taken.
+// A worker serves once.
 func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 	if conn == nil {
 		return errors.New("serve: a NATS connection is needed")
@@ -192,8 +195,8 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 		return errors.New("a worker serves once")
 	}
 	defer func() { err = errors.Join(err, w.release()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // nothing waits for the durable lane any more
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil) // nothing waits for the durable lane any more
 	w.conn.Store(conn)
 	defer denial.Listen(conn, w.denied)()
 	node, js, err := w.newNode(ctx, conn)
@@ -221,12 +224,12 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 			}
 		}
 	}
-	end, err := w.connectTeams(ctx, node, js)
+	endTeams, err := w.connectTeams(ctx, node, js)
 	if err != nil {
 		return err
 	}
-	defer end()
-	endTemplates, err := w.learnTemplates(ctx, node, js)
+	defer endTeams()
+	endTemplates, err := w.learnTemplates(ctx, end, node, js)
 	if err != nil {
 		return err
 	}
@@ -238,5 +241,9 @@ func (w *Worker) Serve(ctx context.Context, conn *nats.Conn) (err error) {
 			<-told
 		}
 	}()
-	return w.serve(ctx, node)
+	err = w.serve(ctx, node)
+	if why := (*ConfigError)(nil); errors.As(context.Cause(ctx), &why) {
+		err = errors.Join(why, err)
+	}
+	return err
 }
