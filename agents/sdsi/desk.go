@@ -50,9 +50,10 @@ type Desk struct {
 	learner  Learner // nil: nothing is learned
 	tel      telemetry
 
-	mu    sync.Mutex
-	known map[string]*version // by schema_id
-	forms map[grown]*template.Form
+	mu     sync.Mutex
+	known  map[string]*version // by schema_id
+	forms  map[grown]*template.Form
+	warned map[string]bool // of withdrawn keys
 }
 
 // A version is a template that is ready for use.
@@ -71,7 +72,7 @@ func NewDesk(cfg DeskConfig) (*Desk, error) {
 	if len(cfg.Templates) == 0 {
 		return nil, errors.New("sdsi: a desk has at least one template")
 	}
-	d := &Desk{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), current: map[string]*version{}, known: map[string]*version{}, forms: map[grown]*template.Form{}}
+	d := &Desk{cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), current: map[string]*version{}, known: map[string]*version{}, forms: map[grown]*template.Form{}, warned: map[string]bool{}}
 	tel, err := newTelemetry(cfg.Meter)
 	if err != nil {
 		return nil, err

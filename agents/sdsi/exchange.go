@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -29,8 +30,8 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 	if err != nil {
 		return nil, envelope.Errorf(envelope.CodeInputSchema, "%s", err.Error())
 	}
-	if len(filled.Warnings) > 0 { // info: clients decide how many there are
-		d.log.Info("a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", filled.Warnings)
+	if len(filled.Warnings) > 0 {
+		d.log.Log(ctx, d.levelOf(v, filled), "a payload is accepted for now", "id", t.Envelope.ID, "from", t.Envelope.From, "schema_id", v.SchemaID, "why", filled.Warnings)
 	}
 	input, others, err := learned.input(filled.Values, filled.Other)
 	if err != nil { // a default, which the client has not sent, is no reason to refuse what it has
@@ -59,6 +60,20 @@ func (d *Desk) exchange(ctx context.Context, t *mesh.Task, payload json.RawMessa
 		}
 	}
 	return learned.suggest(sent, filled, result), nil
+}
+
+// levelOf returns the level of a log line about a payload. Clients decide how many of these there
+// are: a withdrawn key is warned of once (SDSI 6.2.3).
+func (d *Desk) levelOf(v *version, filled *template.Filled) slog.Level {
+	level := slog.LevelInfo
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range filled.Withdrawn {
+		if key := v.Scenario + "\n" + name; !d.warned[key] {
+			d.warned[key], level = true, slog.LevelWarn
+		}
+	}
+	return level
 }
 
 // input returns the values for the handler, and the texts of "other" with those of learned

@@ -3,6 +3,7 @@ package sdsi_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/intents/template/evolve"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // has is a learner that has one view, and learns nothing.
@@ -110,6 +112,33 @@ func TestAKeyOfAnExpiredPatchIsAccepted(t *testing.T) {
 	}
 	if got := r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true}}`); strings.Contains(got, "E_INPUT_SCHEMA") {
 		t.Error(got)
+	}
+}
+
+// A withdrawn key is accepted, with a warning (SDSI 6.2.3): one for each key, because clients
+// decide how many payloads have it.
+func TestAWithdrawnKeyIsWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, false)
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	then, tpl := time.Now().Add(-15*24*time.Hour), tram(t, "tram_v1")
+	wished(t, p, tpl, "window_seat", []float32{1}, then)
+	if err := p.Reject("window_seat", "human.ops", "", then); err != nil { // deprecated, for 14 days
+		t.Fatal(err)
+	}
+	p.Advance(time.Now())
+	logged := make(records, 100)
+	desk := r.desk(sdsi.DeskConfig{Unknown: template.UnknownRefused, Logger: slog.New(logged)}, tpl)
+	desk.Learn(has{p.View()})
+	r.serve(desk, sells, nil)
+	for n, want := range []slog.Level{slog.LevelWarn, slog.LevelInfo} {
+		contains(t, "the result", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Museum","window_seat":true}}`), `"ticket":"T1"`)
+		if record := natstest.Within(t, "the record", logged); record.Level != want || len(logged) > 0 {
+			t.Errorf("payload %d: %s %q, and %d more records", n+1, record.Level, record.Message, len(logged))
+		}
 	}
 }
 

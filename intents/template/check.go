@@ -23,6 +23,8 @@ type Filled struct {
 	Other []string
 	// Warnings are for the log, for example that a key is withdrawn.
 	Warnings []string
+	// Withdrawn are the names of the withdrawn keys that the payload has.
+	Withdrawn []string
 }
 
 // Check checks a payload, the object with the keys. null for an optional key means that
@@ -189,6 +191,7 @@ func (c *checking) filled() *Filled {
 		case value == nil:
 			value = k.Default
 		case k.withdrawn:
+			out.Withdrawn = append(out.Withdrawn, k.Name)
 			c.warnings = append(c.warnings, "the key "+k.Name+" is withdrawn: it is accepted for now; fetch the template again")
 		case k.Deprecated:
 			c.warnings = append(c.warnings, "the key "+k.Name+" is deprecated: it will be withdrawn")
