@@ -263,6 +263,29 @@ func TestACollisionRefines(t *testing.T) {
 	}
 }
 
+// So does the name by which the agent's own schema knows a key: a new key of that name could not
+// be beside it.
+func TestACollisionWithAPropertyRefines(t *testing.T) {
+	t.Parallel()
+	p, tpl := newPool(t, Config{}), base(t)
+	tpl.Keys[1].Property = "berth"
+	many(p, 6, wish(1, "a berth"), start)
+	now := start.Add(6 * time.Minute)
+	for _, c := range p.Ripe(now) {
+		k, err := Rules(c)
+		if err == nil {
+			err = p.Propose(c.ID, k, tpl, "", now)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := tpl.Apply(p.View().Patches(tpl, "x", now)...)
+	if err != nil || len(after.Keys) != len(tpl.Keys) || !strings.Contains(after.Key("cabin").Description, "Said as: 'berth'.") {
+		t.Errorf("%v %+v", err, after)
+	}
+}
+
 // A use of a key in n of the payloads of a day.
 func use(p *Pool, key string, from time.Time, n, of int, wrong bool) {
 	for i := range of {

@@ -142,14 +142,14 @@ func (p *Pool) life(name, owner string) *life {
 	return nil
 }
 
-// Like returns the key of a template that has a name or its plural: the one that a proposal of
-// that name would describe better; nil: none has.
+// Like returns the key of a template that has a name or its plural, or the name as its property:
+// the one that a proposal of that name would describe better; nil: none has.
 func Like(t *template.Template, name string) *template.Key {
 	if k := t.Key(name); k != nil {
 		return k
 	}
 	for i := range t.Keys {
-		if sameName(t.Keys[i].Name, name) {
+		if sameName(t.Keys[i].Name, name) || t.Keys[i].Property == name {
 			return &t.Keys[i]
 		}
 	}
