@@ -136,8 +136,11 @@ func (c *Config) Candidate(ctx context.Context, cluster evolve.Cluster, t *templ
 
 // sensitive says why a key is security-relevant; "": it is not.
 func (c *Config) sensitive(ctx context.Context, k template.Key, cluster evolve.Cluster) string {
-	if why := c.Sensitive.Why(k, cluster); why != "" || c.Classify == nil {
+	if why := c.Sensitive.Why(k, cluster); why != "" {
 		return why
+	}
+	if c.Classify == nil {
+		return c.Sensitive.Unread(k, cluster)
 	}
 	why, err := c.Classify(ctx, k)
 	if err != nil {

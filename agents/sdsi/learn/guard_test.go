@@ -24,11 +24,13 @@ func TestWhatIsSensitiveWaits(t *testing.T) {
 		classify func(context.Context, template.Key) (string, error)
 		want     evolve.State
 	}{
-		"harmless":          {"a window seat", nil, evolve.Experimental},
-		"about payment":     {"pay by invoice", nil, evolve.Pending},
-		"the model says so": {"a window seat", func(context.Context, template.Key) (string, error) { return "I say so", nil }, evolve.Pending},
-		"it says no":        {"a window seat", func(context.Context, template.Key) (string, error) { return "", nil }, evolve.Experimental},
-		"it is away":        {"a window seat", func(context.Context, template.Key) (string, error) { return "", errors.New("away") }, evolve.Pending},
+		"harmless":           {"a window seat", nil, evolve.Experimental},
+		"of another script":  {"вернуть деньги", nil, evolve.Pending},
+		"the model reads it": {"место у окна", func(context.Context, template.Key) (string, error) { return "", nil }, evolve.Experimental},
+		"about payment":      {"pay by invoice", nil, evolve.Pending},
+		"the model says so":  {"a window seat", func(context.Context, template.Key) (string, error) { return "I say so", nil }, evolve.Pending},
+		"it says no":         {"a window seat", func(context.Context, template.Key) (string, error) { return "", nil }, evolve.Experimental},
+		"it is away":         {"a window seat", func(context.Context, template.Key) (string, error) { return "", errors.New("away") }, evolve.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 	"github.com/aeemesh/aeemesh/intents/template"
@@ -19,9 +20,23 @@ type Sensitive struct {
 	Words []string
 	// Pattern, if set, is matched against name and description, too.
 	Pattern *regexp.Regexp
-	// Capabilities are the names of the agent's tools, skills and intents. A key whose name
-	// has all the words of one, or vice versa, exposes it.
+	// Capabilities are the names of what the agent can do, as those of its tools. A key whose
+	// name has all the words of one, or vice versa, exposes it.
 	Capabilities []string
+}
+
+// Unread says why a key waits that is in a script which no list of words is in, neither a
+// built-in one nor the operator's: what it is about is not known. "": the words are enough.
+func (s Sensitive) Unread(k template.Key, c Cluster) string {
+	foreign := func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) }
+	own := strings.Join(s.Words, " ")
+	if s.Pattern != nil {
+		own += s.Pattern.String()
+	}
+	if strings.IndexFunc(own, foreign) < 0 && strings.IndexFunc(k.Description+strings.Join(c.Examples, ""), foreign) >= 0 {
+		return "no list of words about payment, identity and access is in its script, and no model reads it"
+	}
+	return ""
 }
 
 // sensitiveWords are the built-in ones, of English, German, French and Spanish.
