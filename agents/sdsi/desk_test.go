@@ -411,4 +411,12 @@ func TestAnyWorkerKnowsTheVersionsOfTheOthers(t *testing.T) {
 	contains(t, "the old version", r.ask(intents.Exchange, `{"schema_id":"tram_v1","payload":{"stop_from":"Harbour"}}`), `"intent":"sdsi.exchange.tram_v1"`, `"ticket"`)
 	contains(t, "its template", r.ask(intents.SchemaGet, `{"schema_id":"tram_v1"}`), `"schema_id":"tram_v1"`)
 	contains(t, "a version of nobody", r.ask(intents.Exchange, `{"schema_id":"tram_v3","payload":{}}`), "E_NOT_FOUND")
+	raw, err := json.Marshal(tram(t, "tram_v1"))
+	if err == nil {
+		err = store.Create(t.Context(), trams, "tram_v4", raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, "a version that is stored as another", r.ask(intents.Exchange, `{"schema_id":"tram_v4","payload":{"stop_from":"Harbour"}}`), "E_UNAVAILABLE")
 }

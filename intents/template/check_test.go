@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,6 +156,28 @@ func TestCheckIsBounded(t *testing.T) {
 	_, err = form(t, stay(t), template.FormOptions{Unknown: template.UnknownRefused}).Check(payload)
 	if !errors.As(err, &bad) || !bad.Truncated || len(err.Error()) > 10<<10 {
 		t.Errorf("%d problems, %d bytes", len(bad.Problems), len(err.Error()))
+	}
+}
+
+// SDSI 4.3: however much there is in "other", it is no reason to refuse a payload.
+func TestOtherIsNeverRefused(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]any{
+		"a long text":    strings.Repeat("a view ", 10_000),
+		"long texts":     slices.Repeat([]string{strings.Repeat("a view ", 1_000)}, 30),
+		"many texts":     slices.Repeat([]string{"a view"}, 10_000),
+		"one word":       strings.Repeat("a", 200_000),
+		"nothing to see": strings.Repeat("\u202e", 1_000),
+	} {
+		for _, unknown := range []template.UnknownPolicy{template.UnknownToOther, template.UnknownRefused} {
+			payload, err := json.Marshal(map[string]any{"city": "Porto", "nights": 2, "other": other})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := form(t, stay(t), template.FormOptions{Unknown: unknown}).Check(payload); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 
