@@ -13,7 +13,17 @@ import (
 
 var hexComment = regexp.MustCompile(`#[^\n]*|\s`)
 
-// TestCheck holds Check to the documents and wants in testdata/check.
+// check returns the errors for which Parse refuses a document, or, if there are none, the
+// linter's warnings.
+func check(data []byte, opts Options) []Problem {
+	doc, problems := parse(data, opts)
+	if len(problems) > 0 {
+		return problems
+	}
+	return doc.Lint()
+}
+
+// TestCheck holds Parse and Lint to the documents and wants in testdata/check.
 func TestCheck(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "check", "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -46,7 +56,7 @@ func TestCheck(t *testing.T) {
 					}
 				}
 				var got strings.Builder
-				for _, p := range Check(data, opts) {
+				for _, p := range check(data, opts) {
 					got.WriteString(p.String() + "\n")
 				}
 				if got.Len() == 0 {

@@ -11,10 +11,10 @@
 //
 // # Tour
 //
-// A document is read by [Parse], [Read] or [Check] from JSON, from YAML or from
-// CBOR (parse.go). YAML and CBOR are turned into JSON text first (yaml.go,
-// cbor.go), so that all three go through one decoder with one set of limits
-// (json.go) and behave alike. The tree is validated against the kind's JSON
+// A document is read by [Parse] or [Read] from JSON, from YAML or from CBOR
+// (parse.go), or made by [New] of a typed value. YAML and CBOR are turned into
+// JSON text first (yaml.go, cbor.go), so that all three go through one decoder
+// with one set of limits (json.go) and behave alike. The tree is validated against the kind's JSON
 // Schema (schema.go, schema/). Each error becomes a message with a hint
 // (explain.go, suggest.go). Every string is searched for credentials
 // (secret.go). The result is a [Document]: the original text, and a typed view

@@ -197,9 +197,9 @@ func TestEncodingsBehaveAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := withoutPlaces(Check(data, Options{Format: JSON}))
-		diff(t, name+" as YAML", withoutPlaces(Check(yaml, Options{Format: YAML})), want)
-		diff(t, name+" as CBOR", withoutPlaces(Check(packed, Options{Format: CBOR})), want)
+		want := withoutPlaces(check(data, Options{Format: JSON}))
+		diff(t, name+" as YAML", withoutPlaces(check(yaml, Options{Format: YAML})), want)
+		diff(t, name+" as CBOR", withoutPlaces(check(packed, Options{Format: CBOR})), want)
 		if doc, err := Parse(data, Options{}); err == nil {
 			want := withoutPlaces(NotHonoured(doc, WorkerSupports()))
 			got := withoutPlaces(NotHonoured(mustParse(t, packed, Options{}), WorkerSupports()))

@@ -50,6 +50,24 @@ func Example() {
 	// 16:3: /agent/memory: warning: memory is not honoured yet: the agent remembers nothing from one task to the next
 }
 
+// A program makes a document of its own. The rules are those of a document that is read.
+func ExampleNew() {
+	doc, err := aaif.New(&aaif.Definition{Standard: aaif.Standard, Agent: aaif.Agent{Name: "Greeter", Goal: "Every guest is greeted."}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, err := doc.Encode(aaif.YAML)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(string(text))
+	// Output:
+	// sc_standard: SC-006
+	// agent:
+	//   name: Greeter
+	//   goal: Every guest is greeted.
+}
+
 func ExampleParse() {
 	const text = `{
   "sc_standard": "SC-006",

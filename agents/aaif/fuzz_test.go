@@ -51,7 +51,7 @@ func seeds(f *testing.F, format Format) {
 
 // survives checks the package's promises for a parsed document.
 func survives(t *testing.T, data []byte, format Format) {
-	problems := Check(data, Options{Format: format})
+	problems := check(data, Options{Format: format})
 	doc, err := Parse(data, Options{Format: format})
 	if err != nil {
 		if len(problems) == 0 {

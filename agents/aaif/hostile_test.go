@@ -80,7 +80,7 @@ func TestHostileDocuments(t *testing.T) {
 		{"a text that claims to be long", CBOR, "\xa1\x7b\x7f\xff\xff\xff\xff\xff\xff\xff", RuleSyntax},
 	} {
 		t.Run(string(tt.format)+"/"+tt.name, func(t *testing.T) {
-			problems := Check([]byte(tt.text), Options{Format: tt.format})
+			problems := check([]byte(tt.text), Options{Format: tt.format})
 			var got Rule
 			if len(problems) > 0 {
 				got = problems[0].Rule
@@ -121,7 +121,7 @@ func TestNoSizeExhaustsTheStack(t *testing.T) {
 		{CBOR, "", "\x81", RuleTooDeep},
 	} {
 		opts.Format = tt.format
-		problems := Check([]byte(tt.head+strings.Repeat(tt.unit, n/len(tt.unit))), opts)
+		problems := check([]byte(tt.head+strings.Repeat(tt.unit, n/len(tt.unit))), opts)
 		if len(problems) != 1 || problems[0].Rule != tt.want {
 			t.Errorf("%s %q: %v", tt.format, tt.unit, problems)
 		}

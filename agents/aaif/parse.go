@@ -10,9 +10,8 @@ import (
 // Parse reads one document. The document must be valid by the kind's schema and
 // contain no credential; otherwise the returned [*Error] lists all problems.
 //
-// Warnings do not keep a document from being parsed: use [Document.Lint], or
-// [Check] for errors and warnings together. The document keeps a reference to
-// data, which must not be modified afterwards.
+// Warnings do not keep a document from being parsed: [Document.Lint] has them. The
+// document keeps a reference to data, which must not be modified afterwards.
 func Parse(data []byte, opts Options) (*Document, error) {
 	doc, problems := parse(data, opts)
 	if len(problems) > 0 {
@@ -36,17 +35,6 @@ func Read(name string, r io.Reader, opts Options) (*Document, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return Parse(data, opts)
-}
-
-// Check reports all problems of a document: the errors for which Parse refuses
-// it, or, if there are none, the linter's warnings. An empty result means a
-// good document.
-func Check(data []byte, opts Options) []Problem {
-	doc, problems := parse(data, opts)
-	if len(problems) > 0 {
-		return problems
-	}
-	return doc.Lint()
 }
 
 // parse returns a document, or the errors that prevent it. For a document of
