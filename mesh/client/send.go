@@ -9,7 +9,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
@@ -157,19 +156,6 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 	}
 	task.Requires = wire.MustJSON(members)
 	return deadline, stream, nil
-}
-
-// Cancel sends a cancel to all workers of an entity, for tasks that were sent with this node's
-// entity as from. It does not wait; the sender of each cancelled task gets E_CANCELLED.
-func (c *Client) Cancel(entity string, what intents.CancelTask) error {
-	e, err := c.newCommand(entity, what)
-	if err != nil {
-		return err
-	}
-	if err := c.s.PublishControl(e); err != nil {
-		return err
-	}
-	return c.s.Conn.FlushTimeout(2 * time.Second)
 }
 
 // Post publishes an envelope to its addressee (field to) and does not wait for a reply: an

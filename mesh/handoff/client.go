@@ -143,12 +143,6 @@ func (c *Client) Send(ctx context.Context, token string, doc []byte) (Status, er
 // lastWord is how long a stream that was given up may take to say so.
 const lastWord = 2 * time.Second
 
-// Status asks how far a handoff has come; request is signed for
-// [ActionStatus].
-func (c *Client) Status(ctx context.Context, id, request string) (Status, error) {
-	return c.ask(ctx, http.MethodGet, "/"+id, request)
-}
-
 // Commit tells the receiver that the source has let go of the run; request is
 // signed for [ActionCommit]. The phase of the Status is the receiver's last word:
 // accepted, running or refused.
