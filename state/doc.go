@@ -13,7 +13,8 @@
 // A [Checkpoint] is a document: the specification's fields, as the specification defines
 // them, and [Mesh], what this mesh needs in addition, in the extension member x-aeemesh.
 // Its methods do no I/O: [Checkpoint.Messages] and [Checkpoint.Append] for the
-// conversation, [Checkpoint.Settle] for a tool call with an unknown outcome,
+// conversation, [Checkpoint.Variables] and [Checkpoint.SetVariable] for what a handler in
+// Go knows, [Checkpoint.Settle] for a tool call with an unknown outcome,
 // [Checkpoint.Memories] for the memories that a run may load, [Checkpoint.Fork],
 // [Checkpoint.Strip], [Diff] and [Timeline].
 //

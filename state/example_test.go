@@ -126,3 +126,25 @@ func ExampleDiff() {
 	// ~ /status: "running" -> "paused"
 	// ~ /x-aeemesh/epoch: 0 -> 2
 }
+
+// A handler in Go keeps what it knows in the run's variables, in the change of a step
+// (mesh.Run.Commit). The worker that continues the run finds it there.
+func ExampleCheckpoint_SetVariable() {
+	c := state.New("agent.reviewer", "01JD0000000000000000000000", "")
+	c.SetVariable("files", []byte(`["a.go","b.go"]`))
+	c.SetVariable("done", []byte(`1`))
+	data, err := (&state.Codec{}).Encode(c)
+	if err != nil {
+		panic(err)
+	}
+	d, err := (&state.Codec{}).Decode(data)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(d.Variables()["files"], d.Variables()["done"])
+	d.SetVariable("done", nil)
+	fmt.Println(len(d.Variables()))
+	// Output:
+	// ["a.go","b.go"] 1
+	// 1
+}
