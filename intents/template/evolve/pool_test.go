@@ -508,6 +508,24 @@ func TestTrialsAreBounded(t *testing.T) {
 	}
 }
 
+// By default ten keys are on trial, as the draft suggests (SDSI 6.2.3).
+func TestTenKeysAreOnTrial(t *testing.T) {
+	t.Parallel()
+	p := newPool(t, Config{})
+	for i := range 11 {
+		many(p, 6, wish(i, strings.Repeat(string(rune('m'+i)), 5)), start)
+	}
+	now := start.Add(6 * time.Minute)
+	propose(t, p, now)
+	count := map[State]int{}
+	for _, k := range p.Keys(now) {
+		count[k.State]++
+	}
+	if count[Experimental] != 10 || count[Queued] != 1 {
+		t.Errorf("%v", count)
+	}
+}
+
 // A key that waits gets the place of a trial that ends at the moment at which it would have
 // waited for too long: it was queued until that trial was decided.
 func TestAPlaceThatComesFreeIsTaken(t *testing.T) {
