@@ -27,7 +27,7 @@ func Choose(ctx context.Context, m Model, offers []Listed, request string, o Fil
 	most := max(64, promptDescriptions/max(1, len(offers)))
 	for i, l := range offers {
 		list = append(list, string(object(member{"number", json.RawMessage(strconv.Itoa(i + 1))},
-			member{"scenario", text(clip.Text(l.Scenario, maxID))}, member{"description", text(clip.Text(l.Description, most))})))
+			member{"scenario", text(clip.Text(visible(l.Scenario), maxID))}, member{"description", text(clip.Text(visible(l.Description), most))})))
 	}
 	raw, err := m.Complete(ctx, Prompt{
 		Instructions: chooseInstructions,

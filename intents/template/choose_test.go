@@ -34,3 +34,17 @@ func TestChoose(t *testing.T) {
 		t.Error("a request that is too long is accepted")
 	}
 }
+
+// A list of services is not checked as a template is: characters that readers do not see reach no
+// model.
+func TestChooseHidesNothing(t *testing.T) {
+	t.Parallel()
+	offers := []template.Listed{{Scenario: "tram\u202e", Description: "Tickets.\U000E0041 \x1b[2J"}, {Scenario: "lost_property"}}
+	m := &plays{answers: []string{`{"number":1,"confidence":1}`}}
+	if got, err := template.Choose(t.Context(), m, offers, "a ticket", template.FillOptions{}); err != nil || got != offers[0].Scenario {
+		t.Errorf("%q, %v", got, err)
+	}
+	if text := m.prompts[0].Text; strings.ContainsAny(text, "\u202e\U000E0041\x1b") || strings.Contains(text, `\u`) {
+		t.Errorf("%q", text)
+	}
+}
