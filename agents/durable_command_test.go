@@ -289,7 +289,7 @@ func TestTheDocumentOnTheDurableLane(t *testing.T) {
 	if a := newAgent(t, doc(t, echoModel+`, "io": {"mode": "async"}`), agents.Options{}); !a.Async || len(a.Notices) != 0 {
 		t.Errorf("io.mode async: async %v, notices %v", a.Async, a.Notices)
 	}
-	if a := newAgent(t, doc(t, echoModel), agents.Options{}); a.Retry.Max != agents.DefaultMaxRetries || a.MeshConcurrency != 1 || a.Async {
+	if a := newAgent(t, doc(t, echoModel), agents.Options{}); a.Retry.Max != 2 || a.MeshConcurrency != 1 || a.Async {
 		t.Errorf("by default: retry %+v, concurrency %d, async %v", a.Retry, a.MeshConcurrency, a.Async)
 	}
 	// Without the lane it is served all the same.

@@ -254,7 +254,7 @@ func TestMaxIterations(t *testing.T) {
 	for i := range turns {
 		turns[i] = calls(call("1", "lint", `{}`))
 	}
-	for block, limit := range map[string]int{``: agents.DefaultMaxIterations, `, "orchestration": {"max_iterations": 3}`: 3} {
+	for block, limit := range map[string]int{``: 10, `, "orchestration": {"max_iterations": 3}`: 3} {
 		ran.Store(0)
 		w, entity, fake := hostFake(t, lintTool+block, agents.Options{Tools: reg}, turns...)
 		got := w.send(entity, `{"text":"go"}`, sending{})

@@ -50,6 +50,31 @@ func TestImportOfAFile(t *testing.T) {
 	}
 }
 
+// A token is for one content, too: not for another with the same ids and a checksum of its
+// own (AAIF, Security Considerations).
+func TestImportOfAFileWithOtherContentThanItsToken(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	x := p.pack()
+	changed := bytes.Replace(x.doc, []byte("hi hi"), []byte("hi ho"), 1)
+	sum, err := state.CheckChecksum(changed)
+	if !errors.Is(err, state.ErrChecksum) {
+		t.Fatal(err)
+	}
+	was, err := state.ContentChecksum(x.doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := transfer.PutToken(bytes.Replace(changed, []byte(was), []byte(sum), 1), x.token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.receiver.Import(context.Background(), file, nil); !errors.Is(err, transfer.ErrTokenState) {
+		t.Errorf("other content: %v", err)
+	}
+	equal(t, "records", p.records(), "")
+}
+
 // A document of another platform becomes a task here.
 func TestImportFromAnotherPlatform(t *testing.T) {
 	t.Parallel()
