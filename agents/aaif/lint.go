@@ -123,6 +123,7 @@ func (l *linter) definition(d *Definition) {
 	if a.IO != nil {
 		l.subschema("/agent/io/input_schema", a.IO.InputSchema)
 		l.subschema("/agent/io/output_schema", a.IO.OutputSchema)
+		l.io(a)
 	}
 	l.events(a.Events)
 	if t := a.Telemetry; t != nil && t.TraceContextHeader != "" && strings.ContainsFunc(t.TraceContextHeader, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }) {
@@ -130,10 +131,13 @@ func (l *linter) definition(d *Definition) {
 	}
 	l.evaluation(a.Evaluation)
 	if c := a.Compliance; c != nil && c.HumanInTheLoop != nil {
-		h := c.HumanInTheLoop
-		if h.Trigger != nil && (h.Enabled == nil || !*h.Enabled) {
-			l.warn("/agent/compliance/human_in_the_loop/trigger", RuleIgnoredField, "set enabled to true, or delete it",
-				"the trigger has no effect: human_in_the_loop is not enabled")
+		h, at := c.HumanInTheLoop, "/agent/compliance/human_in_the_loop"
+		const hint, why = "set enabled to true, or delete it", "human_in_the_loop is not enabled"
+		if h.Trigger != nil && !isTrue(h.Enabled) {
+			l.warn(at+"/trigger", RuleIgnoredField, hint, "the trigger has no effect: %s", why)
+		}
+		if h.TimeoutSeconds.IsSet() && !isTrue(h.Enabled) {
+			l.warn(at+"/timeout_seconds", RuleIgnoredField, hint, "the timeout has no effect: %s", why)
 		}
 	}
 }

@@ -41,6 +41,9 @@ func (l *linter) model(a *Agent) {
 		l.warn("/agent/model/provider_id", RuleIgnoredField, `set provider to "custom", or delete provider_id`,
 			"provider_id has no effect: provider is %q", m.Provider)
 	}
+	if m.Provider == "" && m.BaseURL == "" && (m.Preferred != "" || len(m.Fallbacks) > 0) {
+		l.warn("/agent/model", RuleIncomplete, "give provider", "the provider of the model is not named")
+	}
 	if m.Provider != "" && m.Preferred == "" {
 		l.warn("/agent/model", RuleIncomplete, "give preferred", "the model of the provider is not named")
 	}
@@ -64,6 +67,34 @@ func (l *linter) model(a *Agent) {
 		l.warn("/agent/model/response_format", RuleIncomplete, "give io.output_schema", "json_schema needs a schema to enforce")
 	}
 }
+
+// io warns of fields of io and runtime that say the opposite of one another, and
+// of a form of answers that lacks its schema.
+func (l *linter) io(a *Agent) {
+	io, r := a.IO, a.Runtime
+	if io.Format == IOStructured && io.OutputSchema == nil && (a.Model == nil || a.Model.ResponseFormat == "") {
+		l.warn("/agent/io/format", RuleIncomplete, "give io.output_schema", "structured needs a schema to enforce")
+	}
+	if r == nil {
+		return
+	}
+	const hint = "delete one of them, or make them agree"
+	switch {
+	case isTrue(io.Streaming) && isFalse(r.Streaming):
+		l.warn("/agent/io/streaming", RuleIgnoredField, hint, "runtime.streaming is false: nothing is streamed")
+	case isFalse(io.Streaming) && isTrue(r.Streaming):
+		l.warn("/agent/runtime/streaming", RuleIgnoredField, hint, "io.streaming is false: nothing is streamed")
+	}
+	switch {
+	case io.Mode == ModeSync && isTrue(r.AsyncExecution):
+		l.warn("/agent/io/mode", RuleIgnoredField, hint, "runtime.async_execution is true: tasks are answered at once, with a job_id")
+	case io.Mode == ModeAsync && isFalse(r.AsyncExecution):
+		l.warn("/agent/runtime/async_execution", RuleIgnoredField, hint, "io.mode is async: tasks are answered at once, with a job_id")
+	}
+}
+
+func isTrue(b *bool) bool  { return b != nil && *b }
+func isFalse(b *bool) bool { return b != nil && !*b }
 
 // agree reports whether response_format and io.format mean the same form of
 // answers.
