@@ -147,6 +147,36 @@ func TestFieldsWithoutEffectAreNoticed(t *testing.T) {
 	}
 }
 
+// The instructions and the form of answers are for a model: where something else does the
+// work, a notice says that they are not used.
+func TestInstructionsThatNoModelReadsAreNoticed(t *testing.T) {
+	t.Parallel()
+	for kind, k := range kinds {
+		want := map[string]int{"/agent/instructions": 1, "/agent/io/format": 1}
+		if kind == "model" || strings.HasPrefix(kind, "led ") {
+			clear(want)
+		}
+		text := `"instructions": "Be brief.", "io": {"format": "markdown"}`
+		if k.block != "" {
+			text += ", " + k.block
+		}
+		if k.orchestration != "" {
+			text += `, "orchestration": {` + k.orchestration + `}`
+		}
+		opts := agents.Options{}
+		if k.opts != nil {
+			opts = k.opts(t)
+		}
+		got := counted(newAgent(t, doc(t, text), opts).Notices)
+		maps.DeleteFunc(got, func(pointer string, _ int) bool {
+			return pointer != "/agent/instructions" && pointer != "/agent/io/format"
+		})
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", kind, got, want)
+		}
+	}
+}
+
 // counted is how many notices there are of each place.
 func counted(ps []aaif.Problem) map[string]int {
 	m := make(map[string]int)

@@ -30,11 +30,16 @@ var delegated = []struct {
 }{
 	{"/agent/constraints", func(a *aaif.Agent) bool { return len(a.Constraints) > 0 }, "the program or handler has to keep the constraints; this runtime cannot"},
 	{"/agent/model", func(a *aaif.Agent) bool { return a.Model != nil }, "the model is not used: something else does the agent's work"},
+	{"/agent/instructions", instructed, "the instructions are not used: something else does the agent's work"},
 	{"/agent/tools", func(a *aaif.Agent) bool { return len(a.Tools) > 0 }, "the tools are not offered: something else does the agent's work"},
-	{"/agent/io/format", func(a *aaif.Agent) bool { return a.IO != nil && a.IO.Format == aaif.IOMarkdown }, "the program or handler has to answer in Markdown; this runtime cannot"},
+	{"/agent/io/format", inMarkdown, "the program or handler has to answer in Markdown; this runtime cannot"},
 	{"/agent/orchestration", leads, "the team is not led by this runtime: the program or handler has to call the others itself"},
 	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "the program or handler has to count its iterations; this runtime cannot"},
 }
+
+func instructed(a *aaif.Agent) bool { return a.Instructions != "" }
+
+func inMarkdown(a *aaif.Agent) bool { return a.IO != nil && a.IO.Format == aaif.IOMarkdown }
 
 // leads reports whether an agent has a team or delegates its work.
 func leads(a *aaif.Agent) bool {
@@ -65,6 +70,12 @@ func delegates(def *aaif.Definition, plan *orchestrate.Plan, opts Options) (out 
 	}
 	if plan.OwnModel && def.Agent.Model != nil && !plan.NeedsMind() {
 		note("/agent/model", aaif.SeverityNote, "the model is not used: the agent's team does the work (%s)", plan.Pattern)
+	}
+	if instructed(&def.Agent) && !plan.NeedsMind() {
+		note("/agent/instructions", aaif.SeverityNote, "the instructions are not used: the agent's team does the work (%s)", plan.Pattern)
+	}
+	if inMarkdown(&def.Agent) && !plan.NeedsMind() {
+		note("/agent/io/format", aaif.SeverityNote, "the members of the team have to answer in Markdown (%s); this runtime cannot", plan.Pattern)
 	}
 	if len(def.Agent.Tools) > 0 {
 		note("/agent/tools", aaif.SeverityWarning, "the tools are not offered: the agent's team does the work (%s)", plan.Pattern)
