@@ -198,6 +198,8 @@ func TestNewRefuses(t *testing.T) {
 		"model is silent":    {``, none, "--exec"},
 		"unknown provider":   {`"model": {"provider": "anthropic", "preferred": "m"}`, none, "anthropic cannot be reached"},
 		"builtin what":       {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "gpt"}`, none, `"echo", "script" or "filler"`},
+		"window too small":   {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "echo", "min_context_tokens": 9000}`, agents.Options{ContextTokens: 8000}, "its context window has 8000 tokens, and min_context_tokens is 9000"},
+		"a window of Go's":   {`"model": {"min_context_tokens": 9000}`, agents.Options{ContextTokens: 8000, Model: fake}, "its context window has 8000 tokens"},
 		"no script":          {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script"}`, none, "script"},
 		"bad script":         {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script", "params": {"extended": {"script": [{"sing": 1}]}}}`, none, "turn 1"},
 		"unknown function":   {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, agents.Options{Tools: registry(t, "lint", "fmt")}, "no function is named look: registered are fmt, lint: worker --tool look=COMMAND gives it a program"},

@@ -48,6 +48,9 @@ type loop struct {
 
 func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
 	m, notices, err := resolveModel(def, opts)
+	if err == nil {
+		err = wideEnough(def, opts)
+	}
 	tools, more, toolErr := newToolset(entity, def, opts)
 	notices = append(notices, more...)
 	if err := errors.Join(err, toolErr); err != nil {
@@ -68,6 +71,17 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 		l.echoes = m.Provider == aaif.ProviderCustom && m.ProviderID == builtin.ProviderID && m.Preferred == builtin.Echo
 	}
 	return l, notices, nil
+}
+
+// wideEnough refuses a window below the document's min_context_tokens, where the operator has
+// said how large it is (AAIF, LLM Provider Routing, step 4). Options.Models refuses routes whose
+// windows it knows; the offline model and Options.Model are not such routes.
+func wideEnough(def *aaif.Definition, opts Options) error {
+	m := def.Agent.Model
+	if m == nil || opts.ContextTokens == 0 || m.MinContextTokens.Int64() <= int64(opts.ContextTokens) {
+		return nil
+	}
+	return fmt.Errorf("/agent/model: its context window has %d tokens, and min_context_tokens is %d", opts.ContextTokens, m.MinContextTokens.Int64())
 }
 
 // streams reports whether the agent streams to senders that ask for it: yes,
