@@ -91,8 +91,8 @@ func agentsImportCommand(a *session.App) *cobra.Command {
 		Short: "Register definitions, so that teams find these agents",
 		Long: `Registers AAIF agent definitions in the mesh's registry (bucket aee_agents), byte
 for byte. Each is checked first as "validate" does, and none is registered if
-one is refused. FILE is a file, a URL (https://… or http://…), or "-" for
-standard input.
+one is invalid. Of an agent that a worker here refuses a warning says why. FILE
+is a file, a URL (https://… or http://…), or "-" for standard input.
 
 A definition is known by its agent_id; without one, by its entity. Its entity is
 the one that a worker would serve: agent. and its name, unless --as says
@@ -238,6 +238,7 @@ func validDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, f
 		case v.Valid && v.Kind != aaif.KindAgent:
 			return nil, fmt.Errorf("%s: it is an AAIF %s, and only agent definitions are registered", v.File, v.Kind)
 		case v.Valid:
+			warnRefused(a, v)
 			out = append(out, document{v.File, docs[i]})
 			continue
 		}
@@ -259,6 +260,20 @@ func validDefinitions(a *session.App, ctx context.Context, cmd *cobra.Command, f
 	}
 	a.Term.Say("%d %s refused; nothing is registered", bad, word)
 	return nil, outcome.ErrQuiet
+}
+
+// warnRefused prints why a worker here would not host an agent that is to be registered:
+// workers of other programs may have what this one lacks (AAIF, Capability Negotiation).
+func warnRefused(a *session.App, v verdict) {
+	if len(v.Refused) == 0 {
+		return
+	}
+	a.Term.Warn("%s: a worker here refuses this agent; it can be registered all the same", v.File)
+	reasons := slices.Clone(v.Refused)
+	for i := range reasons {
+		reasons[i].Severity = aaif.SeverityWarning
+	}
+	a.Term.Notices(v.File, reasons)
 }
 
 // isURL reports whether an argument is a URL, which is fetched.
