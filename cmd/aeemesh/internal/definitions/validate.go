@@ -218,8 +218,10 @@ func checksumOf(doc *aaif.Document) []aaif.Problem {
 		return nil
 	case errors.Is(err, state.ErrNoChecksum):
 		p.Message = err.Error() + ": no platform may restore a run from it"
-	default:
+	case errors.Is(err, state.ErrChecksum):
 		p.Severity, p.Message = aaif.SeverityError, err.Error()+": the document was changed after it was made, and no platform may restore a run from it"
+	default:
+		p.Severity, p.Message = aaif.SeverityError, err.Error()+": no platform may restore a run from it"
 	}
 	if want != "" {
 		p.Hint = "that of the document as it stands is " + want
