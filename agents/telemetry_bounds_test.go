@@ -1,15 +1,55 @@
 package agents
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"testing"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/buckets"
+	"github.com/aeemesh/aeemesh/mesh"
 )
+
+// AAIF, Telemetry: tracing and metrics are on by default, and a document switches each off.
+func TestADocumentSwitchesTelemetryOff(t *testing.T) {
+	t.Parallel()
+	type made struct{ spans, metrics bool }
+	for telemetry, want := range map[string]made{
+		`{}`: {true, true}, `{"tracing": false}`: {false, true}, `{"metrics": false}`: {true, false}, `{"tracing": false, "metrics": false}`: {},
+	} {
+		doc, err := aaif.Parse([]byte(`{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look.","telemetry":`+telemetry+`}}`), aaif.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
+		opts := Options{Model: modeltest.New(modeltest.Turn{Text: "done"})}
+		opts.Telemetry.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+		opts.Telemetry.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+		a, err := New(doc, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := &mesh.Task{Envelope: envelope.New(envelope.TypeTask, "human.ada", a.Entity, "test.run", json.RawMessage(`{"text":"go"}`))}
+		if _, err := a.Handler.Handle(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		if got := (made{len(spans.GetSpans()) > 0, len(all.ScopeMetrics) > 0}); got != want {
+			t.Errorf("%s: made %+v, want %+v", telemetry, got, want)
+		}
+	}
+}
 
 func TestHistogramsOfAgentsHaveTheBoundsOfTheirConvention(t *testing.T) {
 	t.Parallel()
