@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -80,6 +81,35 @@ func TestAQuestionOfATeamIsRetriedAsTheDocumentSays(t *testing.T) {
 				t.Errorf("max_retries %d: asked %d times: %s, %v", retries, asked, answer, err)
 			}
 		})
+	}
+}
+
+// The questions of an agent's team are turns of its model: max_iterations bounds them, and
+// checkpoints count them (AAIF, Orchestration Topology and Agent State Document).
+func TestTheQuestionsOfATeamAreTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorkbench(t, Options{}) // max_iterations is 5
+	asked := 0
+	w.loop.model = failing(&asked)
+	m := newAgentModel(w.loop, w.task)
+	question := orchestrate.Question{Asked: "Who?", Schema: []byte(`{"type": "object", "required": ["to"]}`), Bare: "to"}
+	for range 5 {
+		if _, err := m.Ask(t.Context(), question); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e *envelope.Error
+	if _, err := m.Ask(t.Context(), question); !errors.As(err, &e) || e.Code != envelope.CodeMaxIterations || asked != 5 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	cp := w.begin()
+	if m.Save(cp); cp.Doc.Iteration != "5" {
+		t.Errorf("the checkpoint has iteration %s", cp.Doc.Iteration)
+	}
+	next := newAgentModel(w.loop, w.task)
+	next.restore(cp)
+	if _, err := next.Ask(t.Context(), question); !errors.As(err, &e) || e.Code != envelope.CodeMaxIterations || asked != 5 {
+		t.Errorf("after a restore: asked %d times: %v", asked, err)
 	}
 }
 

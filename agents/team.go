@@ -107,10 +107,16 @@ type agentModel struct {
 func newAgentModel(l *loop, task *mesh.Task) *agentModel {
 	m := &agentModel{l: l, task: task, r: &run{journal: live{}}}
 	if run := task.Run(); run != nil {
-		cp := run.View()
-		m.r.journal, m.r.id, m.r.usage, m.r.turns = run, cp.Doc.RunID, cp.Mesh.Usage, int(cp.Doc.Iteration.Int64())
+		m.r.journal = run
+		m.restore(run.View())
 	}
 	return m
+}
+
+// restore continues the counts of a checkpoint, so that max_iterations holds for the whole
+// run (AAIF, Agent State Document).
+func (m *agentModel) restore(cp *state.Checkpoint) {
+	m.r.id, m.r.usage, m.r.turns = cp.Doc.RunID, cp.Mesh.Usage, int(cp.Doc.Iteration.Int64())
 }
 
 // Used returns the model's usage so far.
