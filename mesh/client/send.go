@@ -161,6 +161,15 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 // Post publishes an envelope to its addressee (field to) and does not wait for a reply: an
 // event to a person's inbox or a channel, or a task whose result is not needed.
 func (c *Client) Post(ctx context.Context, e *envelope.Envelope) error {
+	return c.post(ctx, e, false)
+}
+
+// PostCBOR is [Client.Post] in CBOR.
+func (c *Client) PostCBOR(ctx context.Context, e *envelope.Envelope) error {
+	return c.post(ctx, e, true)
+}
+
+func (c *Client) post(ctx context.Context, e *envelope.Envelope, cbor bool) error {
 	if err := requires.WithoutSecrets(e); err != nil {
 		return err
 	}
@@ -170,11 +179,11 @@ func (c *Client) Post(ctx context.Context, e *envelope.Envelope) error {
 	}
 	buf := wire.GetBuffer()
 	defer wire.PutBuffer(buf)
-	header, err := c.s.Encode(ctx, e, false, false, buf)
+	header, err := c.s.Encode(ctx, e, false, cbor, buf)
 	if err != nil {
 		return err
 	}
-	c.s.Journal.Sent(e.ID, *buf, false)
+	c.s.Journal.Sent(e.ID, *buf, cbor)
 	if err := c.s.Publish(to, *buf, header); err != nil {
 		return fault.ForPeer(err)
 	}

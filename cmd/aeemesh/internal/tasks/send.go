@@ -134,7 +134,7 @@ func sendMessage(a *session.App, ctx context.Context, cmd *cobra.Command, f *sen
 		return submitTask(s, ctx, e, f)
 	}
 	if e.Type != envelope.TypeTask || f.detach || mesh.PublishesTo(e.To) {
-		return postMessage(s, ctx, e)
+		return postMessage(s, ctx, e, f.cbor)
 	}
 	return exchangeTask(s, ctx, cmd, e, f)
 }
@@ -208,8 +208,12 @@ func newMessage(a *session.App, cmd *cobra.Command, f *sendFlags, args []string)
 }
 
 // postMessage publishes an envelope that gets no answer.
-func postMessage(s *session.Session, ctx context.Context, e *envelope.Envelope) error {
-	if err := s.Confirm(func() error { return s.Node.Post(ctx, e) }); err != nil {
+func postMessage(s *session.Session, ctx context.Context, e *envelope.Envelope, cbor bool) error {
+	post := s.Node.Post
+	if cbor {
+		post = s.Node.PostCBOR
+	}
+	if err := s.Confirm(func() error { return post(ctx, e) }); err != nil {
 		return err
 	}
 	if s.App.Term.JSON {
