@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
+		a.Began = true // the command line was right, also where it only asked for help
 		err = a.Term.Err()
 	}
 	if err == nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,9 +119,12 @@ func TestWhatCannotBePrintedIsAFailure(t *testing.T) {
 		err  error
 		want int
 	}{{syscall.ENOSPC, exitFailed}, {syscall.EPIPE, exitOK}} {
-		code := run(t.Context(), []string{"version"}, strings.NewReader(""), failing{tt.err}, io.Discard, func(string) string { return "" })
-		if code != tt.want {
-			t.Errorf("%v: exit %d, want %d", tt.err, code, tt.want)
+		for _, line := range []string{"version", "--version", "--help", "help send", "send --help", "worker --help-all", "envelope", "models list"} {
+			var words bytes.Buffer
+			code := run(t.Context(), strings.Fields(line), strings.NewReader(""), failing{tt.err}, &words, func(string) string { return "" })
+			if code != tt.want || strings.Contains(words.String(), "--help") {
+				t.Errorf("%s: %v: exit %d, want %d\n%s", line, tt.err, code, tt.want, &words)
+			}
 		}
 	}
 }
