@@ -355,7 +355,7 @@ var heavy = []struct {
 	{"cloud.google.com/go/auth", []string{"agents/model/google"}, nil},
 	{"github.com/getkin/kin-openapi", []string{"agents/tool/openapi"}, nil},
 	{"github.com/oasdiff/yaml", []string{"agents/tool/openapi"}, nil},
-	{"golang.org/x/sys", []string{"agents/subprocess"}, nil},
+	{"golang.org/x/sys", []string{"agents/subprocess", "cmd/aeemesh/internal/session"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound", "agents/secret/gcpsm"}, nil},
 	{"github.com/hashicorp/vault", []string{"agents/secret/hashicorp"}, nil},
 	{"github.com/aws/aws-sdk-go-v2/service/secretsmanager", []string{"agents/secret/awssm"}, nil},

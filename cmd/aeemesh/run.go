@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		a.Began = true // the command line was right, also where it only asked for help
 		err = a.Term.Err()
 	}
-	if err == nil {
+	if err == nil || a.Term.ReaderGone(err) {
 		return outcome.OK
 	}
 	return a.failed(err, args)

@@ -119,7 +119,7 @@ func TestWhatCannotBePrintedIsAFailure(t *testing.T) {
 		err  error
 		want int
 	}{{syscall.ENOSPC, exitFailed}, {syscall.EPIPE, exitOK}} {
-		for _, line := range []string{"version", "--version", "--help", "help send", "send --help", "worker --help-all", "envelope", "models list"} {
+		for _, line := range []string{"version", "--version", "--help", "help send", "send --help", "worker --help-all", "envelope", "completion bash", "models list"} {
 			var words bytes.Buffer
 			code := run(t.Context(), strings.Fields(line), strings.NewReader(""), failing{tt.err}, &words, func(string) string { return "" })
 			if code != tt.want || strings.Contains(words.String(), "--help") {

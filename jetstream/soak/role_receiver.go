@@ -48,7 +48,7 @@ func takePoint(phase state.Phase, done bool) Point {
 func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	me, err := newChild(ctx, cancel, "receiver", file, stdin, stdout)
+	me, err := newChild(ctx, "receiver", file, stdin, stdout)
 	if err != nil {
 		return err
 	}

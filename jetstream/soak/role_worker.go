@@ -49,8 +49,9 @@ type child struct {
 }
 
 // newChild reads what the soak tells a worker or a receiver, and connects. Like the aeemesh
-// command, it waits for its server. stop is called when stdin closes.
-func newChild(ctx context.Context, stop func(), what, file string, stdin io.Reader, stdout io.Writer) (*child, error) {
+// command, it waits for its server. When stdin closes, the soak was killed, and the child exits
+// at once: it could not finish its tasks, because the servers exit, too.
+func newChild(ctx context.Context, what, file string, stdin io.Reader, stdout io.Writer) (*child, error) {
 	p := &child{out: &lines{w: stdout}}
 	text, err := os.ReadFile(file)
 	if err == nil {
@@ -62,7 +63,7 @@ func newChild(ctx context.Context, stop func(), what, file string, stdin io.Read
 	p.gates = newGates(p.out)
 	go func() {
 		p.gates.listen(stdin)
-		stop()
+		os.Exit(1)
 	}()
 	if p.conn, err = natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(p.cfg.URLs, ","), Name: "soak " + what + " " + p.cfg.Name, Wait: -1, Options: dialing}); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func newChild(ctx context.Context, stop func(), what, file string, stdin io.Read
 func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	me, err := newChild(ctx, cancel, "worker", file, stdin, stdout)
+	me, err := newChild(ctx, "worker", file, stdin, stdout)
 	if err != nil {
 		return err
 	}

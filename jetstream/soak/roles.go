@@ -12,7 +12,7 @@ import (
 
 // Role is the main function of a child process of a soak. args are "server CONFIG",
 // "worker CONFIG", "receiver CONFIG" or "program ADDRESS". The first three write one line
-// to stdout when they are ready; all return when ctx ends or stdin closes.
+// to stdout when they are ready; all end when ctx ends or stdin closes.
 func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 2 {
 		return fmt.Errorf("soak role: %q: it is server, worker, receiver or program, and what it needs", args)

@@ -131,6 +131,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	d.showCommands()
 	if d.keep {
 		d.app.Term.Heading("The server and the agents go on. Ctrl-C ends them.")
+		ctx, cancel := d.app.WhileRead(ctx)
+		defer cancel()
 		<-ctx.Done()
 	}
 	return nil

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -117,8 +115,3 @@ func hostname() string {
 	name, _ := os.Hostname()
 	return cmp.Or(name, "unknown")
 }
-
-// OutliveReaders keeps the process running when the reader of its output is
-// gone: a closed pipe to a logger must not end a worker in the middle of its
-// tasks. Otherwise Go would end the process with SIGPIPE.
-func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

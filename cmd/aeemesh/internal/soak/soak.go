@@ -132,6 +132,8 @@ func runSoak(a *session.App, ctx context.Context, cmd *cobra.Command, f *soakFla
 		last = time.Now()
 		a.Term.Note("%v: %d of %d faults, %d tasks accepted, %d answered, %d violations", p.Elapsed.Round(time.Second), p.Faults, p.Of, p.Accepted, p.Answered, p.Violations)
 	}
+	ctx, cancel := a.WhileRead(ctx) // "soak | head" must not leave the servers and workers behind
+	defer cancel()
 	report, err := soak.Run(ctx, f.Options)
 	if err != nil && ctx.Err() != nil {
 		err = outcome.ErrInterrupted

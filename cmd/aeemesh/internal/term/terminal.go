@@ -142,6 +142,12 @@ func (t *Terminal) Err() error {
 	return fmt.Errorf("write to stdout: %w", t.Data.err)
 }
 
+// ReaderGone reports whether err is that stdout is a closed pipe (| head), which is not a
+// failure.
+func (t *Terminal) ReaderGone(err error) bool {
+	return errors.Is(err, syscall.EPIPE) && t.Broken()
+}
+
 // Broken reports whether stdout accepts no more data.
 func (t *Terminal) Broken() bool {
 	t.Data.mu.Lock()
