@@ -161,7 +161,7 @@ func tellNotDone(a *session.App, list []unmet, keeps string) {
 func RoomHint(err error) error {
 	var refused *natsjs.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
-		return outcome.Hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+		return outcome.Hinted(outcome.Conflict("%w", err), "A server on its own keeps one replica: three, or five, take a cluster of that many.")
 	}
 	if !errors.Is(err, jetstream.ErrNoRoom) {
 		return err
