@@ -407,6 +407,19 @@ func TestNoFileNamesTheMachineItWasWrittenOn(t *testing.T) {
 	})
 }
 
+// What is shown to a reader ends processes by their id: by name it could end others, too.
+func TestNothingShownEndsProcessesByName(t *testing.T) {
+	t.Parallel()
+	byName := regexp.MustCompile(`\b(p[k]ill|kill[a]ll)\b`)
+	textFiles(t, func(name string, text []byte) {
+		for i, line := range bytes.Split(text, []byte("\n")) {
+			if m := byName.Find(line); m != nil {
+				t.Errorf("%s:%d: %s", name, i+1, m)
+			}
+		}
+	})
+}
+
 // What a page links to in this repository is there.
 func TestLinksBetweenPagesHold(t *testing.T) {
 	t.Parallel()

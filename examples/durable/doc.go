@@ -3,25 +3,29 @@
 // was, and each step has its effect once.
 //
 // In one terminal, a server with JetStream and two workers, which share their
-// tasks:
+// tasks, and their process ids:
 //
 //	aeemesh up &
 //	worker() {
-//		aeemesh worker examples/durable/agent.yaml --lost-call '*=repeat' \
+//		exec aeemesh worker examples/durable/agent.yaml --lost-call '*=repeat' \
 //			--tool fetch='sh examples/durable/step.sh fetch' \
 //			--tool convert='sh examples/durable/step.sh convert' \
 //			--tool publish='sh examples/durable/step.sh publish'
 //	}
-//	worker & worker &
+//	worker & one=$!
+//	worker & two=$!
 //
 // In another one, a task, and its stream:
 //
 //	aeemesh send agent.slow_publisher '{"text": "the report"}' --durable --stream
 //
-// Now end the worker that has it, at any moment and as rudely as you like, and
-// start others if none is left:
+// Now end the worker that has it, in the first terminal, at any moment and as
+// rudely as you like. If the stream goes on without a pause, it was the other one;
+// then start a new one and end that:
 //
-//	pkill -9 -o -f 'aeemesh worker examples/durable'
+//	kill -9 $one
+//	worker & one=$!
+//	kill -9 $two
 //
 // Within a second the other worker has the task, and does the step that was under
 // way again. The stream goes on and says nothing twice. The file
