@@ -60,7 +60,7 @@ func (a *App) Group(cmd *cobra.Command, args []string) error {
 		for _, child := range cmd.Commands() {
 			if child.Name() == "list" {
 				child.SetContext(cmd.Context())
-				if err := a.FromEnvironment(child); err != nil {
+				if err := errors.Join(child.ParseFlags(nil), a.FromEnvironment(child)); err != nil { // ParseFlags adds the flags of its parents
 					return err
 				}
 				return child.RunE(child, nil)
