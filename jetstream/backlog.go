@@ -112,7 +112,7 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 		stream, filter string
 		add            func(a subject.Address, n int)
 	}{
-		{q.name(), q.m.AllWork(), b.orphans},
+		{q.name(), q.m.AllWork(), b.undelivered},
 		{q.waiting(), q.m.AllSchedule(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Scheduled += n }) }},
 		{q.waiting(), q.m.AllDue(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Due += n }) }},
 		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, _ int) { b.add(a.Entity, func(l *Backlog) { l.Dead++ }) }},
@@ -240,10 +240,11 @@ func (b *backlogs) consumers(ctx context.Context) error {
 	}
 }
 
-// orphans counts the tasks of a subject that has no consumer.
-func (b *backlogs) orphans(a subject.Address, n int) {
-	if p := b.priority(a); p != nil && !p.Consumer {
-		p.Pending = n
+// undelivered counts the tasks of a subject that its consumer does not count: there is no
+// consumer, or it is ahead of the stream, as it may be after a full disk.
+func (b *backlogs) undelivered(a subject.Address, n int) {
+	if p := b.priority(a); p != nil {
+		p.Pending = max(p.Pending, n-p.Unacked)
 	}
 }
 
@@ -265,7 +266,11 @@ func (b *backlogs) ages(ctx context.Context) error {
 		a, _ := b.q.m.Parse(info.Config.FilterSubject)
 		p := b.priority(a)
 		if p != nil && p.Pending > 0 {
-			look(&p.Oldest, info.Config.FilterSubject, info.Delivered.Stream)
+			after := info.Delivered.Stream
+			if p.Unacked == 0 { // then all that the stream has of it is pending
+				after = 0
+			}
+			look(&p.Oldest, info.Config.FilterSubject, after)
 		}
 		if p != nil && p.Unacked > 0 {
 			look(&p.OldestDrawn, info.Config.FilterSubject, 0) // the stream keeps a task until it is acknowledged

@@ -3,6 +3,7 @@ package jetstream_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,4 +132,41 @@ func TestBacklogOfAPausedConsumer(t *testing.T) {
 		n = all[0].Priorities[2]
 		return n.Paused && n.Pending == 1 && n.Unacked == 1 && n.Oldest.Equal(msg.Time) && !n.OldestDrawn.IsZero() && n.OldestDrawn.Before(msg.Time)
 	})
+}
+
+// After a full disk a consumer may be ahead of the stream: it delivers none of the tasks behind
+// it, and does not count them. The backlog does, and a reset makes the consumer deliver them, as
+// docs/operations.md says.
+func TestBacklogCountsWhatItsConsumerDoesNotDeliver(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	q := jetstream.NewQueue(js, subject.Map{})
+	task := submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	reset := func(seq uint64) {
+		t.Helper()
+		msg, err := js.Conn().RequestWithContext(ctx, "$JS.API.CONSUMER.RESET.AEE_WORK.normal-agent=2Ex", fmt.Appendf(nil, `{"seq":%d}`, seq))
+		if err != nil || !strings.Contains(string(msg.Data), `"reset_seq":`) {
+			t.Fatalf("%v: %s", err, msg.Data)
+		}
+	}
+	reset(task.Seq + 1)
+	consumer, err := js.Consumer(ctx, jetstream.StreamWork, "normal-agent=2Ex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := consumer.Info(ctx); err != nil || info.NumPending != 0 || info.NumAckPending != 0 {
+		t.Fatalf("%+v, %v: the consumer is not ahead", info, err)
+	}
+	all, err := q.Backlog(ctx, "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := all[0].Priorities[2]; !n.Consumer || n.Pending != 1 || n.Unacked != 0 || n.Oldest.IsZero() {
+		t.Errorf("got %+v, want one that waits", n)
+	}
+	reset(task.Seq)
+	if info, err := consumer.Info(ctx); err != nil || info.NumPending != 1 {
+		t.Errorf("after the reset: %+v, %v", info, err)
+	}
 }
