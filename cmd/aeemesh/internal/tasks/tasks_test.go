@@ -2,16 +2,23 @@ package tasks
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -72,6 +79,119 @@ func TestWhatGetsNoAnswerIsSentInCBORToo(t *testing.T) {
 			if e, err := parse(msg.Data); err != nil || e.To != args[0] || string(e.Payload) != `{"n":5}` || msg.Header.Get("Content-Type") != kind {
 				t.Errorf("%q: Content-Type %q, %v, %v", line, msg.Header.Get("Content-Type"), e, err)
 			}
+		}
+	}
+}
+
+// write writes envelopes into a file, one a line, and returns its name.
+func write(t *testing.T, all ...*envelope.Envelope) string {
+	t.Helper()
+	var text []byte
+	for _, e := range all {
+		var err error
+		if text, err = e.AppendJSON(text); err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, '\n')
+	}
+	file := filepath.Join(t.TempDir(), "envelopes.jsonl")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func newTask(to string) *envelope.Envelope {
+	return envelope.New(envelope.TypeTask, "human.ada", to, "agent.ask", []byte(`{"text":"hi"}`))
+}
+
+// The hint of an uncertain submission promises that an envelope of one's own can be sent again.
+func TestAnEnvelopeThatIsSentAgainIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	task := newTask("agent.later")
+	file := write(t, task)
+	for _, want := range []string{"stored for agent.later", "was stored already for agent.later"} {
+		out, words, err := command(t, SendCommand, "send", "--nats", srv.ClientURL(), "--envelope", file, "--durable", "--detach")
+		if err != nil || out != task.ID+"\n" || !strings.Contains(words, want) {
+			t.Errorf("%v: printed %q and %q, want %q", err, out, words, want)
+		}
+	}
+	stream, err := js.Stream(t.Context(), jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n != 1 {
+		t.Errorf("%d tasks are stored", n)
+	}
+}
+
+// Command lines that contradict themselves are refused before anything is connected to.
+func TestWhatCannotBeSentIsRefusedFirst(t *testing.T) {
+	t.Parallel()
+	signed := newTask("agent.x")
+	signer, _, err := sign.NewKey("ada", sign.Ed25519, "human.ada")
+	if err == nil {
+		err = signer.Sign(signed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := write(t, newTask("agent.x"), newTask("agent.x"))
+	for _, c := range []struct {
+		line, want string
+		exit       int
+	}{
+		{"", "to whom? ENTITY is missing", outcome.Usage},
+		{"nowhere x", "nowhere", outcome.Usage},
+		{"agent.x hi --at 2030-01-01T00:00:00Z --after 1h", "give --at or --after, not both", outcome.Usage},
+		{"agent.x hi --after -1h", "it cannot be negative", outcome.Usage},
+		{"agent.x hi --after 1h --retries 1", "--retries is for live tasks", outcome.Usage},
+		{"bus.ops hi --durable --intent ops.done", "only a task to an agent or a service can be durable", outcome.Usage},
+		{"human.ada hi --type task --durable", "only a task to an agent or a service can be durable", outcome.Usage},
+		{"agent.x hi --type event --intent x.done --durable", "only a task to an agent or a service can be durable", outcome.Usage},
+		{"--retries 1 --envelope " + write(t, signed), "--retries makes new envelopes, and this one is signed", outcome.Usage},
+		{"agent.y --envelope " + write(t, signed), "the envelope is addressed to agent.x", outcome.Usage},
+		{"--envelope " + both, "has 2 envelopes, and one can be sent", outcome.Failed},
+	} {
+		_, _, err := command(t, SendCommand, append([]string{"send", "--nats", "nats://127.0.0.1:1"}, strings.Fields(c.line)...)...)
+		var usage *outcome.UsageError
+		exit := outcome.Of(err).Exit
+		if errors.As(err, &usage) {
+			exit = outcome.Usage
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || exit != c.exit {
+			t.Errorf("send %s: %v, status %d, want %q, %d", c.line, err, exit, c.want, c.exit)
+		}
+	}
+}
+
+// A submission that failed says whether the task may be stored, and what helps; the codes are
+// those of docs/cli.md.
+func TestAFailedSubmissionTellsWhetherTheTaskIsStored(t *testing.T) {
+	t.Parallel()
+	task := newTask("agent.x")
+	for _, c := range []struct {
+		err  error
+		code envelope.Code
+		exit int
+		hint string
+	}{
+		{jetstream.ErrUncertain, outcome.CodeUncertain, outcome.Failed, "Perhaps it is stored: \"aeemesh result " + task.ID + " agent.x\""},
+		{jetstream.ErrFull, outcome.CodeFull, outcome.NotWanted, "Nothing is stored. Workers make room"},
+		{fmt.Errorf("%s: %w", jetstream.StreamSchedule, jetstream.ErrFull), outcome.CodeFull, outcome.NotWanted, "Nothing is stored. Tasks leave AEE_SCHEDULE"},
+		{jetstream.ErrAccountFull, outcome.CodeFull, outcome.NotWanted, "Nothing is stored. No limit of a stream helps"},
+	} {
+		err := submitFailed(task, fmt.Errorf("submit: %w", c.err))
+		if o := outcome.Of(err); o.Code != c.code || o.Exit != c.exit || !strings.HasPrefix(outcome.Hint(err), c.hint) {
+			t.Errorf("%v: %+v, %q", c.err, o, outcome.Hint(err))
 		}
 	}
 }
