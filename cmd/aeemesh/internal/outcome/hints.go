@@ -72,7 +72,7 @@ func hintOf(err error) string {
 	case errors.Is(err, jetstream.ErrUnavailable) && !jetstream.Off(err):
 		return "JetStream does not answer, or a stream has no leader: in a cluster more than half of its servers must run. \"aeemesh doctor\" says what is missing."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
-		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh apply\" makes the mesh's streams."
+		return "JetStream is off on this server or for this account, or --js-domain names none that it has. Where it is on, \"aeemesh apply\" makes the mesh's streams."
 	case errors.Is(err, state.ErrClear):
 		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
 	case errors.Is(err, state.ErrReplaced):
