@@ -46,7 +46,10 @@ func TestSecretsInRequiresAreNotSent(t *testing.T) {
 		person := requiring(newTask(bob, "human.ask", `{}`), requires)
 		posted := client.Post(ctxFor(t), person)
 		_, called := client.Send(ctxFor(t), newTask(reviewer, "code.review", string(payload)), mesh.SendOptions{})
-		for how, err := range map[string]error{"sent": live, "submitted": durable, "posted": posted, "called": called} {
+		hop := send()
+		hop.ReplyTo = envelope.NewID() // that a task belongs to another says nothing of who wrote its requires
+		_, below := client.Send(ctxFor(t), hop, mesh.SendOptions{})
+		for how, err := range map[string]error{"sent": live, "submitted": durable, "posted": posted, "called": called, "sent as a hop": below} {
 			var problem *envelope.Error
 			if got := errors.As(err, &problem) && problem.Code == envelope.CodeRequires && strings.Contains(problem.Message, "must carry no secret"); got != held {
 				t.Errorf("%s with %s: %v", how, requires, err)

@@ -5,17 +5,24 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
 // WithoutSecrets refuses to send an envelope whose requires hold a credential. The field
 // MUST NOT carry any (AEE, "Privacy of Payload Contents"), because it is copied into hops,
-// records and logs. A hop is not scanned again: the mesh made its requires, and
-// [Task.Call] has scanned the members that the handler added.
+// records and logs. Of a hop the members are not scanned that the mesh makes itself.
 func WithoutSecrets(e *envelope.Envelope) error {
-	if e.ReplyTo != "" {
-		return nil
+	if e.ReplyTo == "" || !hasText(e.Requires) {
+		return SecretIn(e.Requires)
 	}
-	return SecretIn(e.Requires)
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(e.Requires, &members); err != nil {
+		return envelope.Errorf(envelope.CodeRequires, "requires must be an object").WithCause(err)
+	}
+	for _, made := range [...]string{Tree, Handoff, HandedBy, Context} {
+		delete(members, made)
+	}
+	return SecretIn(wire.MustJSON(members))
 }
 
 // SecretIn returns an error if requires contain something that looks like a credential.
