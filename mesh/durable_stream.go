@@ -20,7 +20,7 @@ import (
 // newStreams returns what the streams (internal/stream) of the lane's runs have in common.
 func (l *lane) newStreams() *stream.Lane {
 	return &stream.Lane{
-		Entity: l.host.Entity, Context: l.ctx, Replies: l.cfg.Replies, Limits: l.host.node.limits,
+		Entity: l.host.Entity, Context: l.ctx, Replies: l.cfg.Replies, Limits: l.host.node.limits, Verifier: l.host.node.cfg.Verifier,
 		Temporary: l.records.temporary, Log: l.host.log,
 	}
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/nats-io/nats.go"
 
@@ -11,11 +12,16 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
+// maxSeq is the highest number of a stream envelope that is believed.
+const maxSeq = math.MaxInt32
+
 // Read reads from the reply subject of a task of an entity what earlier owners have sent
 // since the checkpoint c. A worker that may read the last reply only learns the last number from
-// it; the text of the turn then begins anew.
+// it; the text of the turn then begins anew. Of an envelope whose signature does not verify only
+// the number counts, so that it is not used again.
 func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Checkpoint) error {
 	seq, text, gap := c.Mesh.Stream, c.Mesh.Told, false
+	used := seq // the highest number
 	for msg, err := range d.lane.Replies.Read(ctx, entity, taskID, 0) {
 		if err != nil {
 			return fmt.Errorf("read the stream of run %s: %w", d.task.RunID(), err)
@@ -31,7 +37,11 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 			Text    string `json:"text"`
 			Restart bool   `json:"restart"`
 		}
-		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq {
+		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq || p.Seq > maxSeq {
+			continue
+		}
+		used = max(used, p.Seq)
+		if _, err := d.lane.Verifier.Verify(e, msg.Time); err != nil {
 			continue
 		}
 		gap = gap || p.Seq > seq+1
@@ -44,11 +54,11 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 		}
 		text += turn.Text
 	}
-	if gap {
+	if gap = gap || used > seq; gap {
 		text = ""
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seq, d.text, d.expected, d.gap, d.sealed = seq, text, text, gap, false // sealed by a claim that was not stored
+	d.seq, d.text, d.expected, d.gap, d.sealed = used, text, text, gap, false // sealed by a claim that was not stored
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -24,6 +25,7 @@ type Lane struct {
 	Context   context.Context // ends when nothing more may be sent
 	Replies   *jetstream.Replies
 	Limits    envelope.Limits
+	Verifier  sign.Verifier    // of what earlier owners have sent
 	Temporary func(error) bool // a retry of a publish may succeed
 	Log       *slog.Logger
 }

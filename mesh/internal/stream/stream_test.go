@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -342,5 +344,77 @@ func TestAnEnvelopeWhoseTextIsNoTextIsCounted(t *testing.T) {
 	next := owner(t, lane, c)
 	if next.seq != 3 || next.text != "one " {
 		t.Errorf("the next owner goes on after envelope %d, with the text %q", next.seq, next.text)
+	}
+}
+
+// signing is a run that signs what it streams.
+type signing struct{ signer *sign.Signer }
+
+func (signing) RunID() string { return "r" }
+
+func (s signing) Encode(seq int, payload json.RawMessage) (jetstream.Reply, error) {
+	reply, err := sending{}.Encode(seq, payload)
+	if err != nil {
+		return reply, err
+	}
+	e, err := envelope.Parse(reply.Data)
+	if err != nil {
+		return reply, err
+	}
+	reply.Data, err = s.signer.AppendJSON(nil, e)
+	return reply, err
+}
+
+// An envelope whose signature does not verify says nothing about what the agent has sent (AEE,
+// "Signature Verification and Trust Model"), but its number is not used again.
+func TestForgedTextWasNotSent(t *testing.T) {
+	t.Parallel()
+	lane, c := newLane(t), state.New("agent.x", "t", "")
+	own, key, err := sign.NewKey("own", sign.Ed25519, "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lane.Verifier = sign.Verifier{Ring: &sign.Ring{}, Mode: sign.Required}
+	if err := lane.Verifier.Ring.Put(sign.Local, key); err != nil {
+		t.Fatal(err)
+	}
+	owner := func() *Stream {
+		d := &Stream{}
+		d.Init(lane, signing{own})
+		if err := d.Read(t.Context(), "agent.x", "t", c); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	forge := func(seq int) {
+		reply, err := sending{}.Encode(seq, textPayload("forged "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply.MsgID = fmt.Sprint("forged ", seq)
+		if err := lane.Replies.Publish(t.Context(), reply); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := owner()
+	forge(1)
+	emit(t, first, "one ")
+	forge(2)
+	emit(t, first, "two ")
+	if err := first.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if next := owner(); next.seq != 2 || next.text != "one two " || next.gap {
+		t.Errorf("the next owner goes on after envelope %d, with the text %q, gap %t", next.seq, next.text, next.gap)
+	}
+	forge(5)
+	forge(math.MaxInt)
+	next := owner()
+	emit(t, next, "one ", "two ", "three")
+	if err := next.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sent(t, lane), "6!one |7two |8three"; !strings.HasSuffix(strings.Join(got, "|"), want) {
+		t.Errorf("sent %q, want %q at the end", got, want)
 	}
 }
