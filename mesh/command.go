@@ -255,8 +255,7 @@ func (cs *commands) queued(hold *hold, t *Task) {
 func (cs *commands) applyQueued(ctx context.Context, t *Task) error {
 	ctx, cancel := context.WithTimeout(ctx, sched.StoreTimeout)
 	defer cancel()
-	last, err := cs.cfg.Replies.Last(ctx, cs.host.Entity, t.Envelope.ID)
-	if err == nil && last.Seq > 0 || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+	if _, _, err := cs.storedReply(ctx, t.Envelope.ID); !errors.Is(err, jetstream.ErrNotFound) {
 		return err // nil: the order was answered
 	}
 	result, err := cs.order(ctx, t)

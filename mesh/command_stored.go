@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -117,15 +118,11 @@ func (cs *commands) refusedStatus(ctx context.Context, o *orders.Order) (status 
 	if o.ID == "" {
 		return "", false
 	}
-	msg, err := cs.cfg.Replies.Last(ctx, cs.host.Entity, o.ID)
-	if err != nil {
-		return "", false
-	}
-	reply, _, err := wire.Decode(&nats.Msg{Data: msg.Data, Header: msg.Header}, cs.host.node.limits)
+	reply, header, err := cs.storedReply(ctx, o.ID)
 	switch {
 	case err != nil || reply.From != cs.host.Entity:
 		return "", false
-	case intents.IsCommand(reply.Intent), msg.Header.Get(wire.HeaderEpoch) == "" && reply.To != o.From:
+	case intents.IsCommand(reply.Intent), header.Get(wire.HeaderEpoch) == "" && reply.To != o.From:
 		return "", false // of no run, and not to this sender: see replyReader.another
 	case reply.Type == envelope.TypeResult:
 		return string(aaif.RunCompleted), true
@@ -133,6 +130,20 @@ func (cs *commands) refusedStatus(ctx context.Context, o *orders.Order) (status 
 		return string(aaif.RunFailed), true
 	}
 	return "", false
+}
+
+// storedReply returns the last reply that is stored under an id, if it is one to a task of this
+// agent and its signature verifies; else [jetstream.ErrNotFound].
+func (cs *commands) storedReply(ctx context.Context, id string) (*envelope.Envelope, nats.Header, error) {
+	msg, err := cs.cfg.Replies.Last(ctx, cs.host.Entity, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	reply, err := cs.host.node.answers.Stored(cs.host.Entity, id, "", "", &nats.Msg{Data: msg.Data, Header: msg.Header}, msg.Time, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", jetstream.ErrNotFound, err)
+	}
+	return reply, msg.Header, nil
 }
 
 // applyToRecord applies an order to a record that was read. It returns again if the

@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -112,4 +113,39 @@ func TestACancelIsNotedBehindAnAnswerToAnother(t *testing.T) {
 	if codeOf(err) != envelope.CodeCancelled {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A reply that the agent has not signed says neither that a task has ended nor that a command was
+// answered.
+func TestAForgedReplyHidesNoCommand(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	adas := k.signer("ada", sign.Ed25519, ada)
+	r := newDurableRig(t)
+	v := k.verifier()
+	v.Mode = sign.Required
+	r.serve(r.lane(mesh.Config{Verifier: v, Signer: k.signer("own", sign.Ed25519, "agent.*")}), mesh.Agent{Handler: echo})
+	client := r.lane(mesh.Config{Entity: ada, Verifier: v, Signer: adas})
+	replies := jetstream.NewReplies(r.js(r.nc), r.m)
+	forge := func(task *envelope.Envelope) {
+		reply := task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"forged"}`))
+		if err := replies.Publish(ctxFor(t), jetstream.Reply{Entity: reviewer, TaskID: task.ID, MsgID: reply.ID, Data: encode(t, reply)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	forge(task)
+	res, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID, Durable: true})
+	if err != nil || res.Status != "noted" {
+		t.Fatalf("ada's cancel: %+v, %v", res, err)
+	}
+
+	queued := newTask(reviewer, intents.TaskCancel, `{"id":"01NOSUCHTASK"}`)
+	signed(t, adas, durably(t, queued))
+	forge(queued)
+	answers := r.listen("aee.reply." + reviewer + "." + queued.ID)
+	if err := r.nc.Publish("aee.work.urgent."+reviewer, encode(t, queued)); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the answer to the queued cancel", answers)
 }
