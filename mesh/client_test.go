@@ -264,6 +264,7 @@ func TestReplyThatIsNotForTheTaskIsRefused(t *testing.T) {
 		"foreign stream":   {func(_, e *envelope.Envelope) { e.Type, e.ReplyTo = envelope.TypeStream, "another-task" }, "reply from agent.reviewer: it answers another-task, not "},
 		"a task":           {func(_, e *envelope.Envelope) { e.Type = envelope.TypeTask }, "reply from agent.reviewer: an envelope of type task is no answer"},
 		"foreign from":     {func(_, e *envelope.Envelope) { e.From = "agent.eve" }, "a reply to the task for agent.reviewer comes from agent.eve"},
+		"no envelope":      {func(_, e *envelope.Envelope) { e.Type = "answer" }, "reply from agent.reviewer: type must be task, result, event, error or stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -275,9 +276,11 @@ func TestReplyThatIsNotForTheTaskIsRefused(t *testing.T) {
 				}
 				reply := task.Reply(envelope.TypeResult, nil)
 				c.change(task, reply)
-				if data, err := reply.AppendJSON(nil); err == nil {
-					msg.Respond(data)
+				data, err := reply.AppendJSON(nil)
+				if err != nil {
+					data = []byte(strings.Replace(string(encode(t, task.Reply(envelope.TypeResult, nil))), `"result"`, `"answer"`, 1))
 				}
+				msg.Respond(data)
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,9 @@ package mesh_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,10 @@ func (f forgery) judge(t *testing.T, what string, reply *envelope.Envelope, err 
 	}
 	if reply != nil || codeOf(err) != f.want {
 		t.Errorf("%s was believed: %+v, %v; want %s", what, reply, err, f.want)
+	}
+	var problem *envelope.Error
+	if errors.As(err, &problem) && !strings.HasPrefix(problem.Message, "reply ") {
+		t.Errorf("%s: it is not said that the reply is meant: %q", what, problem.Message)
 	}
 }
 
@@ -300,5 +306,38 @@ func TestAStoredReplyOutlivesItsKey(t *testing.T) {
 				t.Errorf("%s, follow %v: %v, want %q", c.name, follow, err, c.want)
 			}
 		}
+	}
+}
+
+// A reply that is stored on a task's reply subject must answer that task, and come from its addressee.
+func TestStoredReplyThatIsNotForTheTaskIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(reply *envelope.Envelope)
+		want   string
+	}{
+		"foreign corr":     {func(e *envelope.Envelope) { e.Corr = "another-corr" }, "foreign corr another-corr"},
+		"foreign reply_to": {func(e *envelope.Envelope) { e.ReplyTo = "another-task" }, "it answers another-task, not "},
+		"foreign stream":   {func(e *envelope.Envelope) { e.Type, e.ReplyTo = envelope.TypeStream, "another-task" }, "it answers another-task, not "},
+		"a task":           {func(e *envelope.Envelope) { e.Type = envelope.TypeTask }, "an envelope of type task is no answer"},
+		"foreign from":     {func(e *envelope.Envelope) { e.From = "agent.eve" }, "comes from agent.eve"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task) // no worker takes it
+			reply := task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"forged"}`))
+			c.change(reply)
+			if err := jetstream.NewReplies(r.js(r.nc), r.m).Publish(ctxFor(t), jetstream.Reply{Entity: reviewer, TaskID: task.ID, MsgID: reply.ID,
+				Header: nats.Header{jetstream.HeaderSeq: {"1"}}, Data: encode(t, reply)}); err != nil {
+				t.Fatal(err)
+			}
+			streamed := 0
+			_, got, err := client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{OnStream: func(*envelope.Envelope) error { streamed++; return nil }})
+			if got != nil || streamed > 0 || codeOf(err) != envelope.CodeInvalidEnvelope || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v, %d stream envelopes, %v; want %q", got, streamed, err, c.want)
+			}
+		})
 	}
 }

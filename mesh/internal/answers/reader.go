@@ -1,7 +1,6 @@
 package answers
 
 import (
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ func (r *Reader) Live(task *envelope.Envelope, msg *nats.Msg, reply *envelope.En
 		now = time.Now() // the time matters only for the validity of a key
 	}
 	if _, err := r.Verifier.Verify(reply, now); err != nil {
-		return fmt.Errorf("reply from %s: %w", task.To, err)
+		return fault.OfReply(task.To, err)
 	}
 	switch {
 	case reply.Type == envelope.TypeError && reply.ReplyTo == wire.UnknownID:
@@ -73,7 +72,7 @@ func (r *Reader) Stored(entity, taskID, corr, caller string, msg *nats.Msg, at t
 		_, err = r.Verifier.Verify(reply, at)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reply of %s: %w", entity, err)
+		return nil, fault.OfReply(entity, err)
 	}
 	switch {
 	case reply.ReplyTo != taskID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
@@ -137,7 +136,7 @@ func (r *Reader) MayAnswer(entity, taskID, corr, caller, header string, reply *e
 		return fault.Unusable("a reply to the task for %s comes from %s, and its chain is about another task", entity, clip.Text(reply.From, 128))
 	}
 	if err := links.Verify(r.Verifier, at); err != nil {
-		return fmt.Errorf("a reply to the task for %s comes from %s: %w", entity, clip.Text(reply.From, 128), err)
+		return fault.OfReply(clip.Text(reply.From, 128)+" to the task for "+entity, err)
 	}
 	if known != nil {
 		known.header, known.from, known.to = header, reply.From, reply.To
@@ -166,7 +165,7 @@ func OtherTask(reply, task *envelope.Envelope) error {
 func NotReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
 	switch {
 	case !wire.IsPubAck(msg.Data):
-		return fmt.Errorf("reply from %s: %w", task.To, err)
+		return fault.OfReply(task.To, err)
 	case subject.EntityType(task.To) == subject.TypeHuman:
 		return fault.Unusable("the task is in the inbox of %s, and a person answers no live task: Post the task, or have an agent Call the person", task.To)
 	default:

@@ -76,6 +76,14 @@ func ForPeer(err error) *envelope.Error {
 	return envelope.AsError(err)
 }
 
+// OfReply is [ForPeer] for an error in a reply that was received. The message says so, because it is
+// not the task that is refused.
+func OfReply(entity string, err error) *envelope.Error {
+	e := *ForPeer(err)
+	e.Message = "reply from " + entity + ": " + e.Message
+	return &e
+}
+
 // IsCode reports whether err has an [*envelope.Error] with this code.
 func IsCode(err error, code envelope.Code) bool {
 	var e *envelope.Error

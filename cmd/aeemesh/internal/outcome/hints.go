@@ -98,7 +98,11 @@ var codeHints = map[envelope.Code]string{
 
 // HintForCode returns the hint for an error of the mesh or an agent.
 func HintForCode(e *envelope.Error) string {
-	switch hint := codeHints[e.Code]; {
+	switch hint, answer := codeHints[e.Code], strings.HasPrefix(e.Message, "reply from "); {
+	case e.Code == envelope.CodeSigRequired && answer:
+		return "The answer is not signed: let the agent's worker sign (--sign), or accept unsigned answers (--signatures verify-if-present)."
+	case e.Code == envelope.CodeFromDenied && answer:
+		return "The answer is signed with a key that may not speak for the agent."
 	case e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
 		return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
 	case e.Code == envelope.CodeInputSchema && strings.Contains(e.Message, "does not fit the template "):
