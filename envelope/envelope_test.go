@@ -130,6 +130,7 @@ func TestLimits(t *testing.T) {
 func TestNewAndReply(t *testing.T) {
 	t.Parallel()
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "test.it", nil)
+	task.Corr = envelope.NewID() // of an earlier task
 	task.Priority = envelope.PriorityUrgent
 	task.Requires = json.RawMessage(`{"stream":true}`)
 	task.SetTraceContext(envelope.TraceContext{TraceID: "4bf92f3577b34da6a3ce929d0e0e4736", SpanID: "00f067aa0ba902b7"})
