@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -129,4 +130,19 @@ func TestAskIsBusyAndDrainsLikeAnyTask(t *testing.T) {
 	equal(t, "draining", within(t, "handed back", answers).Header.Get("Nats-Service-Error-Code"), "E_DRAINING")
 	g.open()
 	within(t, "the result", a)
+}
+
+// An answer in plain text has no signature. A sender that requires one does not ask in plain text.
+func TestAskIsNotForSendersThatRequireSignatures(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	asked := r.listen("aee.ask.>")
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	client := r.node(mesh.Config{Verifier: sign.Verifier{Mode: sign.Required}})
+	answer, err := client.Ask(ctxFor(t), reviewer, "hello")
+	if codeOf(err) != envelope.CodeSigRequired || answer != "" {
+		t.Errorf("%q, %v", answer, err)
+	}
+	settle(t, r.nc)
+	empty(t, "questions", asked)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/internal/sender"
@@ -17,6 +18,7 @@ import (
 
 // Ask sends plain text to an entity's aee.ask lane and returns the plain text
 // of its answer. If the agent answers with an error, Ask returns an *[envelope.Error].
+// A client that requires signatures does not ask: plain text has none.
 func (c *Client) Ask(ctx context.Context, entity, text string) (string, error) {
 	return c.AskRetrying(ctx, entity, text, 0, nil)
 }
@@ -35,6 +37,9 @@ func (c *Client) askOnce(ctx context.Context, entity, text string) (string, erro
 	to, err := c.s.Subjects.Ask(entity)
 	if err != nil {
 		return "", err
+	}
+	if c.s.Answers.Verifier.Mode == sign.Required {
+		return "", envelope.Errorf(envelope.CodeSigRequired, "signatures are required here, and an answer in plain text has none; send a task to %s", entity)
 	}
 	header := nats.Header{wire.HeaderFrom: {c.cfg.Entity}}
 	if parent := tracing.Traceparent(ctx); parent != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -30,7 +31,8 @@ func AskCommand(a *session.App) *cobra.Command {
 		Long: `Sends plain text to an agent and prints the plain text of its answer: the lane
 aee.ask, which needs no envelope. Nothing proves the sender, so a worker that
 requires signatures refuses it: --sign KID sends the text as a signed task
-instead. "-" reads the text from standard input.
+instead. --signatures required sends it as a task, too, and the answer must be
+signed. "-" reads the text from standard input.
 
 With --model, the text is not sent: that model fills in the schema template that
 the agent publishes ("aeemesh schema show ENTITY"), and the agent gets the
@@ -133,14 +135,14 @@ func plainUnlessAsked(a *session.App, cmd *cobra.Command) {
 	}
 }
 
-// askAgent sends a plain text question, or, if there is a key to sign with, a signed
-// task.
+// askAgent sends a plain text question, or, if there is a key to sign with or answers must be
+// signed, a task.
 func askAgent(s *session.Session, ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
 	signer, err := s.App.Signer(s.Node.Entity())
 	if err != nil {
 		return "", err
 	}
-	if signer == nil {
+	if signer == nil && s.App.Sign.Mode != sign.Required.String() {
 		return s.Node.AskRetrying(ctx, entity, text, opts.Retries, opts.OnRetry)
 	}
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(text, "\uFFFD")), '}')
