@@ -241,6 +241,9 @@ func TestReplayIsRefusedByTheWholeMesh(t *testing.T) {
 		for range 3 { // whichever worker gets it
 			equal(t, "again", errorOf(t, r.request(task)).Code, envelope.CodeReplay)
 		}
+		other := newTask(reviewer, "code.review", `{}`)
+		other.ID, other.From = task.ID, "agent.eve" // no sender uses up the ids of another
+		equal(t, "another sender's", r.request(other).Type, envelope.TypeResult)
 	}
 }
 
