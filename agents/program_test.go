@@ -19,6 +19,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/program"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -480,6 +481,32 @@ func TestProgramStderrGoesLineByLine(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Error("nothing came")
+	}
+}
+
+// Where a line of standard error is truncated in the middle of a credential, its beginning
+// does not reach the operator's terminal or log.
+func TestProgramStderrIsTruncatedWithoutACredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const token = "hunter2-Kq7Zx2Wd9"
+	lines := make(chan string, 16)
+	p := newProgram(t, "serve", func(c *program.Config) {
+		c.Redactor = new(secret.Redactor)
+		c.Redactor.Add(secret.New(token))
+		c.Command = []string{"/bin/sh", "-c", `printf "%4088s" >&2; echo ` + token + ` >&2; echo ` + token + ` >&2; cat`}
+		c.Stderr = writerFunc(func(b []byte) (int, error) { lines <- string(b); return len(b), nil })
+	})
+	w.hostProgram(p, 1)
+	for _, want := range []string{strings.Repeat(" ", 4088) + secret.Redacted + "\n", secret.Redacted + "\n"} {
+		select {
+		case line := <-lines:
+			if line != want {
+				t.Errorf("got %q", strings.TrimSpace(line))
+			}
+		case <-time.After(patience):
+			t.Error("nothing came")
+		}
 	}
 }
 

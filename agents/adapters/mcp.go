@@ -29,10 +29,11 @@ func (s *Set) openMCP(bad *problems) {
 		return
 	}
 	servers, err := mcp.NewServers(mcp.Config{
-		Servers: s.cfg.MCPServers,
-		Env:     s.opts.Env,
-		Version: s.opts.Version,
-		Log:     slog.New(secret.LogHandler(s.opts.Logger.Handler(), s.Redactor())), // the output of programs may contain anything
+		Servers:  s.cfg.MCPServers,
+		Env:      s.opts.Env,
+		Version:  s.opts.Version,
+		Log:      slog.New(secret.LogHandler(s.opts.Logger.Handler(), s.Redactor())), // the output of programs may contain anything
+		Redactor: s.Redactor(),
 		Allow: func(endpoint string) error {
 			_, err := s.policy.Check(endpoint)
 			return err

@@ -66,7 +66,11 @@ func (a *Answer) words() string {
 	case kind == "text/plain":
 		text = decodeText(a.Body, params["charset"])
 	}
-	return oneLine(a.secrets.Scrub(text))
+	runes := []rune(a.secrets.Scrub(oneLine(a.secrets.Scrub(text)))) // in one line it may have what it had in pieces
+	if len(runes) > maxWords {
+		return string(runes[:maxWords]) + "…"
+	}
+	return string(runes)
 }
 
 // said finds the text in an object that reports a failure: RFC 9457's detail
@@ -90,8 +94,8 @@ func said(v any, depth int) string {
 	return ""
 }
 
-// oneLine truncates a stranger's text to one line, and removes characters that
-// are not printable.
+// oneLine makes one line of a stranger's text, and removes characters that are
+// not printable.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -102,11 +106,7 @@ func oneLine(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, ""))
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > maxWords {
-		text = string(runes[:maxWords]) + "…"
-	}
-	return text
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // isText reports whether a media type is text that a model can read.

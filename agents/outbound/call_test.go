@@ -93,3 +93,23 @@ func TestACallThatWasRedirectedMayHaveBeenDone(t *testing.T) {
 		t.Errorf("without a credential: %s, %v", f.Reason, f)
 	}
 }
+
+// A server's words are cut after the credential was removed, also where characters that do not
+// print stand between its letters and are left out.
+func TestACredentialAtTheCutOfAServersWordsIsRemoved(t *testing.T) {
+	t.Parallel()
+	const token = "t0ken-Kq7Zx2Wd9Lm4"
+	secrets := newSecrets("TOKEN", token)
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, strings.Repeat("x", 490)+"t0ken-\u200bKq7Zx2Wd9Lm4 is bad")
+	})
+	p := newPolicy(t, Config{Allow: []string{u.String()}})
+	c := newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "TOKEN"}, Secrets: secrets.set})
+	_, err := Access{Policy: p, Secrets: secrets.set}.Call(t.Context(), c, Request{Method: http.MethodGet, URL: u})
+	var f *Failure
+	if !errors.As(err, &f) || strings.Contains(f.Message, token[:4]) || !strings.Contains(f.Message, "xxx[redacted") {
+		t.Errorf("%v", err)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
 // Defaults of [Config].
@@ -67,6 +69,9 @@ type Config struct {
 	// Stderr receives the program's standard error, one line per Write,
 	// truncated to 4 KiB. Default: Logger, at most 50 lines a second.
 	Stderr io.Writer
+	// Redactor removes credentials from standard error, also those in the
+	// middle of which a line is truncated. Default: none are known.
+	Redactor *secret.Redactor
 	// Logger receives starts, exits and ignored lines, but never the content of
 	// lines. Default: discarded.
 	Logger *slog.Logger

@@ -323,11 +323,16 @@ func (x *process) stderrLoop() {
 	own := newLimitedLog(x.p.cfg.Logger, 50, 200)
 	for {
 		line, err := r.next()
-		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+		if text := strings.TrimRight(string(line), "\r\n"); text != "" {
+			if known := x.p.cfg.Redactor; len(r.end) > 0 {
+				text = known.Head(text)
+			} else {
+				text = known.Scrub(text)
+			}
 			switch w := x.p.cfg.Stderr; {
 			case w != nil:
-				w.Write(append(line, '\n'))
-			case !own.info("program", "stderr", string(bytes.ToValidUTF8(line, []byte("\uFFFD")))):
+				io.WriteString(w, text+"\n")
+			case !own.info("program", "stderr", strings.ToValidUTF8(text, "\uFFFD")):
 				x.p.counts.stderrDropped.Add(1)
 			}
 		}

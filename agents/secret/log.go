@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 )
 
@@ -16,23 +15,6 @@ func LogHandler(next slog.Handler, r *Redactor) slog.Handler {
 		return next
 	}
 	return logHandler{next, r}
-}
-
-// LineWriter returns a writer that removes the secrets that r knows from what is written to
-// it, and writes the rest to next. A Write has whole lines: a secret that two share is not
-// recognised.
-func LineWriter(next io.Writer, r *Redactor) io.Writer { return lineWriter{next, r} }
-
-type lineWriter struct {
-	next io.Writer
-	r    *Redactor
-}
-
-func (w lineWriter) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(w.next, w.r.Scrub(string(p))); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
 
 type logHandler struct {

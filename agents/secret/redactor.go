@@ -26,6 +26,7 @@ const MaxKnown = 4096
 type Redactor struct {
 	mu    sync.Mutex
 	known []Secret // the latest last
+	forms []string // of known
 	repl  *strings.Replacer
 }
 
@@ -59,6 +60,39 @@ func (r *Redactor) Scrub(text string) string {
 		return text
 	}
 	return r.replacer().Replace(text)
+}
+
+// Head scrubs the beginning of a longer text. The beginning of a secret that the cut has
+// divided is replaced, too, if it has [MinScrubbed] bytes.
+func (r *Redactor) Head(text string) string {
+	at := len(text)
+	for _, f := range r.all() {
+		for i := max(0, len(text)-len(f)); i < at && i <= len(text)-MinScrubbed; i++ {
+			if strings.HasPrefix(f, text[i:]) {
+				at = i
+			}
+		}
+	}
+	if at == len(text) {
+		return r.Scrub(text)
+	}
+	return r.Scrub(text[:at]) + Redacted
+}
+
+// Tail scrubs the end of a longer text as [Redactor.Head] scrubs its beginning.
+func (r *Redactor) Tail(text string) string {
+	at := 0
+	for _, f := range r.all() {
+		for i := min(len(text), len(f)); i > at && i >= MinScrubbed; i-- {
+			if strings.HasSuffix(f, text[:i]) {
+				at = i
+			}
+		}
+	}
+	if at == 0 {
+		return r.Scrub(text)
+	}
+	return Redacted + r.Scrub(text[at:])
 }
 
 // Holds reports whether a text contains a known secret.
@@ -155,19 +189,30 @@ type scrubbed struct {
 func (e *scrubbed) Error() string { return e.text }
 func (e *scrubbed) Unwrap() error { return e.cause }
 
+// all returns the forms of all known secrets, the longest first.
+func (r *Redactor) all() []string {
+	if r == nil {
+		return nil
+	}
+	r.replacer()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forms
+}
+
 func (r *Redactor) replacer() *strings.Replacer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.repl == nil {
-		var forms []string
+		r.forms = nil
 		for _, s := range r.known {
-			forms = append(forms, Forms(s)...)
+			r.forms = append(r.forms, Forms(s)...)
 		}
 		// If two forms begin at the same place, the longer one must be
 		// replaced: a Replacer uses the first in its list.
-		slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
-		pairs := make([]string, 0, 2*len(forms))
-		for _, f := range forms {
+		slices.SortFunc(r.forms, func(a, b string) int { return len(b) - len(a) })
+		pairs := make([]string, 0, 2*len(r.forms))
+		for _, f := range r.forms {
 			pairs = append(pairs, f, Redacted)
 		}
 		r.repl = strings.NewReplacer(pairs...)

@@ -106,6 +106,31 @@ func TestRedactorTakesOutEveryForm(t *testing.T) {
 	}
 }
 
+// A text that was cut is scrubbed of the part of a secret at the cut, at each place of it.
+func TestRedactorTakesOutPartsAtACut(t *testing.T) {
+	t.Parallel()
+	var r secret.Redactor
+	r.Add(secret.New("first-"+value), secret.New(value))
+	for _, form := range []string{value, "first-" + value, url.QueryEscape(value), fmt.Sprintf("%x", value)} {
+		for n := secret.MinScrubbed; n <= len(form); n++ {
+			if got := r.Head("it is " + form[:n]); got != "it is "+secret.Redacted {
+				t.Errorf("Head of %d bytes of %q is %q", n, form, got)
+			}
+			if got := r.Tail(form[len(form)-n:] + " it is"); got != secret.Redacted+" it is" {
+				t.Errorf("Tail of %d bytes of %q is %q", n, form, got)
+			}
+		}
+	}
+	for _, text := range []string{"", "abc", value[:3], value[:8] + " or so", "and so " + value[len(value)-3:]} {
+		if head, tail := r.Head(text), r.Tail(text); head != text || tail != text {
+			t.Errorf("%q is %q and %q", text, head, tail)
+		}
+	}
+	if got := (*secret.Redactor)(nil).Head(value) + (*secret.Redactor)(nil).Tail(value); got != value+value {
+		t.Error("a nil Redactor does something")
+	}
+}
+
 // Escapes of other languages: PHP's JSON, JavaScript's encodeURIComponent, small letters, HTML.
 func TestRedactorKnowsTheEscapesOfOthers(t *testing.T) {
 	t.Parallel()

@@ -278,7 +278,7 @@ func (a *app) program(cmd *cobra.Command, line string, set *adapters.Set) (*prog
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
 	}
 	p, err := program.New(program.Config{
-		Command: command, Env: set.ProgramEnv(), Stderr: secret.LineWriter(a.Term.ProgramOutput(), set.Redactor()), Logger: a.redacted(set),
+		Command: command, Env: set.ProgramEnv(), Stderr: a.Term.ProgramOutput(), Redactor: set.Redactor(), Logger: a.redacted(set),
 	})
 	if err != nil {
 		return nil, outcome.Usagef(cmd, "--exec: %w", err)
@@ -303,7 +303,7 @@ func (a *app) programTools(cmd *cobra.Command, specs []string, set *adapters.Set
 			return nil, outcome.Usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
-			Command: command, Env: set.ProgramEnv(), Log: a.redacted(set)})
+			Command: command, Env: set.ProgramEnv(), Log: a.redacted(set), Redactor: set.Redactor()})
 		if err == nil {
 			err = reg.Add(t)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -172,6 +173,10 @@ type Config struct {
 	// Log receives the servers' standard error, and the starts and ends of
 	// sessions. Default: discarded.
 	Log *slog.Logger
+
+	// Redactor removes credentials from the servers' texts before they are
+	// shortened. Default: none are known.
+	Redactor tool.Redactor
 }
 
 // Progress is a server's report about a running call. Its content may come from
@@ -202,6 +207,9 @@ func (c Config) withDefaults() Config {
 	}
 	c.Version = cmp.Or(c.Version, "dev")
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Redactor == nil {
+		c.Redactor = tool.NoRedactor{}
+	}
 	return c
 }
 

@@ -130,7 +130,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 	var ended <-chan struct{}
 	switch {
 	case len(l.Command) > 0:
-		p, err := startPipes(&l.Server, l.cfg.Env, l.cfg.MaxMessage, l.log)
+		p, err := startPipes(&l.Server, l.cfg, l.log)
 		if err != nil {
 			return nil, &startError{startWords(err).Error(), err}
 		}

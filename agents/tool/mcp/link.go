@@ -179,7 +179,7 @@ func (l *link) connect() {
 	info := s.InitializeResult()
 	attrs := []any{"protocol", info.ProtocolVersion}
 	if info.ServerInfo != nil {
-		attrs = append(attrs, "name", shortened(info.ServerInfo.Name, 64), "version", shortened(info.ServerInfo.Version, 64))
+		attrs = append(attrs, "name", l.cfg.shortened(info.ServerInfo.Name, 64), "version", l.cfg.shortened(info.ServerInfo.Version, 64))
 	}
 	l.log.Info("mcp session begun", attrs...)
 	l.work.Go(func() { l.watch(s) })
@@ -321,7 +321,7 @@ func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRe
 	if !ok || l.cfg.Progress == nil {
 		return
 	}
-	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: shortened(req.Params.Message, 1<<10)})
+	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: l.cfg.shortened(req.Params.Message, 1<<10)})
 }
 
 // end closes the link, gracefully if the server answers at once.

@@ -95,7 +95,7 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 	if caps := s.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return &catalogue{}, nil
 	}
-	reading := newListing(l.log)
+	reading := newListing(l.cfg, l.log)
 	params := &sdk.ListToolsParams{}
 	for range maxPages {
 		var seen note
@@ -114,6 +114,7 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 // listing makes a catalogue from a server's list, page by page, so that a page
 // is not in memory any more when the next one comes.
 type listing struct {
+	cfg   *Config
 	log   *slog.Logger
 	tools []remote
 	seen  map[string]bool
@@ -121,8 +122,8 @@ type listing struct {
 	left  int // bytes
 }
 
-func newListing(log *slog.Logger) *listing {
-	return &listing{log: log, seen: make(map[string]bool), left: maxCatalogue}
+func newListing(cfg *Config, log *slog.Logger) *listing {
+	return &listing{cfg: cfg, log: log, seen: make(map[string]bool), left: maxCatalogue}
 }
 
 // add adds a page, and reports whether another one may follow.
@@ -140,7 +141,7 @@ func (c *listing) add(page []*sdk.Tool) bool {
 			c.log.Warn("a tool of an mcp server is left out: it is listed twice", "tool", t.Name)
 			continue
 		}
-		r := remote{name: t.Name, description: shortened(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
+		r := remote{name: t.Name, description: c.cfg.shortened(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
 		var err error
 		if r.input, err = schemaOf(t.InputSchema); err == nil {
 			r.output, err = schemaOf(t.OutputSchema)
@@ -221,7 +222,8 @@ func legalNames(names []string) map[string]string {
 	return plain
 }
 
-// shortened truncates a stranger's text to n bytes, and makes it valid UTF-8.
-func shortened(s string, n int) string {
-	return clip.Text(strings.ToValidUTF8(s, "\ufffd"), n)
+// shortened removes credentials from a stranger's text, truncates it to n bytes,
+// and makes it valid UTF-8.
+func (c *Config) shortened(s string, n int) string {
+	return clip.Text(strings.ToValidUTF8(c.Redactor.Scrub(s), "\ufffd"), n)
 }

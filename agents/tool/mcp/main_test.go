@@ -89,6 +89,9 @@ func serve(how string) error {
 		defer func() { select {} }()
 	}
 	s := newServer(how, nil)
+	if how == "leak" {
+		leak(s)
+	}
 	add(s, "environment", func(context.Context, map[string]string) string { return strings.Join(os.Environ(), "\n") })
 	add(s, "large", func(context.Context, map[string]string) string { return strings.Repeat("x", 200_000) })
 	add(s, "pid", func(context.Context, map[string]string) string { return fmt.Sprint(os.Getpid()) })
@@ -103,6 +106,20 @@ func serve(how string) error {
 		return ""
 	})
 	return s.Run(context.Background(), &sdk.StdioTransport{})
+}
+
+// leak adds tools that repeat the credential where texts are cut, and does so on standard error.
+func leak(s *sdk.Server) {
+	fmt.Fprintln(os.Stderr, strings.Repeat("x", 1<<10-8)+token)
+	fmt.Fprintln(os.Stderr, "the next line")
+	schema := json.RawMessage(`{"type":"object"}`)
+	s.AddTool(&sdk.Tool{Name: "leak", InputSchema: schema, Description: strings.Repeat("x", 16<<10-8) + token},
+		func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: strings.Repeat("x", 4<<10-8) + token}}}, nil
+		})
+	s.AddTool(&sdk.Tool{Name: "refuse", InputSchema: schema}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return nil, &jsonrpc.Error{Code: 7, Message: strings.Repeat("x", 4<<10-8-len("the MCP server refuses the call: ")) + token}
+	})
 }
 
 func add(s *sdk.Server, name string, f func(context.Context, map[string]string) string) {

@@ -59,7 +59,8 @@ func mapped(t testing.TB, result string, schema bool) (json.RawMessage, error) {
 	if err := json.Unmarshal(message, &wire); err != nil {
 		return nil, fmt.Errorf("not decoded: %w", err)
 	}
-	return resultOf(&wire.Result, schema)
+	cfg := Config{}.withDefaults()
+	return cfg.resultOf(&wire.Result, schema)
 }
 
 // Whatever a server answers becomes JSON, or an error, and never both.
@@ -146,7 +147,8 @@ func TestLegalNames(t *testing.T) {
 func TestListsOfStrangers(t *testing.T) {
 	t.Parallel()
 	read := func(page ...*sdk.Tool) *catalogue {
-		l := newListing(slog.New(slog.DiscardHandler))
+		cfg := Config{}.withDefaults()
+		l := newListing(&cfg, slog.New(slog.DiscardHandler))
 		l.add(page)
 		return l.catalogue()
 	}

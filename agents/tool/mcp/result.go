@@ -37,10 +37,10 @@ type block struct {
 //   - anything else: {"content": […]}, where images and other bytes are described.
 //
 // An error result becomes a *tool.Error with the server's text.
-func resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
+func (c *Config) resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 	texts, blocks, allText := contents(r.Content)
 	if r.IsError {
-		words := cmp.Or(shortened(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText), "the tool says that it failed, and not why")
+		words := cmp.Or(c.shortened(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText), "the tool says that it failed, and not why")
 		return nil, &tool.Error{Kind: tool.ErrFailed, Message: words}
 	}
 	if r.NeedsInput() {

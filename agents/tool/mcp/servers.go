@@ -179,7 +179,7 @@ func (l *link) missing(list *catalogue, name string) string {
 	}
 	words := "it lists none"
 	if len(there) > 0 {
-		words = "it lists " + shortened(strings.Join(there, ", "), 1<<10)
+		words = "it lists " + l.cfg.shortened(strings.Join(there, ", "), 1<<10)
 	}
 	return fmt.Sprintf("the MCP server %s has no tool %.80q: %s", l.name, name, words)
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/aeemesh/aeemesh/agents/subprocess"
+	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
 // How long to wait for a program to exit: before SIGTERM, before it is killed,
@@ -49,7 +50,7 @@ type frame struct {
 }
 
 // startPipes starts a server's program.
-func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log *slog.Logger) (*pipes, error) {
+func startPipes(s *Server, cfg *Config, log *slog.Logger) (*pipes, error) {
 	program, err := exec.LookPath(s.Command[0])
 	if err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log 
 	cmd := exec.Command(program, s.Command[1:]...)
 	cmd.Args[0] = s.Command[0]
 	cmd.Dir = s.Dir
-	cmd.Env = subprocess.Env(s.Env, env)
-	cmd.Stderr = &stderrLog{log: log, limit: rate.NewLimiter(10, 50)}
+	cmd.Env = subprocess.Env(s.Env, cfg.Env)
+	cmd.Stderr = &stderrLog{log: log, known: cfg.Redactor, limit: rate.NewLimiter(10, 50)}
 	cmd.WaitDelay = graceTerm // a child process may hold standard error open
 
 	childIn, stdin, err := os.Pipe()
@@ -78,7 +79,7 @@ func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log 
 	}
 	p := &pipes{group: group, stdin: stdin, stdout: stdout, incoming: make(chan frame),
 		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
-	go p.pump(maxMessage)
+	go p.pump(cfg.MaxMessage)
 	return p, nil
 }
 
@@ -188,8 +189,10 @@ func (p *pipes) isDrained(patience time.Duration) bool {
 // stderrLog logs a program's standard error, line by line, within limits.
 type stderrLog struct {
 	log     *slog.Logger
+	known   tool.Redactor
 	limit   *rate.Limiter
 	line    []byte
+	cut     bool // the line is longer
 	dropped int
 }
 
@@ -204,7 +207,8 @@ func (s *stderrLog) Write(p []byte) (int, error) {
 		} else {
 			rest = nil
 		}
-		s.line = append(s.line, part[:min(len(part), maxStderrLine-len(s.line))]...)
+		room := min(len(part), maxStderrLine-len(s.line))
+		s.line, s.cut = append(s.line, part[:room]...), s.cut || room < len(part)
 		if end >= 0 {
 			s.flush()
 		}
@@ -213,8 +217,12 @@ func (s *stderrLog) Write(p []byte) (int, error) {
 }
 
 func (s *stderrLog) flush() {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(s.line), "\ufffd"))
-	s.line = s.line[:0]
+	text := string(s.line)
+	if s.cut {
+		text = s.known.Head(text)
+	}
+	text = strings.TrimSpace(strings.ToValidUTF8(s.known.Scrub(text), "\ufffd"))
+	s.line, s.cut = s.line[:0], false
 	switch {
 	case text == "":
 	case !s.limit.Allow():

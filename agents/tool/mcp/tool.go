@@ -98,7 +98,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	defer done() // closes the rest of its stream
 	answer, err := s.CallTool(calling, params)
 	if err == nil {
-		result, err = resultOf(answer, len(t.def.Output) > 0)
+		result, err = t.link.cfg.resultOf(answer, len(t.def.Output) > 0)
 		return result, false, err
 	}
 	if ctx.Err() != nil {
@@ -135,7 +135,7 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 		if rpc.Code == jsonrpc.CodeInvalidParams {
 			kind = tool.ErrInvalidArguments
 		}
-		return &tool.Error{Kind: kind, Message: shortened("the MCP server refuses the call: "+rpc.Message, maxErrorText), Err: err}
+		return &tool.Error{Kind: kind, Message: l.cfg.shortened("the MCP server refuses the call: "+rpc.Message, maxErrorText), Err: err}
 	case errors.Is(err, errTooLarge):
 		return &tool.Error{Kind: tool.ErrInvalidResult, Message: "the answer of the MCP server is too large", Err: err}
 	case errors.As(err, &op) && op.Op == "dial":

@@ -64,6 +64,10 @@ type Config struct {
 	// does not fail. Otherwise the call's error contains it: its cause is an
 	// [slog.LogValuer]. Default: discarded.
 	Log *slog.Logger
+
+	// Redactor removes credentials from standard error, whose beginning may be
+	// cut off in the middle of one. Default: none are known.
+	Redactor tool.Redactor
 }
 
 // Tool runs a program for each call. Make it with [New].
@@ -101,6 +105,9 @@ func New(cfg Config) (*Tool, error) {
 	cfg.MaxResult = cmp.Or(cfg.MaxResult, DefaultMaxResult)
 	cfg.MaxStderr = cmp.Or(cfg.MaxStderr, DefaultMaxStderr)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Redactor == nil {
+		cfg.Redactor = tool.NoRedactor{}
+	}
 	cfg.Command = slices.Clone(cfg.Command)
 	cfg.Env = append([]string{}, cfg.Env...) // never nil, because os/exec would inherit the environment
 	return &Tool{cfg}, nil
@@ -120,7 +127,7 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	runCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stdout := &head{max: t.cfg.MaxResult, overflow: func() { cancel(errTooMuch) }}
-	stderr := &tail{max: t.cfg.MaxStderr}
+	stderr := &tail{max: t.cfg.MaxStderr, known: t.cfg.Redactor}
 
 	cmd := exec.Command(t.cfg.Command[0], t.cfg.Command[1:]...)
 	cmd.Dir = t.cfg.Dir
@@ -269,9 +276,10 @@ func (h *head) Write(p []byte) (int, error) {
 
 // tail stores the last max bytes.
 type tail struct {
-	buf []byte
-	max int
-	cut bool
+	buf   []byte
+	max   int
+	cut   bool
+	known tool.Redactor
 }
 
 // attrs returns the log attributes; nil if there is no output.
@@ -279,7 +287,11 @@ func (t *tail) attrs() []slog.Attr {
 	if len(t.buf) == 0 {
 		return nil
 	}
-	out := []slog.Attr{slog.String("stderr", strings.ToValidUTF8(string(t.buf), "\ufffd"))}
+	text := string(t.buf)
+	if t.cut {
+		text = t.known.Tail(text)
+	}
+	out := []slog.Attr{slog.String("stderr", strings.ToValidUTF8(t.known.Scrub(text), "\ufffd"))}
 	if t.cut {
 		out = append(out, slog.Bool("cut", true))
 	}

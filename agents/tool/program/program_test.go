@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
@@ -49,6 +50,9 @@ func behave(how string) {
 	case "silent failure":
 		fmt.Fprintln(os.Stderr, "secret detail")
 		os.Exit(4)
+	case "repeats a credential":
+		fmt.Fprintln(os.Stderr, "the token hunter2-Kq7Zx2Wd9 is bad")
+		fmt.Print("null")
 	case "environment":
 		json.NewEncoder(os.Stdout).Encode(os.Environ())
 	case "directory":
@@ -186,6 +190,28 @@ func TestTheProgramRunsInItsDirectory(t *testing.T) {
 	got, err := newTool(t, "directory", func(c *program.Config) { c.Dir = dir }).Call(t.Context(), json.RawMessage(`{}`))
 	if want := strconv.Quote(dir); err != nil || string(got) != want {
 		t.Errorf("directory %s, error %v, want %s", got, err, want)
+	}
+}
+
+// Where the beginning of standard error is cut off in the middle of a credential, the rest
+// of that is not logged.
+func TestACredentialAtTheCutOfStandardErrorIsRemoved(t *testing.T) {
+	t.Parallel()
+	for cut := 5; cut <= len("hunter2-Kq7Zx2Wd9"); cut++ {
+		var buf bytes.Buffer
+		var known secret.Redactor
+		known.Add(secret.New("hunter2-Kq7Zx2Wd9"))
+		_, err := newTool(t, "repeats a credential", func(c *program.Config) {
+			c.Log = slog.New(secret.LogHandler(slog.NewTextHandler(&buf, nil), &known))
+			c.MaxStderr = cut + len(" is bad\n")
+			c.Redactor = &known
+		}).Call(t.Context(), json.RawMessage(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := buf.String(); !strings.Contains(got, secret.Redacted+" is bad") || strings.Contains(got, "x2Wd9") {
+			t.Errorf("log %s", got)
+		}
 	}
 }
 

@@ -1,0 +1,24 @@
+package tool
+
+// Redactor removes the credentials that it knows from texts of servers and programs, before they
+// are shortened: afterwards a part of one would not be recognised.
+type Redactor interface {
+	// Scrub removes them from a whole text.
+	Scrub(text string) string
+	// Head removes them from the beginning of a longer text, also one that it breaks off in.
+	Head(text string) string
+	// Tail removes them from the end of a longer text, also one that it begins in.
+	Tail(text string) string
+}
+
+// NoRedactor is a Redactor that knows no credentials.
+type NoRedactor struct{}
+
+// Scrub returns the text.
+func (NoRedactor) Scrub(text string) string { return text }
+
+// Head returns the text.
+func (NoRedactor) Head(text string) string { return text }
+
+// Tail returns the text.
+func (NoRedactor) Tail(text string) string { return text }
