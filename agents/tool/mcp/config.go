@@ -160,8 +160,9 @@ type Config struct {
 	ConnectTimeout time.Duration
 
 	// Ping is the interval of pings to a silent server. After two pings without
-	// an answer its session is closed, and the next call starts another.
-	// Default 30 s; negative: never.
+	// an answer its session is closed, and the next call starts another. Pings
+	// during a call with a deadline do not count: a server may do one thing at a
+	// time. Default 30 s; negative: never.
 	Ping time.Duration
 
 	// MaxMessage bounds one message of a server, in bytes. Default 8 MiB.

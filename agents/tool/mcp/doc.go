@@ -34,7 +34,7 @@
 // There is one session for each server and credential (link.go), shared by all
 // agents and runs. It is started when it is first needed, and again after it
 // has ended because the process exited, the connection broke, or pings were not
-// answered. A server that cannot be reached is retried with growing delays of
+// answered while it was not working on a call. A server that cannot be reached is retried with growing delays of
 // up to 30 seconds; meanwhile calls fail at once, with tool.ErrUnavailable. A
 // list of tools is valid until the server reports a change, or a new session
 // starts.

@@ -389,6 +389,50 @@ func TestAHangingServerDelaysNoKnownList(t *testing.T) {
 	eventually(t, "the new tool is listed", func() bool { return tools(t, src)["files_read"] != nil })
 }
 
+// A server that does one thing at a time, and answers no ping meanwhile, keeps its session
+// for as long as the call may take.
+func TestBusyServerKeepsItsSession(t *testing.T) {
+	t.Parallel()
+	servers := newServers(t, mcp.Server{Command: self(t, "busy")}, func(c *mcp.Config) { c.Ping = 200 * time.Millisecond })
+	tl := tools(t, open(t, servers, "mcp://it/work"))["subject"]
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if got, err := tl.Call(ctx, json.RawMessage(`{}`)); err != nil || string(got) != `"done"` {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// A server that hangs is given up once the call is over that it might have been doing, however
+// many later calls wait for it.
+func TestSilentServerIsGivenUpAfterItsCall(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	servers := newServers(t, mcp.Server{Command: self(t, "silent")}, func(c *mcp.Config) { c.Ping = 200 * time.Millisecond })
+	byName := tools(t, open(t, servers, "mcp://it/*"))
+	call := func(name string, patience time.Duration) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		got, err := byName[name].Call(ctx, json.RawMessage(`{}`))
+		return string(got), err
+	}
+	first, err := call("pid", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := call("stop", 500*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%s, %v, want the call's own end", got, err)
+	}
+	if got, err := call("pid", time.Minute); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%s, %v, want the end of the session", got, err)
+	}
+	eventually(t, "another server answers", func() bool {
+		got, err := call("pid", time.Minute)
+		return err == nil && got != first
+	})
+}
+
 // A server that is there and says nothing is given up.
 func TestSilentServerIsGivenUp(t *testing.T) {
 	t.Parallel()

@@ -40,8 +40,9 @@ type link struct {
 	retryAt time.Time
 	stale   bool // the server's list has changed
 	list    *catalogue
-	listing chan struct{}     // a mutex for requesting the list
-	calls   map[string]string // the tools of running calls, by progress token
+	listing chan struct{}   // a mutex for requesting the list
+	calls   map[string]call // running ones, by progress token
+	heard   time.Time       // when the server last answered a call or reported progress
 	nextID  uint64
 	ending  bool
 	work    sync.WaitGroup
@@ -248,6 +249,7 @@ func (l *link) ping(ctx context.Context, s *session) {
 	}
 	tick := time.NewTicker(l.cfg.Ping)
 	defer tick.Stop()
+	var silent time.Time // when the first ping was missed since then the server was heard
 	for missed := 0; missed < 2; {
 		select {
 		case <-ctx.Done():
@@ -261,10 +263,18 @@ func (l *link) ping(ctx context.Context, s *session) {
 		cancel()
 		var answer *jsonrpc.Error
 		if err == nil || errors.As(err, &answer) {
-			missed = 0
+			missed, silent = 0, time.Time{}
 			continue
 		}
-		missed++
+		l.mu.Lock()
+		if !silent.After(l.heard) {
+			silent, missed = time.Now(), 0
+		}
+		busy := l.busy(silent)
+		l.mu.Unlock()
+		if !busy {
+			missed++
+		}
 	}
 	l.log.Warn("mcp server does not answer pings")
 	s.kill()
@@ -295,33 +305,58 @@ func (l *link) drop(s *session) {
 	}
 }
 
+// call is a call that the server has not answered yet.
+type call struct {
+	tool  string
+	began time.Time
+	ends  bool // it has a deadline
+}
+
 // enter assigns a progress token to a call.
-func (l *link) enter(tool string) (token string, leave func()) {
+func (l *link) enter(ctx context.Context, tool string) (token string, leave func(answered bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nextID++
 	token = fmt.Sprintf("call-%d", l.nextID)
 	if l.calls == nil {
-		l.calls = make(map[string]string)
+		l.calls = make(map[string]call)
 	}
-	l.calls[token] = tool
-	return token, func() {
+	_, ends := ctx.Deadline()
+	l.calls[token] = call{tool, time.Now(), ends}
+	return token, func(answered bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.calls, token)
+		if answered {
+			l.heard = time.Now()
+		}
 	}
+}
+
+// busy reports whether a server that is silent since then may be working on a call: many do one
+// thing at a time, and answer no ping meanwhile. A call that began later may wait like the pings.
+func (l *link) busy(silent time.Time) bool {
+	for _, c := range l.calls {
+		if c.ends && !c.began.After(silent) {
+			return true
+		}
+	}
+	return false
 }
 
 // progress passes on a server's progress report about a call.
 func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
 	token, _ := req.Params.ProgressToken.(string)
 	l.mu.Lock()
-	tool, ok := l.calls[token]
+	running, ok := l.calls[token]
+	if ok {
+		l.heard = time.Now()
+	}
 	l.mu.Unlock()
 	if !ok || l.cfg.Progress == nil {
 		return
 	}
-	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: l.cfg.shortened(req.Params.Message, 1<<10)})
+	l.cfg.Progress(Progress{Server: l.name, Tool: running.tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: l.cfg.shortened(req.Params.Message, 1<<10)})
 }
 
 // end closes the link, gracefully if the server answers at once.

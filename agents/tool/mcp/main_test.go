@@ -82,6 +82,8 @@ func serve(how string) error {
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 5000))
 	case "old":
 		return serveOld()
+	case "busy":
+		return serveBusy()
 	case "flood":
 		return serveFlood()
 	case "stubborn":

@@ -45,6 +45,39 @@ func serveOld() error {
 	return nil
 }
 
+// serveBusy is a server that does one thing at a time: during a call it reads pings, and answers
+// none of them. A call takes as long as five pings do.
+func serveBusy() error {
+	waits := 0
+	var call json.RawMessage
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return err
+		}
+		switch m.Method {
+		case "initialize":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"busy","version":"0"}}}`+"\n", m.ID)
+		case "tools/list":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"work","inputSchema":{"type":"object"}}]}}`+"\n", m.ID)
+		case "tools/call":
+			call, waits = m.ID, 5
+		case "ping":
+			if waits--; waits == 0 {
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}]}}`+"\n", call)
+			}
+		default:
+			if m.ID != nil {
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"not found"}}`+"\n", m.ID)
+			}
+		}
+	}
+	return nil
+}
+
 // serveFlood is a server that sends requests once it has listed its tools, and reads no answer.
 func serveFlood() error {
 	known := map[string]string{

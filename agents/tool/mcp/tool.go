@@ -83,8 +83,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	if err != nil {
 		return nil, false, err
 	}
-	token, leave := t.link.enter(t.remote)
-	defer leave()
+	token, leave := t.link.enter(ctx, t.remote)
 	params := &sdk.CallToolParams{Name: t.remote, Arguments: encode(args), Meta: sdk.Meta{}}
 	params.SetProgressToken(token)
 	if key := tool.KeyFrom(ctx); key != "" {
@@ -97,6 +96,8 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	calling, done := context.WithCancel(context.WithValue(ctx, noteOfCall{}, &seen))
 	defer done() // closes the rest of its stream
 	answer, err := s.CallTool(calling, params)
+	var rpc *jsonrpc.Error
+	leave(err == nil || errors.As(err, &rpc) && !rejected(rpc))
 	if err == nil {
 		result, err = t.link.cfg.resultOf(answer, len(t.def.Output) > 0)
 		return result, false, err
@@ -104,7 +105,6 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	if ctx.Err() != nil {
 		return nil, false, ctx.Err()
 	}
-	var rpc *jsonrpc.Error
 	// The SDK ends all calls of a session with ErrSessionMissing when the server answers one
 	// request with 404, those that it works on, too.
 	lost := errors.Is(err, sdk.ErrSessionMissing)
