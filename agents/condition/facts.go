@@ -38,6 +38,8 @@ type Facts struct {
 	TaskInput stdjson.RawMessage
 	Outputs   map[string]stdjson.RawMessage
 	Variables stdjson.RawMessage
+
+	exact bool // see Exact
 }
 
 // Task is the envelope of a task, without its payload, as a condition sees it.
@@ -99,10 +101,17 @@ func (s *State) members() map[string]any {
 	return m
 }
 
+// Exact makes the value of the facts for a [Query]: numbers that a double would change stay as
+// they are written.
+func (f Facts) Exact() (Value, error) {
+	f.exact = true
+	return f.Value()
+}
+
 // Value makes the value of the facts. Its error is that of [Parse], for the
 // input, the output or the arguments.
 func (f Facts) Value() (Value, error) {
-	input, err := parseOr(f.Input)
+	input, err := f.parse(f.Input)
 	if err != nil {
 		return Value{}, err
 	}
@@ -125,12 +134,12 @@ func (f Facts) Value() (Value, error) {
 		root["task"] = task
 	}
 	if f.Output != nil {
-		if root["output"], err = parseOr(f.Output); err != nil {
+		if root["output"], err = f.parse(f.Output); err != nil {
 			return Value{}, err
 		}
 	}
 	if t := cmp.Or(f.Tool, f.Called); t != nil {
-		arguments, err := parseOr(t.Arguments)
+		arguments, err := f.parse(t.Arguments)
 		if err != nil {
 			return Value{}, err
 		}
@@ -158,29 +167,33 @@ func (f Facts) Value() (Value, error) {
 // team adds the facts of a team.
 func (f Facts) team(root map[string]any) (err error) {
 	if f.TaskInput != nil {
-		if root["task_input"], err = parseOr(f.TaskInput); err != nil {
+		if root["task_input"], err = f.parse(f.TaskInput); err != nil {
 			return err
 		}
 	}
 	if f.Outputs != nil {
 		outputs := make(map[string]any, len(f.Outputs))
 		for alias, raw := range f.Outputs {
-			if outputs[alias], err = parseOr(raw); err != nil {
+			if outputs[alias], err = f.parse(raw); err != nil {
 				return err
 			}
 		}
 		root["outputs"] = outputs
 	}
 	if f.Variables != nil {
-		root["variables"], err = parseOr(f.Variables)
+		root["variables"], err = f.parse(f.Variables)
 	}
 	return err
 }
 
-func parseOr(data stdjson.RawMessage) (any, error) {
+func (f Facts) parse(data stdjson.RawMessage) (any, error) {
 	if len(data) == 0 {
 		return map[string]any{}, nil
 	}
-	v, err := Parse(data)
+	if f.exact {
+		v, err := parse(data, exact)
+		return v.data, err
+	}
+	v, err := parse(data)
 	return v.data, err
 }

@@ -15,7 +15,8 @@ import (
 
 // Query is a compiled expression whose result is a value; the result of a
 // [Program] is true or false. The language is JMESPath, the only one of the
-// four that can make new objects. A Query is safe for concurrent use.
+// four that can make new objects. Of a value made by [Facts.Exact] it keeps the digits
+// of numbers that it passes on. A Query is safe for concurrent use.
 type Query struct {
 	program *jmespath.Program
 	opts    Options

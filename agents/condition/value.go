@@ -1,12 +1,15 @@
 package condition
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
 // Limits of values.
@@ -23,7 +26,9 @@ type Value struct{ data any }
 // [MaxValue] or nested deeper than [MaxDepth]. It refuses what RFC 7493
 // (I-JSON) forbids: duplicate names, text that is not UTF-8, numbers beyond a
 // double.
-func Parse(data []byte) (Value, error) {
+func Parse(data []byte) (Value, error) { return parse(data) }
+
+func parse(data []byte, opts ...json.Options) (Value, error) {
 	if len(data) > MaxValue {
 		return Value{}, &Error{Kind: ErrTooLarge, Reason: fmt.Errorf("a value has at most %d bytes, this one %d", MaxValue, len(data))}
 	}
@@ -31,7 +36,7 @@ func Parse(data []byte) (Value, error) {
 		return Value{}, &Error{Kind: ErrTooLarge, Reason: fmt.Errorf("the value is nested deeper than %d", MaxDepth)}
 	}
 	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
+	if err := json.Unmarshal(data, &v, opts...); err != nil {
 		return Value{}, &Error{Kind: ErrValue, Reason: fmt.Errorf("%w: %s", ErrValue, plain(err))}
 	}
 	if !finite(v) {
@@ -39,6 +44,18 @@ func Parse(data []byte) (Value, error) {
 	}
 	return Value{v}, nil
 }
+
+// exact decodes numbers that a double would change to [limit.Number].
+var exact = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
+	if d.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	text, err := d.ReadValue()
+	if err == nil {
+		*v = limit.NumberOf(string(text))
+	}
+	return err
+}))
 
 // plain returns the codec's error without its prefix.
 func plain(err error) string {

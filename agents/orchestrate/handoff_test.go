@@ -117,6 +117,19 @@ func TestASkippedStepHasNoOutput(t *testing.T) {
 	}
 }
 
+// A mapping passes an integer on as it came, also where a double has another one.
+func TestAMappingKeepsNumbers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(false, says(`{"id":9007199254740993}`), "agent.one")
+	r.serve(false, mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) { return task.Input(), nil }), "agent.two")
+	r.serve(false, delegating(t, `{"pipeline":["one","two"],"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}]}`,
+		extras(`"steps":{"two":{"input":{"lang":"jmespath","expr":"{id: outputs.one.id, order: task_input.order}"}}}`)), boss)
+	if got := r.ask(`{"order":-12345678901234567891}`, ""); got.err != nil || got.payload != `{"id":9007199254740993,"order":-12345678901234567891}` {
+		t.Errorf("%s, %v", got.payload, got.err)
+	}
+}
+
 func definitionOf(t *testing.T, orchestration string) *aaif.Definition {
 	t.Helper()
 	doc, err := aaif.Parse(fmt.Appendf(nil, `{"sc_standard":"SC-006","agent":{"name":"Boss","goal":"g","orchestration":%s}}`, orchestration), aaif.Options{Kind: aaif.KindAgent})

@@ -26,7 +26,7 @@ func (w *work) input(ctx context.Context, p *Participant, a memberCall) (json.Ra
 	if a.apart {
 		facts.Output, facts.Outputs = nil, nil
 	}
-	v, err := facts.Value()
+	v, err := facts.Exact()
 	if err != nil {
 		return nil, err
 	}

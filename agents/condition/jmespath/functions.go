@@ -49,12 +49,48 @@ func (in *interpreter) call(n *node, v any, s *scope) (any, error) {
 	if cost, ok := costs[name]; ok {
 		cost(in.b, args)
 	}
-	x, err := f.Handler(args)
+	x, err := library(name, args)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	size(in.b, x)
 	return x, nil
+}
+
+// library calls a function of the library, which knows numbers of type float64 only. Functions
+// that return their arguments, or parts of them, get them as they are.
+func library(name string, args []any) (any, error) {
+	isExact := func(v any) bool { _, ok := v.(limit.Number); return ok }
+	list, _ := args[0].([]any)
+	switch name {
+	case "not_null", "to_array", "to_string":
+		return table[name].Handler(args)
+	case "max", "min", "sort":
+		if slices.ContainsFunc(list, isExact) { // they are those of the same name by the element itself
+			name += "_by"
+			args = []any{slices.Clone(list), functions.ExpRef(func(v any) (any, error) { return v, nil })}
+		}
+	case "avg", "sum":
+		list = slices.Clone(list)
+		for i := range list {
+			list[i], _ = limit.Float(list[i])
+		}
+		args[0] = list
+	}
+	for i, a := range args {
+		if ref, ok := a.(functions.ExpRef); ok && strings.HasSuffix(name, "_by") {
+			args[i] = functions.ExpRef(func(v any) (any, error) {
+				x, err := ref(v)
+				if isExact(x) {
+					x, _ = limit.Float(x)
+				}
+				return x, err
+			})
+		} else if isExact(a) {
+			args[i], _ = limit.Float(a)
+		}
+	}
+	return table[name].Handler(args)
 }
 
 // size spends the cost of a value's own size, without the values that are
@@ -81,7 +117,7 @@ func hasType(b *limit.Budget, v any, t functions.JpType) (ok bool) {
 		_, isRef := v.(functions.ExpRef)
 		return !isRef
 	case functions.JpNumber:
-		_, ok = v.(float64)
+		_, ok = limit.Float(v)
 	case functions.JpString:
 		_, ok = v.(string)
 	case functions.JpObject:
@@ -93,7 +129,7 @@ func hasType(b *limit.Budget, v any, t functions.JpType) (ok bool) {
 	case functions.JpArrayArray:
 		return each(func(e any) bool { _, ok := e.([]any); return ok })
 	case functions.JpArrayNumber:
-		return each(func(e any) bool { _, ok := e.(float64); return ok })
+		return each(func(e any) bool { _, ok := limit.Float(e); return ok })
 	case functions.JpArrayString:
 		return each(func(e any) bool { _, ok := e.(string); return ok })
 	}
@@ -102,7 +138,7 @@ func hasType(b *limit.Budget, v any, t functions.JpType) (ok bool) {
 
 func typeOf(v any) string {
 	switch v.(type) {
-	case float64:
+	case float64, limit.Number:
 		return "a number"
 	case string:
 		return "a string"
@@ -149,7 +185,7 @@ var costs = map[string]func(b *limit.Budget, args []any){
 }
 
 func pad(b *limit.Budget, args []any) {
-	if n := args[1].(float64); n > 0 {
+	if n, _ := limit.Float(args[1]); n > 0 {
 		b.Spend(int(min(n, math.MaxInt32)))
 	}
 }
@@ -188,10 +224,19 @@ func init() {
 		"sort_by": func(b *limit.Budget, args []any) (any, error) {
 			list := slices.Clone(args[0].([]any))
 			b.Spend(len(list) * bits.Len(uint(len(list))))
-			return table["sort_by"].Handler([]any{list, args[1]})
+			return library("sort_by", []any{list, args[1]})
 		},
 		"to_number": func(_ *limit.Budget, args []any) (any, error) {
-			if s, ok := args[0].(string); ok && !jsonNumber.RE().MatchString(s) {
+			switch v := args[0].(type) {
+			case limit.Number:
+				return v, nil
+			case string:
+				if !jsonNumber.RE().MatchString(v) {
+					return nil, nil
+				}
+				if n := limit.NumberOf(v); n != math.Inf(1) && n != math.Inf(-1) {
+					return n, nil
+				}
 				return nil, nil
 			}
 			return table["to_number"].Handler(args)
@@ -232,7 +277,7 @@ func find(args []any, index func(s, what string) int) (any, error) {
 		if len(args) <= 2+i {
 			break
 		}
-		n := args[2+i].(float64)
+		n, _ := limit.Float(args[2+i])
 		if n != math.Trunc(n) {
 			return nil, fmt.Errorf("argument %d must be an integer", 3+i)
 		}

@@ -98,7 +98,7 @@ func (in *interpreter) eval(n *node, v any, s *scope) (any, error) {
 		return in.binary(n, left, right), nil
 	case parsing.ASTArithmeticUnaryExpression:
 		x, err := in.eval(&n.Children[0], v, s)
-		f, ok := x.(float64)
+		f, ok := limit.Float(x)
 		if err != nil || !ok {
 			return nil, err
 		}
@@ -165,8 +165,8 @@ func (in *interpreter) binary(n *node, left, right any) any {
 	case parsing.TOKNE:
 		return !in.b.Equal(left, right)
 	}
-	x, xok := left.(float64)
-	y, yok := right.(float64)
+	x, xok := limit.Float(left)
+	y, yok := limit.Float(right)
 	if !xok || !yok {
 		return nil // only numbers can be ordered
 	}

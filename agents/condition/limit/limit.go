@@ -138,7 +138,11 @@ func (b *Budget) equal(x, y any, depth int) bool {
 			}
 		}
 		return true
-	case float64, bool, nil:
+	case float64, Number:
+		xf, _ := Float(x)
+		yf, ok := Float(y)
+		return ok && xf == yf
+	case bool, nil:
 		return x == y
 	}
 	return false
