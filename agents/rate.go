@@ -76,7 +76,8 @@ type toolRate struct {
 
 	mu     sync.Mutex
 	minute int64            // the minute for which before was read
-	before map[string]int64 // counts of the minute before that, by kind
+	before map[string]int64 // counts of the minute before that, by kind; not changed any more
+	alone  bool             // before was read from local while counters failed
 }
 
 // newRate returns nil if the document sets no limit.
@@ -123,21 +124,23 @@ func (r *toolRate) Spent(ctx context.Context, tokens int) {
 		return
 	}
 	minute, _ := r.at()
-	if _, err := r.add(ctx, int64(tokens), countTokens, minute); err != nil {
+	if _, _, err := r.add(ctx, int64(tokens), countTokens, minute); err != nil {
 		r.log.Warn("tokens of a tool were not counted", "tool", r.tool, "err", err)
 	}
 }
 
-// add counts in the shared counters, or in this process's while those fail.
-func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64, error) {
+// add counts in the shared counters, or in this process's while those fail. It returns those in
+// which it counted.
+func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64, Counters, error) {
 	total, err := r.counters.Add(ctx, n, r.entity, kind, r.tool, minute)
 	if err == nil || ctx.Err() != nil {
-		return total, err
+		return total, r.counters, err
 	}
 	if !errors.Is(err, ErrNoCounters) {
 		r.log.Warn("a rate limit is counted by this worker alone for now", "tool", r.tool, "err", err)
 	}
-	return r.local.Add(ctx, n, r.entity, kind, r.tool, minute)
+	total, err = r.local.Add(ctx, n, r.entity, kind, r.tool, minute)
+	return total, &r.local, err
 }
 
 // at returns the number of the current minute, and which fraction of it has
@@ -151,13 +154,14 @@ func (r *toolRate) at() (minute string, passed float64) {
 // returns how long to wait; otherwise back does, in the minute in which it was counted.
 func (r *toolRate) try(ctx context.Context, cost map[string]int64) (back func(context.Context), wait time.Duration, limit string, err error) {
 	minute, passed := r.at()
-	if err := r.look(ctx, minute); err != nil {
-		return nil, 0, "", err
+	type count struct {
+		in Counters
+		n  int64
 	}
-	counted := make(map[string]int64)
+	counted := make(map[string]count)
 	back = func(ctx context.Context) {
-		for kind, n := range counted {
-			if _, err := r.add(ctx, -n, kind, minute); err != nil {
+		for kind, c := range counted {
+			if _, err := c.in.Add(ctx, -c.n, r.entity, kind, r.tool, minute); err != nil {
 				r.log.Warn("a call that was not made stays counted for a minute", "tool", r.tool, "err", err)
 			}
 		}
@@ -173,12 +177,16 @@ func (r *toolRate) try(ctx context.Context, cost map[string]int64) (back func(co
 			continue
 		}
 		n := min(cost[kind], most) // a call that is larger than the limit counts as the whole limit
-		total, err := r.add(ctx, n, kind, minute)
+		total, in, err := r.add(ctx, n, kind, minute)
 		if err != nil {
 			return back, 0, "", err
 		}
-		counted[kind] = n
-		if w := r.room(kind, total, most, passed); w > wait {
+		counted[kind] = count{in, n}
+		before, err := r.look(ctx, minute, in != &r.local)
+		if err != nil {
+			return back, 0, "", err
+		}
+		if w := room(kind, total, before[kind], most, passed); w > wait {
 			wait, limit = w, fmt.Sprint(most, " ", kind)
 		}
 	}
@@ -187,10 +195,7 @@ func (r *toolRate) try(ctx context.Context, cost map[string]int64) (back func(co
 
 // room returns how long to wait until the count of this minute, plus the
 // weighted count of the previous minute, is within the limit; 0 if it is.
-func (r *toolRate) room(kind string, total, most int64, passed float64) time.Duration {
-	r.mu.Lock()
-	before := r.before[kind]
-	r.mu.Unlock()
+func room(kind string, total, before, most int64, passed float64) time.Duration {
 	if float64(total)+float64(before)*(1-passed) <= float64(most) {
 		return 0
 	}
@@ -207,23 +212,28 @@ func (r *toolRate) room(kind string, total, most int64, passed float64) time.Dur
 	return max(time.Duration((1-passed+next)*float64(rateWindow)), 10*time.Millisecond)
 }
 
-// look reads the count of the previous minute, once a minute.
-func (r *toolRate) look(ctx context.Context, minute string) error {
+// look returns the counts of the previous minute. It reads them once a minute, and once more when
+// the shared counters answer again.
+func (r *toolRate) look(ctx context.Context, minute string, shared bool) (map[string]int64, error) {
 	now, err := strconv.ParseInt(minute, 10, 64)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.minute == now {
-		return nil
+	if r.minute == now && !(r.alone && shared) {
+		return r.before, nil
 	}
-	before := make(map[string]int64)
+	before, alone := make(map[string]int64), false
 	for kind := range r.limits {
-		if before[kind], err = r.add(ctx, 0, kind, strconv.FormatInt(now-1, 10)); err != nil {
-			return err
+		var in Counters
+		if before[kind], in, err = r.add(ctx, 0, kind, strconv.FormatInt(now-1, 10)); err != nil {
+			return nil, err
 		}
+		alone = alone || in == &r.local
 	}
-	r.minute, r.before = now, before
-	return nil
+	if now >= r.minute { // else it is of a call that is late
+		r.minute, r.before, r.alone = now, before, alone
+	}
+	return before, nil
 }

@@ -163,3 +163,104 @@ func TestARateThatCannotBeSharedIsKeptByEachWorker(t *testing.T) {
 		t.Error("a limiter without a limit")
 	}
 }
+
+// flaky are counters that fail while down is set, and call then before they count.
+type flaky struct {
+	localCounters
+	down bool
+	then func()
+}
+
+func (f *flaky) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
+	if f.then != nil && n > 0 {
+		then := f.then
+		f.then = nil
+		then()
+	}
+	if f.down {
+		return 0, errors.New("no answer")
+	}
+	return f.localCounters.Add(ctx, n, owner, kind, ids...)
+}
+
+// A call that was counted by this worker alone is not taken back from the shared counters, where
+// it would give another call room, and the other way round.
+func TestACallIsTakenBackWhereItWasCounted(t *testing.T) {
+	t.Parallel()
+	for _, down := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			shared := &flaky{down: down}
+			r := rateOf(shared, &aaif.RateLimit{RequestsPerMinute: aaif.Int(2)})
+			back, err := r.Take(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shared.down = !down
+			back(t.Context())
+			shared.down = false
+			minute, _ := r.at()
+			for name, c := range map[string]Counters{"shared": shared, "own": &r.local} {
+				if n, err := c.Add(t.Context(), 0, "agent.x", countCalls, "look", minute); n < 0 || err != nil {
+					t.Errorf("shared counters down %v: the %s count is %d, %v", down, name, n, err)
+				}
+			}
+		})
+	}
+}
+
+// What a late call of the last minute reads does not replace the last minute's count for a call
+// of this one.
+func TestALateCallDoesNotEmptyTheWindow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := new(flaky)
+		r := rateOf(shared, &aaif.RateLimit{RequestsPerMinute: aaif.Int(6)})
+		start := time.Now().Truncate(time.Minute).Add(2 * time.Minute)
+		r.now = func() time.Time { return start.Add(-5 * time.Second) }
+		for range 5 {
+			if err := permitted(t.Context(), r, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.now = func() time.Time { return start.Add(time.Second) }
+		if _, _, _, err := r.try(t.Context(), map[string]int64{countCalls: 1}); err != nil {
+			t.Fatal(err)
+		}
+		shared.then = func() {
+			r.now = func() time.Time { return start.Add(-time.Second) }
+			if _, _, _, err := r.try(t.Context(), map[string]int64{countCalls: 1}); err != nil {
+				t.Error(err)
+			}
+			r.now = func() time.Time { return start.Add(time.Second) }
+		}
+		if _, wait, _, err := r.try(t.Context(), map[string]int64{countCalls: 1}); err != nil || wait == 0 {
+			t.Errorf("wait %v, %v: a seventh call within a few seconds", wait, err)
+		}
+	})
+}
+
+// Once the shared counters answer again, the last minute's count is theirs.
+func TestTheLastMinuteIsReadAgainOnceTheCountersAreBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := new(flaky)
+		limit := &aaif.RateLimit{RequestsPerMinute: aaif.Int(6)}
+		start := time.Now().Truncate(time.Minute).Add(2 * time.Minute)
+		other, r := rateOf(shared, limit), rateOf(shared, limit)
+		other.now = func() time.Time { return start.Add(-5 * time.Second) }
+		r.now = func() time.Time { return start.Add(time.Second) }
+		for range 6 {
+			if err := permitted(t.Context(), other, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		shared.down = true
+		if err := permitted(t.Context(), r, 1); err != nil {
+			t.Fatal(err)
+		}
+		shared.down = false
+		if _, wait, _, err := r.try(t.Context(), map[string]int64{countCalls: 1}); err != nil || wait == 0 {
+			t.Errorf("wait %v, %v: as if there had been no call in the last minute", wait, err)
+		}
+	})
+}
