@@ -106,7 +106,9 @@ var ErrQuiet = errors.New("failed")
 // done.
 var ErrInterrupted = Stopped(context.Canceled, "interrupted")
 
+var unprefixed = strings.NewReplacer(" nats: ", " ", "\nnats: ", "\n")
+
 // Text removes repetitions that come from Go's wrapping of errors.
 func Text(err error) string {
-	return strings.TrimRight(strings.ReplaceAll(" "+err.Error(), " nats: ", " ")[1:], "\n")
+	return strings.TrimRight(unprefixed.Replace("\n" + err.Error())[1:], "\n")
 }
