@@ -26,3 +26,39 @@ func TestWhatIsTooLargeIsToldWithSizes(t *testing.T) {
 		}
 	}
 }
+
+// The hint of a name that is too long is not about payloads, which a server's max_payload bounds.
+func TestANameThatIsTooLongHasItsOwnHint(t *testing.T) {
+	t.Parallel()
+	urls := upForTest(t)
+	env := map[string]string{"NATS_URL": urls.URL, "HOME": t.TempDir(), "USER": "ada"}
+	var out, words strings.Builder
+	code := run(t.Context(), []string{"send", "agent.a", "hi", "--corr", strings.Repeat("c", 1025), "--json"}, strings.NewReader(""), &out, &words, func(name string) string { return env[name] })
+	f := printedFailure(t, "send", out.String())
+	if code != 4 || f == nil || f.Code != "E_TOO_LARGE" || !strings.Contains(f.Message, "corr has more than 1024 bytes") || f.Hint != "Choose a shorter one." {
+		t.Errorf("exit %d, %s", code, out.String())
+	}
+}
+
+// What is missing is named: a folder for keys, and a file where there is a URL.
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"HOME": "relative", "USER": "ada"}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"keys", "list"}, []string{"error: there is no home directory to keep keys in", "Give --keys DIR"}},
+		{[]string{"keys", "list", "--json"}, []string{"there is no home directory to keep keys in"}},
+		{[]string{"keys", "show", "ada"}, []string{"error: there is no home directory to keep keys in", "Give --keys DIR"}},
+		{[]string{"validate", "https://docs.example/a.json"}, []string{"error: https://docs.example/a.json is a URL, and this command reads files", "curl -fsS"}},
+	} {
+		var out, words strings.Builder
+		code := run(t.Context(), tt.args, strings.NewReader(""), &out, &words, func(name string) string { return env[name] })
+		for _, want := range tt.want {
+			if text := out.String() + words.String(); code != 3 || !strings.Contains(text, want) {
+				t.Errorf("%v: exit %d, %s; want %s", tt.args, code, text, want)
+			}
+		}
+	}
+}

@@ -270,6 +270,9 @@ func keysShowCommand(a *session.App) *cobra.Command {
 		Args:              outcome.Arguments("KID"),
 		ValidArgsFunction: session.Completing(a, completeKIDs),
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			if err := a.NoHome(); err != nil {
+				return err
+			}
 			lines, err := localKeys(a)
 			if err != nil {
 				return err

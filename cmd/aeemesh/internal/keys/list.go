@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,6 +34,9 @@ func keysListCommand(a *session.App) *cobra.Command {
   aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
 		Args: outcome.Arguments(),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			if err := a.NoHome(); err != nil && !shared {
+				return err
+			}
 			lines, err := localKeys(a)
 			if err != nil {
 				return err
@@ -45,7 +49,7 @@ func keysListCommand(a *session.App) *cobra.Command {
 				lines = append(lines, more...)
 			}
 			if len(lines) == 0 && !a.Term.JSON {
-				a.Term.Say("there are no keys in %s", a.DirToWrite())
+				a.Term.Say("there are no keys in %s", cmp.Or(a.DirToWrite(), "the mesh's bucket"))
 				a.Term.Hint("\"aeemesh keys new KID\" makes one.")
 				return nil
 			}

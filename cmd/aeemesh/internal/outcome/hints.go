@@ -105,6 +105,8 @@ func HintForCode(e *envelope.Error) string {
 		return "The answer is signed with a key that may not speak for the agent."
 	case e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
 		return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
+	case e.Code == envelope.CodeTooLarge && strings.Contains(e.Message, " has more than "): // a name
+		return "Choose a shorter one."
 	case e.Code == envelope.CodeInputSchema && strings.Contains(e.Message, "does not fit the template "):
 		return "\"aeemesh schema show ENTITY\" shows the template."
 	case hint != "" || !e.Retryable:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/user"
 	"strings"
@@ -33,8 +34,11 @@ var errDirectory = errors.New("a directory")
 // ReadDocument is [App.ReadFile] for one of several FILEs.
 func (a *App) ReadDocument(name string, limit int64) ([]byte, error) {
 	data, err := a.ReadFile(name, limit)
-	if errors.Is(err, errDirectory) {
+	switch {
+	case errors.Is(err, errDirectory):
 		return nil, outcome.Hinted(err, "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://"):
+		return nil, outcome.Hinted(outcome.NotFound("%s is a URL, and this command reads files", name), "Fetch it, and name \"-\" for standard input: curl -fsS URL | aeemesh validate -")
 	}
 	return data, err
 }
