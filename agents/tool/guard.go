@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // The defaults of [Options].
@@ -22,6 +24,9 @@ const (
 	DefaultMaxResult   = 1 << 20 // bytes
 	DefaultMaxOverruns = 4
 )
+
+// maxMessage bounds the text of an error, in bytes: it is for the model.
+const maxMessage = 8 << 10
 
 // Options are the limits that a Guard enforces. The zero value is useful.
 type Options struct {
@@ -133,7 +138,8 @@ func compileAll(compile Compiler, schemas ...json.RawMessage) (vs []Validator, e
 func (g *Guarded) Definition() Definition { return g.def }
 
 // Call calls the tool within its limits. Empty args mean {}. The error is an
-// [*Error], or the context's own if the caller's context ended the call.
+// [*Error] with a text of at most 8 KiB, or the context's own if the caller's
+// context ended the call.
 //
 // When the time limit is reached, or the caller's context ends, Call returns
 // soon, even if the tool is still running.
@@ -282,10 +288,15 @@ func (g *Guarded) conclude(ctx, callCtx context.Context, o outcome) (json.RawMes
 		}
 	}
 	var e *Error
-	if errors.As(o.err, &e) {
+	switch {
+	case !errors.As(o.err, &e):
+		e = &Error{Kind: ErrFailed, Tool: g.def.Name, Message: o.err.Error(), Err: o.err}
+	case len(e.Message) <= maxMessage:
 		return nil, o.err
 	}
-	return nil, &Error{Kind: ErrFailed, Tool: g.def.Name, Message: o.err.Error(), Err: o.err}
+	short := *e
+	short.Message = clip.Text(e.Message, maxMessage)
+	return nil, &short
 }
 
 // ended is the error of a call whose context has ended.

@@ -296,6 +296,25 @@ func TestGuardLeavesATypedErrorAsItIs(t *testing.T) {
 	}
 }
 
+// The text of an error is for a model, and takes a part of its context: it is bounded like a
+// result, whoever wrote it.
+func TestGuardBoundsTheTextOfAnError(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("why")
+	long := strings.Repeat("x", 1<<20)
+	for _, err := range []error{errors.New(long), &tool.Error{Kind: tool.ErrUnavailable, Tool: "f", Message: long, NotMade: true, Err: cause}} {
+		g := guard(t, tool.Raw(tool.Definition{Name: "f"}, func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, err }), tool.Options{})
+		_, got := g.Call(t.Context(), nil)
+		var e *tool.Error
+		if !errors.As(got, &e) || len(e.Message) > 9000 || !strings.HasPrefix(e.Message, "xxx") || !strings.HasSuffix(e.Message, "…") {
+			t.Fatalf("an error of %d bytes", len(fmt.Sprint(got)))
+		}
+		if typed := new(tool.Error); errors.As(err, &typed) && (e.Kind != typed.Kind || !e.NotMade || !errors.Is(e, cause)) {
+			t.Errorf("it became %+v", e)
+		}
+	}
+}
+
 func TestGuardGivesUpOnAToolThatDoesNotHeedItsContext(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
