@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -224,4 +225,22 @@ func FuzzFailure(f *testing.F) {
 			t.Errorf("status %d, want %d", e.Status, status)
 		}
 	})
+}
+
+// An answer in many small parts is put together once: with a copy for each part, one of a few
+// megabytes would keep a processor busy for minutes. No other test runs beside this one.
+func TestManySmallPartsAreCopiedOnce(t *testing.T) {
+	const n = 100_000
+	srv := serve(t, &canned{answers: []string{parts("STOP", strings.Repeat(`{"text":"x"},`, n)+`{"text":"."}`)}})
+	m := newModel(t, srv)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := m.Generate(t.Context(), hi, nil)
+	runtime.ReadMemStats(&after)
+	if err != nil || got.Message.Content != strings.Repeat("x", n)+"." {
+		t.Fatal(err)
+	}
+	if all := (after.TotalAlloc - before.TotalAlloc) >> 20; all > 500 {
+		t.Errorf("it took %d MiB to read an answer of one", all)
+	}
 }

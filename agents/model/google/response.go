@@ -31,9 +31,9 @@ type turn struct {
 
 // answered is a part of the answer; adjacent plain texts form one part.
 type answered struct {
-	text string
-	call *call
-	sign []byte
+	from, to int // its text, in that of the turn
+	call     *call
+	sign     []byte
 }
 
 // whole reads an answer of one document. An empty one has no turn.
@@ -148,12 +148,12 @@ func (t *turn) part(p *part) error {
 		t.parts = append(t.parts, answered{call: p.FunctionCall, sign: p.ThoughtSignature})
 		return nil
 	}
-	last := len(t.parts) - 1
+	last, from := len(t.parts)-1, t.text.Len()
 	switch {
 	case p.Text == "" && len(p.ThoughtSignature) == 0:
 		return nil
 	case last >= 0 && t.parts[last].call == nil && (p.Text == "" || len(t.parts[last].sign) == 0 && len(p.ThoughtSignature) == 0):
-		t.parts[last].text += p.Text
+		t.parts[last].to += len(p.Text)
 		if len(p.ThoughtSignature) > 0 { // the signature of a streamed text arrives last, in a part of its own
 			t.parts[last].sign = p.ThoughtSignature
 		}
@@ -162,7 +162,7 @@ func (t *turn) part(p *part) error {
 	case len(t.parts) >= maxCalls:
 		return fmt.Errorf("the answer has more than %d parts", maxCalls)
 	default:
-		t.parts = append(t.parts, answered{text: p.Text, sign: p.ThoughtSignature})
+		t.parts = append(t.parts, answered{from: from, to: from + len(p.Text), sign: p.ThoughtSignature})
 	}
 	t.text.WriteString(p.Text)
 	return model.Tell(t.onDelta, p.Text)
@@ -179,7 +179,7 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 	var pieces []model.Piece
 	for _, p := range t.parts {
 		n := note{Signature: p.sign}
-		piece := model.Piece{Text: p.text}
+		piece := model.Piece{Text: res.Message.Content[p.from:p.to]}
 		if p.call != nil {
 			call, given, err := toolCall(p.call, ids)
 			if err != nil {
