@@ -227,6 +227,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		"a call without a name":         {stream(use(0, "a", ""), stop("tool_use")), false, model.ErrUnavailable, "without a name"},
 		"too many calls":                {stream(append(many, stop("tool_use"))...), false, model.ErrUnavailable, "more than 256 tool calls"},
 		"malformed output":              {stream(stop("malformed_tool_use")), false, model.ErrUnavailable, "malformed_tool_use"},
+		"too many blocks":               {raw(js, `{"output":{"message":{"role":"assistant","content":[`+strings.Repeat(`{"text":"x"},`, 2000)+`{"text":"x"}]}},"stopReason":"end_turn"}`), true, model.ErrUnavailable, "more than 1024 blocks"},
 		"no JSON":                       {raw(js, `<html>`), true, model.ErrUnavailable, ""},
 		"half of the JSON":              {raw(js, fine[:40]), true, model.ErrUnavailable, ""},
 		"no message":                    {raw(js, `{"output":{},"stopReason":"end_turn"}`), true, model.ErrUnavailable, "no message"},

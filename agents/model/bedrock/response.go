@@ -16,7 +16,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
-const maxCalls = 256 // tool calls in one turn
+const (
+	maxCalls  = 256          // tool calls in one turn
+	maxBlocks = 4 * maxCalls // each is looked for among all
+)
 
 // turn is an answer that is being assembled.
 type turn struct {
@@ -65,7 +68,11 @@ func (t *turn) whole(body io.Reader) error {
 	t.stop = a.StopReason
 	t.count(&a.Usage)
 	for i, c := range a.Output.Message.Content {
-		if err := t.content(t.at(int64(i)), &c); err != nil {
+		b, err := t.at(int64(i))
+		if err != nil {
+			return err
+		}
+		if err := t.content(b, &c); err != nil {
 			return err
 		}
 	}
@@ -153,10 +160,18 @@ func (t *turn) frame(f *eventstream.Message, to *access) error {
 	switch name(":event-type") {
 	case "contentBlockStart":
 		if e.Start.ToolUse != nil {
-			return t.begin(t.at(e.Index), e.Start.ToolUse)
+			b, err := t.at(e.Index)
+			if err != nil {
+				return err
+			}
+			return t.begin(b, e.Start.ToolUse)
 		}
 	case "contentBlockDelta":
-		return t.delta(t.at(e.Index), &e)
+		b, err := t.at(e.Index)
+		if err != nil {
+			return err
+		}
+		return t.delta(b, &e)
 	case "messageStop":
 		t.stop = e.StopReason
 	case "metadata":
@@ -177,15 +192,18 @@ func (t *turn) delta(b *block, e *event) error {
 }
 
 // at returns the block with an index, and starts it if necessary.
-func (t *turn) at(index int64) *block {
+func (t *turn) at(index int64) (*block, error) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if t.blocks[i].index == index {
-			return t.blocks[i]
+			return t.blocks[i], nil
 		}
+	}
+	if len(t.blocks) == maxBlocks {
+		return nil, fmt.Errorf("the answer has more than %d blocks", maxBlocks)
 	}
 	b := &block{index: index}
 	t.blocks = append(t.blocks, b)
-	return b
+	return b, nil
 }
 
 func (t *turn) begin(b *block, u *toolUse) error {
