@@ -99,6 +99,13 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 		s.kill()
 		return nil, err
 	}
+	begun := false
+	defer func() {
+		if !begun {
+			s.kill()
+			l.work.Go(func() { <-s.ended }) // Close waits for its program
+		}
+	}()
 	var last note
 	client := sdk.NewClient(&sdk.Implementation{Name: "aeemesh", Version: l.cfg.Version}, &sdk.ClientOptions{
 		Logger:                      l.log,
@@ -107,18 +114,16 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 		ProgressNotificationHandler: l.progress,
 	})
 	if err := sdk.AddSendingCustomMethod[*probe, *probeResult](client, probeMethod); err != nil {
-		s.kill()
 		return nil, err
 	}
 	s.ClientSession, err = client.Connect(context.WithValue(ctx, noteOfCall{}, &last), transport, &sdk.ClientSessionOptions{ProtocolVersion: way.version})
 	if err != nil {
-		s.kill()
 		if status := int(last.status.Load()); status >= 300 {
 			err = &statusError{status, err}
 		}
 		return nil, err
 	}
-	s.since = time.Now()
+	s.since, begun = time.Now(), true
 	return s, nil
 }
 

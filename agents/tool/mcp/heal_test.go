@@ -460,3 +460,33 @@ func TestAServerWithAnUntrustedCertificate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Close also ends a program that has not answered the handshake: the worker that calls it ends
+// next, and none would be left to do it.
+func TestCloseKillsAServerThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	servers, err := mcp.NewServers(mcp.Config{Servers: map[string]mcp.Server{"it": {Command: []string{"/bin/sh", "-c", "echo $$ > " + file + "; exec sleep 1000"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := open(t, servers, "mcp://it/x")
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = src.Tools(ctx)
+	}()
+	pid := readPID(t, file)
+	cancel()
+	<-asked
+	if err := servers.Close(); err != nil {
+		t.Error(err)
+	}
+	if syscall.Kill(pid, 0) == nil {
+		t.Error("the program still runs")
+	}
+}
