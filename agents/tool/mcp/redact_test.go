@@ -32,6 +32,20 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// What a program writes last is logged, also without the end of its line: it is often why the
+// program ended.
+func TestTheLastWordsOfAProgramAreLogged(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	servers := newServers(t, mcp.Server{Command: []string{"/bin/sh", "-c", "printf 'the token is missing' >&2; exit 1"}}, func(c *mcp.Config) {
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	if _, err := open(t, servers, "mcp://it/x").Tools(t.Context()); err == nil {
+		t.Error("a server that ends at once has tools")
+	}
+	eventually(t, "the last words are logged", func() bool { return strings.Contains(log.String(), "the token is missing") })
+}
+
 // token is a credential that the test server repeats where its texts are cut.
 const token = "t0ken-Kq7Zx2Wd9Lm4"
 

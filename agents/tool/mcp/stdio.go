@@ -36,6 +36,7 @@ type pipes struct {
 	group  *subprocess.Group
 	stdin  *os.File
 	stdout *os.File
+	stderr *stderrLog
 
 	incoming chan frame
 	drained  chan struct{} // closed when no more output is read
@@ -59,7 +60,8 @@ func startPipes(s *Server, cfg *Config, log *slog.Logger) (*pipes, error) {
 	cmd.Args[0] = s.Command[0]
 	cmd.Dir = s.Dir
 	cmd.Env = subprocess.Env(s.Env, cfg.Env)
-	cmd.Stderr = &stderrLog{log: log, known: cfg.Redactor, limit: rate.NewLimiter(10, 50)}
+	stderr := &stderrLog{log: log, known: cfg.Redactor, limit: rate.NewLimiter(10, 50)}
+	cmd.Stderr = stderr
 	cmd.WaitDelay = graceTerm // a child process may hold standard error open
 
 	childIn, stdin, err := os.Pipe()
@@ -77,7 +79,7 @@ func startPipes(s *Server, cfg *Config, log *slog.Logger) (*pipes, error) {
 		_, _ = stdin.Close(), stdout.Close()
 		return nil, err
 	}
-	p := &pipes{group: group, stdin: stdin, stdout: stdout, incoming: make(chan frame),
+	p := &pipes{group: group, stdin: stdin, stdout: stdout, stderr: stderr, incoming: make(chan frame),
 		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
 	go p.pump(cfg.MaxMessage)
 	return p, nil
@@ -169,6 +171,7 @@ func (p *pipes) end() {
 	}
 	p.group.Kill()
 	_ = p.group.Wait() // it was killed; its output is in the log
+	p.stderr.flush()   // and what has no end of line; no goroutine writes to it any more
 	_ = p.stdout.Close()
 	<-p.drained
 }
