@@ -104,6 +104,22 @@ func TestWhatAStepIsSent(t *testing.T) {
 	}
 }
 
+// What members claim to have used is believed within what is plausible: a sum that turns negative
+// would give the team room in its budget.
+func TestImplausibleUsageOfMembersIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"one", "two"} {
+		w.host(&agents.Agent{Agent: mesh.Agent{Entity: "agent." + name, Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			return json.RawMessage(`{"text":"a","usage":{"input_tokens":9223372036854775807,"output_tokens":-5}}`), nil
+		})}})
+	}
+	w.host(lead(t, `{"pipeline":["agent.one","agent.two"]}`, ""))
+	if got := w.send("agent.lead", `{"text":"zero"}`, sending{}); got.payload != `{"text":"a","usage":{"input_tokens":2199023255552}}` {
+		t.Errorf("%s %v", got.payload, got.err)
+	}
+}
+
 // The document decides about a failed step.
 func TestAStepThatFails(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,8 @@ func parts(payload json.RawMessage, final bool) (bare json.RawMessage, used Usag
 	}
 	if raw, ok := members["usage"]; ok {
 		_ = json.Unmarshal(raw, &used) // members of an unexpected type count as no usage
-		used.InputTokens, used.OutputTokens, used.CostUSD = max(0, used.InputTokens), max(0, used.OutputTokens), max(0, used.CostUSD)
+		plausible := model.Usage{InputTokens: used.InputTokens, OutputTokens: used.OutputTokens}.Believable()
+		used.InputTokens, used.OutputTokens, used.CostUSD = plausible.InputTokens, plausible.OutputTokens, max(0, used.CostUSD)
 	}
 	gone := func(name string) bool { return name == "usage" || reserved[name] && !final }
 	for name := range members {
