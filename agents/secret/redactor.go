@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // MinScrubbed is the minimum length of a value that a [Redactor] removes, in
@@ -222,7 +224,8 @@ func (r *Redactor) replacer() *strings.Replacer {
 
 // Forms returns the forms of a secret's value that may occur in texts: as it
 // is, escaped for JSON, HTML and URLs, in hex, and in base64, also as a part of
-// a longer encoded text such as user:password. The forms are secrets as well.
+// a longer encoded text such as user:password; of a key in PEM also each of its lines.
+// The forms are secrets as well.
 func Forms(s Secret) []string {
 	v := s.Reveal()
 	if v == "" {
@@ -242,9 +245,17 @@ func Forms(s Secret) []string {
 			forms = append(forms, inner64(e, escaped)...)
 		}
 	}
+	if strings.Contains(v, "\n") { // a log may have it line by line
+		for _, line := range keyLine.RE().FindAllString(v, -1) {
+			forms = append(forms, strings.TrimSuffix(line, "\r"))
+		}
+	}
 	slices.Sort(forms)
 	return slices.DeleteFunc(slices.Compact(forms), func(f string) bool { return len(f) < MinScrubbed })
 }
+
+// keyLine matches a line of a key in PEM. Its last line may be too short to be recognised.
+var keyLine = pattern.Of(`(?m)^[A-Za-z0-9+/]{16,}={0,2}\r?$`)
 
 // component turns QueryEscape's result into that of JavaScript's
 // encodeURIComponent.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/gob"
 	"encoding/json"
+	"encoding/pem"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -128,6 +129,31 @@ func TestRedactorTakesOutPartsAtACut(t *testing.T) {
 	}
 	if got := (*secret.Redactor)(nil).Head(value) + (*secret.Redactor)(nil).Tail(value); got != value+value {
 		t.Error("a nil Redactor does something")
+	}
+}
+
+// A key of several lines reaches a log line by line when a program writes it to standard error.
+func TestRedactorTakesOutTheLinesOfAKey(t *testing.T) {
+	t.Parallel()
+	der := make([]byte, 150)
+	for i := range der {
+		der[i] = byte(i*7 + 1)
+	}
+	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	var r secret.Redactor
+	r.Add(secret.New(strings.ReplaceAll(key, "\n", "\r\n")), secret.New("{\n  \"type\": \"service_account\"\n}"))
+	for line := range strings.Lines(key) {
+		line = strings.TrimSpace(line)
+		want := secret.Redacted
+		if strings.HasPrefix(line, "-----") || len(line) < 16 {
+			want = line
+		}
+		if got := r.Scrub("x " + line); got != "x "+want {
+			t.Errorf("Scrub(%q) = %q", line, got)
+		}
+	}
+	if text := `"type": "service_account"`; r.Holds(text) {
+		t.Errorf("a line of words, %s, is taken out", text)
 	}
 }
 
