@@ -118,9 +118,6 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, _ int) { b.add(a.Entity, func(l *Backlog) { l.Dead++ }) }},
 	} {
 		subjects, err := api.Subjects(ctx, q.js, count.stream, count.filter)
-		if err == nil && count.filter == q.m.AllDead() {
-			err = q.withoutPermits(ctx, subjects)
-		}
 		if errors.Is(err, ErrNotFound) && count.stream != q.name() {
 			continue // an older topology
 		}
@@ -128,7 +125,7 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 			return nil, err
 		}
 		for s, n := range subjects {
-			if a, err := q.m.Parse(s); err == nil {
+			if a, err := q.m.Parse(s); err == nil { // a permit's subject is no letter's
 				count.add(a, n)
 			}
 		}
@@ -142,33 +139,6 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 	}
 	sorted.By(all, func(x, y Backlog) int { return strings.Compare(x.Entity, y.Entity) })
 	return all, nil
-}
-
-// maxPermits is for how many subjects of [StreamDead] it is found out whether they have a letter
-// or only the permit to retry one, which is kept as long. A letter may have a megabyte.
-const maxPermits = 64
-
-// withoutPermits removes the subjects of [StreamDead] whose last letter was retried.
-func (q *Queue) withoutPermits(ctx context.Context, subjects map[string]int) error {
-	var single []string // a subject with several messages has a letter after the permit
-	for s, n := range subjects {
-		if n == 1 {
-			single = append(single, s)
-		}
-	}
-	if len(single) == 0 || len(single) > maxPermits {
-		return nil
-	}
-	last, err := api.Last(ctx, q.js, StreamDead+q.m.Suffix(), single...)
-	if errors.Is(err, ErrDenied) {
-		return nil // the user may count letters, and not read them
-	}
-	for _, msg := range last {
-		if msg.Header.Get(headerDeadRetry) != "" {
-			delete(subjects, msg.Subject)
-		}
-	}
-	return err
 }
 
 // backlogs collects the backlogs.

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -60,8 +59,20 @@ type DeadLetter struct {
 
 // Put stores a dead letter and returns its sequence. A letter about the same message of
 // StreamWork with the same code is stored once: Put may be called again after
-// [ErrUncertain], or by another worker.
+// [ErrUncertain], or by another worker. If the message was the retry of a letter, the permit
+// for that is used up.
 func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
+	seq, err := d.put(ctx, letter)
+	if err == nil {
+		err = d.usePermit(ctx, letter)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return seq, nil
+}
+
+func (d *Dead) put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	if letter.TaskID == "" || len(subject.Escape(letter.TaskID)) > subject.MaxID {
 		letter.TaskID = "work-" + strconv.FormatUint(letter.Work, 10)
 	}
@@ -168,8 +179,7 @@ func (d *Dead) Get(ctx context.Context, seq uint64) (DeadLetter, error) {
 }
 
 // Retry submits the task of a dead letter again, with the header [HeaderRetry], and
-// deletes the letter once the task is stored. Before that it stores a permit under the
-// letter's subject, to which only operators and the entity's workers may publish. If
+// deletes the letter once the task is stored. Before that it stores a permit. If
 // another message with the same Nats-Msg-Id keeps the task from being stored, Retry
 // submits it without that id. After a failure Retry may be called again: the task's run
 // is retried once.
@@ -185,7 +195,7 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	case letter.Omitted > 0:
 		return Submitted{}, fmt.Errorf("retry dead letter %d: its envelope of %d bytes was too large to be kept: %w", seq, letter.Omitted, ErrTooLarge)
 	}
-	if err := d.permit(ctx, letter); err != nil {
+	if err := d.permit(ctx, letter.Entity, seq, api.Digest(letter.Data)); err != nil {
 		return Submitted{}, err
 	}
 	header := api.PlainHeader(letter.Header)
@@ -200,53 +210,6 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 		return done, fmt.Errorf("dead letter %d was submitted again, and is still listed: %w", seq, err)
 	}
 	return done, nil
-}
-
-// permit stores the permit to retry a letter's task.
-func (d *Dead) permit(ctx context.Context, letter DeadLetter) error {
-	subj, err := d.m.Dead(letter.Entity, letter.TaskID)
-	if err != nil {
-		return fmt.Errorf("retry dead letter %d: %w", letter.Seq, err)
-	}
-	_, err = d.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{
-		headerDeadRetry: {strconv.FormatUint(letter.Seq, 10)}, headerDeadDigest: {api.Digest(letter.Data)}, natsjs.ExpectedStreamHeader: {d.name()},
-	}})
-	return api.Uncertain(api.Explain(d.js.Conn(), err, "permit to retry dead letter %d", letter.Seq))
-}
-
-// Retrying reports whether a task with the header [HeaderRetry] is a dead letter that an
-// operator retries: the last message about the task in [StreamDead] must be the permit
-// for that letter and these bytes.
-func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data []byte) (bool, error) {
-	subj, err := d.m.Dead(entity, taskID)
-	if err != nil || header == "" {
-		return false, nil // no letter can have this subject
-	}
-	for wait := 5 * time.Millisecond; ; wait *= 2 {
-		newest, err := api.Newest(ctx, d.js, d.name(), subj)
-		msg := newest
-		if err == nil && !newest.Genuine() {
-			msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
-		}
-		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
-		}
-		if msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == api.Digest(data) {
-			return true, nil
-		}
-		// Any replica may have answered. A retry that is not seen is acknowledged, and its letter is
-		// gone: so the leader is asked whether there is a later message.
-		last, err := api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
-		switch {
-		case errors.Is(err, ErrDenied), err == nil && last <= newest.Seq:
-			return false, nil
-		case err == nil && (wait > time.Second || !pause.For(ctx, wait)):
-			err = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
-		}
-		if err != nil {
-			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
-		}
-	}
 }
 
 // Drop deletes a dead letter, or fails with [ErrNotFound].

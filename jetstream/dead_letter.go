@@ -27,13 +27,6 @@ const (
 	headerDeadOmitted  = headerDead + "Omitted"
 )
 
-// The headers of a permit to retry a dead letter: the letter's sequence, and the digest
-// of the task's bytes.
-const (
-	headerDeadRetry  = headerDead + "Retry"
-	headerDeadDigest = headerDead + "Digest"
-)
-
 // maxCause is the most bytes of a cause, which may quote a peer.
 const maxCause = 1024
 
@@ -71,13 +64,13 @@ func encodeDead(subj string, l DeadLetter) *nats.Msg {
 // decode decodes a dead letter. Other programs may have written to the stream, so headers
 // that cannot be decoded are treated as missing; the subject must be valid.
 func (d *Dead) decode(msg Message) (DeadLetter, error) {
-	a, err := d.m.Parse(msg.Subject)
-	if err != nil || a.Kind != subject.Dead {
-		return DeadLetter{}, fmt.Errorf("decode dead letter %d: %q is no subject of one", msg.Seq, msg.Subject)
-	}
 	h := msg.Header
 	if h.Get(headerDeadRetry) != "" {
 		return DeadLetter{}, fmt.Errorf("decode dead letter %d: it is the permit to retry another one: %w", msg.Seq, ErrNotFound)
+	}
+	a, err := d.m.Parse(msg.Subject)
+	if err != nil || a.Kind != subject.Dead {
+		return DeadLetter{}, fmt.Errorf("decode dead letter %d: %q is no subject of one", msg.Seq, msg.Subject)
 	}
 	number := func(key string, bits int) uint64 {
 		n, _ := strconv.ParseUint(h.Get(key), 10, bits)

@@ -136,6 +136,61 @@ func TestDeadRetry(t *testing.T) {
 	}
 }
 
+// While a retry waits, other letters of its task may come, from forged messages with the task's
+// id too, and several letters of it may be retried. The permits stay, each until its retry fails.
+func TestALetterLeavesThePermitsOfItsTask(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	d := jetstream.NewDead(js, subject.Map{})
+	letter := func(work uint64, header nats.Header) jetstream.DeadLetter {
+		return jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: work, Data: fmt.Append(nil, work%10), Header: header}
+	}
+	first, second := bury(t, d, letter(1, nil)), bury(t, d, letter(2, nil))
+	for _, seq := range []uint64{first, second} {
+		if _, err := d.Retry(ctx, seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	header := func(seq uint64) nats.Header { return nats.Header{jetstream.HeaderRetry: {fmt.Sprint(seq)}} }
+	permitted := func(when string, seq uint64, data string, want bool) {
+		t.Helper()
+		if yes, err := d.Retrying(ctx, "agent.x", fmt.Sprint(seq), []byte(data)); err != nil || yes != want {
+			t.Errorf("%s, letter %d with the bytes %s is retried: %t, %v", when, seq, data, yes, err)
+		}
+	}
+	bury(t, d, letter(3, nil))
+	bury(t, d, letter(14, header(first)))        // other bytes
+	bury(t, d, letter(5, header(first)))         // other bytes
+	bury(t, d, letter(11, nil))                  // the same bytes, and no retry
+	bury(t, d, letter(12, header(1<<63)))        // there is no such letter
+	bury(t, d, letter(22, header(second+first))) // nor this one
+	for seq, data := range map[uint64]string{first: "1", second: "2"} {
+		permitted("after other letters", seq, data, true)
+		permitted("after other letters", seq, "3", false)
+		permitted("after other letters", seq+7, data, false)
+	}
+	again := letter(21, header(first))
+	for range 2 { // stored once
+		bury(t, d, again)
+		permitted("after the first failed again", first, "1", false)
+		permitted("after the first failed again", second, "2", true)
+	}
+	for _, header := range []string{"", "0", "+1", "01", "1 ", "x", "1.2", "-1", ">"} {
+		if yes, err := d.Retrying(ctx, "agent.x", header, []byte("1")); err != nil || yes {
+			t.Errorf("header %q: %t, %v", header, yes, err)
+		}
+	}
+	for seq := uint64(1); seq < 20; seq++ {
+		if l, err := d.Get(ctx, seq); err == nil && l.Code == "" || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("%d: %+v, %v", seq, l, err)
+		}
+	}
+	if n := len(letters(t, d, "agent.x")); n != 7 {
+		t.Errorf("%d letters", n)
+	}
+}
+
 // A replica that lags behind has the letter, and not yet the permit to retry it.
 func TestAPermitIsFoundThoughAReplicaLagsBehind(t *testing.T) {
 	t.Parallel()
@@ -144,15 +199,15 @@ func TestAPermitIsFoundThoughAReplicaLagsBehind(t *testing.T) {
 	d := jetstream.NewDead(js, subject.Map{})
 	letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}")}
 	seq := bury(t, d, letter)
-	lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.t1", 2)
+	lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.=retry-"+fmt.Sprint(seq), 2)
 	if _, err := d.Retry(ctx, seq); err != nil {
 		t.Fatal(err)
 	}
-	if yes, err := d.Retrying(ctx, "agent.x", "t1", fmt.Sprint(seq), letter.Data); err != nil || !yes {
+	if yes, err := d.Retrying(ctx, "agent.x", fmt.Sprint(seq), letter.Data); err != nil || !yes {
 		t.Errorf("retried: %t, %v", yes, err)
 	}
-	if yes, err := d.Retrying(ctx, "agent.x", "t1", fmt.Sprint(seq+7), letter.Data); err != nil || yes {
-		t.Errorf("another one: %t, %v", yes, err)
+	if yes, err := d.Retrying(ctx, "agent.x", fmt.Sprint(seq), []byte("[]")); err != nil || yes {
+		t.Errorf("other bytes: %t, %v", yes, err)
 	}
 }
 

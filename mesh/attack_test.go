@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,7 +173,7 @@ func (a *attack) effective() map[string]string {
 			}
 		}
 	}
-	retry, err := jetstream.NewDead(a.admin, a.m).Retrying(ctx, victim, "dead", "1", []byte("forged"))
+	retry, err := jetstream.NewDead(a.admin, a.m).Retrying(ctx, victim, "1", []byte("forged"))
 	note("retry", fmt.Append(nil, retry), err)
 	later, err := jetstream.NewQueue(a.admin, a.m).Scheduled(ctx, victim)
 	for _, s := range later {
@@ -435,7 +436,7 @@ func TestAttackAnswersSentElsewhereAreNoMessages(t *testing.T) {
 	a.furnish(victim, private)
 	a.furnish(attacker, "own")
 	ctx := t.Context()
-	targets := map[string]bool{"aee.work.normal." + victim: true}
+	targets := map[string]bool{"aee.work.normal." + victim: true, "aee.dead." + victim + ".=retry-1": true}
 	for info := range a.admin.ListStreams(ctx).Info() {
 		s, err := a.admin.Stream(ctx, info.Config.Name)
 		if err != nil {
@@ -465,7 +466,7 @@ func TestAttackAnswersSentElsewhereAreNoMessages(t *testing.T) {
 		{"KV-Operation": {"DEL"}},
 		{"Nats-Marker-Reason": {"MaxAge"}},
 		{"Aee-Status": {"completed"}, "Content-Type": {"application/json"}},
-		{"Aee-Dead-Retry": {"1"}, "Aee-Dead-Digest": {"sha256:forged"}},
+		{"Aee-Dead-Retry": {"1"}, "Aee-Dead-Digest": {fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("forged")))}},
 	} {
 		for _, copied := range []struct{ subject, stream string }{{mine, "KV_aee_state"}, {letter, jetstream.StreamDead}} {
 			forged := maps.Clone(forged)

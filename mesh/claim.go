@@ -256,7 +256,7 @@ func (r *Run) retried(ctx context.Context) (bool, error) {
 	if header == "" {
 		return false, nil
 	}
-	return r.lane.cfg.Dead.Retrying(ctx, r.lane.host.Entity, r.task.Envelope.ID, header, r.hold.Data)
+	return r.lane.cfg.Dead.Retrying(ctx, r.lane.host.Entity, header, r.hold.Data)
 }
 
 // retryID identifies a retry of a dead letter among the commands of the run.

@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -71,6 +73,47 @@ func TestTheReplyToARetryIsAwaited(t *testing.T) {
 				failed = within(t, "the reply of the retry", heard)
 			}
 		})
+	}
+}
+
+// While a retry waits in the queue, a forged message with the id of its task becomes a dead
+// letter, too. The retry goes on.
+func TestARetryGoesOnThoughAForgedMessageIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	var away atomic.Bool
+	away.Store(true)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if away.Load() {
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+		}
+		return task.Envelope.Payload, nil
+	})})
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(r.client(), task)
+	eventually(t, "the dead letter", func() bool { return len(r.letters()) == 1 })
+	r.drainedQueue()
+	away.Store(false)
+	js, consumer := r.js(r.nc), "normal-"+subject.Escape(reviewer)
+	if _, err := js.PauseConsumer(ctxFor(t), jetstream.StreamWork, consumer, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.dead().Retry(ctxFor(t), r.letters()[0].Seq); err != nil {
+		t.Fatal(err)
+	}
+	forged := *task
+	forged.Payload = json.RawMessage(`{"n":2}`)
+	r.queue("high", &forged)
+	eventually(t, "the letter of the forged message", func() bool { return len(r.letters()) == 1 && r.queued() == 1 })
+	if _, err := js.ResumeConsumer(ctxFor(t), jetstream.StreamWork, consumer); err != nil {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	if reply, err := r.client().Result(ctxFor(t), reviewer, task.ID, mesh.ResultOptions{}); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	if left := r.letters(); len(left) != 1 || left[0].Code != "E_REPLAY" {
+		t.Errorf("letters %+v", left)
 	}
 }
 

@@ -1,0 +1,108 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// The headers of a permit to retry a dead letter: the letter's sequence, and the digest
+// of the task's bytes. A permit without a digest is used up.
+const (
+	headerDeadRetry  = headerDead + "Retry"
+	headerDeadDigest = headerDead + "Digest"
+)
+
+// permitSubject returns the subject of the permit to retry an entity's letter. To the subjects
+// of its letters only operators and its workers may publish. The permit has one that belongs to
+// no task's id, so that no letter displaces it.
+func (d *Dead) permitSubject(entity string, seq uint64) (string, error) {
+	all, err := d.m.DeadOf(entity)
+	return strings.TrimSuffix(all, "*") + "=retry-" + strconv.FormatUint(seq, 10), err
+}
+
+// permit stores the permit to retry a letter's task, or with digest "", that it is used up.
+func (d *Dead) permit(ctx context.Context, entity string, seq uint64, digest string) error {
+	subj, err := d.permitSubject(entity, seq)
+	if err != nil {
+		return fmt.Errorf("permit to retry dead letter %d: %w", seq, err)
+	}
+	_, err = d.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{
+		headerDeadRetry: {strconv.FormatUint(seq, 10)}, headerDeadDigest: {digest}, natsjs.ExpectedStreamHeader: {d.name()},
+	}})
+	return api.Uncertain(api.Explain(d.js.Conn(), err, "permit to retry dead letter %d", seq))
+}
+
+// permits reports whether a message is the permit to retry the letter seq with these bytes.
+func permits(msg Message, seq uint64, data []byte) bool {
+	return msg.Header.Get(headerDeadRetry) == strconv.FormatUint(seq, 10) && msg.Header.Get(headerDeadDigest) == api.Digest(data)
+}
+
+// usePermit uses up the permit to retry the letter that a new letter's message was the retry of.
+func (d *Dead) usePermit(ctx context.Context, letter DeadLetter) error {
+	seq := retried(letter.Header.Get(HeaderRetry))
+	subj, err := d.permitSubject(letter.Entity, seq)
+	if err != nil || seq == 0 {
+		return err
+	}
+	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
+	switch {
+	case errors.Is(err, natsjs.ErrMsgNotFound), err == nil && !permits(msg, seq, letter.Data):
+		return nil
+	case err != nil:
+		return api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d", seq)
+	}
+	return d.permit(ctx, letter.Entity, seq, "")
+}
+
+// retried returns the sequence that the header [HeaderRetry] names; 0 if it names none.
+func retried(header string) uint64 {
+	seq, err := strconv.ParseUint(header, 10, 64)
+	if err != nil || strconv.FormatUint(seq, 10) != header {
+		return 0
+	}
+	return seq
+}
+
+// Retrying reports whether a task with the header [HeaderRetry] is a dead letter that an
+// operator retries: the newest permit for that letter must be for these bytes.
+func (d *Dead) Retrying(ctx context.Context, entity, header string, data []byte) (bool, error) {
+	seq := retried(header)
+	subj, err := d.permitSubject(entity, seq)
+	if err != nil || seq == 0 {
+		return false, nil // there is no such letter
+	}
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		newest, err := api.Newest(ctx, d.js, d.name(), subj)
+		msg := newest
+		if err == nil && !newest.Genuine() {
+			msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
+		}
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d of %s", seq, entity)
+		}
+		if permits(msg, seq, data) {
+			return true, nil
+		}
+		// Any replica may have answered. A retry that is not seen is acknowledged, and its letter is
+		// gone: so the leader is asked whether there is a later message.
+		last, err := api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
+		switch {
+		case errors.Is(err, ErrDenied), err == nil && last <= newest.Seq:
+			return false, nil
+		case err == nil && (wait > time.Second || !pause.For(ctx, wait)):
+			err = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
+		}
+		if err != nil {
+			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d of %s", seq, entity)
+		}
+	}
+}
