@@ -29,8 +29,7 @@ func CorrDigest(corr string) string {
 // Documents yields the runs of all entities whose last document was stored at a time or
 // later, the last one first. With a corr it leaves out the runs whose headers say that
 // their task has another corr. It yields those that do not say it: releases before wrote no
-// [HeaderCorr], and neither do commands for a run that no worker owns. So the caller looks
-// at the task, too.
+// [HeaderCorr]. So the caller looks at the task, too.
 //
 // It reads the documents that it yields, and of others the headers: of those stored since,
 // if they are few, or of all. For a user who may create no consumer it reads documents

@@ -99,7 +99,7 @@ func (l *lane) command(t *Task, signed, found bool, answer func(json.RawMessage)
 	none := !out.Found
 	switch { // where no worker answers, the sender puts the command into the queue
 	case out.Silent, out.Between && !out.Done, none && !o.Durable:
-	case none && out.Refused == nil && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record
+	case none && (out.Refused == nil || out.Refused.Retryable) && o.RunID(h.Entity) == "": // another worker may be about to write the run's first record, or be able to read it
 	case out.Refused != nil:
 		h.fail(t, out.Refused)
 	case none:
@@ -123,8 +123,8 @@ func (cs *commands) apply(ctx context.Context, o *orders.Order, found, alone boo
 	}
 	refused := cmp.Or(out.Refused, stored.Refused)
 	out = out.After(stored)
-	if out.Done && refused != nil && !refused.Retryable {
-		refused = nil // the answer names the runs that obeyed
+	if out.Done && refused != nil && !refused.Retryable && refused.Code != envelope.CodeInternal {
+		refused = nil // the answer names the runs that obeyed; the others may not be commanded
 	}
 	out.Between, out.Refused = stored.Between, refused
 	return out

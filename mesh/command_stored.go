@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
@@ -30,13 +32,24 @@ func (cs *commands) applyStored(ctx context.Context, o *orders.Order, alone bool
 		out = cs.applyTo(ctx, state.ID{Entity: cs.host.Entity, Run: id}, o, alone)
 		return out
 	}
+	digest := jetstream.CorrDigest(o.Corr)
 	for rec, err := range cs.records.open(ctx) {
 		if err != nil {
 			out.Refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
 			return out
 		}
+		if slices.Contains(known, rec.ID.Run) || rec.Corr != "" && rec.Corr != digest {
+			continue
+		}
 		c, err := cs.records.read(rec)
-		if err != nil || c.Mesh.Task == nil || slices.Contains(known, rec.ID.Run) {
+		if err != nil {
+			if problem := refuseUnreadable(cmp.Or(unreadable(err), state.ErrInvalid), err); out.Refused == nil || problem.Retryable {
+				problem.Message = "run " + clip.Text(rec.ID.Run, 128) + ": " + problem.Message
+				out.Refused = problem
+			}
+			continue
+		}
+		if c.Mesh.Task == nil {
 			continue
 		}
 		env, err := envelope.Parse(c.Mesh.Task)
@@ -97,11 +110,7 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 			return out
 		}
 		if why := unreadable(err); why != nil {
-			code := envelope.CodeInternal
-			if why == state.ErrSealed || why == state.ErrNewer { // another worker may be able to
-				code = envelope.CodeUnavailable
-			}
-			out.Refused = envelope.Errorf(code, "this worker cannot read or write the run's record: %s", why.Error()).WithCause(err)
+			out.Refused = refuseUnreadable(why, err)
 			return out
 		}
 		if err != nil && !errors.Is(err, state.ErrChanged) {
@@ -111,6 +120,15 @@ func (cs *commands) applyTo(ctx context.Context, id state.ID, o *orders.Order, a
 	}
 	out.Refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record changes too fast").WithBackoff(time.Second)
 	return out
+}
+
+// refuseUnreadable refuses an order because this worker cannot read or write the record of a run.
+func refuseUnreadable(why, err error) *envelope.Error {
+	code := envelope.CodeInternal
+	if why == state.ErrSealed || why == state.ErrNewer { // another worker may be able to
+		code = envelope.CodeUnavailable
+	}
+	return envelope.Errorf(code, "this worker cannot read or write the run's record: %s", why.Error()).WithCause(err)
 }
 
 // refusedStatus returns the status of a task that was refused and therefore has no run.

@@ -76,10 +76,14 @@ func (s *records) read(rec state.Record) (*state.Checkpoint, error) { return s.c
 // happened, or ctx ends: the compare-and-swap makes a retry safe. With ErrChanged it
 // returns the record that is stored instead, nil if there is none.
 func (s *records) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
-	return s.putNoted(ctx, id, prev, c, jetstream.Note{})
+	var note jetstream.Note
+	if task, err := c.ReadTask(); err == nil {
+		note.Corr = task.Corr
+	}
+	return s.putNoted(ctx, id, prev, c, note)
 }
 
-// putNoted is put with what else the caller knows for the headers: the corr of the task,
+// putNoted is put with what the caller knows for the headers: the corr of the task,
 // and a time to live, which applies until another checkpoint replaces this one and only
 // where the store supports it.
 func (s *records) putNoted(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, note jetstream.Note) (uint64, *state.Record, error) {

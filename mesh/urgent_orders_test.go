@@ -264,3 +264,99 @@ func TestAnOrderForACorrThatMeetsTheRunOfAnotherSender(t *testing.T) {
 		t.Errorf("answer %+v, %v", out, err)
 	}
 }
+
+// A command for a corr may not reach a run whose record the worker cannot read. The sender is
+// told, though other runs obeyed, and the command comes again until a worker can read it.
+func TestAnOrderForACorrWithARunThatCannotBeReadIsNotAnsweredAsDone(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	_, sealed := sealing(t)
+	s := newStepper(t, 2)
+	first := r.serve(r.lane(mesh.Config{}, sealed), mesh.Agent{Handler: s, Concurrency: 2})
+	client := r.client()
+	unread, other := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	for _, task := range []*envelope.Envelope{unread, other} {
+		r.submit(client, task)
+		within(t, "the task", s.entered)
+		r.command(client, intents.PauseTask{Target: target(task)})
+		s.next <- struct{}{}
+	}
+	r.drainedQueue()
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	second := r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s, Concurrency: 2})
+	mine := newTask(reviewer, "code.review", `{}`)
+	mine.Corr = unread.Corr
+	r.submit(client, mine)
+	within(t, "the task", s.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(mine) != nil })
+	pause := intents.PauseTask{Target: intents.Target{Corr: unread.Corr}}
+	if out, err := client.Command(ctxFor(t), reviewer, pause); codeOf(err) != envelope.CodeUnavailable || !strings.Contains(err.Error(), state.RunID(reviewer, unread.ID)) {
+		t.Errorf("answer %+v, %v", out, err)
+	}
+	alone := newTask(reviewer, "code.review", `{}`) // of a corr of its own: the runs that cannot be read are others'
+	r.submit(client, alone)
+	within(t, "the task", s.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(alone) != nil })
+	if out, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{Corr: alone.Corr}}); err != nil || !out.Paused {
+		t.Errorf("answer %+v, %v", out, err)
+	}
+	s.next <- struct{}{}
+	s.next <- struct{}{}
+	if err := second.end(); err != nil {
+		t.Fatal(err)
+	}
+
+	// From the queue.
+	acks := r.listen("$JS.ACK.AEE_WORK.urgent-agent=2Ereviewer.>")
+	order := newTask(reviewer, intents.TaskCancel, `{"corr":"`+unread.Corr+`","durable":true}`)
+	order.Priority = envelope.PriorityUrgent
+	r.submit(client, order)
+	third := r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	said := "+WPI"
+	for said == "+WPI" {
+		said = string(within(t, "an answer to the server", acks).Data)
+	}
+	if !strings.HasPrefix(said, "-NAK") {
+		t.Errorf("the worker said %s", said)
+	}
+	if err := third.end(); err != nil {
+		t.Fatal(err)
+	}
+	r.serve(r.lane(mesh.Config{}, sealed), mesh.Agent{Handler: echo})
+	if _, err := r.result(client, unread); codeOf(err) != envelope.CodeCancelled {
+		t.Errorf("the run: %v", err)
+	}
+	if reply, err := r.result(client, order); err != nil || member(t, reply.Payload, "cancelled") != "true" {
+		t.Errorf("the order: %v, %v", reply, err)
+	}
+}
+
+// The record of a run may be damaged for good. A command for its corr is then refused, and not
+// tried again.
+func TestAnOrderForACorrWithADamagedRunIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s, Concurrency: 2})
+	client := r.client()
+	broken, mine := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	mine.Corr = broken.Corr
+	r.submit(client, broken)
+	within(t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: target(broken)})
+	s.next <- struct{}{}
+	r.drainedQueue()
+	rec := r.inStore(broken)
+	r.inPlace(rec, []byte(`{"checksum":"sha256:none"}`))
+	r.submit(client, mine)
+	within(t, "the task", s.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(mine) != nil })
+	pause := intents.PauseTask{Target: intents.Target{Corr: mine.Corr}}
+	if out, err := client.Command(ctxFor(t), reviewer, pause); codeOf(err) != envelope.CodeInternal || !strings.Contains(err.Error(), rec.ID.Run) {
+		t.Errorf("answer %+v, %v", out, err)
+	}
+	s.next <- struct{}{}
+	eventually(t, "the other run obeys", func() bool { return r.record(mine).Doc.Status == aaif.RunPaused })
+}
