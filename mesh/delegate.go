@@ -380,8 +380,10 @@ func (h *host) delegate(t *Task, o *delegation) {
 	switch claimed, err := h.passOn(t, o); {
 	case !claimed: // cancelled meanwhile, or overdue
 	case err != nil:
-		h.answer(t, fault.ForPeer(err))
-		h.recordEnd(t, fault.ForPeer(err))
+		problem := fault.ForPeer(err)
+		h.count(t, problem)
+		h.answer(t, problem)
+		h.recordEnd(t, problem)
 	default:
 		h.recordDelegated(t, o)
 	}

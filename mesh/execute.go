@@ -201,10 +201,12 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	}
 	reply := t.Envelope.Reply(envelope.TypeResult, payload)
 	t.handed.Address(reply)
+	h.count(t, nil)
 	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent; the sender gets the error instead.
 		problem := fault.ForPeer(err)
 		h.logFailure(t, problem, err)
+		h.service.Stats[t.endpoint()].Fail(problem)
 		h.recordEnd(t, problem)
 		h.answer(t, problem)
 		return
@@ -228,6 +230,7 @@ func (h *host) failed(t *Task, err error) {
 		t.run.finish(nil, problem)
 		return
 	}
+	h.count(t, problem)
 	h.answer(t, problem)
 	h.recordEnd(t, problem)
 }
@@ -279,10 +282,19 @@ func (t *Task) claim() bool {
 	return true
 }
 
+// count counts the answer to a task, once. It is called before the answer is sent: a sender that
+// asks for the stats then finds its task in them, and the errors are in the order of the answers.
+func (h *host) count(t *Task, problem *envelope.Error) {
+	if !t.counted {
+		t.counted = true
+		h.service.Stats[t.endpoint()].Record(t.ran(), problem)
+	}
+}
+
 // recordEnd records statistics, telemetry, log and events of a task that was answered.
 func (h *host) recordEnd(t *Task, problem *envelope.Error) {
 	h.running.Remove(&t.entry)
-	h.service.Stats[t.endpoint()].Record(t.ran(), problem)
+	h.count(t, problem)
 	h.node.tel.Ended(t.span, h.Entity, t.queued, time.Duration(t.waited.Load()), problem)
 	if intents.Reserved(t.Envelope.Intent) {
 		return

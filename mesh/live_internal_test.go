@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,18 +13,19 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
+	"github.com/aeemesh/aeemesh/mesh/internal/service"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // liveHost returns the host of agent.a, which has not started, on a connection that may not
 // subscribe to its control subject.
-func liveHost(t *testing.T, handler Handler) (*host, *nats.Conn) {
+func liveHost(t *testing.T, handler Handler, opts ...nats.Option) (*host, *nats.Conn) {
 	t.Helper()
 	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "x", Password: "x", Permissions: &natsd.Permissions{
 		Publish: natsd.Subjects{Allow: []string{">"}}, Subscribe: natsd.Subjects{Allow: []string{">"}, Deny: []string{"aee.ctl.>"}},
 	}}}})
-	conn := natstest.Conn(t, srv, nats.UserInfo("x", "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn := natstest.Conn(t, srv, append(opts, nats.UserInfo("x", "x"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	node, err := New(conn, Config{Heartbeat: -1, Drain: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +74,63 @@ func TestAWorkerThatCannotStartAnswersTheTasksThatHaveCome(t *testing.T) {
 		if got := envelope.ErrorOf(e).Code; got != want {
 			t.Errorf("answered %s, want %s", got, want)
 		}
+	}
+}
+
+// An answer is counted before its sender has it, so that the stats show the errors in the order
+// of the answers.
+func TestAnAnswerIsCountedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 100<<10) // more than the connection buffers
+	for name, tt := range map[string]struct {
+		end    func(*host, *Task)
+		errors int64
+	}{
+		"a result": {func(h *host, task *Task) { h.succeed(task, json.RawMessage(`{"text":"`+long+`"}`)) }, 0},
+		"an error": {func(h *host, task *Task) {
+			h.fail(task, &envelope.Error{Code: "E_MINE", Message: "no luck", Details: []envelope.Member{{Name: "text", Value: json.RawMessage(`"` + long + `"`)}}})
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := natstest.NewCable(t)
+			h, conn := liveHost(t, HandlerFunc(func(context.Context, *Task) (json.RawMessage, error) { return nil, nil }), nats.SetCustomDialer(line))
+			e := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "agent.a.run", json.RawMessage(`{}`))
+			task := &Task{Envelope: e, host: h, reply: conn.NewInbox(), queued: time.Now(), Deadline: time.Now().Add(time.Minute)}
+			h.track(task)
+			t.Cleanup(h.running.Stop)
+			line.Block(true)
+			sent := make(chan struct{})
+			go func() { tt.end(h, task); close(sent) }()
+			natstest.Eventually(t, "the answer is counted", func() bool {
+				all, errors := h.service.Stats[service.Task].Answers()
+				return all == 1 && errors == tt.errors
+			})
+			select {
+			case <-sent:
+				t.Error("the answer was sent already")
+			default:
+			}
+			line.Block(false)
+			natstest.Within(t, "the answer", sent)
+			if all, errors := h.service.Stats[service.Task].Answers(); all != 1 || errors != tt.errors {
+				t.Errorf("counted %d, of them %d errors", all, errors)
+			}
+		})
+	}
+}
+
+// A result that cannot be sent is counted once, as the error that its sender gets.
+func TestAResultThatCannotBeSentIsCountedAsAnError(t *testing.T) {
+	t.Parallel()
+	h, conn := liveHost(t, HandlerFunc(func(context.Context, *Task) (json.RawMessage, error) { return nil, nil }))
+	e := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "agent.a.run", json.RawMessage(`{}`))
+	task := &Task{Envelope: e, host: h, reply: conn.NewInbox(), queued: time.Now(), Deadline: time.Now().Add(time.Minute)}
+	h.track(task)
+	t.Cleanup(h.running.Stop)
+	h.succeed(task, json.RawMessage(`{"text":"`+strings.Repeat("x", 2<<20)+`"}`))
+	if all, errors := h.service.Stats[service.Task].Answers(); all != 1 || errors != 1 {
+		t.Errorf("counted %d, of them %d errors", all, errors)
 	}
 }
 

@@ -79,6 +79,11 @@ func TestAgentIsANATSMicroService(t *testing.T) {
 	}
 	r.requestRaw("agent.team.reviewer", []byte("{"), nil)
 	r.requestRaw("aee.ask.agent.team.reviewer", []byte("fail"), nil)
+	eventually(t, "the places are free", func() bool { // a task keeps its place until after its answer
+		var stats micro.Stats
+		r.decodeService("$SRV.STATS", "stats", &stats)
+		return strings.Contains(string(stats.Endpoints[0].Data), `"running":0`)
+	})
 
 	var ping micro.Ping
 	r.decodeService("$SRV.PING", "ping", &ping)

@@ -37,10 +37,15 @@ func (s *Stats) Record(ran time.Duration, problem *envelope.Error) {
 func (s *Stats) Count(problem *envelope.Error) {
 	s.requests.Add(1)
 	if problem != nil {
-		s.errors.Add(1)
-		text := string(problem.Code) + ":" + wire.HeaderText(problem.Message)
-		s.lastError.Store(&text)
+		s.Fail(problem)
 	}
+}
+
+// Fail makes an answer that was counted as a success an error: it could not be sent.
+func (s *Stats) Fail(problem *envelope.Error) {
+	s.errors.Add(1)
+	text := string(problem.Code) + ":" + wire.HeaderText(problem.Message)
+	s.lastError.Store(&text)
 }
 
 // Answers returns how many answers were counted, and how many of them are errors.
