@@ -226,12 +226,22 @@ func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64)
 	if err != nil {
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
 	}
-	return r.behind(ctx, at, after)
+	return r.behind(ctx, at, after, nil)
+}
+
+// Streamed is like Read for the first reply, but leaves out the terminal reply of the task's
+// run. While the task is retried as a dead letter, that is the reply of the try that failed.
+func (r *Replies) Streamed(ctx context.Context, entity, taskID string) iter.Seq2[Message, error] {
+	at, err := r.place(entity, taskID)
+	if err != nil {
+		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
+	}
+	return r.streamed(ctx, at.subject, 0)
 }
 
 // behind yields the replies to a task that are stored after a sequence: those of the
-// stream, and then that of the task's run.
-func (r *Replies) behind(ctx context.Context, at place, after uint64) iter.Seq2[Message, error] {
+// stream, and then that of the task's run, unless it is old (nil: it is not).
+func (r *Replies) behind(ctx context.Context, at place, after uint64, old func(nats.Header) bool) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		// The run's reply is read first, so that all that it follows is there.
 		end, err := r.ofRun(ctx, at)
@@ -239,8 +249,11 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64) iter.Seq2[
 			yield(Message{}, api.Explain(r.js.Conn(), err, "read the reply of a run to %s", at.subject))
 			return
 		}
+		if err == nil && old != nil && old(end.Header) {
+			end, err = Message{}, natsjs.ErrMsgNotFound
+		}
 		ended := err == nil && end.Seq > after
-		if end.Header.Get(HeaderSeq) != "1" {
+		if end.Header.Get(HeaderSeq) != "1" { // otherwise there is no other
 			for msg, err := range r.streamed(ctx, at.subject, after) {
 				if !yield(msg, err) || err != nil {
 					return

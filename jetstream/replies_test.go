@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 )
 
@@ -170,6 +173,67 @@ func TestFollowStoredThenLive(t *testing.T) {
 	got = take(t, 2, r.Follow(ctx, "agent.x", "t 1", jetstream.FollowOptions{After: 3}))
 	if bodies(got) != "4 5" {
 		t.Errorf("behind 3: %v", got)
+	}
+}
+
+// doors is a dialer that fails while it is closed.
+type doors struct{ closed atomic.Bool }
+
+func (d *doors) Dial(network, address string) (net.Conn, error) {
+	if d.closed.Load() {
+		return nil, errors.New("the doors are closed")
+	}
+	return net.Dial(network, address)
+}
+
+// The end of the try that failed is stored while a retry goes on: a follower of the retry reads
+// what that has streamed, also what it has missed.
+func TestFollowARetryBesideTheOldEnd(t *testing.T) {
+	t.Parallel()
+	for _, number := range []string{"1", "3"} { // of the end of the first try, which streamed nothing, or two texts
+		ctx, srv, line := testContext(t), natstest.Run(t, natsd.Config{JetStream: true}), &doors{}
+		js, far := connect(t, srv), connect(t, srv, nats.SetCustomDialer(line), nats.ReconnectWait(time.Millisecond), nats.MaxReconnects(-1))
+		apply(t, js, jetstream.Options{})
+		r, s := jetstream.NewReplies(js, subject.Map{}), jetstream.NewStates(js, subject.Map{})
+		id := state.ID{Entity: "agent.x", Run: state.RunID("agent.x", "t 1")}
+		end := func(prev uint64, number, epoch, text string) uint64 {
+			reply := jetstream.Reply{MsgID: "end." + epoch, Data: []byte(text), Header: nats.Header{jetstream.HeaderSeq: {number}, "Aee-Epoch": {epoch}}}
+			rev, err := s.Reply(ctx, id, prev, reply, jetstream.Note{Status: "failed"}, &state.End{TaskID: "t 1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rev
+		}
+		failed := end(0, number, "1", "failed")
+		text := func(n int) jetstream.Reply {
+			one := reply(n)
+			one.Header["Aee-Epoch"] = []string{"2"}
+			return one
+		}
+		answer(t, r, text(1), text(2))
+		old := func(h nats.Header) bool { return h.Get("Aee-Epoch") == "1" }
+		var got []string
+		for msg, err := range jetstream.NewReplies(far, subject.Map{}).Follow(ctx, "agent.x", "t 1", jetstream.FollowOptions{Old: old}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, string(msg.Data)); string(msg.Data) == "done" {
+				break
+			}
+			if len(got) == 2 { // the follower misses the next one
+				line.closed.Store(true)
+				if err := far.Conn().ForceReconnect(); err != nil {
+					t.Fatal(err)
+				}
+				waitFor(t, "the connection to be gone", func() bool { return !far.Conn().IsConnected() })
+				answer(t, r, text(3))
+				end(failed, "4", "2", "done")
+				line.closed.Store(false)
+			}
+		}
+		if strings.Join(got, " ") != "1 2 3 done" {
+			t.Errorf("after an end with the number %s: followed %q", number, got)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ const maxSeq = math.MaxInt32
 func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Checkpoint) error {
 	seq, text, gap := c.Mesh.Stream, c.Mesh.Told, false
 	used := seq // the highest number
-	for msg, err := range d.lane.Replies.Read(ctx, entity, taskID, 0) {
+	for msg, err := range d.lane.Replies.Streamed(ctx, entity, taskID) {
 		if err != nil {
 			return fmt.Errorf("read the stream of run %s: %w", d.task.RunID(), err)
 		}

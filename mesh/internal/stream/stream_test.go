@@ -236,6 +236,30 @@ func TestAHandlerThatKnowsTheSentTextContinuesIt(t *testing.T) {
 	}
 }
 
+// The reply of a run that failed is stored while the run is tried again: an owner reads what the
+// one before has sent in this try.
+func TestTheTextOfARetryIsReadBesideTheOldReply(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	lane, c := newLaneOn(t, srv), state.New("agent.x", "t", "")
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := jetstream.Reply{MsgID: "end", Data: []byte(`{}`), Header: nats.Header{jetstream.HeaderSeq: {"1"}}}
+	if _, err := jetstream.NewStates(js, subject.Map{}).Reply(t.Context(), c.ID(), 0, failed, jetstream.Note{Status: "failed"}, &state.End{TaskID: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	first := owner(t, lane, c)
+	emit(t, first, "one ", "two ")
+	if err := first.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := owner(t, lane, c).SentText(); got != "one two " {
+		t.Errorf("sent before: %q", got)
+	}
+}
+
 // Two owners that both believe to have the run send envelopes with the same ids: one of them
 // is stored, and the owner that goes on sends its text anew.
 func TestTextOfAnOwnerThatHadLostTheRunIsReplaced(t *testing.T) {
