@@ -25,7 +25,7 @@ func (s *Store) Move(ctx context.Context) error {
 		if !ok {
 			continue // not ours, or deleted
 		}
-		data, err := s.readOld(ctx, o)
+		data, err := s.readOldOfLeader(ctx, o)
 		if err != nil {
 			return fmt.Errorf("move object %s: %w", o.Name, err)
 		}
@@ -58,6 +58,25 @@ func (s *Store) readOld(ctx context.Context, o state.Object) (data []byte, err e
 		if data = append(data, m.Data...); int64(len(data)) > o.Size {
 			break
 		}
+	}
+	return data, nil
+}
+
+// readOldOfLeader is readOld by requests to the stream's leader: what it returns is all that there is.
+func (s *Store) readOldOfLeader(ctx context.Context, o state.Object) (data []byte, err error) {
+	subj := s.prefix() + o.Name[strings.LastIndexByte(o.Name, '/')+1:]
+	for seq := uint64(1); int64(len(data)) <= o.Size; {
+		m, err := api.LeaderGet(ctx, s.js, s.Stream(), map[string]any{"seq": seq, "next_by_subj": subj})
+		if errors.Is(err, natsjs.ErrMsgNotFound) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, api.Explain(s.js.Conn(), err, "read %s", s.Stream())
+		}
+		if m.Genuine() {
+			data = append(data, m.Data...)
+		}
+		seq = m.Seq + 1
 	}
 	return data, nil
 }
