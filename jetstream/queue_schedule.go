@@ -78,20 +78,24 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
 
-// roomToWait keeps StreamSchedule at about [MaxScheduled]: it reads the stream's size at
-// most once a second.
+// roomToWait keeps StreamSchedule at about [MaxScheduled]: it reads the stream's size about
+// once a second.
 func (q *Queue) roomToWait(ctx context.Context) error {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	if time.Since(q.looked) > time.Second {
+	bytes, old := q.scheduled, time.Since(q.looked) > time.Second
+	q.mu.Unlock()
+	if old {
 		var info natsjs.StreamInfo
 		if err := api.Request(ctx, q.js, "STREAM.INFO."+q.waiting(), nil, &info); err != nil {
 			return api.Explain(q.js.Conn(), err, "schedule a task in %s", q.waiting())
 		}
-		q.scheduled, q.looked = info.State.Bytes, time.Now()
+		bytes = info.State.Bytes
+		q.mu.Lock()
+		q.scheduled, q.looked = bytes, time.Now()
+		q.mu.Unlock()
 	}
-	if q.scheduled > MaxScheduled {
-		return fmt.Errorf("schedule a task: %s holds %d MiB of tasks that wait: %w", q.waiting(), q.scheduled/mib, ErrFull)
+	if bytes > MaxScheduled {
+		return fmt.Errorf("schedule a task: %s holds %d MiB of tasks that wait: %w", q.waiting(), bytes/mib, ErrFull)
 	}
 	return nil
 }

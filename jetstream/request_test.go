@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -55,6 +56,48 @@ func TestALostAnswerDoesNotTakeTheTimeOfATask(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { _ = silent.Unsubscribe() })
+}
+
+// The answer to one who schedules a task may be lost: another one does not wait for it.
+func TestALostAnswerHoldsUpNoOtherWhoSchedules(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
+	asked := make(chan *nats.Msg, 2)
+	if _, err := nc.ChanSubscribe("lost.STREAM.INFO.*", asked); err != nil {
+		t.Fatal(err)
+	}
+	js, err := natsjs.NewWithAPIPrefix(nc, "lost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := jetstream.NewQueue(js, subject.Map{})
+	submit := func(ctx context.Context) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := q.Submit(ctx, jetstream.Submission{Entity: "agent.x", ID: "1", At: time.Now().Add(time.Hour)})
+			done <- err
+		}()
+		return done
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := submit(ctx)
+	natstest.Within(t, "the first request", asked)
+	brief, end := context.WithCancel(t.Context())
+	second := submit(brief)
+	end()
+	if err := natstest.Within(t, "the end of the second", second); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second: %v", err)
+	}
+	select {
+	case err := <-first:
+		t.Errorf("the second waited until the first had failed: %v", err)
+	default:
+	}
+	cancel()
+	if err := natstest.Within(t, "the end of the first", first); !errors.Is(err, context.Canceled) {
+		t.Errorf("the first: %v", err)
+	}
 }
 
 // A server whose disk was full may answer for ever that another write of the run is under way.
