@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -35,12 +34,10 @@ func (s *States) readByName(ctx context.Context, entity string, open bool) iter.
 			return
 		}
 		names = s.byKey(names)
-		left := slices.Sorted(maps.Keys(names))
 		if open {
-			s.ended.keep(names)
-			left = slices.DeleteFunc(left, func(key string) bool { return s.ended.has(key, names[key]) })
+			s.ended.leave(entity, names)
 		}
-		for batch := range slices.Chunk(left, fetchBatch/4) {
+		for batch := range slices.Chunk(slices.Sorted(maps.Keys(names)), fetchBatch/4) {
 			for i, got := range s.readAll(ctx, batch, open) {
 				switch {
 				case errors.Is(got.err, errEnded):
@@ -127,19 +124,13 @@ func (s *States) readRun(ctx context.Context, key string, open bool) (state.Reco
 	return r, err
 }
 
-// endedRuns remembers which runs have ended, by a hash of their key and their number
-// of revisions: a retry as a dead letter adds revisions. The bucket keeps at most
+// endedRuns remembers which runs have ended, by entity, by a hash of their key, with their
+// number of revisions: a retry as a dead letter adds revisions. The bucket keeps at most
 // [state.HistoryLimit] revisions, so a run with that many is not remembered.
 type endedRuns struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	set  map[uint64]bool
-}
-
-func (e *endedRuns) has(key string, revisions int) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.set != nil && e.set[e.hash(key, revisions)]
+	of   map[string]map[uint64]int
 }
 
 func (e *endedRuns) add(key string, revisions int) {
@@ -148,28 +139,40 @@ func (e *endedRuns) add(key string, revisions int) {
 	if revisions >= state.HistoryLimit {
 		return
 	}
-	if e.set == nil {
-		e.seed, e.set = maphash.MakeSeed(), map[uint64]bool{}
+	if e.of == nil {
+		e.seed, e.of = maphash.MakeSeed(), map[string]map[uint64]int{}
 	}
-	e.set[e.hash(key, revisions)] = true
+	e.put(e.of, key, revisions)
 }
 
-// keep forgets the runs that are no longer stored.
-func (e *endedRuns) keep(names map[string]int) {
+func (e *endedRuns) put(to map[string]map[uint64]int, key string, revisions int) {
+	entity := entityOf(key)
+	if to[entity] == nil {
+		to[entity] = map[uint64]int{}
+	}
+	to[entity][maphash.String(e.seed, key)] = revisions
+}
+
+// leave removes the runs that are known to have ended from the names of an entity's runs, or of
+// all for "". It forgets the runs that are gone or have changed: a task whose run was deleted may
+// be submitted again, and the new run have as many revisions as the old one.
+func (e *endedRuns) leave(entity string, names map[string]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.set) <= 2*len(names) {
+	if e.of == nil {
 		return
 	}
-	was := e.set
-	e.set = map[uint64]bool{}
+	known := map[string]map[uint64]int{}
 	for key, revisions := range names {
-		if h := e.hash(key, revisions); was[h] {
-			e.set[h] = true
+		if e.of[entityOf(key)][maphash.String(e.seed, key)] == revisions {
+			e.put(known, key, revisions)
+			delete(names, key)
 		}
 	}
-}
-
-func (e *endedRuns) hash(key string, revisions int) uint64 {
-	return maphash.String(e.seed, key+"#"+strconv.Itoa(revisions))
+	if entity == "" {
+		e.of = known
+		return
+	}
+	delete(e.of, entityKey(entity))
+	maps.Copy(e.of, known)
 }

@@ -1,7 +1,10 @@
 package jetstream_test
 
 import (
+	"fmt"
 	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -51,6 +54,11 @@ func TestFencedOpenRuns(t *testing.T) {
 			t.Fatalf("open are %q", got)
 		}
 	}
+	for _, err := range s.Open(ctx, "agent.none") { // that it has none changes nothing for agent.x
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	gets, err := js.Conn().SubscribeSync("$JS.API.DIRECT.GET.KV_aee_state.>")
 	if err != nil {
 		t.Fatal(err)
@@ -68,5 +76,57 @@ func TestFencedOpenRuns(t *testing.T) {
 	put("ended", ended, "paused") // retried, and parked
 	if got := open(); len(got) != 2 {
 		t.Errorf("open are %q", got)
+	}
+}
+
+// A run that has ended may be deleted, and its task be submitted again: the new run is open,
+// though it may have as many revisions as the one that is gone.
+func TestFencedOpenRunsAfterADeletion(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	s.Fence()
+	operator := jetstream.NewStates(js, subject.Map{})
+	open := func() (runs []string) {
+		for r, err := range s.Open(ctx, "agent.x") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, r.ID.Run)
+		}
+		return runs
+	}
+	for name, marker := range map[string]bool{"with its marker": true, "after that has expired": false} {
+		id := state.ID{Entity: "agent.x", Run: "again" + fmt.Sprint(len(name))}
+		put := func(prev uint64, status aaif.RunStatus) uint64 {
+			return putRun(t, s, id, prev, []byte(status), jetstream.Note{Status: status})
+		}
+		over := put(put(0, "running"), "failed")
+		if got := open(); len(got) != 0 {
+			t.Fatalf("%s: open are %q", name, got)
+		}
+		if err := operator.Delete(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		if !marker {
+			stream, err := js.Stream(ctx, "KV_aee_state")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.aee_state.agent.x."+id.Run)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := open(); len(got) != 0 {
+			t.Fatalf("%s: open are %q", name, got)
+		}
+		over = put(0, "running")
+		if !marker {
+			over = put(over, "running")
+		}
+		if got := open(); len(got) != 1 || got[0] != id.Run {
+			t.Errorf("%s: open are %q", name, got)
+		}
+		put(over, "completed")
 	}
 }
