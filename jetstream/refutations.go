@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/aeemesh/aeemesh/jetstream/internal/chunks"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -40,7 +42,7 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 		return fmt.Errorf("refutation of %q has %d bytes, at most %d are kept", id, len(refutation), maxRefutationSize)
 	}
 	key := refutedKey(entity, id)
-	for {
+	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		have, err := r.last(ctx, key)
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return r.explain(err, "read the refutations of %q", id)
@@ -61,6 +63,9 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 		}
 		if _, err = r.update(ctx, key, raw, have.revision); !api.IsWrongSequence(err) {
 			return api.Uncertain(r.explain(err, "store a refutation of %q", id))
+		}
+		if !pause.For(ctx, wait) { // another writer was faster, or a replica is behind
+			return fmt.Errorf("store a refutation of %q: %w", id, ctx.Err())
 		}
 	}
 }

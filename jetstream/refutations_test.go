@@ -2,11 +2,14 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -86,5 +89,50 @@ func TestRefutationsFitASmallMaxPayload(t *testing.T) {
 	list, err := r.List(t.Context(), "agent.x", "id")
 	if err != nil || len(list) != 3 || string(list[2]) != string(one(8)) {
 		t.Errorf("%d refutations, %v", len(list), err)
+	}
+}
+
+// A replica that lags behind returns an old list for a while: Add asks again after a pause, which
+// grows.
+func TestRefutationsAreAddedThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	js, err := natsjs.New(natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Apply(t.Context(), js, Options{Only: []string{BucketRefuted}}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_aee_refuted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRefutations(js, subject.Map{})
+	if err := r.Add(t.Context(), "agent.x", "id", []byte(`"one"`)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowDirect = false
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	sub, err := js.Conn().Subscribe("$JS.API.DIRECT.GET.KV_aee_refuted.>", func(m *nats.Msg) {
+		asked++
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := r.Add(ctx, "agent.x", "id", []byte(`"two"`)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("added: %v", err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	if asked > 20 {
+		t.Errorf("asked %d times in 300 ms", asked)
 	}
 }

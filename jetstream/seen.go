@@ -47,7 +47,7 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 		return "", fmt.Errorf("remember id: it has %d bytes when escaped, must have 1 to %d", len(token), subject.MaxID)
 	}
 	stream, subj := "KV_"+s.bucket, "$KV."+s.bucket+"."+subject.Escape(entity)+"."+token
-	for range 3 {
+	for wait := 5 * time.Millisecond; wait < time.Second; wait *= 2 {
 		_, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: api.KeyPrefix(s.js) + subj, Data: []byte(by), Header: nats.Header{
 			natsjs.ExpectedLastSubjSeqHeader: {"0"}, natsjs.ExpectedStreamHeader: {stream}, natsjs.MsgTTLHeader: {s.window.String()},
 		}})
@@ -67,7 +67,7 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 		if !errors.Is(err, natsjs.ErrMsgNotFound) { // otherwise the claim has just expired, or a replica is behind
 			return "", api.Explain(s.js.Conn(), err, "look who has id %q", id)
 		}
-		if !pause.For(ctx, 5*time.Millisecond) {
+		if !pause.For(ctx, wait) {
 			return "", ctx.Err()
 		}
 	}

@@ -129,6 +129,20 @@ func TestSeenIsFirstForOneOfMany(t *testing.T) {
 	}
 }
 
+// A replica that lags behind does not have the claim by which the leader refuses another one.
+func TestAnIdThatIsTakenIsTakenThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{Only: []string{jetstream.BucketSeen}})
+	lagging(t, js, "KV_aee_seen", "$KV.aee_seen.agent=2Ex.id", 6)
+	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	for _, by := range []string{"first", "second"} {
+		if holder, err := seen.Claim(ctx, "agent.x", "id", by); err != nil || holder != "first" {
+			t.Errorf("claimed by the %s: %q, %v", by, holder, err)
+		}
+	}
+}
+
 // An id expires at the end of its window without a deletion, and leaves no marker, which
 // would look like an id that was seen.
 func TestSeenForgetsAfterItsWindow(t *testing.T) {
