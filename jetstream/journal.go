@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -35,18 +37,21 @@ func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) e
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	_, err = j.js.Publish(ctx, subj, envelope, natsjs.WithExpectLastSequencePerSubject(0), natsjs.WithExpectStream(j.name()))
-	if api.IsWrongSequence(err) {
-		have, err := j.Get(ctx, entity, id)
-		switch {
-		case err == nil && !bytes.Equal(have, envelope):
-			return fmt.Errorf("journal envelope %q of %s: %w, with other bytes", id, entity, ErrExists)
-		case errors.Is(err, ErrNotFound):
-			return nil // it existed and has expired meanwhile
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		_, err = j.js.Publish(ctx, subj, envelope, natsjs.WithExpectLastSequencePerSubject(0), natsjs.WithExpectStream(j.name()))
+		if !api.IsWrongSequence(err) {
+			return api.Uncertain(api.Explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
 		}
-		return err
+		have, failed := j.Get(ctx, entity, id)
+		switch {
+		case failed == nil && !bytes.Equal(have, envelope):
+			return fmt.Errorf("journal envelope %q of %s: %w, with other bytes", id, entity, ErrExists)
+		case failed == nil || !errors.Is(failed, ErrNotFound):
+			return failed
+		case wait > time.Second || !pause.For(ctx, wait): // it has expired meanwhile, or a replica is behind
+			return api.Uncertain(api.Explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
+		}
 	}
-	return api.Uncertain(api.Explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
 }
 
 // Post stores an envelope's bytes without waiting, at the cost of a plain publish. It

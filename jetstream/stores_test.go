@@ -129,6 +129,25 @@ func TestSeenIsFirstForOneOfMany(t *testing.T) {
 	}
 }
 
+// A replica that lags behind does not have the envelope because of which the leader refuses another
+// one with its id.
+func TestAnotherEnvelopeIsRefusedThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{Only: []string{jetstream.StreamJournal}})
+	lagging(t, js, jetstream.StreamJournal, "aee.journal.agent.x.id", 3)
+	journal := jetstream.NewJournal(js, subject.Map{})
+	if err := journal.Put(ctx, "agent.x", "id", []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.Put(ctx, "agent.x", "id", []byte("two")); !errors.Is(err, jetstream.ErrExists) {
+		t.Errorf("other bytes: %v", err)
+	}
+	if err := journal.Put(ctx, "agent.x", "id", []byte("one")); err != nil {
+		t.Errorf("the same bytes: %v", err)
+	}
+}
+
 // A replica that lags behind does not have the claim by which the leader refuses another one.
 func TestAnIdThatIsTakenIsTakenThoughAReplicaLagsBehind(t *testing.T) {
 	t.Parallel()
