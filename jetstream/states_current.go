@@ -36,7 +36,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		return s.read(ctx, key)
 	}
 	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
-	least, err := s.lastSequence(ctx, key, ask)
+	least, err := api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask)
 	if errors.Is(err, ErrDenied) {
 		s.refused.note(entityOf(key))
 		return s.read(ctx, key)
@@ -52,7 +52,7 @@ func (s *States) current(ctx context.Context, key string) (stateMessage, error) 
 		if !pause.For(ctx, wait) {
 			return stateMessage{}, ctx.Err()
 		}
-		if least, err = s.lastSequence(ctx, key, ask); err != nil { // it may have been deleted
+		if least, err = api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask); err != nil { // it may have been deleted
 			return stateMessage{}, err
 		}
 	}
@@ -88,12 +88,6 @@ func (r *refusals) note(entity string) {
 
 // entityOf returns a key without its last token, which is the run.
 func entityOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
-
-// lastSequence asks the stream's leader for the sequence of the last message of a key, of
-// its document or its reply, 0 if there is none.
-func (s *States) lastSequence(ctx context.Context, key string, ask func(*nats.Msg) (*nats.Msg, error)) (uint64, error) {
-	return api.LastSequence(ctx, s.stream, s.pub+key, s.both(key), ask)
-}
 
 // aloneLook is how long the number of replicas is cached.
 const aloneLook = time.Minute
@@ -169,7 +163,7 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 		}
 		return api.ExchangeWithin(ctx, s.js, msg, left)
 	}
-	last, err := s.lastSequence(ctx, stateKey(id), ask)
+	last, err := api.LastSequence(ctx, s.stream, s.pub+stateKey(id), s.both(stateKey(id)), ask)
 	return err == nil && last == 0
 }
 
