@@ -56,7 +56,7 @@ func TestQueryIsJMESPath(t *testing.T) {
 // expression would else make a text that no memory holds.
 func TestAQueryPaysForItsResult(t *testing.T) {
 	t.Parallel()
-	v, err := condition.Parse([]byte(`{"s":"` + strings.Repeat("a", condition.MaxValue/2) + `"}`))
+	v, err := condition.Facts{Input: json.RawMessage(`{"s":"` + strings.Repeat("a", condition.MaxValue/2) + `","n":9007199254740993` + strings.Repeat("7", 200) + `,"list":[` + strings.Repeat("0,", 1<<15) + `0]}`)}.Exact()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +66,10 @@ func TestAQueryPaysForItsResult(t *testing.T) {
 	}{
 		{"an object that doubles", "`1`" + strings.Repeat("|{a:@,b:@}", 20), condition.ErrCost},
 		{"a list that doubles", "`1`" + strings.Repeat("|[@,@]", 20), condition.ErrCost},
-		{"a large text that doubles", "s" + strings.Repeat("|[@,@]", 5), condition.ErrCost},
-		{"larger than a value may be", "[s,s]", condition.ErrTooLarge},
-		{"no larger", "[s]", nil},
+		{"a large text that doubles", "input.s" + strings.Repeat("|[@,@]", 5), condition.ErrCost},
+		{"a long number in each item", "let $n = input.n in input.list[].[$n,$n,$n,$n,$n,$n,$n,$n]", condition.ErrCost},
+		{"larger than a value may be", "[input.s,input.s]", condition.ErrTooLarge},
+		{"no larger", "[input.s]", nil},
 		{"no JSON", "{n: `0`/`0`}", condition.ErrEval},
 	} {
 		q, err := condition.CompileQuery(condition.Expression(aaif.LangJMESPath, tt.expr), condition.Options{Timeout: time.Hour})

@@ -82,6 +82,8 @@ func (b *Budget) walk(v any, depth int) {
 	switch v := v.(type) {
 	case string:
 		b.Bytes(len(v))
+	case Number:
+		b.Bytes(len(v))
 	case []any:
 		b.Spend(1)
 		for _, e := range v {

@@ -12,11 +12,14 @@ type Number string
 // MarshalJSON returns the number's text.
 func (n Number) MarshalJSON() ([]byte, error) { return []byte(n), nil }
 
-// NumberOf returns a number of JSON: a float64 if that has the same value, else a Number. A
-// number beyond a double is an infinity.
+// maxDigits is the longest text of a Number: a query may read it as often as it likes.
+const maxDigits = 256
+
+// NumberOf returns a number of JSON: a float64 if that has the same value or if the text is
+// longer than 256 bytes, else a Number. A number beyond a double is an infinity.
 func NumberOf(text string) any {
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || digits(text) == digits(strconv.FormatFloat(f, 'e', -1, 64)) {
+	if err != nil || len(text) > maxDigits || digits(text) == digits(strconv.FormatFloat(f, 'e', -1, 64)) {
 		return f
 	}
 	return Number(text)
