@@ -617,6 +617,24 @@ func TestACandidateOfAModelIsHeldToTheRules(t *testing.T) {
 	}
 }
 
+// A list of words is for the script that it is in.
+func TestWordsOfOneScriptReadNoOther(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		says  string
+		words []string
+		reads bool
+	}{
+		{"a window seat, at 2 m", nil, true}, {"réserver à côté", nil, true}, {"width in µm", nil, true},
+		{"оплата по счёту", nil, false}, {"оплата по счёту", []string{"付款"}, false}, {"оплата по счёту", []string{"πληρωμή"}, false},
+		{"оплата по счёту", []string{"платеж*"}, true}, {"付款 оплата", []string{"платеж*"}, false}, {"付款 оплата", []string{"платеж*", "支付"}, true},
+	} {
+		if why := (Sensitive{Words: tt.words}).Unread(template.Key{Description: tt.says}, Cluster{}); (why == "") != tt.reads {
+			t.Errorf("%s with the words %q: %q", tt.says, tt.words, why)
+		}
+	}
+}
+
 func TestSensitiveKeysWait(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

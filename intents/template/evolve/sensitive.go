@@ -28,15 +28,36 @@ type Sensitive struct {
 // Unread says why a key waits that is in a script which no list of words is in, neither a
 // built-in one nor the operator's: what it is about is not known. "": the words are enough.
 func (s Sensitive) Unread(k template.Key, c Cluster) string {
-	foreign := func(r rune) bool { return unicode.IsLetter(r) && !unicode.Is(unicode.Latin, r) }
+	read := map[*unicode.RangeTable]bool{unicode.Latin: true}
 	own := strings.Join(s.Words, " ")
 	if s.Pattern != nil {
 		own += s.Pattern.String()
 	}
-	if strings.IndexFunc(own, foreign) < 0 && strings.IndexFunc(k.Description+strings.Join(c.Examples, ""), foreign) >= 0 {
-		return "no list of words about payment, identity and access is in its script, and no model reads it"
+	for _, r := range own {
+		read[scriptOf(r)] = true
+	}
+	for _, r := range k.Description + strings.Join(c.Examples, "") {
+		if script := scriptOf(r); script != nil && !read[script] {
+			return "no list of words about payment, identity and access is in its script, and no model reads it"
+		}
 	}
 	return ""
+}
+
+// scriptOf returns the script of a letter; nil if it is no letter, or one of all scripts.
+func scriptOf(r rune) *unicode.RangeTable {
+	if !unicode.IsLetter(r) || unicode.In(r, unicode.Common, unicode.Inherited) {
+		return nil
+	}
+	if unicode.Is(unicode.Latin, r) {
+		return unicode.Latin
+	}
+	for _, script := range unicode.Scripts {
+		if unicode.Is(script, r) {
+			return script
+		}
+	}
+	return nil
 }
 
 // sensitiveWords are the built-in ones, of English, German, French and Spanish.
