@@ -66,6 +66,10 @@ func serveBusy() error {
 		case "tools/call":
 			call, waits = m.ID, 5
 		case "ping":
+			if call == nil {
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{}}`+"\n", m.ID)
+				continue
+			}
 			if waits--; waits == 0 {
 				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}]}}`+"\n", call)
 			}

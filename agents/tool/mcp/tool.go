@@ -84,6 +84,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 		return nil, false, err
 	}
 	token, leave := t.link.enter(ctx, t.remote)
+	defer leave(false) // nothing happens if it has left
 	params := &sdk.CallToolParams{Name: t.remote, Arguments: encode(args), Meta: sdk.Meta{}}
 	params.SetProgressToken(token)
 	if key := tool.KeyFrom(ctx); key != "" {
