@@ -93,6 +93,8 @@ func TestAnswers(t *testing.T) {
 		"calls that are told by turns":    {stream(use(0, "a", "look"), use(1, "b", "look"), input(1, `{"y":`), input(0, `{"x":1}`), input(1, `2}`), stop("tool_use")), says("", model.FinishToolCalls, call("a", `{"x":1}`), call("b", `{"y":2}`))},
 		"a call without arguments":        {stream(use(0, "a", "look"), stop("tool_use")), says("", model.FinishToolCalls, call("a", `{}`))},
 		"calls with one id":               {stream(use(0, "a", "look"), use(1, "a", "look"), use(2, "", "look"), stop("tool_use")), says("", model.FinishToolCalls, call("a", `{}`), call("call_2", `{}`), call("call_3", `{}`))},
+		"a failure after the end":         {stream(say(0, "ok"), stop("end_turn"), event{"internalServerException", `{"message":"late"}`}), says("ok", model.FinishStop)},
+		"no JSON after the end":           {stream(say(0, "ok"), stop("end_turn"), event{"metadata", `[1]`}), says("ok", model.FinishStop)},
 		"a call that is cut":              {stream(use(0, "a", "look"), input(0, `{"x":`), stop("max_tokens")), says("", model.FinishLength, call("a", `"{\"x\":"`))},
 		"calls that end the turn":         {stream(use(0, "a", "look"), stop("end_turn")), says("", model.FinishToolCalls, call("a", `{}`))},
 	} {
@@ -118,14 +120,17 @@ func TestAnswers(t *testing.T) {
 
 func TestWholeAnswers(t *testing.T) {
 	t.Parallel()
-	server := always(`{"output":{"message":{"role":"assistant","content":[{"citationsContent":{"content":[{"text":"a "}]}},{"text":"b"},{"toolUse":{"toolUseId":"x","name":"look","input":{"n": 9007199254740993,"f":1.50,"list":[],"null":null}}}]}},"stopReason":"tool_use",
+	server := always(`{"output":{"message":{"role":"assistant","content":[{"citationsContent":{"content":[{"text":"a "}]}},{"text":"b"},{"toolUse":{"toolUseId":"x","name":"look","input":{"n": 9007199254740993,"f":1.50,"list":[],"null":null}}},{"toolUse":{"toolUseId":"y","name":"look","input":null}}]}},"stopReason":"tool_use",
 		"usage":{"inputTokens":10,"outputTokens":5,"totalTokens":15,"cacheReadInputTokens":30}}`)
 	got, err := newModel(t, serve(t, server)).Generate(t.Context(), hi, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Message.Content != "a b" || got.Finish != model.FinishToolCalls || got.Usage.InputTokens != 40 || got.Usage.CachedInputTokens != 30 || len(got.Message.ToolCalls) != 1 {
-		t.Errorf("response %+v", got)
+	if got.Message.Content != "a b" || got.Finish != model.FinishToolCalls || got.Usage.InputTokens != 40 || got.Usage.CachedInputTokens != 30 || len(got.Message.ToolCalls) != 2 {
+		t.Fatalf("response %+v", got)
+	}
+	if args := string(got.Message.ToolCalls[1].Arguments); args != "{}" {
+		t.Errorf("arguments %s of a call without any", args)
 	}
 	// Every digit stays; the order of names is not the SDK's concern.
 	if args := string(got.Message.ToolCalls[0].Arguments); !modeltest.SameJSON(t, args, `{"n":9007199254740993,"f":1.50,"list":[],"null":null}`) {
@@ -231,6 +236,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		"no JSON":                       {raw(js, `<html>`), true, model.ErrUnavailable, ""},
 		"half of the JSON":              {raw(js, fine[:40]), true, model.ErrUnavailable, ""},
 		"no message":                    {raw(js, `{"output":{},"stopReason":"end_turn"}`), true, model.ErrUnavailable, "no message"},
+		"a message without a list":      {raw(js, `{"output":{"message":{"role":"assistant","content":{}}},"stopReason":"end_turn"}`), true, model.ErrUnavailable, "no message"},
 		"too much":                      {raw(js, `{"x":"`+strings.Repeat("x", 70_000)+`"}`), true, model.ErrUnavailable, "exceeds the bound of 65536 bytes"},
 		"too deep":                      {raw(js, `{"output":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+`}`), true, model.ErrUnavailable, "not the JSON"},
 		"a stream without end":          {raw(es, strings.Repeat("x", 70_000)), false, model.ErrUnavailable, ""},

@@ -67,7 +67,8 @@ func New(cfg Config) (*Model, error) {
 		problems = append(problems, errors.New("region: must not be empty"))
 	}
 	if cfg.BaseURL != "" {
-		if _, err := endpoint.ParseBase(cfg.BaseURL); err != nil {
+		var err error
+		if cfg.BaseURL, err = plain(cfg.BaseURL); err != nil {
 			problems = append(problems, err)
 		}
 	}

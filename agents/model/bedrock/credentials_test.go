@@ -1,6 +1,7 @@
 package bedrock_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -190,9 +191,16 @@ func TestEndpointsOfTheConfiguration(t *testing.T) {
 // The signature is computed here by hand, as AWS documents Signature Version 4.
 func TestRequestsAreSigned(t *testing.T) {
 	t.Parallel()
+	for base, host := range map[string]string{"https://h.example/prefix": "h.example", "HTTPS://h.example:443/prefix": "h.example", "http://h.example:80/prefix/": "h.example", "https://h.example:8443/prefix": "h.example:8443"} {
+		checkSignature(t, base, host)
+	}
+}
+
+func checkSignature(t *testing.T, base, host string) {
+	t.Helper()
 	var got *http.Request
 	var body []byte
-	m := newModel(t, "https://h.example/prefix", func(cfg *bedrock.Config) {
+	m := newModel(t, base, func(cfg *bedrock.Config) {
 		cfg.Key = func(context.Context) (string, error) { return testKey + ":token", nil }
 		cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			got = r
@@ -209,7 +217,7 @@ func TestRequestsAreSigned(t *testing.T) {
 	scope := date[:min(8, len(date))] + "/eu-central-1/bedrock/aws4_request"
 	hash := func(b []byte) string { sum := sha256.Sum256(b); return hex.EncodeToString(sum[:]) }
 	canonical := "POST\n/prefix/model/arn%253Aaws%253Abedrock%253Ax%252Fa%2520b~/converse\n\n" +
-		"accept:application/json\ncontent-length:" + strconv.Itoa(len(body)) + "\ncontent-type:application/json\nhost:h.example\nx-amz-date:" + date + "\nx-amz-security-token:token\n\n" +
+		"accept:application/json\ncontent-length:" + strconv.Itoa(len(body)) + "\ncontent-type:application/json\nhost:" + cmp.Or(got.Host, got.URL.Host) + "\nx-amz-date:" + date + "\nx-amz-security-token:token\n\n" +
 		"accept;content-length;content-type;host;x-amz-date;x-amz-security-token\n" + hash(body)
 	key := []byte("AWS4" + testSecret)
 	for _, part := range append(strings.Split(scope, "/"), "AWS4-HMAC-SHA256\n"+date+"\n"+scope+"\n"+hash([]byte(canonical))) {
@@ -218,6 +226,9 @@ func TestRequestsAreSigned(t *testing.T) {
 		key = mac.Sum(nil)
 	}
 	want := "AWS4-HMAC-SHA256 Credential=" + testID + "/" + scope + ", SignedHeaders=accept;content-length;content-type;host;x-amz-date;x-amz-security-token, Signature=" + hex.EncodeToString(key)
+	if sent := cmp.Or(got.Host, got.URL.Host); sent != host {
+		t.Errorf("%s: the header Host is %q, want %q", base, sent, host)
+	}
 	if a := got.Header.Get("Authorization"); a != want || got.ContentLength != int64(len(body)) || got.Header.Get("X-Amz-Security-Token") != "token" {
 		t.Errorf("%d bytes of %d, header %v, want\n%s\nof %s", got.ContentLength, len(body), got.Header, want, canonical)
 	}

@@ -87,10 +87,23 @@ func configured(ctx context.Context, cfg *aws.Config, base string) (string, erro
 	if fips || dual {
 		return "", model.Errorf(model.ErrBadRequest, "AWS's configuration asks for a FIPS or dual-stack endpoint, which does not go with a URL")
 	}
-	if _, err := endpoint.ParseBase(base); err != nil {
+	base, err := plain(base)
+	if err != nil {
 		return "", model.Errorf(model.ErrBadRequest, "the endpoint in AWS's configuration: %w", err)
 	}
 	return base, nil
+}
+
+// plain is a base URL without its scheme's own port, which a signature leaves out
+// of the host.
+func plain(base string) (string, error) {
+	u, err := endpoint.ParseBase(base)
+	if err != nil {
+		return "", err
+	}
+	u.Host = strings.TrimSuffix(u.Host, map[string]string{"https": ":443", "http": ":80"}[u.Scheme])
+	u.ForceQuery = false
+	return u.String(), nil
 }
 
 // named is the URL that AWS's configuration has for the service, or for all

@@ -62,7 +62,7 @@ func (t *turn) whole(body io.Reader) error {
 	if endpoint.Decode(raw, &a) != nil {
 		return errors.New("the answer is not the JSON of one")
 	}
-	if a.Output.Message == nil {
+	if a.Output.Message == nil || a.Output.Message.Content == nil {
 		return errors.New("the answer is no message")
 	}
 	t.stop = a.StopReason
@@ -92,7 +92,9 @@ func (t *turn) content(b *block, c *content) error {
 		if err := t.begin(b, c.ToolUse); err != nil {
 			return err
 		}
-		b.arguments.Write(c.ToolUse.Input)
+		if string(c.ToolUse.Input) != "null" {
+			b.arguments.Write(c.ToolUse.Input)
+		}
 	case c.Reasoning != nil:
 		b.thinks, b.redacted = true, c.Reasoning.Redacted
 		if r := c.Reasoning.Text; r != nil {
@@ -108,7 +110,8 @@ func (t *turn) content(b *block, c *content) error {
 var errBroken = errors.New("the stream broke off")
 
 // stream reads the events of ConverseStream until the body ends. One that ends
-// before the turn says why it stopped has broken off.
+// before the turn says why it stopped has broken off; what fails after that does
+// not matter.
 func (t *turn) stream(body io.Reader, to *access) error {
 	frames := eventstream.NewDecoder()
 	var buffer []byte
@@ -126,8 +129,13 @@ func (t *turn) stream(body io.Reader, to *access) error {
 			return fmt.Errorf("%w: %w", errBroken, err)
 		}
 		buffer = frame.Payload
-		if err := t.frame(&frame, to); err != nil {
+		err = t.frame(&frame, to)
+		var callback model.CallbackError
+		switch {
+		case errors.As(err, &callback), err != nil && t.stop == "":
 			return err
+		case err != nil:
+			return nil
 		}
 	}
 }
