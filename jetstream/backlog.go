@@ -85,7 +85,6 @@ func (b Backlog) first(of func(PriorityBacklog) time.Time) (first time.Time) {
 //
 // It needs permission for $JS.API.CONSUMER.LIST.<stream> and $JS.API.STREAM.INFO of the
 // lane's streams and of [BucketLanes], and for $JS.API.DIRECT.GET of [StreamWork] to find the oldest tasks.
-// With $JS.API.DIRECT.GET of [StreamDead] it does not count tasks that were retried after a dead letter.
 // Its cost grows with the number of consumers and of scheduled or dead tasks, not with
 // the number of pending tasks.
 func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, error) {

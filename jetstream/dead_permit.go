@@ -47,10 +47,11 @@ func permits(msg Message, seq uint64, data []byte) bool {
 }
 
 // usePermit uses up the permit to retry the letter that a new letter's message was the retry of.
+// A message that was refused before it came to its run was none, whatever its header says.
 func (d *Dead) usePermit(ctx context.Context, letter DeadLetter) error {
 	seq := retried(letter.Header.Get(HeaderRetry))
 	subj, err := d.permitSubject(letter.Entity, seq)
-	if err != nil || seq == 0 {
+	if err != nil || seq == 0 || letter.Run == "" {
 		return err
 	}
 	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)

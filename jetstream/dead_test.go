@@ -165,12 +165,14 @@ func TestALetterLeavesThePermitsOfItsTask(t *testing.T) {
 	bury(t, d, letter(11, nil))                  // the same bytes, and no retry
 	bury(t, d, letter(12, header(1<<63)))        // there is no such letter
 	bury(t, d, letter(22, header(second+first))) // nor this one
+	bury(t, d, letter(21, header(first)))        // the same bytes, refused before they came to the run
 	for seq, data := range map[uint64]string{first: "1", second: "2"} {
 		permitted("after other letters", seq, data, true)
 		permitted("after other letters", seq, "3", false)
 		permitted("after other letters", seq+7, data, false)
 	}
-	again := letter(21, header(first))
+	again := letter(31, header(first))
+	again.Run = "urn:run"
 	for range 2 { // stored once
 		bury(t, d, again)
 		permitted("after the first failed again", first, "1", false)
@@ -186,7 +188,7 @@ func TestALetterLeavesThePermitsOfItsTask(t *testing.T) {
 			t.Errorf("%d: %+v, %v", seq, l, err)
 		}
 	}
-	if n := len(letters(t, d, "agent.x")); n != 7 {
+	if n := len(letters(t, d, "agent.x")); n != 8 {
 		t.Errorf("%d letters", n)
 	}
 }

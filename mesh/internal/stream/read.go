@@ -12,8 +12,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// maxSeq is the highest number of a stream envelope that is believed.
-const maxSeq = math.MaxInt32
+// maxForged is the highest number of a stream envelope that counts though its signature does not
+// verify. Numbers of the task go on from there.
+const maxForged = math.MaxInt32
 
 // Read reads from the reply subject of a task of an entity what earlier owners have sent
 // since the checkpoint c. A worker that may read the last reply only learns the last number from
@@ -37,13 +38,16 @@ func (d *Stream) Read(ctx context.Context, entity, taskID string, c *state.Check
 			Text    string `json:"text"`
 			Restart bool   `json:"restart"`
 		}
-		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq || p.Seq > maxSeq {
+		if wire.ReadJSON(e.Payload, &p) != nil || p.Seq <= seq {
+			continue
+		}
+		if _, err := d.lane.Verifier.Verify(e, msg.Time); err != nil {
+			if p.Seq <= maxForged {
+				used = max(used, p.Seq)
+			}
 			continue
 		}
 		used = max(used, p.Seq)
-		if _, err := d.lane.Verifier.Verify(e, msg.Time); err != nil {
-			continue
-		}
 		gap = gap || p.Seq > seq+1
 		seq = p.Seq
 		if wire.ReadJSON(e.Payload, &turn) != nil {

@@ -441,4 +441,13 @@ func TestForgedTextWasNotSent(t *testing.T) {
 	if got, want := sent(t, lane), "6!one |7two |8three"; !strings.HasSuffix(strings.Join(got, "|"), want) {
 		t.Errorf("sent %q, want %q at the end", got, want)
 	}
+	forge(math.MaxInt32)
+	next = owner()
+	emit(t, next, "all of it")
+	if err := next.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if next = owner(); next.seq != math.MaxInt32+1 || next.text != "all of it" || next.gap {
+		t.Errorf("after a high number the next owner goes on after envelope %d, with the text %q, gap %t", next.seq, next.text, next.gap)
+	}
 }

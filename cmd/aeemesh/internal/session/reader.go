@@ -13,12 +13,12 @@ import (
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // WhileRead returns a context that also ends when stdout is a pipe whose reader is gone, as
-// after "| head". It is for commands that run for long without printing data, and that started
+// after "| head"; on Linux alone. It is for commands that run for long without printing data, and that started
 // processes which have to end first.
 func (a *App) WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
-	OutliveReaders()
 	ctx, cancel := context.WithCancel(ctx)
-	if f, ok := a.Term.Data.Writer.(*os.File); ok {
+	if f, ok := a.Term.Data.Writer.(*os.File); ok && canAwaitReader {
+		OutliveReaders()
 		go func() {
 			if awaitReaderGone(ctx, f) {
 				cancel()

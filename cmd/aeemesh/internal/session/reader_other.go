@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !linux
 
 package session
 
@@ -7,5 +7,7 @@ import (
 	"os"
 )
 
-// awaitReaderGone is not known here: the next write tells.
+// canAwaitReader: poll does not tell of a pipe's reader on every system. The next write does.
+const canAwaitReader = false
+
 func awaitReaderGone(context.Context, *os.File) (gone bool) { return false }

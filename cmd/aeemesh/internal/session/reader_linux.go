@@ -1,5 +1,3 @@
-//go:build unix
-
 package session
 
 import (
@@ -14,8 +12,14 @@ import (
 // the context is noticed.
 const readerLook = 200
 
-// awaitReaderGone waits until the reader of a pipe is gone, or ctx ends.
+const canAwaitReader = true
+
+// awaitReaderGone waits until the reader of a pipe is gone, or ctx ends. For what is no pipe it
+// returns false at once: poll calls a terminal that was closed an error, too.
 func awaitReaderGone(ctx context.Context, f *os.File) (gone bool) {
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return false
+	}
 	for ctx.Err() == nil {
 		fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 		switch _, err := unix.Poll(fds, readerLook); {
@@ -24,7 +28,7 @@ func awaitReaderGone(ctx context.Context, f *os.File) (gone bool) {
 			return false
 		case fds[0].Revents&unix.POLLERR != 0:
 			return true
-		case fds[0].Revents != 0: // it is no pipe
+		case fds[0].Revents != 0:
 			return false
 		}
 	}
