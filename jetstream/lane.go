@@ -68,9 +68,9 @@ type LaneOptions struct {
 // a priority without tasks sleeps: the lane creates its consumer when the first task
 // comes, and keeps no request open while there are none.
 //
-// A lane that receives no tasks (its consumer was deleted or paused, JetStream or a
-// leader is away, permissions were revoked) keeps trying, recreates the consumer if it
-// may, and reports the cause and its beginning in its health.
+// A lane that receives no tasks (its consumer was deleted, paused or is ahead of its stream,
+// JetStream or a leader is away, permissions were revoked) keeps trying, recreates or resets
+// the consumer if it may, and reports the cause and its beginning in its health.
 type Lane struct {
 	q      *Queue
 	entity string

@@ -87,7 +87,7 @@ func (l *Lane) Health() LaneHealth {
 		}
 		p := LanePart{
 			Priority: s.spec.Priority, Consumer: s.stream + "/" + s.consumer, State: state, Err: why, Since: began, Asleep: s.asleep,
-			Pending: s.pending, Unacked: s.unacked, Redelivered: s.redelivered, Oldest: s.oldest, Looked: s.learnt,
+			Pending: s.pending + s.ahead.stuck, Unacked: s.unacked, Redelivered: s.redelivered, Oldest: s.oldest, Looked: s.learnt,
 		}
 		if why != nil {
 			p.Reason = why.Error()
@@ -101,7 +101,7 @@ func (l *Lane) Health() LaneHealth {
 		if state != LaneWorking && (h.Since.IsZero() || began.Before(h.Since)) {
 			h.Since = began
 		}
-		h.Pending += s.pending
+		h.Pending += s.pending + s.ahead.stuck
 		h.Unacked += s.unacked
 		h.Redelivered += s.redelivered
 		if !s.oldest.IsZero() && (h.Oldest.IsZero() || s.oldest.Before(h.Oldest)) {

@@ -54,6 +54,8 @@ type source struct {
 	lag                           waited
 	oldest                        time.Time
 	looked, learnt                time.Time // when the numbers were last requested, and received
+
+	ahead aheadWatch // see lane_ahead.go
 }
 
 // pollExpires ends a waiting request; the lane then sends another one.
@@ -99,7 +101,7 @@ func (s *source) alive(patience time.Duration) {
 	now := time.Now()
 	s.late = s.late || now.Sub(s.heard) > patience
 	s.heard = now
-	if s.ready && s.state != LanePaused {
+	if s.ready && s.state != LanePaused && s.ahead.why == nil {
 		s.tries, s.doubt = 0, false
 		s.become(LaneWorking, nil)
 	}

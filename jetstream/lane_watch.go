@@ -103,6 +103,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	switch {
 	case err == nil:
 		s.lease, s.made, s.bounded, s.ready = cfg.AckWait, made, cfg.MaxAckPending > 0, true
+		s.ahead.again(l.opts.Notifier != nil)
 		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
 			s.become(LaneWorking, nil)
 		}
@@ -138,11 +139,19 @@ func (l *Lane) consumer(ctx context.Context, s *source) (natsjs.Consumer, error)
 	return EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 }
 
-// look reads how far the source lags behind.
+// look reads how far the source lags behind, and notices a consumer that is ahead of its stream.
 func (l *Lane) look(ctx context.Context, s *source) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
-	var info natsjs.ConsumerInfo
+	held := l.heldSinceLook(s)
+	if info, suspect := l.lag(ctx, s, held); suspect {
+		l.checkAhead(ctx, s, info)
+	}
+}
+
+// lag reads how far the source lags behind, and reports whether its stream has to be asked what
+// the consumer does not say. held: a notifier found messages of the source since the last look.
+func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.ConsumerInfo, suspect bool) {
 	err := api.Request(ctx, l.q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &info)
 	var oldest time.Time
 	if err == nil && info.NumPending > 0 {
@@ -157,6 +166,7 @@ func (l *Lane) look(ctx context.Context, s *source) {
 		s.trouble(api.Explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
 		signal(l.mend)
 	case err != nil: // the requests under way will find out
+		s.ahead.unsure = s.ahead.unsure || l.opts.Notifier == nil // its server may have restarted
 	case s.lacksGroup(info.Config) != nil:
 		s.trouble(s.lacksGroup(info.Config), false)
 		signal(l.mend)
@@ -177,7 +187,13 @@ func (l *Lane) look(ctx context.Context, s *source) {
 		if info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending {
 			s.snag = fmt.Errorf("consumer %s is at its bound of %d messages in flight (max_ack_pending)", s.consumer, info.Config.MaxAckPending)
 		}
+		if info.Delivered.Consumer < s.ahead.drawn { // another worker, or an operator, has reset it
+			s.made = info.TimeStamp
+		}
+		suspect = s.ahead.asks(info, held)
+		s.caughtUp()
 	}
+	return info, suspect
 }
 
 // Gone reports whether a message of the entity is known to have left [StreamWork]. It
@@ -197,7 +213,7 @@ func (l *Lane) Gone(seq uint64, since time.Time) bool {
 		if s.asleep && polled.at.After(since) && !polled.held[heldKey{l.entity, s.spec.Priority}] {
 			continue
 		}
-		idle := s.pending == 0 && s.unacked == 0 && s.server.After(since)
+		idle := s.pending == 0 && s.unacked == 0 && s.server.After(since) && !s.ahead.unsure
 		if !idle && s.floor < seq {
 			return false
 		}

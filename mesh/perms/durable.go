@@ -78,10 +78,10 @@ func DurableWorker(m subject.Map, entity, inboxPrefix string) (Permissions, erro
 			g.publish(jsAPI + "CONSUMER.INFO." + c.StreamName(m) + ".*") // numbers, of all entities
 		}
 	}
-	work, replies, dead := g.stream(jetstream.StreamWork), g.stream(jetstream.StreamReply), g.stream(jetstream.StreamDead)
+	replies, dead := g.stream(jetstream.StreamReply), g.stream(jetstream.StreamDead)
 	g.publish(g.of(m.WorkOf(entity)), g.of(m.Ctl(entity))) // to queue a run again, and to move one to another worker
-	g.look(work, g.bucket(jetstream.BucketState), g.bucket(jetstream.BucketSlots), "OBJ_"+g.stream(jetstream.ObjectsState))
-	g.read(work, g.of(m.Work("urgent", entity)))
+	g.look(append(streams, g.bucket(jetstream.BucketState), g.bucket(jetstream.BucketSlots), "OBJ_"+g.stream(jetstream.ObjectsState))...)
+	g.read(g.stream(jetstream.StreamWork), g.of(m.WorkOf(entity)))
 	for stream, pattern := range map[string]string{replies: g.of(m.RepliesTo(entity)), dead: g.of(m.DeadOf(entity))} {
 		g.publish(pattern)
 		g.read(stream, pattern)
@@ -116,13 +116,15 @@ func PeopleCall(m subject.Map) (Permissions, error) {
 }
 
 // Consumer let a worker make the consumers of its entity, as workers do
-// where they may. They are those of an operator: a consumer that pushes delivers what
-// its stream holds to any subject, whatever else its maker may publish to.
+// where they may, and reset one that is ahead of its stream. They are those of an operator: a
+// consumer that pushes delivers what its stream holds to any subject, whatever else its maker
+// may publish to.
 func Consumer(m subject.Map, entity string) (Permissions, error) {
 	consumers, err := jetstream.Consumers(m, entity, 0)
 	var p Permissions
 	for _, c := range consumers {
-		p.Publish = append(p.Publish, jsAPI+"CONSUMER.CREATE."+c.StreamName(m)+"."+c.Config.Durable+"."+c.Config.FilterSubject)
+		at := c.StreamName(m) + "." + c.Config.Durable
+		p.Publish = append(p.Publish, jsAPI+"CONSUMER.CREATE."+at+"."+c.Config.FilterSubject, jsAPI+"CONSUMER.RESET."+at)
 	}
 	return p, err
 }

@@ -117,5 +117,8 @@ func laneHint(reason string) string {
 	if strings.Contains(reason, "Priority Group missing") {
 		return "Update this worker: a newer aeemesh made the streams, and the server refuses the requests of older workers. docs/operations.md, Upgrades."
 	}
+	if strings.Contains(reason, "is ahead of its stream") {
+		return "It may be so after a full disk and a kill -9 of the server. docs/operations.md, A full disk."
+	}
 	return "The worker keeps trying; its log says more."
 }

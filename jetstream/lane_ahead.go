@@ -1,0 +1,179 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A consumer can be ahead of its stream: a nats-server that could not write, as its disk was
+// full, and was killed then, may have stored that a consumer has delivered what the stream has
+// lost. The stream gives those sequences again, to new messages, and the consumer neither
+// delivers nor counts them. Only the stream shows them, and only a reset of the consumer has
+// them delivered.
+//
+// A lane asks the stream about a source if nothing is pending and nothing unacknowledged, and
+//   - its notifier found messages of the source between two looks at the consumer, and the
+//     consumer has delivered none between them; or
+//   - the lane has no notifier, and has begun to draw from the consumer anew, or could not
+//     look at it.
+//
+// The second is enough because a consumer can only get ahead if its server restarts: then it
+// counts as ahead if it has delivered more than the stream has, also without such messages.
+// So a lane that works asks nothing in addition to that.
+
+// An aheadWatch is what a source knows of that. The lane's mu guards it.
+type aheadWatch struct {
+	unsure  bool   // the stream has to be asked at the next look at an idle consumer
+	idle    bool   // at the last look nothing was pending, and nothing unacknowledged
+	drawn   uint64 // deliveries of the consumer as of that look
+	strikes int    // looks in a row that found it ahead
+	why     error  // it is ahead
+	stuck   int    // the tasks that it does not deliver for that
+	told    bool   // the source is deaf for that
+	refused error  // the user may not reset it
+	blind   bool   // the user may not ask the stream
+}
+
+// resetPause is for how many looks a lane does not ask again for a reset that failed: an older
+// server does not answer, and the other consumers are not looked at meanwhile.
+const resetPause = 10
+
+// again has the source look at the stream, which it has to if the lane draws from a consumer
+// that its server may have recovered.
+func (a *aheadWatch) again(notified bool) {
+	*a = aheadWatch{unsure: !notified, blind: a.blind}
+}
+
+// asks reports whether the stream has to be asked, after a look at the consumer. held: a
+// notifier found messages of the source after the last look.
+func (a *aheadWatch) asks(info natsjs.ConsumerInfo, held bool) bool {
+	idle := info.NumPending == 0 && info.NumAckPending == 0 && !info.Paused
+	same := idle && a.idle && a.drawn == info.Delivered.Consumer
+	a.idle, a.drawn = idle, info.Delivered.Consumer
+	if !same {
+		a.strikes = 0
+	}
+	if !idle {
+		a.why, a.stuck = nil, 0
+	}
+	return !a.blind && idle && (a.unsure || same && held)
+}
+
+// caughtUp ends the deafness of a source whose consumer is not ahead any more.
+func (s *source) caughtUp() {
+	if s.ahead.told && s.ahead.why == nil && s.ready && s.state == LaneDeaf {
+		s.become(LaneWorking, nil)
+	}
+	s.ahead.told = s.ahead.why != nil
+}
+
+// heldSinceLook reports whether the notifier has asked since the last look at the consumer what
+// the streams hold, and found messages of the source.
+func (l *Lane) heldSinceLook(s *source) bool {
+	n := l.opts.Notifier
+	if n == nil {
+		return false
+	}
+	p := n.last(s.watched())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.why == nil && p.began.After(s.looked) && p.held[heldKey{l.entity, s.spec.Priority}]
+}
+
+// checkAhead finds out whether a consumer is ahead of its stream, and resets it after two
+// looks that agree.
+func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerInfo) {
+	stuck, ahead, err := l.q.ahead(ctx, s, info)
+	l.mu.Lock()
+	a := &s.ahead
+	switch {
+	case errors.Is(err, ErrDenied):
+		a.blind, a.unsure = true, false
+	case err != nil: // the next look asks again
+	case !ahead:
+		a.unsure, a.strikes, a.why, a.stuck = false, 0, nil, 0
+		s.caughtUp()
+	default:
+		a.unsure = true
+		a.strikes++
+	}
+	certain, refused := a.strikes >= 2, a.refused
+	if certain && refused == nil {
+		s.made = info.TimeStamp // it begins to count deliveries anew: see [Delivery.First]
+	}
+	l.mu.Unlock()
+	if err != nil || !certain {
+		return
+	}
+
+	err = refused
+	if refused == nil {
+		err = l.q.resetConsumer(ctx, s, info)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.stopped || !s.ready || errors.Is(err, errMoved):
+		return
+	case errors.Is(err, ErrDenied):
+		err = ErrDenied
+		a.refused = err // each further attempt is a line in the server's log
+	case err == nil:
+		a.strikes, s.looked = 0, time.Time{} // look now whether it delivers
+	default:
+		a.strikes = -resetPause
+	}
+	what := fmt.Sprintf("consumer %s/%s is ahead of its stream and ", s.stream, s.consumer)
+	if stuck > 0 {
+		what += fmt.Sprintf("does not deliver %d of its tasks", stuck)
+	} else {
+		what += "will not deliver its next tasks"
+	}
+	if a.why, a.stuck = fmt.Errorf("%s: this worker resets it", what), stuck; err != nil {
+		a.why = fmt.Errorf(`%s: an operator has to run "nats req '%s' '{"seq":1}'", with nats-server 2.14 or newer; this worker cannot: %w`, what, api.Prefix(l.q.js)+s.resets(), err)
+	}
+	a.told = true
+	s.become(LaneDeaf, a.why)
+}
+
+// resets is where the API is asked to reset the source's consumer.
+func (s *source) resets() string { return "CONSUMER.RESET." + s.stream + "." + s.consumer }
+
+// ahead reports whether a consumer of which nothing is pending or unacknowledged is ahead of
+// its stream, and how many messages it does not deliver for that.
+func (q *Queue) ahead(ctx context.Context, s *source, info natsjs.ConsumerInfo) (stuck int, ahead bool, err error) {
+	var stream struct {
+		State struct {
+			Last     uint64         `json:"last_seq"`
+			Subjects map[string]int `json:"subjects"`
+		} `json:"state"`
+	}
+	err = api.Request(ctx, q.js, "STREAM.INFO."+s.stream, map[string]any{"subjects_filter": s.spec.Config.FilterSubject}, &stream)
+	for _, n := range stream.State.Subjects {
+		stuck += n
+	}
+	return stuck, stuck > 0 || info.Delivered.Stream > stream.State.Last, err
+}
+
+// errMoved: the consumer has changed since it was looked at.
+var errMoved = errors.New("the consumer works")
+
+// resetConsumer has a consumer deliver what its stream holds, unless it delivers again.
+// Workers that do so at the same time do no harm: what was acknowledged is not in the stream,
+// and a task that comes twice is done once, as after a lease that has ended.
+func (q *Queue) resetConsumer(ctx context.Context, s *source, then natsjs.ConsumerInfo) error {
+	var now natsjs.ConsumerInfo
+	if err := api.Request(ctx, q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &now); err != nil {
+		return errMoved // the next look finds out
+	}
+	if now.NumPending > 0 || now.NumAckPending > 0 || now.Paused || now.Delivered.Consumer != then.Delivered.Consumer {
+		return errMoved
+	}
+	err := api.Request(ctx, q.js, s.resets(), map[string]int{"seq": 1}, nil)
+	return api.Explain(q.js.Conn(), err, "ask for it")
+}

@@ -1,0 +1,320 @@
+package jetstream_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// After a full disk and the death of its server, a consumer may be ahead of its stream. These
+// tests bring one into that state by a reset to a sequence that the stream does not have.
+
+// reset has a consumer of agent.x continue at a sequence of its stream.
+func reset(t testing.TB, js natsjs.JetStream, consumer string, seq uint64) {
+	t.Helper()
+	msg, err := js.Conn().RequestWithContext(testContext(t), "$JS.API.CONSUMER.RESET."+consumer, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if err != nil || !strings.Contains(string(msg.Data), `"reset_seq":`) {
+		t.Fatalf("%v: %s", err, msg.Data)
+	}
+}
+
+const (
+	normalOfX = "AEE_WORK.normal-agent=2Ex"
+	dueOfX    = "AEE_SCHEDULE.due-agent=2Ex"
+)
+
+// requestsTo counts what is published to a subject of the JetStream API without some words.
+func requestsTo(t testing.TB, js natsjs.JetStream, subj, without string) *atomic.Int64 {
+	t.Helper()
+	var n atomic.Int64
+	sub, err := js.Conn().Subscribe(subj, func(m *nats.Msg) {
+		if without == "" || !strings.Contains(string(m.Data), without) {
+			n.Add(1)
+		}
+	})
+	if err == nil {
+		err = js.Conn().Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	return &n
+}
+
+// A lane notices that a consumer does not deliver what its stream holds, and resets it, with
+// and without a notifier.
+func TestALaneResetsAConsumerThatIsAhead(t *testing.T) {
+	t.Parallel()
+	for _, sleeps := range []bool{false, true} {
+		for _, consumer := range []string{normalOfX, dueOfX} {
+			for _, when := range []string{"before the worker starts", "before the task comes"} {
+				t.Run(fmt.Sprintf("sleeps %t, %s ahead %s", sleeps, consumer, when), func(t *testing.T) {
+					t.Parallel()
+					js := start(t)
+					apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+					q := jetstream.NewQueue(js, subject.Map{})
+					task := jetstream.Submission{Entity: "agent.x", Data: []byte("stuck")}
+					if consumer == dueOfX {
+						task.ID, task.At = "12345678", time.Now().Add(time.Second)
+					}
+					reset(t, js, consumer, 1000)
+					opts := alert(sleeps)
+					if sleeps {
+						opts.Notifier = jetstream.Paced(q.NewNotifier(), 20*time.Millisecond, 0)
+					}
+					begin := func() *worker { return startLaneOf(t, js, q, "agent.x", 4, opts) }
+					var w *worker
+					if when == "before the task comes" {
+						w = begin()
+						w.said(t, jetstream.LaneWorking)
+					}
+					submit(t, q, task)
+					if w == nil {
+						w = begin()
+					}
+					if d := w.done(t); string(d.Data) != "stuck" || d.Delivered != 1 {
+						t.Errorf("got %q, delivered %d times", d.Data, d.Delivered)
+					}
+					w.restored(t)
+					w.hears(t, q)
+				})
+			}
+		}
+	}
+}
+
+// The health says that a consumer was ahead, and names it.
+func TestALaneSaysThatItsConsumerWasAhead(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	q := jetstream.NewQueue(js, subject.Map{})
+	for range 3 {
+		submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	}
+	reset(t, js, normalOfX, 1000)
+	w := startLaneOf(t, js, q, "agent.x", 4, alert(false))
+	h := w.complained(t, jetstream.LaneDegraded, nil, "normal tasks: consumer AEE_WORK/normal-agent=2Ex is ahead of its stream and does not deliver 3 of its tasks")
+	if h.Parts[2].State != jetstream.LaneDeaf || h.Parts[2].Pending != 3 || h.Pending != 3 {
+		t.Errorf("normal tasks: %+v", h.Parts[2])
+	}
+	for range 3 {
+		if d := w.done(t); d.First { // what was delivered before the reset is not known
+			t.Errorf("%+v is said to be the first delivery", d)
+		}
+	}
+	w.said(t, jetstream.LaneWorking)
+}
+
+// A worker that may not reset its consumer says what an operator has to do, asks for the reset
+// once, and works after it.
+func TestALaneThatMayNotResetItsConsumer(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "worker", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.CONSUMER.RESET.>"}}}},
+	}})
+	for _, consumer := range []string{normalOfX, dueOfX} {
+		js := connect(t, srv, nats.UserInfo("all", "p"))
+		apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+		q := jetstream.NewQueue(js, subject.Map{})
+		task := jetstream.Submission{Entity: "agent.x"}
+		if consumer == dueOfX {
+			task.ID, task.At = "12345678", time.Now().Add(time.Second)
+		}
+		submit(t, q, task)
+		reset(t, js, consumer, 1000)
+		var denials atomic.Int64
+		fenced := connect(t, srv, nats.UserInfo("worker", "p"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if strings.Contains(err.Error(), "CONSUMER.RESET") {
+				denials.Add(1)
+			}
+		}))
+		w := startLane(t, fenced, subject.Map{}, "agent.x", 4, alert(false))
+		h := w.complained(t, jetstream.LaneDegraded, jetstream.ErrDenied, "nats req '$JS.API.CONSUMER.RESET."+consumer+`' '{"seq":1}'`)
+		looked := func() time.Time { return w.Health().Parts[0].Looked }
+		for range 4 { // it goes on to look, and does not ask again
+			before := looked()
+			waitFor(t, "another look", func() bool { return looked().After(before) })
+		}
+		if now := w.Health(); now.State != jetstream.LaneDegraded || !strings.Contains(now.Reason, "CONSUMER.RESET") {
+			t.Errorf("later: %s, %s, want %s", now.State, now.Reason, h.Reason)
+		}
+		if n := denials.Load(); n != 1 {
+			t.Errorf("it asked %d times for what it may not", n)
+		}
+		reset(t, js, consumer, 1)
+		w.done(t)
+		w.restored(t)
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Several workers that notice it at the same time have every task delivered.
+func TestLanesResetAConsumerTogether(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	q := jetstream.NewQueue(js, subject.Map{})
+	const tasks = 100
+	for i := range tasks {
+		submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte(fmt.Sprint(i))})
+	}
+	reset(t, js, normalOfX, 1000)
+	all := make(chan *jetstream.Delivery)
+	ctx := testContext(t)
+	for range 4 {
+		w := startLane(t, connect(t, srv), subject.Map{}, "agent.x", 4, alert(false))
+		go func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case d := <-w.got:
+					_ = d.DoubleAck(ctx) // a reset may have come between: then the task comes again
+					w.free(1)
+					select {
+					case all <- d:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}
+		}()
+	}
+	seen := map[string]bool{}
+	for len(seen) < tasks {
+		select {
+		case d := <-all:
+			seen[string(d.Data)] = true
+		case <-ctx.Done():
+			t.Fatalf("%d of %d tasks came", len(seen), tasks)
+		}
+	}
+	waitFor(t, "the queue to be empty", func() bool {
+		select { // a task that comes again
+		case <-all:
+		default:
+		}
+		has, err := js.Stream(brief(t), jetstream.StreamWork)
+		return err == nil && has.CachedInfo().State.Msgs == 0
+	})
+}
+
+// A server before 2.14 does not answer to the request for a reset.
+func TestALaneWhoseServerKnowsNoReset(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	const old = "old.api."
+	sub, err := js.Conn().Subscribe(old+">", func(m *nats.Msg) {
+		if asked := strings.TrimPrefix(m.Subject, old); !strings.HasPrefix(asked, "CONSUMER.RESET.") {
+			_ = js.Conn().PublishMsg(&nats.Msg{Subject: "$JS.API." + asked, Reply: m.Reply, Header: m.Header, Data: m.Data})
+		}
+	})
+	if err == nil {
+		err = js.Conn().Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	q := jetstream.NewQueue(js, subject.Map{})
+	submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	reset(t, js, normalOfX, 1000)
+	through, err := natsjs.NewWithAPIPrefix(natstest.Conn(t, srv), strings.TrimSuffix(old, "."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := startLane(t, through, subject.Map{}, "agent.x", 4, alert(false))
+	w.complained(t, jetstream.LaneDegraded, nil, "nats req 'old.api.CONSUMER.RESET."+normalOfX+"'")
+	reset(t, js, normalOfX, 1)
+	w.done(t)
+	w.restored(t)
+	w.hears(t, q)
+}
+
+// Lanes that work do not reset their consumers, however often they look. They ask no more than
+// is said in lane_ahead.go: without a notifier once a consumer, when they begin to draw from it.
+func TestALaneThatWorksResetsNothing(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for _, sleeps := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sleeps %t", sleeps), func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t, natsd.Config{JetStream: true})
+			js := connect(t, srv)
+			apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+			q := jetstream.NewQueue(js, subject.Map{})
+			resets := requestsTo(t, js, "$JS.API.CONSUMER.RESET.>", "")
+			counts := requestsTo(t, js, "$JS.API.STREAM.INFO.*", `"offset"`) // without the polls
+			opts := alert(sleeps)
+			opts.Heartbeat, opts.Check = time.Second, 5*time.Millisecond
+			var workers []*worker
+			for range 3 {
+				js := connect(t, srv)
+				q := jetstream.NewQueue(js, subject.Map{})
+				if sleeps {
+					opts.Notifier = jetstream.Paced(q.NewNotifier(), 5*time.Millisecond, 0)
+				}
+				workers = append(workers, startLaneOf(t, js, q, "agent.x", 4, opts))
+			}
+			ctx, stop := context.WithCancel(testContext(t))
+			defer stop()
+			done := make(chan struct{}, 1000)
+			for _, w := range workers {
+				go func() {
+					for {
+						select {
+						case <-ctx.Done():
+							return
+						case d := <-w.got:
+							if d.DoubleAck(ctx) == nil {
+								done <- struct{}{}
+							}
+							w.free(1)
+						}
+					}
+				}()
+			}
+			const tasks = 600
+			for i := range tasks { // one at a time, so that the consumers are idle again and again
+				submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: subject.Priorities()[i%4]})
+				select {
+				case <-done:
+				case <-time.After(patience):
+					t.Fatalf("%d tasks were done", i)
+				}
+			}
+			if err := js.Conn().Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if n := resets.Load(); n != 0 {
+				t.Errorf("%d resets", n)
+			}
+			want, n := int64(0), counts.Load()
+			if !sleeps {
+				want = int64(len(workers) * 5)
+			}
+			// A few more: the server tells a consumer of a message after it has stored it.
+			if n < want || n > want+10 {
+				t.Errorf("the lanes asked %d times what the streams hold, want %d", n, want)
+			}
+		})
+	}
+}
