@@ -82,8 +82,8 @@ func TestAQueryPaysForItsResult(t *testing.T) {
 	}
 }
 
-// A mapping takes JSON and gives JSON: what it only passes on does not change, however many
-// digits a number has.
+// A mapping takes JSON and gives JSON: what it only passes on does not change, also where
+// a number has more digits than a double.
 func TestQueryKeepsNumbers(t *testing.T) {
 	t.Parallel()
 	v, err := condition.Facts{
