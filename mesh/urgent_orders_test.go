@@ -91,6 +91,15 @@ func TestACancelThatIsNotStoredIsNotAnswered(t *testing.T) {
 	}
 }
 
+// submitPaused submits a task and has its run paused by a command, after its first step.
+func (r *durableRig) submitPaused(client *mesh.Node, s *stepper, task *envelope.Envelope) {
+	r.t.Helper()
+	r.submit(client, task)
+	within(r.t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: target(task)})
+	s.next <- struct{}{}
+}
+
 // An order that names a corr is for all runs with it: one that the worker does, and one that is
 // parked.
 func TestAnOrderForACorrReachesRunningAndParkedRuns(t *testing.T) {
@@ -101,10 +110,7 @@ func TestAnOrderForACorrReachesRunningAndParkedRuns(t *testing.T) {
 	client := r.client()
 	parked, running := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
 	running.Corr = parked.Corr
-	r.submit(client, parked)
-	within(t, "the task", s.entered)
-	r.command(client, intents.PauseTask{Target: target(parked)})
-	s.next <- struct{}{}
+	r.submitPaused(client, s, parked)
 	eventually(t, "it is paused", func() bool { return r.record(parked).Doc.Status == aaif.RunPaused })
 	r.drainedQueue()
 	r.submit(client, running)
@@ -213,10 +219,7 @@ func TestAnOrderForARunThatCannotBeReadComesLessOften(t *testing.T) {
 	s := newStepper(t, 1)
 	first := r.serve(r.lane(mesh.Config{}, sealed), mesh.Agent{Handler: s})
 	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
-	r.submit(client, task)
-	within(t, "the task", s.entered)
-	r.command(client, intents.PauseTask{Target: target(task)})
-	s.next <- struct{}{}
+	r.submitPaused(client, s, task)
 	r.drainedQueue()
 	if err := first.end(); err != nil {
 		t.Fatal(err)
@@ -276,10 +279,7 @@ func TestAnOrderForACorrWithARunThatCannotBeReadIsNotAnsweredAsDone(t *testing.T
 	client := r.client()
 	unread, other := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
 	for _, task := range []*envelope.Envelope{unread, other} {
-		r.submit(client, task)
-		within(t, "the task", s.entered)
-		r.command(client, intents.PauseTask{Target: target(task)})
-		s.next <- struct{}{}
+		r.submitPaused(client, s, task)
 	}
 	r.drainedQueue()
 	if err := first.end(); err != nil {
@@ -343,10 +343,7 @@ func TestAnOrderForACorrWithADamagedRunIsRefused(t *testing.T) {
 	client := r.client()
 	broken, mine := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
 	mine.Corr = broken.Corr
-	r.submit(client, broken)
-	within(t, "the task", s.entered)
-	r.command(client, intents.PauseTask{Target: target(broken)})
-	s.next <- struct{}{}
+	r.submitPaused(client, s, broken)
 	r.drainedQueue()
 	rec := r.inStore(broken)
 	r.inPlace(rec, []byte(`{"checksum":"sha256:none"}`))

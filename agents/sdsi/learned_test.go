@@ -90,20 +90,29 @@ func TestASuggestionHasWhatIsNew(t *testing.T) {
 	}
 }
 
+// expired returns a pool whose key window_seat was rejected 15 days ago, and so was deprecated
+// until yesterday.
+func expired(t *testing.T, tpl *template.Template) *evolve.Pool {
+	t.Helper()
+	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-15 * 24 * time.Hour)
+	wished(t, p, tpl, "window_seat", []float32{1}, then)
+	if err := p.Reject("window_seat", "human.ops", "", then); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // A payload may have a key whose patch has expired: it is accepted until it is withdrawn, and
 // then until the key is gone (SDSI 6.2.3), even if no worker has looked at the pool since.
 func TestAKeyOfAnExpiredPatchIsAccepted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
-	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	then, tpl := time.Now().Add(-15*24*time.Hour), tram(t, "tram_v1")
-	wished(t, p, tpl, "window_seat", []float32{1}, then)
-	if err := p.Reject("window_seat", "human.ops", "", then); err != nil { // it is deprecated, for 14 days
-		t.Fatal(err)
-	}
+	tpl := tram(t, "tram_v1")
+	p := expired(t, tpl)
 	desk := r.desk(sdsi.DeskConfig{Unknown: template.UnknownRefused}, tpl)
 	desk.Learn(has{p.View()})
 	r.serve(desk, sells, nil)
@@ -120,15 +129,8 @@ func TestAKeyOfAnExpiredPatchIsAccepted(t *testing.T) {
 func TestAWithdrawnKeyIsWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
-	p, err := evolve.New(evolve.Config{Anonymity: 2, MinClients: 2, MinHeat: 10}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	then, tpl := time.Now().Add(-15*24*time.Hour), tram(t, "tram_v1")
-	wished(t, p, tpl, "window_seat", []float32{1}, then)
-	if err := p.Reject("window_seat", "human.ops", "", then); err != nil { // deprecated, for 14 days
-		t.Fatal(err)
-	}
+	tpl := tram(t, "tram_v1")
+	p := expired(t, tpl)
 	p.Advance(time.Now())
 	logged := make(records, 100)
 	desk := r.desk(sdsi.DeskConfig{Unknown: template.UnknownRefused, Logger: slog.New(logged)}, tpl)

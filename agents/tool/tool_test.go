@@ -296,8 +296,8 @@ func TestGuardLeavesATypedErrorAsItIs(t *testing.T) {
 	}
 }
 
-// The text of an error is for a model, and takes a part of its context: it is bounded like a
-// result, whoever wrote it.
+// The text of an error is for a model, and takes a part of its context: the guard bounds
+// it like a result, the text of any tool.
 func TestGuardBoundsTheTextOfAnError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("why")
