@@ -216,8 +216,9 @@ func TestLaneDrawsByWeight(t *testing.T) {
 		for range 15 * rounds {
 			count[w.done(t).Priority]++
 		}
-		// With one place the order is exact; with several places tasks come in batches.
-		slack := places - 1
+		// A task whose message is late lets the next priority go first, and several places
+		// are filled in batches.
+		slack := places
 		for p, want := range map[string]int{"urgent": 8, "high": 4, "normal": 2, "low": 1} {
 			if diff := count[p] - want*rounds; diff > slack || -diff > slack {
 				t.Errorf("%d places: %v", places, count)

@@ -63,11 +63,12 @@ func TestKilledServerHeals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hung := make(chan error, 1)
+	hung, hanging := make(chan error, 1), filepath.Join(t.TempDir(), "hanging")
 	go func() {
-		_, err := byName["hang"].Call(t.Context(), json.RawMessage(`{}`))
+		_, err := byName["hang"].Call(t.Context(), json.RawMessage(`{"file":`+strconv.Quote(hanging)+`}`))
 		hung <- err
 	}()
+	readPID(t, hanging) // a call that comes after the kill would begin the server anew, and hang there
 	file := filepath.Join(t.TempDir(), "child")
 	if _, err := byName["child"].Call(t.Context(), json.RawMessage(`{"file":`+strconv.Quote(file)+`}`)); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -97,7 +98,11 @@ func serve(how string) error {
 	add(s, "environment", func(context.Context, map[string]string) string { return strings.Join(os.Environ(), "\n") })
 	add(s, "large", func(context.Context, map[string]string) string { return strings.Repeat("x", 200_000) })
 	add(s, "pid", func(context.Context, map[string]string) string { return fmt.Sprint(os.Getpid()) })
-	add(s, "hang", func(ctx context.Context, _ map[string]string) string { <-ctx.Done(); return "" })
+	add(s, "hang", func(ctx context.Context, in map[string]string) string {
+		_ = os.WriteFile(in["file"], []byte(strconv.Itoa(os.Getpid())), 0o600)
+		<-ctx.Done()
+		return ""
+	})
 	add(s, "child", func(_ context.Context, in map[string]string) string {
 		cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+in["file"]+"; exec sleep 1000")
 		return fmt.Sprint(cmd.Start())
@@ -262,6 +267,9 @@ func (w *wsServer) Write(ctx context.Context, m jsonrpc.Message) error {
 
 func TestConforms(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	subject := func(t *testing.T, s mcp.Server) tool.Tool {
 		d := tooltest.Definition()
 		src, err := newServers(t, s).Open(&aaif.Tool{Name: d.Name, Description: d.Description, Protocol: aaif.ProtocolMCP,
