@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // demand sends a task over a lane, and returns the result's payload with ids taken out,
@@ -44,6 +45,7 @@ func answering(payload string) mesh.Handler {
 // met or refused, whatever does the agent's work.
 func TestWhatATaskRequiresOfTheResult(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	const openai = `"model": {"provider": "openai", "preferred": "m"}`
 	fake := func(turns ...modeltest.Turn) agents.Options { return agents.Options{Model: modeltest.New(turns...)} }
 	sureOf := func(c string) modeltest.Turn {
@@ -132,6 +134,7 @@ func TestAModelIsToldTheFormatThatATaskRequires(t *testing.T) {
 // the evidence of a combined result is its members' tasks.
 func TestWhatATaskRequiresOfATeam(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	const pipeline = `{"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}],"pipeline":["one","two"]}`
 	const swarm = `{"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}],"parallel_execution":true}`
 	for name, c := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -62,6 +63,7 @@ const payTools = `"tools": [{"name": "lint", "description": "Lints."}, {"name": 
 // not safe to repeat, and sends one result.
 func TestADurableRunSurvivesItsWorker(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	l := newLane(t)
 	turns := []modeltest.Turn{
 		{Text: "one ", Calls: []model.ToolCall{call("1", "lint", `{}`), call("2", "pay", `{}`)}},
@@ -174,6 +176,7 @@ func TestADurableRunSurvivesItsWorker(t *testing.T) {
 // it by a command, and then continues.
 func TestASettledRunGoesOn(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	l := newLane(t)
 	begun, over := make(chan string, 4), make(chan struct{})
 	defer close(over)

@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -354,6 +355,7 @@ func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 // again.
 func TestTheNextWorkerWaitsForACalledReceiver(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	l := newLane(t)
 	entered, release := make(chan struct{}, 4), make(chan struct{})
 	l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {

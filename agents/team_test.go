@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -342,6 +343,7 @@ func TestAModelLedTeamHasTheOutputsOfItsMembers(t *testing.T) {
 // before it had, also those of the turn in which that one was killed.
 func TestTheOutputsOfAModelLedTeamSurviveItsWorker(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for name, script := range map[string]string{
 		"in another turn": `[{"call":[{"name":"research","arguments":{"text":"dig"}}]},{"call":[{"name":"hold","arguments":{"text":"wait"}}]},
 			{"call":[{"name":"writer","arguments":{"text":"write"}}]},{"say":"done"}]`,
@@ -394,6 +396,7 @@ func TestTheOutputsOfAModelLedTeamSurviveItsWorker(t *testing.T) {
 // step to be repeated.
 func TestADurablePipelineSurvivesItsWorker(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	l := newLane(t)
 	one, three := &member{name: "one"}, &member{name: "three"}
 	begun, finish := make(chan struct{}, 8), make(chan struct{})

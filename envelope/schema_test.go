@@ -158,11 +158,17 @@ func differential(t *testing.T, schema *jsonschema.Schema) {
 
 func TestParseAgreesWithOurSchema(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	differential(t, compileSchema(t, envelope.Schema()))
 }
 
 func TestParseAgreesWithTheDraftsSchema(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	differential(t, compileSchema(t, conformanceFile(t, "aee/aee-v1.schema.json")))
 }
 

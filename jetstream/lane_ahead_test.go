@@ -56,6 +56,7 @@ func requestsTo(t testing.TB, js natsjs.JetStream, subj, without string) *atomic
 // and without a notifier.
 func TestALaneResetsAConsumerThatIsAhead(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, sleeps := range []bool{false, true} {
 		for _, consumer := range []string{normalOfX, dueOfX} {
 			for _, when := range []string{"before the worker starts", "before the task comes"} {

@@ -104,6 +104,7 @@ func TestALostAnswerHoldsUpNoOtherWhoSchedules(t *testing.T) {
 // The soak with a full disk found a worker that asked it as long, with the run's message.
 func TestAbsentDoesNotAskForEverWhileAWriteIsUnderWay(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
 	answer := func(subject, body string) {
 		if _, err := nc.Subscribe(subject, func(msg *nats.Msg) { _ = msg.Respond([]byte(body)) }); err != nil {

@@ -104,6 +104,7 @@ func TestSweepsLeaveOneAnothersObjectsAlone(t *testing.T) {
 // The same in another JetStream domain, with a prefix, without Gather.
 func TestStatesInADomainAreAStore(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	statetest.Run(t, func(t *testing.T) state.Store {
 		srv := natstest.Run(t, natsd.Config{JetStream: true, Domain: "hub"})
 		js, err := natsjs.NewWithDomain(natstest.Conn(t, srv), "hub")

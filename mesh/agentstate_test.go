@@ -159,6 +159,7 @@ func TestARunGoesOnUnderAnotherVersion(t *testing.T) {
 // operator says so: it stays where it is.
 func TestARunOfAnotherVersionIsNotTakenIn(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for name, tt := range map[string]struct {
 		there, here string
 		any         bool

@@ -303,6 +303,7 @@ func requests(stream string, consumers []string) (subjects []string) {
 // than store a message, and by subscriptions.
 func TestAttackAWorkerReadsAndChangesNothingOfOthers(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	a := newAttack(t)
 	a.furnish(victim, private)
 	a.furnish(attacker, "own")

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -82,6 +83,7 @@ func (r *durableRig) openRuns(entities ...string) (open []string) {
 // middle is gone: nothing is left running, and what waits is not begun.
 func TestCancelReachesTheLeavesBehindAKilledWorker(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	durable, live := newLeaf(), newLeaf()
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.durable", Handler: durable})

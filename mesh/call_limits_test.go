@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -186,6 +187,7 @@ func TestTreeHasADeadline(t *testing.T) {
 // ever.
 func TestCallOfABusyAncestorEnds(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	ended := make(chan error, 10_000)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 const (
@@ -116,6 +117,7 @@ func TestCallOverTheDurableLane(t *testing.T) {
 // A worker that takes a run over finds the call that the one before it sent.
 func TestCallIsFoundAgainAfterACrash(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: g})

@@ -247,6 +247,7 @@ func TestNobodyElseAnswersForAnAgent(t *testing.T) {
 // command is queued.
 func TestWithoutPermissionACancelIsQueued(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, denied := range []string{"$JS.API.STREAM.MSG.DELETE.>", "$SRV.>"} {
 		t.Run(denied, func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/canceltree"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // cutTree is a tree of three over both lanes, the middle of which has lost its
@@ -48,6 +49,7 @@ func newCutTree(t *testing.T, operators ...string) *cutTree {
 // for the agent between, and says that one task waits for a worker of that.
 func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newCutTree(t)
 	got, below, err := canceltree.Cancel(ctxFor(t), r.client(), slog.New(slog.DiscardHandler), lead, intents.CancelTask{ID: r.task.ID, Reason: "wrong branch"})
 	if err != nil || !got.Cancelled {

@@ -18,6 +18,7 @@ import (
 // is done twice once it is stored.
 func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, who := range []string{"agent.a", "agent.b"} {
 		for _, point := range []mesh.Point{
 			mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit, mesh.PointAfterCommit,

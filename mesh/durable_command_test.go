@@ -289,6 +289,7 @@ func TestCommandsForATaskThatHasNotBegun(t *testing.T) {
 // moment another cancel finds it. It ends once.
 func TestTwoCancelsEndATaskOnce(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	points := newPoints(t)
 	r.serve(r.lane(mesh.Config{}, observing(points)), mesh.Agent{Handler: echo})

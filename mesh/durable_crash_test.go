@@ -240,6 +240,7 @@ func TestACommitOutlastsAnOutage(t *testing.T) {
 // stored, and there is one reply.
 func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, late := range []bool{false, true} { // the claim is written at once, or with the first step
 		for _, point := range []mesh.Point{
 			mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit, mesh.PointAfterCommit,

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	headers "github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A client with the permission to publish may publish anything to the subjects of the durable
@@ -21,6 +22,7 @@ import (
 // out for ever; and the tasks behind it are done.
 func TestJunkOnTheDurableLaneEnds(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := &durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: 64 << 10})}
 	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{}); err != nil {
 		t.Fatal(err)

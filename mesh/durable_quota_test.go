@@ -334,6 +334,7 @@ func TestCommandsHaveAQuota(t *testing.T) {
 // one allowance counts those that it overhears while all places are taken, and those that it draws.
 func TestACommandCountsOverheardOrDrawn(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	begin := func(t *testing.T) (r *durableRig, g *gate, steer func(from string) (answered func() bool), task func(from string), stop func()) {
 		r, g = newDurableRig(t), newGate(t)
 		stop = r.serving(r.lane(mesh.Config{Quotas: mesh.Quotas{UnknownRate: 0.001, UnknownBurst: 1}}), mesh.Agent{Handler: g})

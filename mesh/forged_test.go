@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A consumer must verify a signature that is there, and must reject the envelope
@@ -169,6 +170,7 @@ func TestForgedDurableRepliesAreRefused(t *testing.T) {
 // own signature refuses a forged one.
 func TestForgedCommandsAreRefused(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, f := range forgeries(t, ada) {
 		for _, durable := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, durable %t", f.name, durable), func(t *testing.T) {

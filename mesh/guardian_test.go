@@ -88,6 +88,7 @@ func TestARunGoesOnWhenItsWorkerDiesWithAGuardian(t *testing.T) {
 // worker answers neither.
 func TestTheSecondGuardianProbesSeldom(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	g := newGate(t)
 	nc := natstest.Conn(t, r.srv)

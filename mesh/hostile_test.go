@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // hostile makes bodies that are no acceptable task, of many kinds.
@@ -136,6 +137,7 @@ func (h *hostile) make(i int) body {
 
 func TestTenThousandHostileBodiesAreAnsweredOnceOrDropped(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := rigWith(t, natsd.Config{MaxPayload: 64 << 10})
 	ran := newGate(t)
 	ran.open()

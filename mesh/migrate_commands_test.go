@@ -147,6 +147,9 @@ func TestCommandsAboutARunThatIsOnItsWay(t *testing.T) {
 		aaif.RunPaused:           {mesh.PointDelivered, mesh.PointOffer, mesh.PointStaged},
 		aaif.RunAwaitingApproval: {mesh.PointDelivered, mesh.PointOffer, mesh.PointStaged},
 	} {
+		if testing.Short() && was != aaif.RunRunning {
+			continue
+		}
 		for _, at := range points {
 			for name, command := range commandsOf {
 				for _, down := range []bool{false, true} {

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/transfer"
 )
@@ -66,6 +67,7 @@ func (v *voyage) replyOf(seq uint64, last bool, change ...func(*envelope.Envelop
 // task, and nothing that a peer has put together.
 func TestAPeerHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for name, tt := range map[string]struct {
 		first  func(v *voyage, next uint64) []handoff.Reply
 		passes int // of the first lines

@@ -131,6 +131,7 @@ func TestARunThatIsElsewhereIsCancelled(t *testing.T) {
 // where it was to go.
 func TestARunThatDoesNotGetToAnotherPlatform(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for name, tt := range map[string]struct {
 		change func(*voyage)
 		before func(*voyage)
@@ -201,6 +202,7 @@ func TestARunThatDoesNotGetToAnotherPlatform(t *testing.T) {
 // and the caller hears everything once.
 func TestSourceDiesOnTheWayToAnotherPlatform(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, tt := range []struct {
 		at mesh.Point
 		by string

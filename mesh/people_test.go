@@ -168,6 +168,7 @@ func TestAPersonDeclines(t *testing.T) {
 // worker that did not begin the run.
 func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	agent := mesh.Agent{Handler: asking{people: []string{bob}, then: boss, timeout: 1200 * time.Millisecond, more: map[string]json.RawMessage{"escalate_to": json.RawMessage(`"human.boss"`)}}}
 	stop := r.serving(r.lane(mesh.Config{}), agent)

@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 var wantsOK = map[string]json.RawMessage{"result_schema": json.RawMessage(`{"type":"object","required":["ok"]}`)}
@@ -133,6 +134,7 @@ func TestAnAnswerToAnotherDoesNotCount(t *testing.T) {
 // A run whose task is larger than envelopes are by default waits, and wakes, like others.
 func TestARunWithALargeTaskWakes(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true, MaxPayload: 8 << 20})}).under("")
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour, payload: json.RawMessage(`{}`)}})
 	client := r.client()

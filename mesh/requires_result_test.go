@@ -10,12 +10,14 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // Gap 17 of the traceability review: what a task asks of its result is kept or refused,
 // on both lanes.
 func TestWhatIsAskedOfAResultIsKeptOrRefused(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	const (
 		text   = `{"text":"hello","usage":{"input_tokens":1}}`
 		object = `{"n":1}`

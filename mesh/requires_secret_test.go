@@ -9,12 +9,14 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // AEE, "Privacy of Payload Contents": requires MUST NOT carry secrets. Those that are
 // plain to see are not sent, in whatever way a task is.
 func TestSecretsInRequiresAreNotSent(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	all := r.listen(">")
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {

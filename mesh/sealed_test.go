@@ -183,6 +183,7 @@ func TestAnOwnerDoesNotGoOnFromAnOlderRecord(t *testing.T) {
 // says that clear records count, and not otherwise.
 func TestRunsGoOnWhenAMeshBeginsToSeal(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for name, accept := range map[string]bool{"clear records count": true, "they do not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // The shapes of ADR-32, as the nats CLI checks them: a response that does not
@@ -141,6 +142,7 @@ func (r *rig) decodeService(subject, schema string, into any) {
 
 func TestDiscoverListsTheMeshsOwnWorkers(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newRig(t)
 	for _, c := range []struct {
 		prefix, entity string
@@ -189,6 +191,7 @@ func TestDiscoverListsTheMeshsOwnWorkers(t *testing.T) {
 // absent is believed only after the whole wait.
 func TestDiscoverWaitsForAWorkerOfTheEntity(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newRig(t)
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: echo})
 	const slow = "agent.slow"

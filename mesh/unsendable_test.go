@@ -10,6 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // An answer that cannot be sent as it is, for no signature or no CBOR carries its
@@ -17,6 +18,7 @@ import (
 // done again: the fault is the agent's.
 func TestWhatCannotBeSentIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	k := newKeys(t)
 	signer := k.signer("reviewer", sign.Ed25519, reviewer)
@@ -76,6 +78,7 @@ func TestWhatCannotBeSentIsAnsweredOnce(t *testing.T) {
 // The handler decides whether the task fails; it is not done again in either case.
 func TestAStreamEnvelopeThatIsTooLargeIsRefusedToTheHandler(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	r := newDurableRig(t)
 	var calls atomic.Int64
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {

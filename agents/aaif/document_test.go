@@ -169,6 +169,9 @@ func TestExtensionsAreEmbedded(t *testing.T) {
 // problems in JSON, YAML and CBOR.
 func TestEncodingsBehaveAlike(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	files := fullDocuments(t)
 	for file := range ruleFiles {
 		alike := map[string]int{} // a few of each rule do

@@ -10,6 +10,9 @@ import (
 // embeds, and took gigabytes, and was called good. They are refused now before they are compiled.
 func TestCostlySchemasOfADocumentAreRefused(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	many := func(n int, format string) string {
 		parts := make([]string, n)
 		for i := range parts {

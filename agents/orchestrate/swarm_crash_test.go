@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -18,6 +19,7 @@ import (
 // no member, evaluator or synthesizer on the durable lane does its part twice.
 func TestASwarmSurvivesAtEachPoint(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	p := plan(t, three(`,{"ref":"agent.j","alias":"j","role":"evaluator"},{"ref":"agent.s","alias":"synthesizer"}],"consensus":{"strategy":"best_of_n"}`), "")
 	r := newRig(t)
 	var mu sync.Mutex
@@ -82,7 +84,7 @@ func TestASwarmSurvivesAtEachPoint(t *testing.T) {
 		return survived
 	}
 	step := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() || natstest.Raced {
 		step = 7
 	}
 	// How many points there are differs a little: the slower the machine, the more.

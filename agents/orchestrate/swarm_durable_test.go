@@ -109,6 +109,7 @@ func TestADurableSwarmIsInItsCheckpoint(t *testing.T) {
 // the others only those whose tasks cannot be found.
 func TestASwarmSurvivesItsOrchestrator(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, tt := range []struct {
 		name    string
 		durable bool
@@ -289,7 +290,7 @@ func TestSwarmsNest(t *testing.T) {
 func TestASwarmOfAThousand(t *testing.T) {
 	t.Parallel()
 	n := 1000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || natstest.Raced {
 		n = 100
 	}
 	r := newRig(t)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // One member's output that fills a message does not take the others' along, and
 // the result says whose is not there.
 func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	huge := `{"text":"` + strings.Repeat("x", 1_040_000) + `"}`
 	for _, tt := range []struct {
 		name, b string

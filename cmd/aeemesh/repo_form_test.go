@@ -143,6 +143,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 
 func TestEveryFileIsFormatted(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	for _, f := range repoFiles(t) {
 		formatted, err := format.Source(f.src)
 		if err != nil {

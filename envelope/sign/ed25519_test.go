@@ -48,6 +48,9 @@ func bothWays(t *testing.T, key *publicKey, message, sig []byte) bool {
 
 func TestEd25519AgreesWithTheStandardLibrary(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	random := newRandom(1)
 	for i := range 300 {
 		seed := make([]byte, ed25519.SeedSize)
@@ -287,6 +290,9 @@ func forge(t *testing.T, key ed25519.PrivateKey, r *edwards25519.Scalar, R, mess
 // library's, with a table and without.
 func TestEdgesOfRAgreeWithTheStandardLibrary(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	random := newRandom(3)
 	seed := make([]byte, ed25519.SeedSize)
 	verdicts := map[bool]int{}

@@ -173,6 +173,9 @@ func TestAgentHasNothingToSayAboutCleanCode(t *testing.T) {
 // The tools' own code, and that of the ports, is clean in their eyes.
 func TestToolsHaveNothingToSayAboutTheirOwnCode(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -211,6 +211,9 @@ func TestSchemasAtTheBoundsCompile(t *testing.T) {
 // doubles with each level of the document. The library's own validator would need years.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	var b strings.Builder
 	b.WriteString(`{"$ref":"#/$defs/a0","$defs":{`)
 	for i := range 60 {

@@ -17,6 +17,9 @@ func costly(i int) json.RawMessage {
 // single schema.
 func TestAPoolBoundsWhatItsSchemasCostTogether(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	pool := new(Pool)
 	taken := 0
 	for i := range 1_000 {

@@ -142,6 +142,9 @@ func TestSlangComesAndGoes(t *testing.T) {
 
 func TestAnOperatorApproves(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	gen, err := simulate.Generator{Requests: 20_000, Days: 60}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -238,6 +241,9 @@ func TestNoWishes(t *testing.T) {
 
 func TestASimulationCanBeStopped(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	gen, err := simulate.Generator{}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)

@@ -116,6 +116,9 @@ func serveFlood() error {
 // What a server asks is kept until it has read the answers before: its session ends before that is much.
 func TestAServerThatReadsNoAnswersIsCutOff(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes much processor time")
+	}
 	ended := make(chan string, 16)
 	servers := newServers(t, mcp.Server{Command: self(t, "flood")}, func(c *mcp.Config) {
 		c.MaxMessage = 1 << 20

@@ -10,3 +10,12 @@ func Long(t testing.TB) {
 		t.Skip("it takes seconds")
 	}
 }
+
+// Heavy skips a test under -short that takes a third of a second or more of processor time.
+// The race detector, which .ci/run uses with -short, sees it all the same.
+func Heavy(t testing.TB) {
+	t.Helper()
+	if testing.Short() && !Raced {
+		t.Skip("it takes much processor time")
+	}
+}

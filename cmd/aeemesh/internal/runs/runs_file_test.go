@@ -13,6 +13,7 @@ import (
 // An object that is too large is refused, as a file is, and not cut.
 func TestAnObjectThatIsTooLargeIsRefused(t *testing.T) {
 	t.Parallel()
+	natstest.Heavy(t)
 	a := &session.App{}
 	s := &session.Session{Conn: natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))}
 	js, err := a.JetStream(s.Conn)

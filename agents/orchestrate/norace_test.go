@@ -1,5 +1,0 @@
-//go:build !race
-
-package orchestrate_test
-
-const raceEnabled = false
