@@ -23,7 +23,7 @@ import (
 // importFlags say how a run is imported.
 type importFlags struct {
 	receipt, reason, seal string
-	refuse                bool
+	refuse, evenEnded     bool
 }
 
 func runsImportCommand(a *session.App) *cobra.Command {
@@ -42,7 +42,8 @@ else: what is stored here is sealed with the state key of this platform's
 workers (--state-key), or in clear if they have none.
 
 A file without a token is a copy: it begins a run of its own. The document may
-be another platform's, of an agent that is served here.`,
+be another platform's, of an agent that is served here. A copy of a run that has
+ended (completed or failed) is refused, unless you say --even-ended.`,
 		Example: `  aeemesh runs import run.json --receipt receipt.json
   aeemesh runs import run.json --seal file:paris.key --receipt receipt.json
   aeemesh runs import run.json --refuse "no room" --receipt receipt.json
@@ -56,6 +57,7 @@ be another platform's, of an agent that is served here.`,
 	c.Flags().StringVar(&f.receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
 	c.Flags().StringVar(&f.reason, "refuse", "", "refuse the run for ever, for this `reason`")
 	c.Flags().StringVar(&f.seal, "seal", "", "decrypt the file with the key `env:NAME or file:PATH`, that of \"runs export --seal\"")
+	c.Flags().BoolVar(&f.evenEnded, "even-ended", false, "begin a new run also from a copy of a run that has ended")
 	AddReceiverFlags(a, c)
 	return c
 }
@@ -126,7 +128,7 @@ func importRun(a *session.App, ctx context.Context, cmd *cobra.Command, from str
 	if f.refuse {
 		status, err = r.Decline(ctx, file, f.reason)
 	} else if isCopy {
-		return importCopy(a, ctx, cmd, s, file, key)
+		return importCopy(a, ctx, cmd, s, file, key, f.evenEnded)
 	} else {
 		status, err = r.Import(ctx, file, key)
 	}
@@ -167,8 +169,9 @@ func canSign(a *session.App, ctx context.Context, r *handoff.Receiver, file []by
 	return err
 }
 
-// importCopy begins a new run from a document.
-func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, file []byte, key *state.Keyring) error {
+// importCopy begins a new run from a document. evenEnded says that the document may be of
+// a run that has ended, whose work is then done again.
+func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *session.Session, file []byte, key *state.Keyring, evenEnded bool) error {
 	if key == nil {
 		var err error
 		if key, err = a.Keyring(cmd); err != nil {
@@ -178,6 +181,10 @@ func importCopy(a *session.App, ctx context.Context, cmd *cobra.Command, s *sess
 	c, err := handoff.OpenFile(file, state.Codec{Seal: key})
 	if err != nil {
 		return importFailed(err)
+	}
+	if c.Terminal() && !evenEnded {
+		return outcome.Hinted(outcome.Conflict("run %s has ended, with status %s: it is not begun again", ShortRun(c.Doc.RunID), c.Doc.Status),
+			"--even-ended makes a new run of it, which may repeat what it did.")
 	}
 	if c.Mesh.Entity != "" {
 		err := s.Node.CheckSealKey(ctx, c.Mesh.Entity)
