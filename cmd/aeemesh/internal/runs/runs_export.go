@@ -124,6 +124,9 @@ func exportRun(a *session.App, ctx context.Context, cmd *cobra.Command, f *expor
 		}
 		return err
 	}
+	if f.clear && h.Sealed != "" {
+		a.Term.Warn("run %s is stored encrypted here, and %s is not: anyone who has it can read all that the run has seen", ShortRun(h.Run), where(f.out))
+	}
 	if f.platform == "" {
 		a.Term.Good("run %s of %s is written to %s, as a copy", ShortRun(h.Run), h.Entity, where(f.out))
 		return nil
