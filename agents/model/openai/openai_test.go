@@ -173,6 +173,7 @@ func TestServersDiffer(t *testing.T) {
 		"JSON where a stream was asked for":  {js, fine, ok("ok")},
 		"a stream without DONE":              {sse, streamOf(opening, say("ok"), finish("stop")), ok("ok")},
 		"DONE without a finish reason":       {sse, streamOf(opening, say("ok"), `[DONE]`), ok("ok")},
+		"a call, DONE and no finish reason":  {sse, streamOf(callDelta(`"index":0,`, "a", "one", `{"x":1}`), `[DONE]`), calls(model.FinishToolCalls, call("a", "one", `{"x":1}`))},
 		"error null in chunks":               {sse, streamOf(opening, `{"error":null,"choices":[{"index":0,"delta":{"content":"ok"}}]}`, finish("stop"), "[DONE]"), ok("ok")},
 		"carriage returns and comments":      {sse, strings.ReplaceAll(": hi\n\n"+streamOf(opening, say("ok"), finish("stop"), "[DONE]"), "\n", "\r\n"), ok("ok")},
 		"an event in several data lines":     {sse, "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\n", ok("ok")},
@@ -232,6 +233,9 @@ func TestAnswersThatBreak(t *testing.T) {
 	}{
 		"a stream that just ends":        {sse, streamOf(opening, say("ok")), model.ErrUnavailable, "broke off"},
 		"an empty stream":                {sse, "", model.ErrUnavailable, "broke off"},
+		"DONE and no answer":             {sse, streamOf(opening, `[DONE]`), model.ErrUnavailable, "ended before the answer was complete"},
+		"DONE within a call":             {sse, streamOf(say("ok"), callDelta(`"index":0,`, "a", "one", `{}`), callDelta(`"index":1,`, "b", "two", ``), `[DONE]`), model.ErrUnavailable, "ended before the answer was complete"},
+		"DONE within arguments":          {sse, streamOf(callDelta(`"index":0,`, "a", "one", `{"x":`), `[DONE]`), model.ErrUnavailable, "ended before the answer was complete"},
 		"a chunk cut in half":            {sse, streamOf(opening) + `data: {"choi`, model.ErrUnavailable, "broke off"},
 		"a chunk that is no JSON":        {sse, streamOf(opening, "<html>"), model.ErrUnavailable, "not the JSON of a chunk"},
 		"an error event":                 {sse, streamOf(opening, `{"error":{"message":"overloaded","type":"server_error"}}`), model.ErrUnavailable, "overloaded; server_error"},

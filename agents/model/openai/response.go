@@ -98,7 +98,8 @@ func (t *turn) said(raw json.RawMessage, whole bool) error {
 }
 
 // stream reads events until [DONE], and accepts a stream that ends without it
-// once the turn has said why it finished.
+// once the turn has said why it finished, and one that ends with [DONE] alone if it
+// seems whole.
 func (t *turn) stream(events *endpoint.Events) error {
 	for {
 		data, err := events.Data(t.finish != "")
@@ -109,6 +110,9 @@ func (t *turn) stream(events *endpoint.Events) error {
 			return err
 		}
 		if bytes.Equal(data, []byte("[DONE]")) {
+			if t.finish == "" && !t.seemsWhole() {
+				return errors.New("the stream ended before the answer was complete")
+			}
 			return nil
 		}
 		if len(data) == 0 {
@@ -125,6 +129,19 @@ func (t *turn) stream(events *endpoint.Events) error {
 			return err
 		}
 	}
+}
+
+// seemsWhole reports whether a turn may be complete that [DONE] ended without a reason. Some
+// compatible servers and gateways never give one, so it is no error by itself: they
+// send [DONE], the protocol's own end, when the model has ended. But a turn that says nothing, and
+// a call whose arguments are missing or no JSON, were cut off: missing ones would be read as {}.
+func (t *turn) seemsWhole() bool {
+	for _, c := range t.calls {
+		if !json.Valid([]byte(c.arguments.String())) {
+			return false
+		}
+	}
+	return t.text.Len() > 0 || len(t.calls) > 0
 }
 
 func (t *turn) chunk(c *completion) error {
