@@ -13,9 +13,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // A credential that a tool sends back is removed: from a result in any
@@ -53,6 +55,37 @@ func TestToolsDoNotHandOnCredentials(t *testing.T) {
 	}
 	if all := failed.Error() + failed.Message + failed.Err.Error(); strings.Contains(all, "s3cr3t") {
 		t.Errorf("the error says %s", all)
+	}
+}
+
+// described is a tool of a server that repeats a credential in all that it says of the tool.
+type described struct{ failingTool }
+
+func (described) Definition() tool.Definition {
+	return tool.Definition{
+		Name: "look", Description: "Looks, with s3cr3t-value.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{"as":{"description":"s3cr3t-value","default":"s3cr3t\u002dvalue","enum":["s3cr3t-value","me"]}}}`),
+	}
+}
+
+// A server's description of a tool may repeat a credential, in its schemas as well: neither they
+// nor the errors that quote them have it when the model sees them.
+func TestWhatAServerSaysOfAToolHoldsNoCredentials(t *testing.T) {
+	t.Parallel()
+	r := &secret.Redactor{}
+	r.Add(secret.New("s3cr3t-value"))
+	set := &toolset{entries: []*toolEntry{{Tool: &aaif.Tool{Name: "look", Protocol: aaif.ProtocolMCP}, source: tool.Static(described{}), secrets: r, schemas: new(schema.Pool)}}, log: slog.New(slog.DiscardHandler)}
+	offered, err := set.offer(t.Context())
+	if err != nil || len(offered.defs) != 1 {
+		t.Fatalf("offered %+v, %v", offered, err)
+	}
+	d := offered.defs[0]
+	_, err = offered.tools["look"].Call(t.Context(), json.RawMessage(`{"as":"you"}`))
+	if err == nil {
+		t.Fatal("a value is taken that is not listed")
+	}
+	if all := d.Description + string(d.Parameters) + err.Error(); d.Name != "look" || strings.Contains(all, "s3cr3t") || strings.Count(all, secret.Redacted) != 5 {
+		t.Errorf("the model sees %s", all)
 	}
 }
 
