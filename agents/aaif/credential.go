@@ -43,8 +43,8 @@ var (
 	urlInText   = pattern.Of(`(?i)\b[a-z][a-z0-9+.-]*://[^\s"'<>]+`)
 )
 
-// credential returns the kind of credential that a text contains, if any.
-func credential(text string) (what string, found bool) {
+// Credential returns the kind of credential that a text contains, if any.
+func Credential(text string) (what string, found bool) {
 	if longestWord(text) < 10 && !strings.Contains(text, "BEGIN ") {
 		return "", false // most texts are prose
 	}

@@ -256,7 +256,7 @@ func article(jsonType string) string {
 func show(v any) string {
 	switch v := v.(type) {
 	case string:
-		if _, secret := credential(v); secret || looksRandom(v) {
+		if _, secret := Credential(v); secret || looksRandom(v) {
 			return "this text"
 		}
 		return fmt.Sprintf("%q", clip.Text(v, 60))

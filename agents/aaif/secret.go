@@ -107,7 +107,7 @@ var schemaWords = map[string]bool{
 }
 
 func (s *secretScan) text(text, pointer string, class nameClass) {
-	if what, found := credential(text); found {
+	if what, found := Credential(text); found {
 		s.found(pointer, what)
 		return
 	}
@@ -139,7 +139,7 @@ var (
 // authField checks that env_var and header are names: any other value is most
 // likely the credential itself.
 func (s *secretScan) authField(name, text, pointer string) {
-	if what, found := credential(text); found {
+	if what, found := Credential(text); found {
 		s.found(pointer, what)
 		return
 	}

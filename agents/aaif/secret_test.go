@@ -161,7 +161,7 @@ func TestProseIsNoCredential(t *testing.T) {
 		"-----BEGIN PUBLIC KEY-----",
 		strings.Repeat("lorem ipsum ", 1000),
 	} {
-		if what, found := credential(text); found {
+		if what, found := Credential(text); found {
 			t.Errorf("%.60q is taken for %s", text, what)
 		}
 	}

@@ -69,19 +69,35 @@ func (s *Set) checkMCP(name string, credential bool) error {
 // credentialName matches names of variables that hold a credential.
 var credentialName = pattern.Of(`(?i)(token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|_pat$|_key$)`)
 
-// knowHanded registers the credentials in a program's environment with the
-// Redactor, so that they are removed from results and logs.
+// knowHanded registers the credentials in a program's environment with the Redactor, so
+// that they are removed from results and logs: the values of variables that are named
+// like one, or that documents may read as one, and values that have the form of one. Of a
+// URL, the parts that are secret are registered, too.
 func (s *Set) knowHanded(env []string) {
 	for _, name := range env {
 		name, value, given := strings.Cut(name, "=")
-		if !credentialName.RE().MatchString(name) {
-			continue
-		}
 		if !given {
 			value, _ = s.opts.Env(name)
 		}
-		if value != "" {
-			s.Redactor().Add(secret.New(value))
+		_, formed := aaif.Credential(value)
+		if !formed && !credentialName.RE().MatchString(name) && (given || !s.secrets.AllowsEnv(name)) {
+			continue
+		}
+		known := []string{value}
+		if u, err := url.Parse(value); err == nil && u.Host != "" {
+			if password, ok := u.User.Password(); ok {
+				known = append(known, password)
+			} else if formed {
+				known = append(known, u.User.Username())
+			}
+			for name, values := range u.Query() {
+				if credentialName.RE().MatchString(name) {
+					known = append(known, values...)
+				}
+			}
+		}
+		for _, text := range known {
+			s.Redactor().Add(secret.New(text)) // it ignores short texts
 		}
 	}
 }

@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,6 +162,26 @@ func TestDocumentsAndTheOperatorReadVaults(t *testing.T) {
 	}
 	if o.Redactor.Holds("served by ollama") {
 		t.Error("a word that stands for a model's key is taken out of texts")
+	}
+}
+
+// What programs are handed as a credential is known whatever its variable is called: by its form,
+// and because documents may read it as one. Other values are left in what passes.
+func TestCredentialsOfProgramsAreKnownByTheirForm(t *testing.T) {
+	t.Parallel()
+	for _, config := range []string{"programs: {env: %s}", "vaults: {custom: {allow: ['a?version=latest#b'], command: {command: [/bin/true], env: %s}}}", "mcp_servers: {it: {command: [/bin/true], env: %s}}"} {
+		s := newSet(t, "secrets: {env: [BILL*]}\n"+fmt.Sprintf(config, "[BILLING, DB, HOOK, REPO, 'AUTH=ghp_0123456789abcdefghij0123456789', REGION, BILLED=yearly]"), env(
+			"BILLING", "bill-ing-4", "DB", "postgres://app:pa%24s-w0rd@db.example/orders", "HOOK", "https://h.example/x?api_key=k3y-value",
+			"REPO", "https://x9Kd82mQz71pLw04@git.example/r", "REGION", "eu-central-1"))
+		for _, known := range []string{"bill-ing-4", "postgres://app:pa%24s-w0rd@db.example/orders", "pa$s-w0rd", "pa%24s-w0rd", "https://h.example/x?api_key=k3y-value", "k3y-value", "x9Kd82mQz71pLw04", "ghp_0123456789abcdefghij0123456789"} {
+			if got := s.Redactor().Scrub("it is " + known); got != "it is "+secret.Redacted {
+				t.Errorf("%s: %s becomes %q", config, known, got)
+			}
+		}
+		const said = "orders of app are in db.example, in eu-central-1, yearly"
+		if got := s.Redactor().Scrub(said); got != said {
+			t.Errorf("%s: redacted: %s", config, got)
+		}
 	}
 }
 
