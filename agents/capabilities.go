@@ -9,8 +9,9 @@ import (
 )
 
 // laneCapabilities are the capabilities of agents on a node with a durable
-// lane.
-var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore, "state.live_migration"}
+// lane. To which platforms runs may be streamed is for the operator to permit, as
+// which servers a tool may reach.
+var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore, "state.live_migration", "state.streaming_handoff"}
 
 // teamCapabilities are the capabilities of agents whose teams this runtime
 // leads.
