@@ -7,6 +7,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
 // resolveModel returns the model that does an agent's work: Options.Model, the
@@ -25,7 +26,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 	}
 	offline := "the offline model, model: {provider: custom, provider_id: builtin, preferred: echo}"
 	switch {
-	case m == nil || m.Provider == "" && m.BaseURL == "":
+	case !orchestrate.HasModel(def):
 		return nil, nil, fmt.Errorf("/agent/model: the document names no model provider: give the worker a program (--exec), or use %s", offline)
 	case m.Provider != aaif.ProviderCustom || m.ProviderID != builtin.ProviderID:
 		return nil, nil, fmt.Errorf("/agent/model/provider: %s cannot be reached: the agent has no models (Options.Models) but %s", modelProvider(def), offline)

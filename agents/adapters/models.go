@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/model/route"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
 // RuleModelRoute is the rule of notices about routes to models that cannot be
@@ -29,7 +30,7 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 		return nil, notices, err
 	}
 	m := def.Agent.Model
-	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a failing script does not mean that a provider is down
+	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID && plan[0].Model == m.Preferred { // a failing script does not mean that a provider is down
 		facts := plan[0].Facts
 		return agents.Asking(facts.Price(), facts.Cost, agents.Reported(builtin.ProviderID, plan[0].M)), notices, nil
 	}
@@ -142,14 +143,16 @@ func (s *Set) Routes(def *aaif.Definition, opts agents.Options) ([]Planned, []aa
 func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif.Problem, error) {
 	m := def.Agent.Model
 	const offline = "or use the offline model, model: {provider: custom, provider_id: builtin, preferred: echo}"
-	switch {
-	case m == nil || m.Provider == "" && m.BaseURL == "":
+	if !orchestrate.HasModel(def) {
 		return nil, nil, errors.New("/agent/model: the document names no model provider: give the worker a program (--exec), " + offline)
+	}
+	first, primary := nameOf(m), m.Provider != "" || m.BaseURL != ""
+	switch {
+	case !primary: // there is no primary route to attempt: the fallbacks are walked (AAIF, LLM Provider Routing, step 2)
+		first = m.Fallbacks[0].Provider
 	case m.Preferred == "":
 		return nil, nil, errors.New("/agent/model/preferred: the model of the provider is not named")
-	}
-	first := nameOf(m)
-	if first == builtin.ProviderID {
+	case first == builtin.ProviderID:
 		if err := agents.CheckBuiltin(m.Preferred, m.Params); err != nil {
 			return nil, nil, err
 		}
@@ -164,14 +167,16 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 		plan, notices = append(plan, p), append(notices, more...)
 		return &plan[len(plan)-1]
 	}
-	add("/agent/model", first, m.Preferred)
+	if primary {
+		add("/agent/model", first, m.Preferred)
+	}
 	foreign := false
 	for i, f := range m.Fallbacks {
 		at := fmt.Sprintf("/agent/model/fallbacks/%d", i)
 		name := f.Provider
 		// The document's base_url and provider_id belong to the first route. If
 		// that is another provider, a custom route has no endpoint.
-		if custom := m.Provider == aaif.ProviderCustom || m.Provider == ""; custom && (name == string(aaif.ProviderCustom) || name == m.ProviderID) {
+		if custom := primary && (m.Provider == aaif.ProviderCustom || m.Provider == ""); custom && (name == string(aaif.ProviderCustom) || name == m.ProviderID) {
 			name = first
 		}
 		p := add(at, name, f.Model)

@@ -3,6 +3,7 @@ package adapters
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
 func definition(t *testing.T, modelBlock string) *aaif.Definition {
@@ -303,6 +305,43 @@ func TestEveryProviderHasARoute(t *testing.T) {
 		if got := [2]string{r.Endpoint, r.Key}; got != want || r.Why != "" || !r.HasKey || r.M == nil {
 			t.Errorf("%s: %v, why %q, want %v", provider, got, r.Why, want)
 		}
+	}
+}
+
+// AAIF requires neither provider nor preferred: without a provider there is no first route to
+// attempt, and the fallbacks are walked in their order. The first one has params.extended.
+func TestFallbacksWithoutAProvider(t *testing.T) {
+	t.Parallel()
+	const block = `"fallbacks": [{"provider": "ollama", "model": "a"}, {"provider": "custom", "model": "x"}, {"provider": "openai", "model": "b"}, {"provider": "ollama", "model": "c"}], "params": {"extended": {"k": 1}}`
+	s := newSet(t, "", nil)
+	for _, more := range []string{"", `"preferred": "m", `, `"provider_id": "lab", `} {
+		def := definition(t, more+block)
+		if !orchestrate.HasModel(def) {
+			t.Errorf("%s: it has no model", more)
+		}
+		routes, _, err := s.Routes(def, agents.Options{Secret: env("OPENAI_API_KEY", "k")})
+		var got []string
+		for _, r := range routes {
+			got = append(got, fmt.Sprintf("%s %s %t %s", strings.TrimPrefix(r.Pointer, "/agent/model/"), r.Name(), r.Extended, r.Why))
+		}
+		want := []string{"fallbacks/0 ollama/a true ", "fallbacks/2 openai/b false ", "fallbacks/3 ollama/c true ",
+			"fallbacks/1 custom/x false custom has no base_url or provider_id here: name a provider of models.providers"}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: routes %q, %v, want %q", more, got, err, want)
+		}
+	}
+	def := definition(t, `"fallbacks": [{"provider": "builtin", "model": "echo"}]`)
+	opts := agents.Options{Offer: s.Offer()}
+	s.Use(&opts)
+	if _, err := agents.New(document(t, `"fallbacks": [{"provider": "builtin", "model": "echo"}]`), opts); err != nil {
+		t.Error(err)
+	}
+	m, _, err := s.Model(def, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := m.Generate(t.Context(), hello(), nil); err != nil || res.Message.Content != "hi" {
+		t.Errorf("the answer is %+v, %v", res, err)
 	}
 }
 

@@ -91,10 +91,11 @@ func Compile(def *aaif.Definition, model bool) (*Plan, error) {
 	return p, nil
 }
 
-// HasModel reports whether a document names a model.
+// HasModel reports whether a document names a model, be it as a fallback alone (AAIF, LLM
+// Provider Routing, requires no provider).
 func HasModel(def *aaif.Definition) bool {
 	m := def.Agent.Model
-	return m != nil && (m.Provider != "" || m.BaseURL != "")
+	return m != nil && (m.Provider != "" || m.BaseURL != "" || len(m.Fallbacks) > 0)
 }
 
 const at = "/agent/orchestration"
