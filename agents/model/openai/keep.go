@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
@@ -65,21 +66,21 @@ func (t *turn) keepPiece(name string, raw json.RawMessage) {
 func (t *turn) keptMembers() (map[string]json.RawMessage, error) {
 	out := make(map[string]json.RawMessage)
 	for name, pieces := range t.kept {
-		var text string
+		var text strings.Builder
 		var list []json.RawMessage
 		for _, p := range pieces {
 			var s string
 			var l []json.RawMessage
 			switch {
 			case json.Unmarshal(p, &s) == nil:
-				text += s
+				text.WriteString(s)
 			case json.Unmarshal(p, &l) == nil:
 				list = append(list, l...)
 			default:
 				return nil, fmt.Errorf("%s is neither a text nor a list", name)
 			}
 		}
-		var v any = text
+		var v any = text.String()
 		if list != nil {
 			v = list
 		}

@@ -1,14 +1,17 @@
 package openai_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/openai"
 )
 
 // What a model thought before it called tools goes back to its provider, and to
@@ -104,5 +107,24 @@ func TestTurnsThatBreakOffWithAReason(t *testing.T) {
 	t.Cleanup(srv.Close)
 	if _, err := newModel(t, srv.URL).Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrRateLimited) {
 		t.Errorf("402: error %v, want %v, so that another provider is asked", err, model.ErrRateLimited)
+	}
+}
+
+// Thoughts in many small pieces are put together once: with a copy for each piece, those of a few
+// megabytes would keep a processor busy for minutes. No other test runs beside this one.
+func TestManyPiecesOfThoughtsAreCopiedOnce(t *testing.T) {
+	const n = 40_000
+	piece := `{"choices":[{"index":0,"delta":{"reasoning_content":"think"}}]}`
+	srv := &canned{header: map[string]string{"Content-Type": "text/event-stream"}, body: streamOf(strings.Repeat(piece+"\n\ndata: ", n)+say("ok"), finish("stop"), "[DONE]")}
+	m := newModel(t, serve(t, srv), func(cfg *openai.Config) { cfg.Provider = "deepseek" })
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
+	runtime.ReadMemStats(&after)
+	if err != nil || !bytes.Contains(got.Message.Provider, []byte(strings.Repeat("think", n))) {
+		t.Fatal(err)
+	}
+	if all := (after.TotalAlloc - before.TotalAlloc) >> 20; all > 1000 {
+		t.Errorf("it took %d MiB to read thoughts of %d KiB", all, 5*n>>10)
 	}
 }
