@@ -3,6 +3,8 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+
+	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
 // received converts a message from a server to one that the SDK decodes as it is meant.
@@ -29,31 +31,64 @@ func ownCodes(message []byte) []byte {
 }
 
 // exactKey is the member of _meta that carries a result's structured content as
-// text, from the wire to [structured].
+// text, from the wire to [structured]. Of a tool, exactKey, a slash and the name of
+// one of its schemas is the member that carries that.
 const exactKey = "aeemesh/exact"
 
-// keepExact adds the exact text of structured content to a message. The SDK
-// decodes numbers to floats, which changes the id 9007199254740993 to
+// keepExact adds the exact text of structured content, and of schemas with long numbers, to a
+// message. The SDK decodes numbers to floats, which changes the id 9007199254740993 to
 // 9007199254740992.
 func keepExact(message []byte) []byte {
-	if !bytes.Contains(message, []byte(`structuredContent`)) && !bytes.Contains(message, []byte(`\u`)) {
-		return message // the message does not contain the name, in any spelling
+	if !bytes.Contains(message, []byte(`structuredContent`)) && !bytes.Contains(message, []byte(`\u`)) && !longNumber.RE().Match(message) {
+		return message // the message does not contain the name, in any spelling, nor such a number
 	}
-	var m, result, meta map[string]json.RawMessage
+	var m, result map[string]json.RawMessage
 	if json.Unmarshal(message, &m) != nil || json.Unmarshal(m["result"], &result) != nil {
 		return message
 	}
-	content, ok := result["structuredContent"]
-	if !ok {
+	changed := keepSchemas(result)
+	if content, ok := result["structuredContent"]; ok {
+		addExact(result, exactKey, content)
+		changed = true
+	}
+	if !changed {
 		return message
 	}
-	if err := json.Unmarshal(result["_meta"], &meta); err != nil || meta == nil {
-		meta = make(map[string]json.RawMessage)
-	}
-	meta[exactKey] = encode(string(content))
-	result["_meta"] = encode(meta)
 	m["result"] = encode(result)
 	return encode(m)
+}
+
+// longNumber matches what may be a number that a float does not hold.
+var longNumber = pattern.Of(`[0-9]{16}`)
+
+// keepSchemas keeps the schemas of a list of tools, and reports whether it changed any.
+func keepSchemas(result map[string]json.RawMessage) (changed bool) {
+	var tools []map[string]json.RawMessage
+	if json.Unmarshal(result["tools"], &tools) != nil {
+		return false
+	}
+	for _, t := range tools {
+		for _, name := range []string{"inputSchema", "outputSchema"} {
+			if schema, ok := t[name]; ok && longNumber.RE().Match(schema) {
+				addExact(t, exactKey+"/"+name, schema)
+				changed = true
+			}
+		}
+	}
+	if changed {
+		result["tools"] = encode(tools)
+	}
+	return changed
+}
+
+// addExact puts a text into an object's _meta.
+func addExact(object map[string]json.RawMessage, name string, text json.RawMessage) {
+	var meta map[string]json.RawMessage
+	if err := json.Unmarshal(object["_meta"], &meta); err != nil || meta == nil {
+		meta = make(map[string]json.RawMessage)
+	}
+	meta[name] = encode(string(text))
+	object["_meta"] = encode(meta)
 }
 
 // encode encodes values that can always be encoded.

@@ -143,8 +143,8 @@ func (c *listing) add(page []*sdk.Tool) bool {
 		}
 		r := remote{name: t.Name, description: c.cfg.shortened(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
 		var err error
-		if r.input, err = schemaOf(t.InputSchema); err == nil {
-			r.output, err = schemaOf(t.OutputSchema)
+		if r.input, err = schemaOf(t, "inputSchema", t.InputSchema); err == nil {
+			r.output, err = schemaOf(t, "outputSchema", t.OutputSchema)
 		}
 		if err != nil {
 			c.log.Warn("a tool of an mcp server is left out", "tool", t.Name, "err", err)
@@ -176,13 +176,16 @@ func (c *listing) catalogue() *catalogue {
 	return &catalogue{c.tools}
 }
 
-// schemaOf returns a schema as text; nil for none. The guard around the tool
-// compiles it.
-func schemaOf(v any) (json.RawMessage, error) {
+// schemaOf returns a schema of a tool as text, with exact numbers if they are known; nil for
+// none. The guard around the tool compiles it.
+func schemaOf(t *sdk.Tool, name string, v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
 	}
 	raw := encode(v)
+	if exact, ok := t.Meta[exactKey+"/"+name].(string); ok && json.Valid([]byte(exact)) {
+		raw = json.RawMessage(exact)
+	}
 	if !bytes.HasPrefix(raw, []byte("{")) {
 		return nil, errors.New("its schema is no object")
 	}

@@ -51,6 +51,30 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// The schemas of a server's tools keep their numbers, too: a model is told of the ids that the
+// server takes, and arguments are checked by them.
+func TestSchemasKeepTheirNumbers(t *testing.T) {
+	t.Parallel()
+	const in, out = `{"type":"object","properties":{"id":{"enum":[9007199254740993,1.50]}}}`, `{"type":"object","properties":{"id":{"const":-9007199254740993}}}`
+	for _, said := range []string{
+		`"inputSchema":` + in + `,"outputSchema":` + out,
+		`"inputSchema":` + in + `,"outputSchema":` + out + `,"_meta":{"a":1}`,
+		`"input\u0053chema":` + in + `,"outputSchema":` + out + `,"_meta":{"aeemesh/exact/inputSchema":"{}","aeemesh/exact/outputSchema":7}`,
+	} {
+		message := received([]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[null,{"name":"small","inputSchema":{"type":"object"}},{"name":"large",` + said + `}]}}`))
+		var wire struct{ Result sdk.ListToolsResult }
+		if err := json.Unmarshal(message, &wire); err != nil {
+			t.Fatal(err)
+		}
+		reading := newListing(&Config{Redactor: tool.NoRedactor{}}, slog.New(slog.DiscardHandler))
+		reading.add(wire.Result.Tools)
+		found := reading.catalogue().find("large")
+		if found == nil || string(found.input) != in || string(found.output) != out {
+			t.Errorf("%s becomes %+v", said, found)
+		}
+	}
+}
+
 // mapped takes a result through all that is done to it.
 func mapped(t testing.TB, result string, schema bool) (json.RawMessage, error) {
 	t.Helper()
