@@ -322,9 +322,9 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case given > 1:
 		return errors.New("only one of a handler, a program and a model can do the work")
 	case opts.Handler != nil:
-		a.Handler, a.Formats = sure{opts.Handler}, formats(&def.Agent, false)
+		a.Handler, a.Formats = sure{opts.Handler, opts.Redactor}, formats(&def.Agent, false)
 	case opts.Program != nil:
-		a.Handler, a.Health, a.Formats = sure{opts.Program}, opts.Program.Health, formats(&def.Agent, false)
+		a.Handler, a.Health, a.Formats = sure{opts.Program, opts.Redactor}, opts.Program.Health, formats(&def.Agent, false)
 	default:
 		a.Formats = formats(&def.Agent, true)
 		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))

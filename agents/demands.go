@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -98,13 +99,16 @@ func memberRefs(task *mesh.Task, res orchestrate.Result) []string {
 
 // sure wraps a program or a handler. If a task requires a confidence, the
 // result must state one, in its member confidence or in its decision evidence.
-type sure struct{ mesh.Handler }
+type sure struct {
+	mesh.Handler
+	secrets *secret.Redactor
+}
 
-// Handle refuses a result whose confidence is too low or missing.
+// Handle refuses a result whose confidence is too low or missing, and redacts errors.
 func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	payload, err := h.Handler.Handle(ctx, task)
 	if err != nil || !task.Requires.HasMinConfidence {
-		return payload, err
+		return payload, h.secrets.Error(err)
 	}
 	var result struct {
 		Confidence *float64 `json:"confidence"`

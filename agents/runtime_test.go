@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -189,5 +191,41 @@ func TestALogOfItsOwnLevelTellsNoSecretsEither(t *testing.T) {
 	a.Logger.Debug("said", "what", "the-key-of-a-provider is wrong")
 	if !strings.Contains(log.String(), "level=DEBUG") || strings.Contains(log.String(), "the-key") {
 		t.Errorf("log: %s", &log)
+	}
+}
+
+// An error's own text goes to the sender, and to the callers above; it is redacted as the log is,
+// whether a model, a Go handler or a program does the work.
+func TestErrorsToSendersHoldNoCredentials(t *testing.T) {
+	t.Parallel()
+	redactor := &secret.Redactor{}
+	redactor.Add(secret.New("the-key-of-a-provider"))
+	fail := mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		e := envelope.Errorf("E_BILLING", "the-key-of-a-provider is wrong: %w", io.ErrUnexpectedEOF)
+		e.EvidenceRefs = []string{"https://x.example/?k=the-key-of-a-provider"}
+		e.Details = []envelope.Member{{Name: "said", Value: json.RawMessage(`"the-key-of-\u0061-provider"`)}}
+		return nil, e
+	})
+	answer := modeltest.Turn{Text: `{"the-key-of-a-provider":1}`}
+	for code, opts := range map[envelope.Code]agents.Options{
+		"E_BILLING":               {Handler: fail},
+		envelope.CodeOutputSchema: {Model: modeltest.New(answer, answer)},
+	} {
+		opts.Redactor = redactor
+		w := newWorld(t)
+		a := newAgent(t, doc(t, `"io": {"output_schema": {"type": "object", "additionalProperties": false}}`), opts)
+		w.host(a)
+		got := w.send(a.Entity, `{"text":"go"}`, sending{})
+		if got.err == nil {
+			t.Errorf("%s: the sender gets %s", code, got.payload)
+			continue
+		}
+		all := got.err.Message + strings.Join(got.err.EvidenceRefs, " ")
+		for _, d := range got.err.Details {
+			all += d.Name + string(d.Value)
+		}
+		if got.err.Code != code || strings.Contains(all, "the-key") || !strings.Contains(got.err.Message, secret.Redacted) {
+			t.Errorf("the sender gets %s: %s", got.err.Code, all)
+		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"html"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pattern"
 )
 
@@ -171,16 +173,41 @@ func (r *Redactor) walk(v any, changed *bool) any {
 }
 
 // Error returns an error with a scrubbed text that still matches err for
-// errors.Is and errors.As. It returns err itself if there is nothing to scrub.
+// errors.Is and errors.As. It returns err itself if there is nothing to scrub. If err has an
+// [*envelope.Error], which peers read, that is scrubbed with its members.
 func (r *Redactor) Error(err error) error {
 	if err == nil || r == nil {
 		return err
 	}
 	text := err.Error()
+	out := err
 	if clean := r.Scrub(text); clean != text {
-		return &scrubbed{text: clean, cause: err}
+		out = &scrubbed{text: clean, cause: err}
 	}
-	return err
+	var said *envelope.Error
+	if !errors.As(err, &said) || said == nil {
+		return out
+	}
+	told := said.WithCause(out)
+	changed := false
+	scrub := func(text string) string {
+		clean := r.Scrub(text)
+		changed = changed || clean != text
+		return clean
+	}
+	told.Message, told.EvidenceRefs, told.Details = scrub(said.Message), slices.Clone(said.EvidenceRefs), slices.Clone(said.Details)
+	for i, ref := range told.EvidenceRefs {
+		told.EvidenceRefs[i] = scrub(ref)
+	}
+	for i, d := range told.Details {
+		clean := r.JSON(d.Value)
+		changed = changed || !bytes.Equal(clean, d.Value)
+		told.Details[i] = envelope.Member{Name: scrub(d.Name), Value: clean}
+	}
+	if !changed {
+		return out
+	}
+	return told
 }
 
 type scrubbed struct {
