@@ -120,6 +120,8 @@ func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, err
 	switch c := slices.DeleteFunc([]*float64{result.Confidence, result.Evidence.Confidence}, func(c *float64) bool { return c == nil }); {
 	case len(c) == 0:
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result does not say how sure it is")
+	case *c[0] < 0 || *c[0] > 1: // in percent, perhaps
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result's confidence of %v is not between 0 and 1", *c[0])
 	case *c[0] < task.Requires.MinConfidence:
 		return nil, tooUnsure(*c[0], task.Requires.MinConfidence)
 	}

@@ -88,8 +88,10 @@ func TestWhatATaskRequiresOfTheResult(t *testing.T) {
 		"a handler, accountable": {"", func() agents.Options {
 			return agents.Options{Handler: answering(`{"decision_evidence":{"confidence":0.9}}`)}
 		}, `{"min_confidence":0.8}`, `{"decision_evidence":{"confidence":0.9}}`, ""},
-		"a handler, not sure": {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":0.7}`)} }, `{"min_confidence":0.8}`, "E_REQUIRES", ""},
-		"a handler, silent":   {"", func() agents.Options { return agents.Options{Handler: answering(`{"n":1}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
+		"a handler, not sure":   {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":0.7}`)} }, `{"min_confidence":0.8}`, "E_REQUIRES", ""},
+		"a handler, in percent": {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":70}`)} }, `{"min_confidence":0.8}`, "E_REQUIRES", ""},
+		"a handler, below zero": {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":-0.1}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
+		"a handler, silent":     {"", func() agents.Options { return agents.Options{Handler: answering(`{"n":1}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
 
 		"a program, text":        {"", func() agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }, `{"format":"text"}`, `{"text":"hi"}`, ""},
 		"a program, json":        {"", func() agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }, `{"format":"json"}`, "E_OUTPUT_SCHEMA", ""},
