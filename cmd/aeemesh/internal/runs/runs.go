@@ -139,8 +139,13 @@ func (r *Store) Find(ctx context.Context, name, entity string) (state.Record, st
 	for _, id := range found {
 		names = append(names, id.Run)
 	}
-	slices.Sort(names)
-	return state.Record{}, none, outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(found)), "They are: %s.", strings.Join(names[:min(8, len(names))], ", "))
+	return state.Record{}, none, severalRuns(name, names)
+}
+
+// severalRuns is the error of a name that means more than one run.
+func severalRuns(name string, runs []string) error {
+	slices.Sort(runs)
+	return outcome.Hinted(fmt.Errorf("%s means %d runs", term.Printable(name), len(runs)), "They are: %s.", strings.Join(runs[:min(8, len(runs))], ", "))
 }
 
 // ClockSlack is how much the clock of a sender that made an id may be ahead of the

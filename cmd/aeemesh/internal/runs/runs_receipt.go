@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,12 +61,24 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 	if err != nil {
 		return "", session.LaneError(err)
 	}
+	return meantHandoff(all, name)
+}
+
+// meantHandoff is findHandoff in a list: of several handoffs of one run, it is the latest.
+func meantHandoff(all []handoff.Status, name string) (string, error) {
 	var last handoff.Status
+	var runs []string
 	for _, h := range all {
 		meant := strings.HasPrefix(h.Handoff, name) || strings.HasPrefix(h.Run, name) || h.Run == state.RunID(h.Entity, name)
 		if meant && h.Since.After(last.Since) {
 			last = h
 		}
+		if meant && !slices.Contains(runs, h.Run) {
+			runs = append(runs, h.Run)
+		}
+	}
+	if len(runs) > 1 {
+		return "", severalRuns(name, runs)
 	}
 	if last.Handoff == "" {
 		return "", outcome.Hinted(outcome.NotFound("no run %s was transferred to here", term.Printable(name)), "\"aeemesh handoff list\" shows those that were.")
