@@ -43,6 +43,10 @@ type Delegation struct {
 	Reason string
 }
 
+// DelegationKey is the key of the [Call] that [Task.Delegate] makes where the task cannot be
+// delegated.
+const DelegationKey = "handoff"
+
 // errDelegated is wrapped by the error that [Task.Delegate] returns when another agent will
 // answer the task.
 var errDelegated = errors.New("the task is delegated")
@@ -253,7 +257,7 @@ func (o *delegation) relay(ctx context.Context) (json.RawMessage, error) {
 	if subject.EntityType(o.To) == subject.TypeHuman {
 		o.intent, o.Payload = o.Intent, delegated.ForPerson(o.Payload, t.host.Entity, o.Reason, o.State)
 	}
-	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: delegated.Relayed(t.Envelope.Requires)}
+	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: DelegationKey, Requires: delegated.Relayed(t.Envelope.Requires)}
 	call.Requires[requires.HandedBy] = wire.MustJSON(append(t.Chain(), t.host.Entity))
 	if o.state != nil {
 		call.Requires[requires.Context] = wire.MustJSON(o.state)

@@ -24,7 +24,16 @@ func (r callRun) Change(change func(*state.Checkpoint) error) error {
 	if r.end != nil {
 		return r.end
 	}
-	return r.write(r.task.context(), change)
+	err := r.write(r.task.context(), func(c *state.Checkpoint) error {
+		if err := r.applyStaged(c); err != nil {
+			return err
+		}
+		return change(c)
+	})
+	if err == nil {
+		r.staged = nil
+	}
+	return err
 }
 
 // OnStop does not call f for a run that is to move to another platform: the called agent stays

@@ -182,8 +182,8 @@ func (r *Run) onStopRequest(f func()) (release func()) {
 func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.Steering) }
 
 // Stage ends a step that needs no write of its own: its change is stored with the next
-// Commit, Park, retry or end of the run, before the change of that one. Staged changes
-// are lost if the worker dies.
+// Commit, call, Park, retry or end of the run, before the change of that one. Staged
+// changes are lost if the worker dies before.
 func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

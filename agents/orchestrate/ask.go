@@ -344,15 +344,18 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 }
 
 // choose records which member was found, if the directory might find another
-// one later.
+// one later. A run stores it with the call, before the call is sent.
 func (w *work) choose(key string, p *Participant, m Member) {
 	if p.Ref == m.Entity && m.AgentID == "" {
 		return
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.pos.Chosen = append(w.pos.Chosen, chosen{key, m.Entity, m.AgentID})
 	w.fresh++
+	w.mu.Unlock()
+	if w.run != nil {
+		_ = w.run.Stage(stepTeam(p.Alias, "is "+m.Entity, 0), w.save) // the call of an ended run returns the error
+	}
 }
 
 // noReceiver is the error of a member for which no receiver was found.

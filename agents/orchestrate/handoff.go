@@ -177,7 +177,7 @@ func attempt(task *mesh.Task) int {
 
 // hand delegates a task by a rule.
 func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at *Moment) (payload json.RawMessage, err error) {
-	m, err := h.opts.Directory.Find(ctx, r.ref)
+	m, err := h.receiver(ctx, task, r)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -199,6 +199,19 @@ func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at
 		}()
 	}
 	return task.Delegate(ctx, mesh.Delegation{To: m.Entity, State: r.along(task, at), Reason: r.reason()})
+}
+
+// receiver finds the receiver of a rule. A run that has called it before a crash calls the
+// same one again, also if another agent has the skill now: otherwise both would do the task.
+func (h *Handoffs) receiver(ctx context.Context, task *mesh.Task, r *handoffRule) (Member, error) {
+	if run := task.Run(); run != nil {
+		for _, c := range run.View().Mesh.Calls {
+			if c.Key == mesh.DelegationKey && !c.Live {
+				return Member{Entity: c.To}, nil
+			}
+		}
+	}
+	return h.opts.Directory.Find(ctx, r.ref)
 }
 
 func (r *handoffRule) reason() string {

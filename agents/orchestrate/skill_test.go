@@ -41,3 +41,66 @@ func TestASkillIsTriedElsewhere(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 }
+
+// The worker of a team is killed while the agent that was chosen for a skill works.
+// The next worker finds another agent for the skill, and still waits for the first one:
+// otherwise both would do the step.
+func TestADurableStepStaysWithTheAgentOfItsSkill(t *testing.T) {
+	t.Parallel()
+	for _, block := range []string{
+		`{"role":"orchestrator","subagents":[{"ref":"skill:law","alias":"a"}],"pipeline":["a"]}`,
+		`{"role":"orchestrator","subagents":[{"ref":"skill:law","alias":"a"}],"parallel_execution":true}`,
+	} {
+		r := newRig(t)
+		c := newTally("agent.a")
+		r.serve(true, c, "agent.a", "agent.b")
+		p := plan(t, block, "")
+		first := r.serve(true, teamWith(p, nil, orchestrate.Options{Directory: &inTurn{entities: []string{"agent.a"}}}), boss)
+		task := r.submit(`{"text":"go"}`, "")
+		until(t, "the first agent works", func() bool { return c.all()["agent.a"] == 1 })
+		first.kill()
+		r.serve(true, teamWith(p, nil, orchestrate.Options{Directory: &inTurn{entities: []string{"agent.b"}}}), boss)
+		result := make(chan answer, 1)
+		go func() { result <- r.result(task) }()
+		until(t, "the second worker has claimed the run", func() bool {
+			cp, err := r.client.Run(t.Context(), task.To, task.ID)
+			return err == nil && cp.Mesh.Epoch > 1
+		})
+		c.open("agent.a")
+		got := within(t, "the result", result)
+		if n := c.all(); n["agent.a"] != 1 || n["agent.b"] != 0 || got.err != nil {
+			t.Errorf("%s: asked %v: %+v", p.Pattern, n, got)
+		}
+	}
+}
+
+// The sender wants this agent's own answer, so the receiver of a rule is called. The
+// worker is killed while it works. The next worker finds another agent for the skill, and
+// still waits for the first one.
+func TestACalledReceiverStaysTheAgentOfItsSkill(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally("agent.b")
+	r.serve(true, c, "agent.a", "agent.b", "agent.c")
+	const block = `{"role":"orchestrator","subagents":[{"ref":"agent.a","alias":"a"}],"pipeline":["a"],
+		"handoff":[{"condition":{"lang":"always"},"target_agent":"skill:law"}]}`
+	by := func(entity string) mesh.HandlerFunc {
+		h := orchestrate.NewHandoffs(definitionOf(t, block), orchestrate.HandoffOptions{Directory: &inTurn{entities: []string{entity}}})
+		return teamWith(plan(t, block, ""), nil, orchestrate.Options{Handoffs: h})
+	}
+	first := r.serve(true, by("agent.b"), boss)
+	task := r.submit(`{"text":"go"}`, `{"handoff":false}`)
+	until(t, "the receiver works", func() bool { return c.all()["agent.b"] == 1 })
+	first.kill()
+	r.serve(true, by("agent.c"), boss)
+	result := make(chan answer, 1)
+	go func() { result <- r.result(task) }()
+	until(t, "the second worker has claimed the run", func() bool {
+		cp, err := r.client.Run(t.Context(), task.To, task.ID)
+		return err == nil && cp.Mesh.Epoch > 1
+	})
+	c.open("agent.b")
+	if got, n := within(t, "the result", result), c.all(); got.payload != `{"n":1}` || n["agent.b"] != 1 || n["agent.c"] != 0 {
+		t.Errorf("asked %v: %+v", n, got)
+	}
+}
