@@ -102,11 +102,15 @@ func (w *work) begin() error {
 }
 
 // anew begins another attempt at a run that failed: it keeps the outcomes that
-// succeeded and removes the others.
+// succeeded, and the failures that are decided. These are of a swarm whose members
+// have all ended, and of steps of a pipeline that were skipped.
 func (w *work) anew(scope string) {
 	w.pos.Scope = scope
 	heard := w.pos.heard()
 	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool {
+		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {
+			return false
+		}
 		return o.Err != nil && (o.Slot >= len(w.plan.Members) || !slices.Contains(heard, o.Alias)) // a member may be called as the agent's model is
 	})
 	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
