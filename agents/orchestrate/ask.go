@@ -29,6 +29,9 @@ type memberCall struct {
 	apart   bool                 // the document's mapping does not see the outputs of other members
 	final   bool                 // the answer is the result of the whole task
 	whole   bool                 // the run waits for the answer even if it is to stop
+	// pause, if set, stops the run between two steps in place of a commit: other calls are
+	// under way.
+	pause func(context.Context) error
 	on      []envelope.Reference // results of others that the payload was made from
 	schema  json.RawMessage      // what a person's answer must fit if the document has no result_schema; nil: anything
 }
@@ -57,7 +60,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		}
 		return end(envelope.Errorf(envelope.CodeInternal, "what the document maps to the input of %s cannot be made: %w", p.Alias, err))
 	}
-	member, err := w.who(ctx, a.key, p)
+	member, err := w.who(ctx, a.key, p, a)
 	if err != nil {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
@@ -86,7 +89,7 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.asked) >= a.timeout*9/10
 			ok, err := false, error(nil)
 			if !spent {
-				ok, err = w.escalate(ctx, &at, problem)
+				ok, err = w.escalate(ctx, &at, a, problem)
 			}
 			switch {
 			case ok:
@@ -212,13 +215,21 @@ func (w *work) call(ctx context.Context, at *post, a memberCall, payload json.Ra
 		case errors.Is(err, mesh.ErrInterrupted):
 			// The run is to stop between two steps. This step is taken up again
 			// when the run resumes.
-			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
+			if err := w.pauseIn(ctx, a); err != nil {
 				return err
 			}
 		default:
 			return err
 		}
 	}
+}
+
+// pauseIn stops the run in the middle of a call, as it was asked to. nil: it is to go on.
+func (w *work) pauseIn(ctx context.Context, a memberCall) error {
+	if a.pause != nil {
+		return a.pause(ctx)
+	}
+	return w.commit(ctx, state.Step{Kind: state.StepPause})
 }
 
 // refer returns a reference to a member's result, for the task of another
@@ -300,7 +311,7 @@ const (
 
 // who returns the receiver of a call: the one that was chosen before, or the
 // one that the directory finds.
-func (w *work) who(ctx context.Context, key string, p *Participant) (Member, error) {
+func (w *work) who(ctx context.Context, key string, p *Participant, a memberCall) (Member, error) {
 	w.mu.Lock()
 	for _, c := range w.pos.Chosen {
 		if c.Key == key {
@@ -333,7 +344,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			long = until
 		}
 		if w.run != nil && isClosed(w.run.StopRequested()) { // to pause, or to be transferred
-			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
+			if err := w.pauseIn(ctx, a); err != nil {
 				return m, err
 			}
 		}

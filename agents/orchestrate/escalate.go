@@ -30,7 +30,7 @@ type post struct {
 // escalate passes a member's part on to the receiver that the document names
 // for a timeout (escalate_to). It reports false if there is none. An error
 // means that the receiver was not found.
-func (w *work) escalate(ctx context.Context, at *post, problem *envelope.Error) (bool, error) {
+func (w *work) escalate(ctx context.Context, at *post, a memberCall, problem *envelope.Error) (bool, error) {
 	name := at.who.Extras.EscalateTo
 	if problem.Code != envelope.CodeTimeout || name == "" || w.left() <= 0 || len(at.before) >= maxEscalations {
 		return false, nil
@@ -48,7 +48,7 @@ func (w *work) escalate(ctx context.Context, at *post, problem *envelope.Error) 
 		root = root[:len(root)-len(fmt.Sprintf("/to/%d", n))]
 	}
 	key := fmt.Sprintf("%s/to/%d", root, len(before))
-	member, err := w.who(ctx, key, &next)
+	member, err := w.who(ctx, key, &next, a)
 	if err != nil {
 		return false, err
 	}

@@ -205,6 +205,37 @@ func TestASwarmIsPaused(t *testing.T) {
 	}
 }
 
+// A swarm that is to pause while members on both lanes work waits for those on the live lane:
+// their work would be lost. Those on the durable lane work on.
+func TestASwarmThatPausesWaitsForItsLiveMembers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally("agent.a", "agent.b")
+	r.serve(true, c, "agent.a", "agent.c")
+	r.serve(false, c, "agent.b")
+	r.serve(true, team(plan(t, three("]"), ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	until(t, "all members work", func() bool { return len(c.all()) == 3 })
+	if _, err := r.client.Command(r.ctx(), boss, intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	c.open("agent.b")
+	until(t, "it is paused", func() bool { return r.checkpoint(task).Doc.Status == aaif.RunPaused })
+	if n := len(r.checkpoint(task).Doc.SubagentStates); n != 2 {
+		t.Errorf("%d outcomes are stored, want those of b and c", n)
+	}
+	if _, err := r.client.Command(r.ctx(), boss, intents.ResumeTask{Target: intents.Target{ID: task.ID, Durable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	c.open("agent.a")
+	if got := r.result(task); got.swarm.Answered != 3 {
+		t.Errorf("%+v", got)
+	}
+	if want := map[string]int{"agent.a": 1, "agent.b": 1, "agent.c": 1}; !maps.Equal(c.all(), want) {
+		t.Errorf("asked %v, want %v", c.all(), want)
+	}
+}
+
 // once answers as it is told to the first time that each entity is asked, and
 // then as its tally.
 func once(c *tally, first map[string]string) mesh.HandlerFunc {

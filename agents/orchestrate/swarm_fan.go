@@ -40,9 +40,34 @@ type fan struct {
 
 	room    int64 // bytes left for further outputs
 	running int
+	halts   chan halt
+	halted  map[int]halt  // of those that run, the calls that wait for the others to end, by their slots
 	waits   []state.Wait  // the answers of people that are still missing
 	fresh   int           // number of outcomes that are not committed
 	took    time.Duration // the duration of the last commit
+}
+
+// halt is a call that was interrupted because the run is to stop. A commit would park the
+// run while others work on the live lane, whose work would be lost, so it waits for them.
+type halt struct {
+	slot int
+	done chan struct{} // closed if the run goes on after all
+}
+
+// pause waits until the run has stopped, or goes on after all.
+func (f *fan) pause(ctx context.Context, slot int) error {
+	h := halt{slot, make(chan struct{})}
+	select {
+	case f.halts <- h:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-h.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // memberOutcome is the result of an ask. The error means that the run cannot go on.
@@ -58,7 +83,7 @@ const (
 )
 
 func (s *swarm) fan(until time.Time) *fan {
-	f := &fan{work: s.work, until: until, days: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }}
+	f := &fan{work: s.work, until: until, days: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }, halts: make(chan halt), halted: map[int]halt{}}
 	if s.run != nil {
 		if due := s.run.View().Mesh.Deadline; due.After(s.task.Deadline) {
 			f.days = later(until, due.Add(-reserve(time.Until(due), true)))
@@ -73,7 +98,10 @@ func (s *swarm) fan(until time.Time) *fan {
 	return f
 }
 
-func (f *fan) add(a memberCall) { f.asks = append(f.asks, a) }
+func (f *fan) add(a memberCall) {
+	a.pause = func(ctx context.Context) error { return f.pause(ctx, a.slot) }
+	f.asks = append(f.asks, a)
+}
 
 // run calls all members that have no outcome yet. It returns when all calls
 // have ended; when the fan-out ends early, the running calls are cancelled. An
@@ -111,22 +139,30 @@ func (f *fan) run(ctx context.Context) error {
 	overdue := false
 	var end error
 	for len(todo) > 0 && end == nil || f.running > 0 {
-		if !isClosed(stopAsking) && end == nil {
+		if !isClosed(stopAsking) && len(f.halted) == 0 && end == nil {
 			for ; len(todo) > 0 && f.running < f.width; todo = todo[1:] {
 				f.running++
 				go f.one(inTime, todo[0], done)
 			}
 		}
-		if f.running == 0 { // asked to stop, and no call is running
-			if err := f.write(ctx, state.StepPause); err != nil {
-				return err
+		if f.running == len(f.halted) && end == nil { // asked to stop, and no call is running
+			if end = f.write(ctx, state.StepPause); end != nil {
+				cancel(end)
+				continue
+			}
+			for slot, h := range f.halted {
+				close(h.done)
+				delete(f.halted, slot)
 			}
 			stopAsking = f.work.run.StopRequested()
 			continue
 		}
 		select {
+		case h := <-f.halts:
+			f.halted[h.slot] = h
 		case d := <-done:
 			f.running--
+			delete(f.halted, d.out.Slot)
 			if err := f.recordOutcome(d, end != nil); err != nil && end == nil {
 				end = err
 				cancel(err)
@@ -139,6 +175,9 @@ func (f *fan) run(ctx context.Context) error {
 			due = nil
 		case overdue || f.fresh >= batch && len(done) == 0:
 			due, overdue = nil, false
+			if len(f.halted) > 0 {
+				break
+			}
 			if err := f.commitNow(ctx, stopAsking); err != nil {
 				end = err
 				cancel(err)
