@@ -216,8 +216,8 @@ func (r *Run) applyStaged(c *state.Checkpoint) error {
 // While the store does not answer, Commit retries until ctx ends. It fails with
 // [ErrLost] when another worker owns the run, and with [ErrParked] when the run was
 // paused, or is released because this worker stops: the step is stored then, and the
-// handler returns the error unchanged. A step of kind [state.StepIntent] never parks,
-// nor does any while an effect of the ledger is in flight.
+// handler returns the error unchanged. A step of kind [state.StepIntent] or
+// [state.StepCall] never parks, nor does any while an effect of the ledger is in flight.
 func (r *Run) Commit(ctx context.Context, step state.Step, change func(*state.Checkpoint) error) error {
 	return r.commit(ctx, step, "", change)
 }

@@ -152,7 +152,7 @@ const (
 	StepFork     StepKind = "fork"
 	StepImport   StepKind = "import"
 	StepTeam     StepKind = "team"    // a member of the team has answered
-	StepCall     StepKind = "call"    // tasks for other agents are about to be sent
+	StepCall     StepKind = "call"    // tasks for other agents are about to be sent, or under way
 	StepHandoff  StepKind = "handoff" // the task was delegated; as a run of its own: the state that goes with a delegated task
 	StepHandler  StepKind = "handler" // a step of the handler
 )

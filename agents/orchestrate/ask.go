@@ -18,22 +18,20 @@ import (
 
 // memberCall is one call of a member: its part of the work.
 type memberCall struct {
-	key     string               // identifies the call within the run: "step/0"
-	slot    int                  // the slot of its outcome
-	who     int                  // the member's index in Plan.Members
-	payload json.RawMessage      // the member's input, unless the document maps another
-	timeout time.Duration        // the most for each try; 0: the task's remaining time
-	patient time.Duration        // the timeout of a person; 0: timeout
-	silent  time.Duration        // how long each try of a member without timeout_seconds may be without an answer; 0: timeout
-	plain   bool                 // the payload is sent unchanged: the document's mapping does not apply to this call
-	apart   bool                 // the document's mapping does not see the outputs of other members
-	final   bool                 // the answer is the result of the whole task
-	whole   bool                 // the run waits for the answer even if it is to stop
-	// pause, if set, stops the run between two steps in place of a commit: other calls are
-	// under way.
-	pause func(context.Context) error
-	on      []envelope.Reference // results of others that the payload was made from
-	schema  json.RawMessage      // what a person's answer must fit if the document has no result_schema; nil: anything
+	key     string                      // identifies the call within the run: "step/0"
+	slot    int                         // the slot of its outcome
+	who     int                         // the member's index in Plan.Members
+	payload json.RawMessage             // the member's input, unless the document maps another
+	timeout time.Duration               // the most for each try; 0: the task's remaining time
+	patient time.Duration               // the timeout of a person; 0: timeout
+	silent  time.Duration               // how long each try of a member without timeout_seconds may be without an answer; 0: timeout
+	plain   bool                        // the payload is sent unchanged: the document's mapping does not apply to this call
+	apart   bool                        // the document's mapping does not see the outputs of other members
+	final   bool                        // the answer is the result of the whole task
+	whole   bool                        // the run waits for the answer even if it is to stop
+	pause   func(context.Context) error // stops the run in the middle of the call; nil: a commit does
+	on      []envelope.Reference        // results of others that the payload was made from
+	schema  json.RawMessage             // what a person's answer must fit if the document has no result_schema; nil: anything
 }
 
 // ask calls a member for its part, with retries, and returns the outcome. A
@@ -41,7 +39,7 @@ type memberCall struct {
 // cannot go on here.
 func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 	p := &w.plan.Members[a.who]
-	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC()}
+	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC(), key: a.key}
 	out.asked = out.Began
 	end := func(problem *envelope.Error) (Outcome, error) {
 		out.Err, out.Output = problem, nil
@@ -72,16 +70,21 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 		out.Entity = at.member.Entity
 		out.Tries++
 		out.asked = time.Now()
-		err := w.try(ctx, &at, a, payload, &out)
-		if err == nil {
-			out.MS = millis(time.Since(out.Began))
-			w.told(intents.RunStepFinished, &out, a, "")
-			return out, nil
+		problem := w.failedBefore(at.key, &out)
+		known := problem != nil
+		if !known {
+			err := w.try(ctx, &at, a, payload, &out)
+			if err == nil {
+				out.MS = millis(time.Since(out.Began))
+				w.told(intents.RunStepFinished, &out, a, "")
+				return out, nil
+			}
+			if err := fatal(ctx, err); err != nil {
+				return out, err
+			}
+			problem = envelope.AsError(err)
+			w.noteFailure(at.key, &out, problem)
 		}
-		if err := fatal(ctx, err); err != nil {
-			return out, err
-		}
-		problem := envelope.AsError(err)
 		again, wait := w.again(&at.who, at.member, &out, problem)
 		if !again || wait >= w.left() {
 			// A member that has used up all of the swarm's time leaves no time
@@ -103,9 +106,13 @@ func (w *work) ask(ctx context.Context, a memberCall) (Outcome, error) {
 			}
 			return end(noReceiver(&at.who, err))
 		}
-		failed := out
-		failed.Err = problem
-		w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
+		if known { // this was told, and waited for
+			wait = 0
+		} else {
+			failed := out
+			failed.Err = problem
+			w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
+		}
 		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", out.Entity, "try", out.Tries, "code", string(problem.Code))
 		if !pause.For(ctx, wait) {
 			return out, context.Cause(ctx)
@@ -364,9 +371,7 @@ func (w *work) choose(key string, p *Participant, m Member) {
 	w.pos.Chosen = append(w.pos.Chosen, chosen{key, m.Entity, m.AgentID})
 	w.fresh++
 	w.mu.Unlock()
-	if w.run != nil {
-		_ = w.run.Stage(stepTeam(p.Alias, "is "+m.Entity, 0), w.save) // the call of an ended run returns the error
-	}
+	w.stage(stepTeam(p.Alias, "is "+m.Entity, 0))
 }
 
 // noReceiver is the error of a member for which no receiver was found.

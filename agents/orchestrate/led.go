@@ -270,11 +270,10 @@ func (w *work) note(o Outcome) {
 		}
 	}
 	w.pos.Outcomes = append(all, o)
+	w.pos.forgetFailures(o)
 	w.fresh++
 	w.mu.Unlock()
-	if w.run != nil {
-		_ = w.run.Stage(stepTeam(o.Alias, detail(&o), o.MS), w.save) // the next commit of an ended run returns the error
-	}
+	w.stage(stepTeam(o.Alias, detail(&o), o.MS))
 }
 
 // returned returns what the tool calls of a run have returned, by their idempotency

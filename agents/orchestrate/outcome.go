@@ -42,6 +42,7 @@ type Outcome struct {
 	Instead string `json:"instead,omitempty"` // the alias of the member whose part the fallback did
 	Usage   Usage  `json:"usage,omitzero"`    // as reported by the member
 
+	key   string    // of the call
 	asked time.Time // when the current receiver was called, in this try; Began is when the first one was
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -21,6 +22,7 @@ type position struct {
 	Steps    []string   `json:"steps,omitempty"`    // of a pipeline, by alias: the document may change during a run
 	Outcomes []Outcome  `json:"outcomes,omitempty"` // in the order in which they became known
 	Chosen   []chosen   `json:"chosen,omitempty"`   // how references were resolved
+	Failed   []failure  `json:"failed,omitempty"`   // calls of parts that have no outcome yet
 	Routed   string     `json:"routed,omitempty"`   // of a router: the alias of the chosen member
 	Calls    int        `json:"calls,omitempty"`    // how many calls of members the model has made
 	Scope    string     `json:"scope"`              // of the calls: a new scope is a new attempt at the task
@@ -36,6 +38,15 @@ type chosen struct {
 	Key     string `json:"key"` // the key of the call
 	Entity  string `json:"entity"`
 	AgentID string `json:"agent_id,omitempty"`
+}
+
+// failure is a call that has failed, whose part is done by another try or another
+// member. A worker that resumes the run does not make the call again.
+type failure struct {
+	Key     string          `json:"key"` // of the call, without its tries
+	Tries   int             `json:"tries"`
+	Durable bool            `json:"durable,omitempty"`
+	Err     *envelope.Error `json:"error"`
 }
 
 // positionFormat is the format of position that this release writes. It reads
@@ -105,7 +116,7 @@ func (w *work) begin() error {
 // succeeded, and the failures that are decided. These are of a swarm whose members
 // have all ended, and of steps of a pipeline that were skipped.
 func (w *work) anew(scope string) {
-	w.pos.Scope = scope
+	w.pos.Scope, w.pos.Failed = scope, nil
 	heard := w.pos.heard()
 	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool {
 		if w.plan.Pattern == Pipeline && o.Slot >= 0 && o.Slot < len(w.plan.Steps) && w.plan.Members[w.plan.Steps[o.Slot]].Extras.OnError == OnErrorSkip {
@@ -184,7 +195,44 @@ func (w *work) record(outcomes ...Outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pos.Outcomes = append(w.pos.Outcomes, outcomes...)
+	w.pos.forgetFailures(outcomes...)
 	w.fresh++
+}
+
+// failedBefore returns the error of a call that an earlier owner of the run made, and
+// of which try it is; nil if the call is to be made.
+func (w *work) failedBefore(key string, o *Outcome) *envelope.Error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.pos.Failed {
+		if f.Key == key && o.Tries <= f.Tries {
+			o.Tries, o.Durable = f.Tries, f.Durable
+			return f.Err
+		}
+	}
+	return nil
+}
+
+// noteFailure records that a call has failed. A run stores it with the next call.
+func (w *work) noteFailure(key string, o *Outcome, problem *envelope.Error) {
+	if w.run == nil {
+		return
+	}
+	w.mu.Lock()
+	w.pos.Failed = append(slices.DeleteFunc(w.pos.Failed, func(f failure) bool { return f.Key == key }), failure{key, o.Tries, o.Durable, problem})
+	w.fresh++
+	w.mu.Unlock()
+	w.stage(stepTeam(o.Alias, string(problem.Code), 0))
+}
+
+// forgetFailures removes the failed calls of parts that have an outcome.
+func (p *position) forgetFailures(outcomes ...Outcome) {
+	p.Failed = slices.DeleteFunc(p.Failed, func(f failure) bool {
+		return slices.ContainsFunc(outcomes, func(o Outcome) bool {
+			root := strings.TrimSuffix(o.key, "/fallback")
+			return f.Key == root || strings.HasPrefix(f.Key, root+"/")
+		})
+	})
 }
 
 // ended returns the outcome of a slot; nil if there is none yet.
@@ -200,6 +248,30 @@ func (w *work) ended(slot int) *Outcome {
 	return nil
 }
 
+// stage has the position stored with the next call or commit of the run. Of what is
+// staged at a time only the last one encodes the position.
+func (w *work) stage(step state.Step) {
+	if w.run == nil {
+		return
+	}
+	w.mu.Lock()
+	w.stages++
+	n := w.stages
+	w.mu.Unlock()
+	_ = w.run.Stage(step, func(cp *state.Checkpoint) error { // the next commit of an ended run returns the error
+		w.mu.Lock()
+		last := n >= w.staged
+		w.mu.Unlock()
+		if !last {
+			return nil
+		}
+		return w.save(cp)
+	})
+	w.mu.Lock()
+	w.staged = max(w.staged, n)
+	w.mu.Unlock()
+}
+
 // commit stores the position before the next step begins. Goroutines that wait
 // for it share one write. An unchanged position is not written, unless the run
 // is asked to stop.
@@ -212,7 +284,7 @@ func (w *work) commit(ctx context.Context, step state.Step) error {
 	w.mu.Lock()
 	fresh := w.fresh
 	w.mu.Unlock()
-	if fresh == 0 && step.Kind == state.StepTeam {
+	if fresh == 0 && step.Kind != state.StepPause {
 		return ctx.Err() // another goroutine's write included it
 	}
 	if err := w.run.Commit(ctx, step, w.save); err != nil {

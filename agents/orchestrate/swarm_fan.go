@@ -175,9 +175,6 @@ func (f *fan) run(ctx context.Context) error {
 			due = nil
 		case overdue || f.fresh >= batch && len(done) == 0:
 			due, overdue = nil, false
-			if len(f.halted) > 0 {
-				break
-			}
 			if err := f.commitNow(ctx, stopAsking); err != nil {
 				end = err
 				cancel(err)
@@ -287,11 +284,14 @@ func (f *fan) recordOutcome(d memberOutcome, ending bool) error {
 	return f.each(&d.out)
 }
 
-// commitNow commits the new outcomes. If the run is to stop, it does nothing: a
-// commit would park the run while calls are running, so they are awaited first.
+// commitNow commits the new outcomes. While calls are running it does not park the run,
+// whose live calls would be lost: if the run is to stop, they are awaited first.
 func (f *fan) commitNow(ctx context.Context, stopAsking <-chan struct{}) error {
-	if isClosed(stopAsking) {
+	switch {
+	case isClosed(stopAsking) || len(f.halted) > 0:
 		return nil
+	case f.running > 0:
+		return f.write(ctx, state.StepCall)
 	}
 	return f.write(ctx, state.StepTeam)
 }

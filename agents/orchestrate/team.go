@@ -140,9 +140,11 @@ type work struct {
 	agentModel AgentModel
 	run        *mesh.Run // nil on the live lane
 
-	mu       sync.Mutex // guards pos and fresh
+	mu       sync.Mutex // guards what follows, up to account
 	pos      position
 	fresh    int // number of changes of pos since the last commit began
+	stages   int // how often pos was staged, and which of these is the last that the run has
+	staged   int
 	account  json.RawMessage
 	commitMu sync.Mutex // serialises commits
 

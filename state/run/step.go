@@ -20,7 +20,8 @@ type Stepped struct {
 
 // Step ends a step of the run's owner. The handler's own changes are in c. park is the
 // status that the handler asks to wait with, "" for none; leaving says that the worker
-// stops. A pending request is carried out, unless a tool call is under way.
+// stops. A pending request is carried out, unless a tool call or a call of another agent
+// is under way.
 func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving bool) (out Stepped, err error) {
 	m := &c.Mesh
 	if c.Terminal() || state.Parked(c.Doc.Status) {
@@ -37,7 +38,7 @@ func Step(c *state.Checkpoint, step state.Step, park aaif.RunStatus, leaving boo
 	switch {
 	case park != "":
 		out.Status = park
-	case step.Kind == state.StepIntent || calling:
+	case step.Kind == state.StepIntent || step.Kind == state.StepCall || calling:
 	case m.Pending != "":
 		out.Status = aaif.RunStatus(m.Pending)
 	case leaving:
