@@ -152,6 +152,38 @@ func TestTreeBudgetStopsHops(t *testing.T) {
 	equal(t, "code on arrival", codeOf(err), envelope.CodeBudget)
 }
 
+// A call that was sent before the tree's budget was used up is waited for, also by the next
+// owner of the run: what the called agent has used is spent either way.
+func TestACallThatUsesUpTheBudgetIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	counters := r.counting()
+	cfg := mesh.Config{Counters: counters, Tree: mesh.TreeLimits{Tokens: 1000}}
+	g := newGate(t)
+	r.serve(r.lane(cfg), mesh.Agent{Entity: helper, Handler: g})
+	r.hears(helper)
+	first := r.lane(cfg)
+	r.serve(first, mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one"}, nil)})
+	client := r.client()
+	task := newTask(lead, "lead.work", `{"n":1}`)
+	r.submit(client, task)
+	hop := within(t, "the hop", g.entered)
+	for _, c := range hop.Counters() {
+		if _, err := counters.Add(ctxFor(t), 1200, c.Owner, mesh.CountTokens, c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.Conn().Close() // as a crash, for the mesh
+	r.serve(r.lane(cfg), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one"}, nil)})
+	eventually(t, "the run has a second owner", func() bool { return r.record(task).Mesh.Epoch == 2 })
+	g.open()
+	reply, err := r.result(client, task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "result", canonical(t, reply.Payload), `{"n":1}`)
+}
+
 // The deadline of a tree holds for a hop that claims more time.
 func TestTreeHasADeadline(t *testing.T) {
 	t.Parallel()

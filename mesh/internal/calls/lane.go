@@ -46,7 +46,7 @@ func (o *outgoing) hasLane(ctx context.Context) (bool, error) {
 	if o.Run == nil || o.c.Live {
 		return false, nil
 	}
-	if slices.ContainsFunc(o.Run.openCalls(o.c.Key), func(call state.Call) bool { return !call.Live && call.To == o.c.To }) {
+	if o.sentDurably() {
 		return true, nil
 	}
 	durable, err := o.LookForLane(ctx, o.c.To)
@@ -55,6 +55,11 @@ func (o *outgoing) hasLane(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	return durable, err
+}
+
+// sentDurably reports whether the run's checkpoint names the call as sent over the durable lane.
+func (o *outgoing) sentDurably() bool {
+	return o.Run != nil && slices.ContainsFunc(o.Run.openCalls(o.c.Key), func(call state.Call) bool { return !call.Live && call.To == o.c.To })
 }
 
 // LookForLane reports whether an entity has a durable lane. It retries while the server
