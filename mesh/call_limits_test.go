@@ -184,6 +184,36 @@ func TestACallThatUsesUpTheBudgetIsFoundAgain(t *testing.T) {
 	equal(t, "result", canonical(t, reply.Payload), `{"n":1}`)
 }
 
+// The timeout of a call counts from when it was sent, whichever owner of the run waits for it.
+func TestTheTimeoutOfACallOutlivesItsSender(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	r := newDurableRig(t)
+	gone := r.lane(mesh.Config{})
+	r.serve(gone, mesh.Agent{Entity: helper, Handler: echo})
+	r.hears(helper)
+	gone.Conn().Close() // the agent has a durable lane, and no worker
+	const timeout = 6 * time.Second
+	calls := calling(mesh.Call{To: helper, Key: "one", Timeout: timeout}, nil)
+	first := r.lane(mesh.Config{})
+	r.serve(first, mesh.Agent{Entity: lead, Handler: calls})
+	client := r.client()
+	task := newTask(lead, "lead.work", `{}`)
+	r.submit(client, task)
+	eventually(t, "the call is sent", func() bool {
+		c := r.begun(task)
+		return c != nil && len(c.Mesh.Calls) == 1 && !c.Mesh.Calls[0].Live
+	})
+	sent := time.Now()
+	eventually(t, "two thirds of the time are over", func() bool { return time.Since(sent) > timeout*2/3 })
+	first.Conn().Close() // as a crash, for the mesh
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calls})
+	_, err := r.result(client, task)
+	if took := time.Since(sent); codeOf(err) != envelope.CodeTimeout || took > timeout*3/2 {
+		t.Errorf("%v after %s, want E_TIMEOUT after %s", err, took, timeout)
+	}
+}
+
 // The deadline of a tree holds for a hop that claims more time.
 func TestTreeHasADeadline(t *testing.T) {
 	t.Parallel()

@@ -19,13 +19,14 @@ import (
 func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	task.ID = o.id(o.c.Key)
 	o.a.TaskID = task.ID
-	timeout, until := o.times(ctx, o.a.Began)
+	timeout, until := o.times(ctx, o.began())
 	notReady := o.ready(task, timeout, true)
 	var was *envelope.Envelope
-	if o.Run.Restored {
+	sent := o.sentDurably()
+	if o.Run.Restored || sent {
 		var ended bool
 		was, ended = o.sentBefore(ctx, task)
-		if ended || notReady != nil { // the receiver may have answered while the run was parked
+		if ended || notReady != nil { // the receiver may have answered while the run did not wait
 			if answer, err := o.Answers.First(ctx, o.Stores.Replies, state.Wait{Entity: task.To, TaskID: task.ID}, task.From, task.Corr); err == nil && answer != nil {
 				o.remove(task.ID)
 				return takeReply(o.a, answer)
@@ -33,6 +34,9 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 		}
 	}
 	if notReady != nil {
+		if sent { // its time is over
+			o.cancel(state.Call{ID: task.ID, To: task.To})
+		}
 		return notReady
 	}
 	again := o.Run.Record.markSent(task.ID)
@@ -80,6 +84,17 @@ func (o *outgoing) durable(ctx context.Context, task *envelope.Envelope) error {
 	}
 	o.cancel(state.Call{ID: task.ID, To: task.To})
 	return err
+}
+
+// began returns when the call was first sent, by this owner of the run or by an earlier one:
+// its timeout counts from then.
+func (o *outgoing) began() time.Time {
+	for _, call := range o.Run.openCalls(o.c.Key) {
+		if call.ID == o.a.TaskID && !call.At.IsZero() {
+			return o.a.Began.Add(min(0, call.At.Sub(o.Now()))) // At is by the server's clock
+		}
+	}
+	return o.a.Began
 }
 
 // circleLook is the number of leases after which watchDeadlock checks whether a durable call
