@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
@@ -72,6 +73,9 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	return seq, nil
 }
 
+// put stores a letter by a compare-and-swap on its subject, whose last message also names the
+// letters before it: a worker may read only that one. The Nats-Msg-Id of a letter could not tell
+// whether it is stored, because other users may publish with the same id before.
 func (d *Dead) put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	if letter.TaskID == "" || len(subject.Escape(letter.TaskID)) > subject.MaxID {
 		letter.TaskID = "work-" + strconv.FormatUint(letter.Work, 10)
@@ -80,13 +84,54 @@ func (d *Dead) put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("put a dead letter: %w", err)
 	}
-	if letter.Work != 0 {
-		have, err := d.have(ctx, subj, letter)
-		if have != 0 || err != nil {
-			return have, err
+	nc := d.js.Conn()
+	ctx, stop := api.UntilDenied(ctx, nc, subj+`"`)
+	defer stop()
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		last, before, err := d.last(ctx, subj)
+		if err != nil {
+			return 0, api.Explain(nc, err, "put a dead letter to %s", subj)
+		}
+		if letter.Work != 0 {
+			for _, b := range before {
+				if b.is(letter) {
+					return b.seq, nil
+				}
+			}
+		}
+		ack, err := d.js.PublishMsg(ctx, d.message(subj, letter, last, before))
+		switch {
+		case err == nil:
+			return ack.Sequence, nil
+		case errors.Is(context.Cause(ctx), ErrDenied):
+			return 0, api.Explain(nc, context.Cause(ctx), "put a dead letter to %s", subj)
+		case !api.IsWrongSequence(err):
+			return 0, api.Uncertain(api.Explain(nc, err, "put a dead letter to %s", subj))
+		case wait > time.Second:
+			return 0, fmt.Errorf("put a dead letter to %s: %w: a replica lags behind: %w", subj, ErrUnavailable, err)
+		case !pause.For(ctx, wait):
+			return 0, fmt.Errorf("put a dead letter to %s: %w", subj, context.Cause(ctx))
 		}
 	}
-	msg := d.message(subj, letter)
+}
+
+// maxDeadHeaders is the most bytes of headers and subject that a letter has. nats-server stores
+// headers of 65,535 bytes at most.
+const maxDeadHeaders = 60 << 10
+
+// message returns the message of a letter over the last message on its subject. It has no body if
+// that does not fit, and no headers of the task if these alone do not.
+func (d *Dead) message(subj string, letter DeadLetter, last uint64, before []earlierLetter) *nats.Msg {
+	encode := func() *nats.Msg {
+		msg := encodeDead(subj, letter)
+		for _, b := range before {
+			msg.Header.Add(headerDeadBefore, b.String())
+		}
+		msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+		msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
+		return msg
+	}
+	msg := encode()
 	most := int(d.js.Conn().MaxPayload())
 	over := func(size int) bool { return most > 0 && size > most }
 	headers := msg.Size() - len(msg.Data)
@@ -95,46 +140,26 @@ func (d *Dead) put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		if many {
 			letter.Omitted, letter.Header = max(1, letter.Omitted), nil // without its headers it cannot be retried
 		}
-		msg = d.message(subj, letter)
+		msg = encode()
 	}
-	ack, err := api.PublishOnce(ctx, d.js, msg, "", func(seq uint64) bool {
-		have, err := d.have(ctx, subj, letter)
-		return err == nil && have == seq
-	})
-	if err != nil {
-		return 0, api.Uncertain(api.Explain(d.js.Conn(), err, "put a dead letter to %s", subj))
-	}
-	return ack.Sequence, nil
-}
-
-// maxDeadHeaders is the most bytes of headers and subject that a letter has. nats-server stores
-// headers of 65,535 bytes at most.
-const maxDeadHeaders = 60 << 10
-
-// message returns the message of a letter.
-func (d *Dead) message(subj string, letter DeadLetter) *nats.Msg {
-	msg := encodeDead(subj, letter)
-	if letter.Work != 0 {
-		msg.Header.Set(natsjs.MsgIDHeader, subj+"/"+strconv.FormatUint(letter.Work, 10)+"/"+letter.Code)
-	}
-	msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
 	return msg
 }
 
-// have returns the sequence of the last letter on the subject if it is about the same
-// message with the same code; 0 otherwise.
-func (d *Dead) have(ctx context.Context, subj string, letter DeadLetter) (uint64, error) {
-	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
-	switch {
-	case errors.Is(err, natsjs.ErrMsgNotFound):
-		return 0, nil
-	case err != nil:
-		return 0, api.Explain(d.js.Conn(), err, "put a dead letter to %s", subj)
+// last returns the sequence of the last message on a letter's subject, 0 if there is none, and
+// the letters there that are known from it.
+func (d *Dead) last(ctx context.Context, subj string) (uint64, []earlierLetter, error) {
+	msg, err := api.Newest(ctx, d.js, d.name(), subj)
+	last := msg.Seq
+	if err == nil && !msg.Genuine() {
+		msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
 	}
-	if old, err := d.decode(msg); err == nil && old.Work == letter.Work && old.Code == letter.Code {
-		return old.Seq, nil
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return last, nil, nil
 	}
-	return 0, nil
+	if err != nil {
+		return 0, nil, err
+	}
+	return last, d.earlier(msg), nil
 }
 
 // List yields the dead letters of one entity or, with "", of all, the oldest first. Any

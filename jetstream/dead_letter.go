@@ -25,6 +25,7 @@ const (
 	headerDeadWork     = headerDead + "Work"
 	headerDeadStored   = headerDead + "Stored"
 	headerDeadOmitted  = headerDead + "Omitted"
+	headerDeadBefore   = headerDead + "Before" // letters that are on the subject before, one in each value: see earlierLetter
 )
 
 // maxCause is the most bytes of a cause, which may quote a peer.
@@ -93,6 +94,44 @@ func (d *Dead) decode(msg Message) (DeadLetter, error) {
 		}
 	}
 	return l, nil
+}
+
+// maxEarlier is how many letters a letter names that are on its subject before it.
+const maxEarlier = 16
+
+// An earlierLetter is a letter as a later one on its subject names it.
+type earlierLetter struct {
+	seq, work uint64
+	code      string
+}
+
+func (e earlierLetter) String() string {
+	return strconv.FormatUint(e.seq, 10) + " " + strconv.FormatUint(e.work, 10) + " " + e.code
+}
+
+// is reports whether a letter is the same: about the same message, with the same code.
+func (e earlierLetter) is(l DeadLetter) bool { return e.work == l.Work && e.code == headerText(l.Code) }
+
+// earlier returns a letter and those that it names, the last one first.
+func (d *Dead) earlier(msg Message) (all []earlierLetter) {
+	l, err := d.decode(msg)
+	if err != nil {
+		return nil // not written by the mesh
+	}
+	if l.Work != 0 {
+		all = append(all, earlierLetter{l.Seq, l.Work, l.Code})
+	}
+	for _, text := range msg.Header[headerDeadBefore] {
+		seq, rest, _ := strings.Cut(text, " ")
+		work, code, _ := strings.Cut(rest, " ")
+		e := earlierLetter{code: code}
+		e.seq, _ = strconv.ParseUint(seq, 10, 64)
+		e.work, _ = strconv.ParseUint(work, 10, 64)
+		if e.seq != 0 && e.work != 0 && len(all) < maxEarlier {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // headerText makes a text fit for a header: a single line.

@@ -98,6 +98,53 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
+// A worker that did not hear whether its letter is stored puts it again, also if other letters of
+// the task have come since, and though it may read only the last message of a subject.
+func TestADeadLetterIsStoredOnceWithOthersOfItsTaskInBetween(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "worker", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.STREAM.MSG.GET.>", "$JS.API.DIRECT.GET.AEE_DEAD"}}}},
+	}})
+	js := connect(t, srv, nats.UserInfo("all", "p"))
+	apply(t, js, jetstream.Options{})
+	d := jetstream.NewDead(connect(t, srv, nats.UserInfo("worker", "p")), subject.Map{})
+	letter := func(work uint64) jetstream.DeadLetter {
+		return jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "E_REPLAY", Work: work, Data: []byte("{}")}
+	}
+	var stored []uint64
+	for work := range uint64(3) {
+		stored = append(stored, bury(t, d, letter(work+1)))
+	}
+	about := letter(0) // about no message
+	bury(t, d, about)
+	for work := range uint64(3) {
+		if seq := bury(t, d, letter(work+1)); seq != stored[work] {
+			t.Errorf("letter %d put again: %d, was %d", work+1, seq, stored[work])
+		}
+	}
+	other := letter(1)
+	other.Code = "poison"
+	bury(t, d, other)
+	if n := len(letters(t, jetstream.NewDead(js, subject.Map{}), "agent.x")); n != 5 {
+		t.Errorf("%d letters, want 5", n)
+	}
+}
+
+// A replica may not have the letter yet.
+func TestADeadLetterIsStoredOnceThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	d := jetstream.NewDead(js, subject.Map{})
+	letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Work: 1, Data: []byte("{}")}
+	lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.t1", 3)
+	seq := bury(t, d, letter)
+	if again := bury(t, d, letter); again != seq {
+		t.Errorf("put again: %d, was %d", again, seq)
+	}
+}
+
 func TestDeadRetry(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
