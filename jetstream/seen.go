@@ -39,8 +39,9 @@ func NewSeen(js natsjs.JetStream, m subject.Map, window time.Duration) *Seen {
 // decides, by one atomic write; if another was first, Claim reads that claim. The key is
 // below the entity, so that only its workers can claim its ids.
 //
-// After an error nothing is decided. After [ErrUncertain] the id may be recorded: claim
-// it again with the same by to find out.
+// After [ErrExists] the id is recorded, and the claim could not be read: by is the holder only
+// if it claimed the id before. After any other error nothing is decided. After [ErrUncertain]
+// the id may be recorded: claim it again with the same by to find out.
 func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
 	token := subject.Escape(id)
 	if id == "" || len(token) > subject.MaxID {
@@ -65,13 +66,13 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 			return string(msg.Data), nil
 		}
 		if !errors.Is(err, natsjs.ErrMsgNotFound) { // otherwise the claim has just expired, or a replica is behind
-			return "", api.Explain(s.js.Conn(), err, "look who has id %q", id)
+			return "", fmt.Errorf("%w: %w", api.Explain(s.js.Conn(), err, "look who has id %q", id), ErrExists)
 		}
 		if !pause.For(ctx, wait) {
-			return "", ctx.Err()
+			break
 		}
 	}
-	return "", fmt.Errorf("remember id %q: %w", id, ErrChanged)
+	return "", fmt.Errorf("look who has id %q: %w: a replica lags behind", id, ErrExists)
 }
 
 // Bound returns the bucket's maximum age, which limits the window.

@@ -100,6 +100,24 @@ func TestSeen(t *testing.T) {
 	}
 }
 
+// An id that is there and whose holder a replica does not have yet is not free.
+func TestSeenDoesNotTakeAnIdForFreeThatAReplicaDoesNotHave(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	lagging(t, js, "KV_aee_seen", "$KV.aee_seen.agent=2Ex.12345678", 9)
+	if holder, err := seen.Claim(ctx, "agent.x", "12345678", "first"); err != nil || holder != "first" {
+		t.Errorf("%v, %v", holder, err)
+	}
+	if holder, err := seen.Claim(ctx, "agent.x", "12345678", "second"); holder != "" || !errors.Is(err, jetstream.ErrExists) {
+		t.Errorf("while the replica lags behind: %v, %v", holder, err)
+	}
+	if holder, err := seen.Claim(ctx, "agent.x", "12345678", "second"); err != nil || holder != "first" {
+		t.Errorf("later: %v, %v", holder, err)
+	}
+}
+
 func TestSeenIsFirstForOneOfMany(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

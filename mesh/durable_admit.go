@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/delegated"
 	"github.com/aeemesh/aeemesh/mesh/internal/requires"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
@@ -72,8 +72,8 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 	by := seenWork + strconv.FormatUint(r.hold.Seq, 10)
 	holder, err := n.cfg.Seen.Claim(ctx, ds.host.Entity, seenKey(env), by)
 	switch {
-	case err != nil && n.insistsOnSeen():
-		return errors.Join(errLater, err)
+	case err != nil && (n.insistsOnSeen() || errors.Is(err, jetstream.ErrExists) && !errors.Is(err, jetstream.ErrDenied)):
+		return errors.Join(errLater, err) // perhaps another has the id
 	case err != nil:
 		ds.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
 		return nil
@@ -97,7 +97,7 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 			return errors.Join(errLater, err)
 		}
 	}
-	return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
+	return n.replayed()
 }
 
 // notMoved refuses a signed task that names no lane, and whose message is the first holder of

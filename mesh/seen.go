@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nuid"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
@@ -51,14 +53,20 @@ func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 		by = seenLater + nuid.Next()
 	}
 	switch holder, err := n.cfg.Seen.Claim(ctx, h.Entity, seenKey(env), by); {
+	case errors.Is(err, jetstream.ErrExists): // by is new, so another has the id
+		return n.replayed()
 	case err != nil && n.insistsOnSeen():
 		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)
 	case err != nil:
 		h.log.Warn("the mesh's replay window cannot be asked; only this process's own replay window is used", "err", err)
 	case holder != by:
-		return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
+		return n.replayed()
 	}
 	return nil
+}
+
+func (n *Node) replayed() *envelope.Error {
+	return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
 }
 
 func (n *Node) insistsOnSeen() bool {

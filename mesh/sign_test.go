@@ -247,6 +247,39 @@ func TestReplayIsRefusedByTheWholeMesh(t *testing.T) {
 	}
 }
 
+// The window says that an id is there, and not who has it: its replica lags behind, or cannot be
+// read. Then the task is a replay also where no signatures are required.
+func TestAReplayIsRefusedThoughItsHolderCannotBeRead(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	r := rigWith(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_aee_seen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowDirect = false
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		window := jetstream.NewSeen(js, r.node(mesh.Config{}).Subjects(), time.Minute)
+		r.serve(r.node(mesh.Config{Verifier: k.verifier(), Seen: window}), mesh.Agent{Handler: echo})
+	}
+	task := signed(t, k.signer("ada", sign.Ed25519, ada), newTask(reviewer, "code.review", `{}`))
+	equal(t, "first", r.request(task).Type, envelope.TypeResult)
+	for range 12 { // whichever worker gets it
+		equal(t, "again", errorOf(t, r.request(task)).Code, envelope.CodeReplay)
+	}
+}
+
 func TestTaskIsRefusedWhereReplayCannotBeKnown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
