@@ -127,11 +127,26 @@ func (s *States) readRun(ctx context.Context, key string, open bool) (state.Reco
 // endedRuns remembers which runs have ended, by entity, by a hash of their key, with their
 // number of revisions: a retry as a dead letter adds revisions. The bucket keeps at most
 // [state.HistoryLimit] revisions, so a run with that many is not remembered.
+//
+// Another run may have as many revisions: between two listings a run may be deleted and its task
+// be submitted again, the store be restored from an older copy, or old revisions expire while new
+// ones come. So each ended run is read again after endedTurns listings at the latest.
 type endedRuns struct {
 	mu   sync.Mutex
 	seed maphash.Seed
-	of   map[string]map[uint64]int
+	of   map[string]*endedOf
 }
+
+// endedOf is what is known of an entity's runs.
+type endedOf struct {
+	turn, next uint8 // of the listings, and of the next run that is added; below endedTurns
+	runs       map[uint64]endedRun
+}
+
+type endedRun struct{ revisions, turn uint8 }
+
+// endedTurns is the number of listings of which each reads an equal part of the ended runs again.
+const endedTurns = 64
 
 func (e *endedRuns) add(key string, revisions int) {
 	e.mu.Lock()
@@ -140,17 +155,22 @@ func (e *endedRuns) add(key string, revisions int) {
 		return
 	}
 	if e.of == nil {
-		e.seed, e.of = maphash.MakeSeed(), map[string]map[uint64]int{}
+		e.seed, e.of = maphash.MakeSeed(), map[string]*endedOf{}
 	}
-	e.put(e.of, key, revisions)
-}
-
-func (e *endedRuns) put(to map[string]map[uint64]int, key string, revisions int) {
 	entity := entityOf(key)
-	if to[entity] == nil {
-		to[entity] = map[uint64]int{}
+	o := e.of[entity]
+	if o == nil {
+		o = &endedOf{runs: map[uint64]endedRun{}}
+		e.of[entity] = o
 	}
-	to[entity][maphash.String(e.seed, key)] = revisions
+	hash := maphash.String(e.seed, key)
+	run, again := o.runs[hash]
+	if !again {
+		run.turn = o.next
+		o.next = (o.next + 1) % endedTurns
+	}
+	run.revisions = uint8(revisions)
+	o.runs[hash] = run
 }
 
 // leave removes the runs that are known to have ended from the names of an entity's runs, or of
@@ -159,20 +179,32 @@ func (e *endedRuns) put(to map[string]map[uint64]int, key string, revisions int)
 func (e *endedRuns) leave(entity string, names map[string]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.of == nil {
-		return
+	known := map[string]map[uint64]endedRun{}
+	for of, o := range e.of {
+		if entity == "" || of == entityKey(entity) {
+			o.turn = (o.turn + 1) % endedTurns
+			known[of] = map[uint64]endedRun{}
+		}
 	}
-	known := map[string]map[uint64]int{}
 	for key, revisions := range names {
-		if e.of[entityOf(key)][maphash.String(e.seed, key)] == revisions {
-			e.put(known, key, revisions)
+		of := entityOf(key)
+		if known[of] == nil {
+			continue
+		}
+		hash := maphash.String(e.seed, key)
+		run, ok := e.of[of].runs[hash]
+		switch {
+		case !ok || int(run.revisions) != revisions:
+		case run.turn == e.of[of].turn:
+			known[of][hash] = endedRun{0, run.turn} // for add
+		default:
+			known[of][hash] = run
 			delete(names, key)
 		}
 	}
-	if entity == "" {
-		e.of = known
-		return
+	for of, runs := range known {
+		if e.of[of].runs = runs; len(runs) == 0 {
+			delete(e.of, of)
+		}
 	}
-	delete(e.of, entityKey(entity))
-	maps.Copy(e.of, known)
 }

@@ -130,3 +130,56 @@ func TestFencedOpenRunsAfterADeletion(t *testing.T) {
 		put(over, "completed")
 	}
 }
+
+// Between two listings a run that has ended may be deleted, and a new run come to the same number of
+// revisions: it is found some listings later.
+func TestFencedOpenRunsWithAsManyRevisions(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	s.Fence()
+	id := state.ID{Entity: "agent.x", Run: "again"}
+	put := func(prev uint64, status aaif.RunStatus) uint64 {
+		return putRun(t, s, id, prev, []byte(status), jetstream.Note{Status: status})
+	}
+	open := func() (n int) {
+		for _, err := range s.Open(ctx, "agent.x") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	for i := range 200 {
+		putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprint("other", i)}, 0, []byte("{}"), jetstream.Note{Status: "completed"})
+	}
+	put(put(0, "running"), "failed")
+	if n := open(); n != 0 {
+		t.Fatalf("%d runs are open", n)
+	}
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.*.agent.x."+id.Run)); err != nil {
+		t.Fatal(err)
+	}
+	put(put(0, "running"), "running")
+	gets, err := js.Conn().SubscribeSync("$JS.API.DIRECT.GET.KV_aee_state.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listings := 1
+	for ; open() == 0; listings++ {
+		if listings > 100 {
+			t.Fatal("the new run is not found")
+		}
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := gets.Pending(); n > 2*5*listings { // two of each run that is read
+		t.Errorf("%d messages were read in %d listings", n, listings)
+	}
+}
