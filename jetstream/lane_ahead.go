@@ -24,11 +24,16 @@ import (
 //
 // The second is enough because a consumer can only get ahead if its server restarts: then it
 // counts as ahead if it has delivered more than the stream has, also without such messages.
-// So a lane that works asks nothing in addition to that.
+//
+// A lane may always have work in hand. So once it has begun to draw from a consumer anew, it
+// compares the two also while there is some, until a look at both finds the stream unchanged, and
+// the consumer to know of all that the stream holds. Later a lane that works asks nothing in
+// addition.
 
 // An aheadWatch is what a source knows of that. The lane's mu guards it.
 type aheadWatch struct {
 	unsure  bool   // the stream has to be asked at the next look at an idle consumer
+	begun   bool   // or at one with work in hand: they were not compared since the lane began to draw
 	idle    bool   // at the last look nothing was pending, and nothing unacknowledged
 	drawn   uint64 // deliveries of the consumer as of that look
 	strikes int    // looks in a row that found it ahead
@@ -46,7 +51,7 @@ const resetPause = 10
 // again has the source look at the stream, which it has to if the lane draws from a consumer
 // that its server may have recovered.
 func (a *aheadWatch) again(notified bool) {
-	*a = aheadWatch{unsure: !notified, blind: a.blind}
+	*a = aheadWatch{unsure: !notified, begun: true, blind: a.blind}
 }
 
 // asks reports whether the stream has to be asked, after a look at the consumer. held: a
@@ -54,14 +59,15 @@ func (a *aheadWatch) again(notified bool) {
 func (a *aheadWatch) asks(info natsjs.ConsumerInfo, held bool) bool {
 	idle := info.NumPending == 0 && info.NumAckPending == 0 && !info.Paused
 	same := idle && a.idle && a.drawn == info.Delivered.Consumer
-	a.idle, a.drawn = idle, info.Delivered.Consumer
-	if !same {
+	if idle != a.idle || idle && !same {
 		a.strikes = 0
 	}
+	a.idle, a.drawn = idle, info.Delivered.Consumer
 	if !idle {
 		a.why, a.stuck = nil, 0
+		return !a.blind && a.begun && !info.Paused
 	}
-	return !a.blind && idle && (a.unsure || same && held)
+	return !a.blind && (a.unsure || same && held)
 }
 
 // caughtUp ends the deafness of a source whose consumer is not ahead any more.
@@ -88,21 +94,23 @@ func (l *Lane) heldSinceLook(s *source) bool {
 // checkAhead finds out whether a consumer is ahead of its stream, and resets it after two
 // looks that agree.
 func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerInfo) {
-	stuck, ahead, err := l.q.ahead(ctx, s, info)
+	idle := info.NumPending == 0 && info.NumAckPending == 0
+	stuck, ahead, err := l.q.ahead(ctx, s, &info, idle)
 	l.mu.Lock()
 	a := &s.ahead
 	switch {
 	case errors.Is(err, ErrDenied):
-		a.blind, a.unsure = true, false
+		a.blind, a.unsure, a.begun = true, false, false
 	case err != nil: // the next look asks again
 	case !ahead:
-		a.unsure, a.strikes, a.why, a.stuck = false, 0, nil, 0
+		a.unsure, a.begun, a.strikes, a.why, a.stuck = false, false, 0, nil, 0
 		s.caughtUp()
 	default:
-		a.unsure = true
+		a.unsure, a.begun = true, true
 		a.strikes++
 	}
-	certain, refused := a.strikes >= 2, a.refused
+	// Of what is acknowledged the consumer knows before it leaves the stream.
+	certain, refused := a.strikes >= 2 && idle || a.strikes >= 3, a.refused
 	if certain && refused == nil {
 		s.made = info.TimeStamp // it begins to count deliveries anew: see [Delivery.First]
 	}
@@ -113,7 +121,7 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 
 	err = refused
 	if refused == nil {
-		err = l.q.resetConsumer(ctx, s, info)
+		err = l.q.resetConsumer(ctx, s, info, idle)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,20 +152,43 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 // resets is where the API is asked to reset the source's consumer.
 func (s *source) resets() string { return "CONSUMER.RESET." + s.stream + "." + s.consumer }
 
-// ahead reports whether a consumer of which nothing is pending or unacknowledged is ahead of
-// its stream, and how many messages it does not deliver for that.
-func (q *Queue) ahead(ctx context.Context, s *source, info natsjs.ConsumerInfo) (stuck int, ahead bool, err error) {
+// holding is what a stream says that it holds of a source.
+type holding struct {
+	last  uint64 // the stream's last sequence
+	tasks int    // messages of the source
+}
+
+func (q *Queue) holding(ctx context.Context, s *source) (holding, error) {
 	var stream struct {
 		State struct {
 			Last     uint64         `json:"last_seq"`
 			Subjects map[string]int `json:"subjects"`
 		} `json:"state"`
 	}
-	err = api.Request(ctx, q.js, "STREAM.INFO."+s.stream, map[string]any{"subjects_filter": s.spec.Config.FilterSubject}, &stream)
+	err := api.Request(ctx, q.js, "STREAM.INFO."+s.stream, map[string]any{"subjects_filter": s.spec.Config.FilterSubject}, &stream)
+	h := holding{last: stream.State.Last}
 	for _, n := range stream.State.Subjects {
-		stuck += n
+		h.tasks += n
 	}
-	return stuck, stuck > 0 || info.Delivered.Stream > stream.State.Last, err
+	return h, err
+}
+
+// ahead reports whether a consumer is ahead of its stream, and how many messages it does not
+// deliver for that. While it has work in hand, both change all the time: then info is read
+// between two looks at the stream, and ahead fails with errMoved if they differ.
+func (q *Queue) ahead(ctx context.Context, s *source, info *natsjs.ConsumerInfo, idle bool) (stuck int, ahead bool, err error) {
+	h, err := q.holding(ctx, s)
+	if err == nil && !idle {
+		before := h
+		if err = api.Request(ctx, q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, info); err == nil {
+			h, err = q.holding(ctx, s)
+		}
+		if err == nil && h != before {
+			err = errMoved
+		}
+	}
+	stuck = max(0, h.tasks-int(info.NumPending)-info.NumAckPending)
+	return stuck, stuck > 0 || info.Delivered.Stream > h.last, err
 }
 
 // errMoved: the consumer has changed since it was looked at.
@@ -165,13 +196,14 @@ var errMoved = errors.New("the consumer works")
 
 // resetConsumer has a consumer deliver what its stream holds, unless it delivers again.
 // Workers that do so at the same time do no harm: what was acknowledged is not in the stream,
-// and a task that comes twice is done once, as after a lease that has ended.
-func (q *Queue) resetConsumer(ctx context.Context, s *source, then natsjs.ConsumerInfo) error {
+// and a task that comes twice, as one in hand does, is done once, as after a lease that has ended.
+func (q *Queue) resetConsumer(ctx context.Context, s *source, then natsjs.ConsumerInfo, idle bool) error {
 	var now natsjs.ConsumerInfo
 	if err := api.Request(ctx, q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &now); err != nil {
 		return errMoved // the next look finds out
 	}
-	if now.NumPending > 0 || now.NumAckPending > 0 || now.Paused || now.Delivered.Consumer != then.Delivered.Consumer {
+	works := now.NumPending > 0 || now.NumAckPending > 0 || now.Delivered.Consumer != then.Delivered.Consumer
+	if now.Paused || idle && works || now.Delivered.Consumer < then.Delivered.Consumer { // another worker has reset it
 		return errMoved
 	}
 	err := api.Request(ctx, q.js, s.resets(), map[string]int{"seq": 1}, nil)
