@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -231,6 +232,7 @@ type replyReader struct {
 	onStream             func(*envelope.Envelope) error
 	digest               string // of the task; "" if it is not known
 	epoch                string
+	number               int // the highest of a stream envelope
 	last                 *envelope.Envelope
 }
 
@@ -273,6 +275,11 @@ func (r *replyReader) take(msg jetstream.Message) error {
 		return nil // sent by a worker that had lost the run
 	} else if epoch != "" {
 		r.epoch = epoch
+	}
+	if n, _ := strconv.Atoi(msg.Header.Get(jetstream.HeaderSeq)); n > 0 && n <= r.number {
+		return nil // stored late, or twice
+	} else if n > 0 {
+		r.number = n
 	}
 	if r.onStream == nil {
 		return nil

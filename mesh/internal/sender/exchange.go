@@ -16,7 +16,8 @@ import (
 )
 
 // Exchange sends a task and waits for its terminal envelope. If what.Stream is set, stream
-// envelopes may come before it; onStream gets them, nil drops them.
+// envelopes may come before it; onStream gets them, nil drops them. One whose number is not above
+// all before it is dropped: it came late, as from an agent that has delegated the task, or twice.
 func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
 	x, err := s.Replies.Open(what.To, what.Stream, deadline)
 	if err != nil {
@@ -29,6 +30,7 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 	}()
 	s.Replies.Send(x, what)
 	var known answers.Known
+	var number int         // the highest of a stream envelope
 	var stray error        // error of the last reply to another task on this reply subject
 	var nameless *nats.Msg // a reply without a usable reply_to
 	for seen := 0; ; seen++ {
@@ -76,6 +78,13 @@ func (s *Sender) Exchange(ctx context.Context, deadline time.Time, task *envelop
 		if onStream == nil {
 			seen--
 			continue // the caller did not request a stream
+		}
+		if n := wire.SeqOf(reply.Payload); n > 0 && n <= number {
+			s.Log.Debug("stream envelope dropped: it came out of order", "id", task.ID, "corr", task.Corr, "seq", n, "after", number)
+			seen--
+			continue
+		} else if n > 0 {
+			number = n
 		}
 		if err := onStream(reply); err != nil {
 			s.CancelSent(task, err)

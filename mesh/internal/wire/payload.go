@@ -36,6 +36,17 @@ func WithSeq(payload json.RawMessage, seq int) (json.RawMessage, error) {
 	return append(b, payload[open+1:]...), nil
 }
 
+// SeqOf returns the number of a stream envelope by its payload, 0 if it has none.
+func SeqOf(payload json.RawMessage) int {
+	var p struct {
+		Seq int `json:"seq"`
+	}
+	if ReadJSON(payload, &p) != nil {
+		return 0
+	}
+	return max(p.Seq, 0)
+}
+
 // ReservedMember reports whether a member of a payload is reserved for the mesh
 // (docs/nats-binding.md, "Payloads").
 func ReservedMember(name string) bool {
