@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
@@ -226,7 +227,7 @@ func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64)
 	if err != nil {
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
 	}
-	return r.behind(ctx, at, after, nil)
+	return r.behind(ctx, at, after, time.Time{}, nil)
 }
 
 // Streamed is like Read for the first reply, but leaves out the terminal reply of the task's
@@ -236,12 +237,13 @@ func (r *Replies) Streamed(ctx context.Context, entity, taskID string) iter.Seq2
 	if err != nil {
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
 	}
-	return r.streamed(ctx, at.subject, 0)
+	return r.streamed(ctx, at.subject, 0, time.Time{})
 }
 
 // behind yields the replies to a task that are stored after a sequence: those of the
-// stream, and then that of the task's run, unless it is old (nil: it is not).
-func (r *Replies) behind(ctx context.Context, at place, after uint64, old func(nats.Header) bool) iter.Seq2[Message, error] {
+// stream, and then that of the task's run, unless it is old (nil: it is not). read is the time of
+// the message with the sequence; zero: it is not known.
+func (r *Replies) behind(ctx context.Context, at place, after uint64, read time.Time, old func(nats.Header) bool) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		// The run's reply is read first, so that all that it follows is there.
 		end, err := r.ofRun(ctx, at)
@@ -254,7 +256,7 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64, old func(n
 		}
 		ended := err == nil && end.Seq > after
 		if end.Header.Get(HeaderSeq) != "1" { // otherwise there is no other
-			for msg, err := range r.streamed(ctx, at.subject, after) {
+			for msg, err := range r.streamed(ctx, at.subject, after, read) {
 				if !yield(msg, err) || err != nil {
 					return
 				}
@@ -266,10 +268,15 @@ func (r *Replies) behind(ctx context.Context, at place, after uint64, old func(n
 	}
 }
 
-// streamed yields the replies on a subject that are stored after a sequence.
-func (r *Replies) streamed(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
+// streamed yields the replies on a subject that are stored after a sequence. It yields all if the
+// last one is newer than the message that was read there, and yet not after it: then the stream
+// was made anew, or restored from an older copy.
+func (r *Replies) streamed(ctx context.Context, subj string, after uint64, read time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		last, err := api.NewestPublished(ctx, r.js, r.name(), subj)
+		if err == nil && last.Seq <= after && after < runReply && !read.IsZero() && last.Time.After(read) {
+			after = 0
+		}
 		switch {
 		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && last.Seq <= after:
 			return

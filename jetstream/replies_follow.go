@@ -32,9 +32,10 @@ type Follower struct {
 	close  func()
 	silent bool // closed, and no more messages can arrive
 
-	after      uint64 // all stored replies up to this sequence were yielded
-	number     int    // the highest HeaderSeq that was yielded; 0: none
-	middle     bool   // it started after some replies: the first one may have any number
+	after      uint64    // all stored replies up to this sequence were yielded
+	read       time.Time // of the one with that sequence
+	number     int       // the highest HeaderSeq that was yielded; 0: none
+	middle     bool      // it started after some replies: the first one may have any number
 	old        func(nats.Header) bool
 	seen       recent
 	unseen     int      // replies yielded since the stream was read
@@ -232,7 +233,7 @@ func (f *Follower) missed() bool {
 func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool) bool {
 	f.missed()
 	f.unseen, f.failed, f.skipped = 0, false, false
-	for msg, err := range f.r.behind(ctx, f.at, f.after, f.old) {
+	for msg, err := range f.r.behind(ctx, f.at, f.after, f.read, f.old) {
 		switch {
 		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, api.ErrNoDirect), errors.Is(err, nats.ErrConnectionClosed):
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))
@@ -241,7 +242,7 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 			f.failed = true // temporary
 			return true
 		}
-		f.after = msg.Seq
+		f.after, f.read = msg.Seq, msg.Time
 		if f.old != nil && f.old(msg.Header) {
 			continue
 		}

@@ -65,7 +65,7 @@ type part struct {
 	stream, filter string
 	after          uint64    // the last sequence that was read
 	time           time.Time // of that message
-	doubt          bool      // the stream may have been made anew: the connection was lost, or nothing new was found
+	doubt          bool      // the stream may be another one: the connection was lost, or nothing new was found
 }
 
 // open finds out what to read, and with Follow subscribes to it.
@@ -121,19 +121,17 @@ func (r *reader) wait(ctx context.Context) bool {
 // that takes longer is read with the next one, or after followLook.
 const followSoon = 20 * time.Millisecond
 
-// rewind reads a part from its beginning again if its stream was made anew: its first message
-// is newer than the last one that was read, and has a sequence that was read.
+// rewind reads a part again from where its stream was made anew, or restored from an older copy: a
+// message that is newer than the last one that was read has a sequence that was read.
 func (r *reader) rewind(ctx context.Context, p *part) error {
 	if !p.doubt {
 		return nil
 	}
-	batch, err := api.Direct(ctx, r.js, p.stream, map[string]any{"seq": 1, "next_by_subj": p.filter, "batch": 1})
+	batch, err := api.Direct(ctx, r.js, p.stream, map[string]any{"start_time": p.time.Add(1).UTC(), "next_by_subj": p.filter, "batch": 1})
 	if err != nil || len(batch.Messages) == 0 {
 		return err // it may have been made anew, and be empty
 	}
-	if first := batch.Messages[0]; first.Seq <= p.after && first.Time.After(p.time) {
-		p.after = 0
-	}
+	p.after = min(p.after, batch.Messages[0].Seq-1)
 	p.doubt = false
 	return nil
 }
