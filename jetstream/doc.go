@@ -60,7 +60,7 @@
 // that it captures, and its answer would race with the real responder's. So a publisher
 // never learns whether a broadcast was stored; it is, unless JetStream is down or the
 // stream is at its limits. For the same reason no other stream may capture the subjects
-// of live tasks; [Inspect] looks for such streams.
+// of live tasks; package jetstream/inspect looks for such streams.
 //
 // A released version of the topology never changes. A [Migration] leads from one version
 // to the next; its comment says how to write one. docs/operations.md is the page for

@@ -25,6 +25,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/inspect"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -244,7 +245,7 @@ func olderThan(version, than string) bool {
 func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	ctx, cancel := context.WithTimeout(ctx, 2*d.app.Conn.Wait())
 	defer cancel()
-	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
+	report, err := inspect.JetStream(ctx, js, jetstream.Options{Map: d.subjects})
 	if errors.Is(err, jetstream.ErrDenied) {
 		hint := ""
 		if d.role == roleWorker {
@@ -260,15 +261,11 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		}
 		return
 	}
-	if !report.Enabled {
-		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Reason)
+	if report.Off != "" {
+		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Off)
 		return
 	}
-	found := "on"
-	if acc := report.Account; acc != nil {
-		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, term.Size(acc.Storage))
-	}
-	d.tell("jetstream", "ok", "", "%s", found)
+	d.tell("jetstream", "ok", "", "on, %d streams, %s stored", report.Account.Streams, term.Size(report.Account.Store))
 	d.streams(report.Streams)
 	d.groups(report.Streams)
 	d.room(ctx, js, report.Streams)
@@ -298,7 +295,7 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 
 // fsync reports how safe an acknowledged message is, by the server's fsync
 // settings and the time of an ack.
-func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
+func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f inspect.Fsync) {
 	if d.monitor != "" {
 		if told, err := fsyncOf(ctx, d.monitor); err != nil {
 			d.tell("fsync", "warn", "", "%s: %s", d.monitor, outcome.Text(err))
@@ -310,7 +307,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 	ack := ""
 	if seen := "$KV." + jetstream.BucketSeen + d.subjects.Suffix() + ".doctor"; d.probe && (!d.mayTry() || d.mayPublish(seen)) {
 		probing, cancel := context.WithTimeout(ctx, d.app.Conn.Wait())
-		took, err := jetstream.ProbeAck(probing, js, d.subjects, 20)
+		took, err := inspect.ProbeAck(probing, js, d.subjects, 20)
 		cancel()
 		switch {
 		case err == nil:
@@ -326,9 +323,9 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 		}
 	}
 	switch f.Class {
-	case jetstream.FsyncAlways:
+	case inspect.FsyncAlways:
 		d.tell("fsync", "ok", "", "always: what is acknowledged is on the disk (%s)%s", f.Why, ack)
-	case jetstream.FsyncInterval:
+	case inspect.FsyncInterval:
 		d.tell("fsync", "warn", "Where that matters: \"jetstream { sync_interval: always }\", or replicas on machines that do not fail together.",
 			"every %v: the crash of a machine can lose what it acknowledged since (%s)%s", f.Interval, f.Why, ack)
 	default:
@@ -337,24 +334,24 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 	}
 }
 
-func fsyncOf(ctx context.Context, monitor string) (jetstream.Fsync, error) {
+func fsyncOf(ctx context.Context, monitor string) (inspect.Fsync, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+"/jsz", nil)
 	if err != nil {
-		return jetstream.Fsync{}, err
+		return inspect.Fsync{}, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return jetstream.Fsync{}, err
+		return inspect.Fsync{}, err
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return jetstream.Fsync{}, fmt.Errorf("HTTP status %s", res.Status)
+		return inspect.Fsync{}, fmt.Errorf("HTTP status %s", res.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
 	if err != nil {
-		return jetstream.Fsync{}, err
+		return inspect.Fsync{}, err
 	}
-	return jetstream.ParseJSZ(body)
+	return inspect.ParseJSZ(body)
 }
 
 // maxPinged bounds how many agents' clocks are checked.

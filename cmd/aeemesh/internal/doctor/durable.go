@@ -14,12 +14,13 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/inspect"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // durable reports what the durable lane may lose if a process, a machine or a
 // disk fails: that depends on its replicas and fsync.
-func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
+func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f inspect.Fsync) {
 	replicas, memory, mayLose := 0, false, 0
 	missing := ""
 	for _, name := range []string{jetstream.StreamWork, jetstream.StreamReply, "KV_" + jetstream.BucketState} {
@@ -47,11 +48,11 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.F
 		d.tell(name, "warn", "Start what is down. Until then less may fail.", "against the death of workers, and of %d of %d servers now: %s", mayLose, replicas, missing)
 	case replicas > 1:
 		d.tell(name, "ok", "", "against the death of workers, and of %d of %d servers", (replicas-1)/2, replicas)
-	case f.Class == jetstream.FsyncAlways:
+	case f.Class == inspect.FsyncAlways:
 		d.tell(name, "ok", "", "against the death of workers and a crash of the machine, not against the loss of its disk: there is one replica")
 	default:
 		since := "of up to two minutes"
-		if f.Class == jetstream.FsyncInterval {
+		if f.Class == inspect.FsyncInterval {
 			since = fmt.Sprintf("of up to %v", f.Interval)
 		}
 		d.tell(name, "warn", "Against that: \"aeemesh up --sync always\", or three replicas on three machines (\"aeemesh apply --replicas 3\").",

@@ -43,18 +43,18 @@ func tight(holds, limit uint64) bool { return holds >= limit/5*4 }
 
 // storage reports how much of the account's storage is used, and what holds the
 // most of it: streams without a limit of their own, too.
-func (d *doctor) storage(ctx context.Context, js natsjs.JetStream, acc *jetstream.Account) {
-	if acc == nil || acc.MaxStorage <= 0 {
+func (d *doctor) storage(ctx context.Context, js natsjs.JetStream, acc *natsjs.AccountInfo) {
+	if acc.Limits.MaxStore <= 0 {
 		return
 	}
-	limit, verdict, hint := uint64(acc.MaxStorage), "ok", ""
+	limit, verdict, hint := uint64(acc.Limits.MaxStore), "ok", ""
 	switch {
-	case acc.Storage >= limit/20*19:
+	case acc.Store >= limit/20*19:
 		verdict = "fail"
-	case tight(acc.Storage, limit):
+	case tight(acc.Store, limit):
 		verdict = "warn"
 	}
-	found := fmt.Sprintf("%s of %s that the account may store", term.Size(acc.Storage), term.Size(limit))
+	found := fmt.Sprintf("%s of %s that the account may store", term.Size(acc.Store), term.Size(limit))
 	if verdict != "ok" {
 		hint = "When it is full nothing durable works, and no limit of a stream helps. Raise the account's max_file, or remove what is not needed."
 		found += ": " + largest(ctx, js)
