@@ -1,7 +1,6 @@
 package natsd
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,10 +54,9 @@ type Config struct {
 	// Domain is the JetStream domain. Default: none.
 	Domain string
 
-	// MaxMemory and MaxStore bound all memory and file storage, in bytes.
-	// Default: nats-server takes three quarters of the machine's memory and of
-	// the free disk space.
-	MaxMemory, MaxStore int64
+	// MaxStore bounds all file storage, in bytes. Default: nats-server takes three
+	// quarters of the free disk space.
+	MaxStore int64
 
 	// SyncInterval is how often JetStream calls fsync. Default: two minutes.
 	// See the package comment.
@@ -85,11 +83,6 @@ type Config struct {
 	// Logger takes the server's words: at Info and above, and at Debug if it is
 	// enabled at that level. Default: none.
 	Logger *slog.Logger
-
-	// LameDuck is how long [Server.Run] takes to send clients away before the
-	// server stops, so that they move to other servers one after another.
-	// Default: 0, stop at once.
-	LameDuck time.Duration
 }
 
 // Websocket configures the websocket port. Exactly one of TLS and NoTLS must
@@ -110,12 +103,11 @@ type Websocket struct {
 // AnyOrigin in [Websocket.AllowedOrigins] allows pages of every origin.
 const AnyOrigin = "*"
 
-// TLS is a server's certificate, from files or ready made.
+// TLS is a server's certificate.
 type TLS struct {
 	CertFile, KeyFile string // PEM
 	CAFile            string // PEM; who signed the clients' certificates
 	Verify            bool   // ask clients for a certificate and verify it (mTLS)
-	Config            *tls.Config
 }
 
 // User may connect with a name and a password. The password may be a bcrypt
@@ -127,8 +119,7 @@ type User struct {
 
 // NkeyUser may connect by proving that it has the seed of a public nkey.
 type NkeyUser struct {
-	Public      string       // "U…"
-	Permissions *Permissions // nil: everything
+	Public string // "U…"
 }
 
 // Permissions bound what a user may publish and subscribe to, as in a
@@ -176,9 +167,6 @@ func (c *Config) problems() error {
 	if c.MaxPayload < 0 {
 		bad("max payload %d: must not be negative", c.MaxPayload)
 	}
-	if c.LameDuck < 0 {
-		bad("lame duck %s: must not be negative", c.LameDuck)
-	}
 	if strings.ContainsAny(c.Name, " \t\r\n") {
 		bad("server name %q: must have no spaces", c.Name)
 	}
@@ -218,7 +206,7 @@ func (c *Config) problems() error {
 
 func (t *TLS) problems(what string) error {
 	switch {
-	case t == nil || t.Config != nil:
+	case t == nil:
 		return nil
 	case t.CertFile == "" || t.KeyFile == "":
 		return fmt.Errorf("%s: needs a certificate file and a key file", what)

@@ -10,7 +10,6 @@
 //	defer srv.Close()
 //	nc, err := nats.Connect(srv.ClientURL()) // or nats.Connect("", srv.InProcess())
 //
-// [Server.Run] is Start, wait for the end of the context, Close.
 // Tests take natstest.Run, which does all of it in a line.
 //
 // # What an acknowledgement means

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -39,7 +38,6 @@ func (c *Config) options() (*server.Options, error) {
 		return nil, fmt.Errorf("jetstream needs a store directory, and %s names none", c.ConfigFile)
 	}
 	set(&opts.JetStreamDomain, c.Domain)
-	set(&opts.JetStreamMaxMemory, c.MaxMemory)
 	set(&opts.JetStreamMaxStore, c.MaxStore)
 	set(&opts.SyncInterval, c.SyncInterval)
 	set(&opts.SyncAlways, c.SyncAlways)
@@ -49,7 +47,7 @@ func (c *Config) options() (*server.Options, error) {
 		opts.Users = append(opts.Users, &server.User{Username: u.Name, Password: u.Password, Permissions: u.Permissions.server()})
 	}
 	for _, u := range c.Nkeys {
-		opts.Nkeys = append(opts.Nkeys, &server.NkeyUser{Nkey: u.Public, Permissions: u.Permissions.server()})
+		opts.Nkeys = append(opts.Nkeys, &server.NkeyUser{Nkey: u.Public})
 	}
 	if c.TLS != nil {
 		tc, err := c.TLS.load()
@@ -71,12 +69,6 @@ func (c *Config) options() (*server.Options, error) {
 			opts.Websocket.TLSConfig = tc
 		}
 	}
-	if c.LameDuck > 0 {
-		opts.LameDuckDuration = c.LameDuck
-		// The grace period is for other servers to follow, the rest to send
-		// clients away, one after another.
-		opts.LameDuckGracePeriod = min(c.LameDuck/2, 10*time.Second)
-	}
 	return opts, nil
 }
 
@@ -88,9 +80,6 @@ func set[T comparable](dst *T, v T) {
 }
 
 func (t *TLS) load() (*tls.Config, error) {
-	if t.Config != nil {
-		return t.Config.Clone(), nil
-	}
 	return server.GenTLSConfig(&server.TLSConfigOpts{CertFile: t.CertFile, KeyFile: t.KeyFile, CaFile: t.CAFile, Verify: t.Verify})
 }
 

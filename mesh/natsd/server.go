@@ -23,10 +23,8 @@ var ErrClosed = errors.New("nats server was started or closed before")
 type Server struct {
 	cfg Config
 
-	log   *logger
-	up    atomic.Pointer[running] // nil until started
-	ready chan struct{}           // closed when started
-	done  chan struct{}           // closed when a started server is down
+	log *logger
+	up  atomic.Pointer[running] // nil until started
 
 	mu    sync.Mutex // held for all of Start and of Close
 	spent bool       // started or closed
@@ -51,28 +49,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.problems(); err != nil {
 		return nil, fmt.Errorf("nats server configuration: %w", err)
 	}
-	return &Server{cfg: cfg, log: newLogger(cfg.Logger), ready: make(chan struct{}), done: make(chan struct{})}, nil
-}
-
-// Run starts the server, waits until ctx ends, and closes it; with
-// [Config.LameDuck] it sends the clients away first. It returns nil after
-// that, and an error if the server could not start or stopped by itself.
-func (s *Server) Run(ctx context.Context) error {
-	if err := s.Start(ctx); err != nil {
-		return err
-	}
-	defer s.Close()
-	select {
-	case err := <-s.log.fatal:
-		return fmt.Errorf("nats server: %w", err)
-	case <-s.done:
-		return nil // Close was called
-	case <-ctx.Done():
-	}
-	if s.cfg.LameDuck > 0 && !s.cfg.InProcessOnly {
-		s.up.Load().srv.LameDuckShutdown()
-	}
-	return nil
+	return &Server{cfg: cfg, log: newLogger(cfg.Logger)}, nil
 }
 
 // startTimeout bounds [Server.Start] when its context does not: a large store takes its
@@ -97,11 +74,6 @@ func (s *Server) Start(ctx context.Context) error {
 		s.close()
 		return fmt.Errorf("start nats server: %w", err)
 	}
-	srv := s.srv
-	go func() {
-		srv.WaitForShutdown()
-		close(s.done)
-	}()
 	return nil
 }
 
@@ -142,7 +114,6 @@ func (s *Server) start(ctx context.Context) error {
 	default:
 	}
 	s.up.Store(s.describe(opts))
-	close(s.ready)
 	return nil
 }
 
@@ -172,10 +143,6 @@ func (s *Server) explain(opts *server.Options, fatal error) error {
 	}
 	return fatal
 }
-
-// Ready is closed when the server accepts connections. It tells those who did
-// not call Start themselves, but Run in a goroutine.
-func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Close stops the server and returns when it is down. Calling it again does
 // nothing.

@@ -66,7 +66,7 @@ func TestNewReportsAllProblemsAndTouchesNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	_, err := natsd.New(natsd.Config{
-		Port: 70000, StoreDir: dir, SyncInterval: -1, Token: "t", MaxPayload: -1, Name: "a b", LameDuck: -1,
+		Port: 70000, StoreDir: dir, SyncInterval: -1, Token: "t", MaxPayload: -1, Name: "a b",
 		Users: []natsd.User{{Name: "u"}}, Nkeys: []natsd.NkeyUser{{Public: "SUAsecret"}},
 		Websocket: &natsd.Websocket{}, TLS: &natsd.TLS{CertFile: "c"},
 	})
@@ -74,7 +74,6 @@ func TestNewReportsAllProblemsAndTouchesNothing(t *testing.T) {
 store directory, sync interval and domain need jetstream
 sync interval -1ns: must not be negative
 max payload -1: must not be negative
-lame duck -1ns: must not be negative
 server name "a b": must have no spaces
 tls: needs a certificate file and a key file
 websocket: needs a port
@@ -261,53 +260,16 @@ func TestStartTwiceAndCloseTwice(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestTheLoggerGetsTheServersWords(t *testing.T) {
 	t.Parallel()
-	for _, lameDuck := range []time.Duration{0, 50 * time.Millisecond} {
-		var out natstest.Buffer
-		srv, err := natsd.New(natsd.Config{Port: natsd.RandomPort, LameDuck: lameDuck, Logger: slog.New(slog.NewTextHandler(&out, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- srv.Run(ctx) }()
-		select {
-		case <-srv.Ready():
-		case err := <-ended:
-			t.Fatalf("Run ended: %v", err)
-		case <-time.After(20 * time.Second):
-			t.Fatal("the server did not start")
-		}
-		lame := make(chan struct{}, 1)
-		nc, err := nats.Connect(srv.ClientURL(), nats.NoReconnect(), nats.LameDuckModeHandler(func(*nats.Conn) { lame <- struct{}{} }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("Run did not end")
-		}
-		if lameDuck > 0 {
-			select {
-			case <-lame:
-			case <-time.After(20 * time.Second):
-				t.Error("the client was not told of lame duck mode")
-			}
-		}
-		nc.Close()
-		if !strings.Contains(out.String(), `level=INFO msg="nats server" text="Listening for client connections on`) {
-			t.Errorf("log:\n%s", out.String())
-		}
+	var out natstest.Buffer
+	natstest.Run(t, natsd.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if !strings.Contains(out.String(), `level=INFO msg="nats server" text="Listening for client connections on`) {
+		t.Errorf("log:\n%s", out.String())
 	}
 }
 
-func TestRunEndsWithClose(t *testing.T) {
+func TestCloseMayBeCalledAtOnceAndAgain(t *testing.T) {
 	t.Parallel()
 	srv, err := natsd.New(natsd.Config{Port: natsd.RandomPort})
 	if err != nil {
@@ -321,7 +283,7 @@ func TestRunEndsWithClose(t *testing.T) {
 		closers.Go(srv.Close)
 	}
 	closers.Wait()
-	if err := srv.Run(t.Context()); !errors.Is(err, natsd.ErrClosed) {
-		t.Errorf("Run of a closed server: %v", err)
+	if err := srv.Start(t.Context()); !errors.Is(err, natsd.ErrClosed) {
+		t.Errorf("Start of a closed server: %v", err)
 	}
 }
