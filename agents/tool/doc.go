@@ -43,7 +43,7 @@
 //
 // A Tool is safe for concurrent use, keeps neither arguments nor results, and
 // returns when its context ends. Guard enforces the last even on a tool that
-// does not; see [Guarded.Wait].
+// does not; see [Options.MaxOverruns].
 //
 // # Errors
 //

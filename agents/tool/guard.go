@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -68,7 +67,6 @@ type Guarded struct {
 	result []Validator
 	cache  *cache // nil if no results are kept
 
-	running  counter
 	overruns atomic.Int64 // calls that Call has given up and that still run
 }
 
@@ -168,9 +166,7 @@ func (g *Guarded) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 	args = slices.Clone(args)
 	done := make(chan outcome, 1)
 	var left atomic.Bool // the first to swap it wins: the tool has finished, or Call has given up
-	g.running.add()
 	go func() {
-		defer g.running.done()
 		var o outcome
 		defer func() { // also runs if the tool calls runtime.Goexit
 			if left.Swap(true) {
@@ -309,58 +305,4 @@ func (g *Guarded) ended(ctx context.Context) error {
 
 func (g *Guarded) errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Tool: g.def.Name, Message: fmt.Sprintf(format, args...)}
-}
-
-// Wait waits until no call is running, including overruns, or ctx ends. It also
-// waits for calls that start meanwhile.
-func (g *Guarded) Wait(ctx context.Context) error {
-	for {
-		idle := g.running.idle()
-		if idle == nil {
-			return nil
-		}
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// counter counts running calls. Unlike with a [sync.WaitGroup], waiting can be
-// given up, and calls may be added meanwhile.
-type counter struct {
-	mu    sync.Mutex
-	n     int
-	empty chan struct{} // closed when n becomes 0; nil if no goroutine waits
-}
-
-func (c *counter) add() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-}
-
-func (c *counter) done() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n--
-	if c.n == 0 && c.empty != nil {
-		close(c.empty)
-		c.empty = nil
-	}
-}
-
-// idle returns a channel that is closed when no call is running; nil if none is
-// running now.
-func (c *counter) idle() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n == 0 {
-		return nil
-	}
-	if c.empty == nil {
-		c.empty = make(chan struct{})
-	}
-	return c.empty
 }

@@ -331,20 +331,10 @@ func TestGuardGivesUpOnAToolThatDoesNotHeedItsContext(t *testing.T) {
 	if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrBusy) {
 		t.Fatalf("with two overruns: error %v, want %v", err, tool.ErrBusy)
 	}
-	done, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := g.Wait(done); !errors.Is(err, context.Canceled) {
-		t.Errorf("Wait did not see the overruns: %v", err)
-	}
 	close(release)
-	if err := g.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	got, err := g.Call(t.Context(), nil)
-	for errors.Is(err, tool.ErrTimeout) { // a busy machine takes longer than the time of a call
-		if err := g.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	for errors.Is(err, tool.ErrBusy) || errors.Is(err, tool.ErrTimeout) { // a busy machine takes longer than the time of a call
+		runtime.Gosched()
 		got, err = g.Call(t.Context(), nil)
 	}
 	if err != nil || string(got) != "{}" {
@@ -375,9 +365,6 @@ func TestGuardBoundsTheTimeOfValidation(t *testing.T) {
 	g := guard(t, &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(schema)}}, tool.Options{Timeout: time.Nanosecond})
 	if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrTimeout) {
 		t.Errorf("error %v, want %v", err, tool.ErrTimeout)
-	}
-	if err := g.Wait(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 
