@@ -9,7 +9,7 @@ import (
 )
 
 // Collect finishes what was left behind: it refuses handoffs that have waited for
-// longer than [ReceiverConfig.Stay], and starts accepted runs whose receiver
+// longer than [Stay], and starts accepted runs whose receiver
 // died in between. It is to be called now and then, and may be by several at
 // once. One that fails does not keep it from the others. It also counts anew what is
 // kept for each issuer, and has documents taken away that nothing refers to.
@@ -23,13 +23,13 @@ func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error
 		m := h.migration()
 		age := r.cfg.Now(ctx).Sub(m.Since)
 		switch {
-		case (m.Phase == state.PhaseReceiving || m.Phase == state.PhaseStaged) && age > r.cfg.Stay:
+		case (m.Phase == state.PhaseReceiving || m.Phase == state.PhaseStaged) && age > Stay:
 			if _, err = r.Refuse(ctx, h.id, m.Issuer, "the source did not come back"); err == nil {
 				refused++
 			} else if errors.Is(err, ErrAccepted) {
 				err = nil
 			}
-		case m.Phase == state.PhaseRefused && age < 2*r.cfg.Stay:
+		case m.Phase == state.PhaseRefused && age < 2*Stay:
 			err = r.drop(ctx, h, h.c.ID()) // whose refusal was cut off
 		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
 			if _, err = r.Commit(ctx, h.id); err == nil {

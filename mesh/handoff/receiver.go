@@ -20,9 +20,11 @@ import (
 // Defaults of [ReceiverConfig].
 const (
 	DefaultIdle = 30 * time.Second
-	DefaultStay = 20 * time.Minute
 	DefaultOpen = 16
 )
+
+// Stay is for how long a handoff waits for the source's word, before it is refused.
+const Stay = 20 * time.Minute
 
 // holder is the entity under which the records of handoffs are kept. Their key
 // depends on the token's id alone, so that a token is used once whatever
@@ -69,13 +71,9 @@ type ReceiverConfig struct {
 	// Default [time.Now].
 	Now func(context.Context) time.Time
 
-	Limits transfer.Limits
 	// Idle is how long a sender may be silent in the middle of a stream, and how long
 	// its first line may take. Default 30 seconds.
 	Idle time.Duration
-	// Stay is for how long a handoff waits for the source's word, before it is
-	// refused. Default 20 minutes.
-	Stay time.Duration
 	// Open is how many streams with a valid token are read at once. Default 16.
 	Open int
 	// Pending is how many handoffs of one issuer are kept that were not accepted:
@@ -149,9 +147,6 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	if cfg.Idle <= 0 {
 		cfg.Idle = DefaultIdle
 	}
-	if cfg.Stay <= 0 {
-		cfg.Stay = DefaultStay
-	}
 	if cfg.Open <= 0 {
 		cfg.Open = DefaultOpen
 	}
@@ -193,7 +188,7 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 		}
 	}()
 	var h *record
-	doc, _, err := transfer.Read(stream, r.cfg.Limits, func(in transfer.Init) (transfer.Grant, error) {
+	doc, _, err := transfer.Read(stream, transfer.Limits{}, func(in transfer.Init) (transfer.Grant, error) {
 		source := ""
 		if in.State.Provenance != nil {
 			source = in.State.Provenance.SourcePlatform

@@ -29,7 +29,7 @@ func TestHandoffIsCollected(t *testing.T) {
 		}
 	}
 	collect(0, 0)
-	p.later(handoff.DefaultStay + time.Second)
+	p.later(handoff.Stay + time.Second)
 	collect(1, 0)
 	equal(t, "records", p.records(), "refused small")
 	if status, err := p.commit(x.id); err != nil || status.Phase != state.PhaseRefused {

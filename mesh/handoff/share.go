@@ -176,7 +176,7 @@ func (r *Receiver) life(h *record, phase state.Phase) time.Duration {
 			return transfer.MaxTokenLife + 5*time.Minute
 		}
 	}
-	return 2 * max(r.cfg.Stay, transfer.MaxTokenLife+5*time.Minute)
+	return 2 * max(Stay, transfer.MaxTokenLife+5*time.Minute)
 }
 
 // lasting is a store whose records are kept for life; 0: as long as it keeps any.

@@ -233,7 +233,7 @@ func TestRecordsOfHandoffsThatWereNotAcceptedExpire(t *testing.T) {
 	if _, err := p.refuse(newID(t)); err != nil { // it never came
 		t.Fatal(err)
 	}
-	const long = 2 * handoff.DefaultStay
+	const long = 2 * handoff.Stay
 	for phase, want := range map[string][]time.Duration{
 		"receiving": {long, long}, "staged": {long, long}, "refused": {long, 20 * time.Minute}, "accepted": nil, "running": nil,
 	} {

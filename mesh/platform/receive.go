@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -48,9 +47,7 @@ type ReceiverOptions struct {
 	// Codec returns how an entity's documents are stored. Default: the node's for all.
 	Codec func(entity string) state.Codec
 
-	Limits  transfer.Limits
-	Stay    time.Duration // as in handoff.ReceiverConfig
-	Share   int64         // as in handoff.ReceiverConfig
+	Share   int64 // as in handoff.ReceiverConfig
 	Observe func(ctx context.Context, phase state.Phase, done bool)
 }
 
@@ -95,8 +92,7 @@ func (p *Platform) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 			return err
 		},
 		Replies: followed{p}, Forward: p.forward,
-		Now:    p.serverTime,
-		Limits: opts.Limits, Stay: opts.Stay, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: p.cfg.Answers.Log,
+		Now: p.serverTime, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: p.cfg.Answers.Log,
 	})
 }
 
