@@ -30,8 +30,6 @@ type Config struct {
 	// Command is the program and its arguments; see [SplitCommand]. Only the
 	// operator sets it: no document can name it.
 	Command []string
-	// Dir is its working directory. Default: this process's directory.
-	Dir string
 	// Env is its complete environment, as NAME=value; see [subprocess.Env].
 	// Default: empty. Nothing is inherited.
 	Env []string

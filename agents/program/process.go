@@ -39,7 +39,7 @@ func startProcess(p *Program) (x *process, err error) {
 		flights: make(map[string]*flight),
 	}
 	cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
-	cmd.Dir, cmd.Env = p.cfg.Dir, p.cfg.Env
+	cmd.Env = p.cfg.Env
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {

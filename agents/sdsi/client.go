@@ -220,8 +220,6 @@ func (c *Client) Forget(entity string) {
 type ExchangeOptions struct {
 	// Durable sends the task over the durable lane.
 	Durable bool
-	// Requires is the envelope's requires member. Default none.
-	Requires json.RawMessage
 	// Refill, if set, makes the payload for the current version, if the agent does not know
 	// the one that was filled in. Default: the same values, if their keys have not changed.
 	Refill func(context.Context, *template.Template) (template.Payload, error)
@@ -251,7 +249,6 @@ func (c *Client) Exchange(ctx context.Context, entity string, p template.Payload
 
 func (c *Client) exchange(ctx context.Context, entity string, p template.Payload, o ExchangeOptions) (*Exchanged, error) {
 	task := envelope.New(envelope.TypeTask, c.node.Entity(), entity, intents.Exchange, p.Encode())
-	task.Requires = o.Requires
 	reply, err := c.send(ctx, task, o)
 	if err != nil {
 		return nil, err

@@ -33,8 +33,6 @@ type Config struct {
 	BaseURL string
 	// Model is the name of the model. It must not be empty.
 	Model string
-	// Dimensions asks the model for vectors of this length. Default: the model's own.
-	Dimensions int
 	// Batch is the maximum number of texts in one request. Default DefaultBatch.
 	Batch int
 	// Key returns the API key, once for each Embed. Nil, or an empty key, sends none.
@@ -63,7 +61,7 @@ func New(cfg Config) (embedding.Embedder, error) {
 		return nil, errors.New("openai embedder: base_url must be http or https, without user, query and fragment")
 	case cfg.Provider == "" || cfg.Model == "":
 		return nil, errors.New("openai embedder: the provider and the model must be named")
-	case cfg.Dimensions < 0 || cfg.Batch < 0 || cfg.MaxRetries < 0 || cfg.RequestTimeout < 0:
+	case cfg.Batch < 0 || cfg.MaxRetries < 0 || cfg.RequestTimeout < 0:
 		return nil, errors.New("openai embedder: numbers must not be negative")
 	}
 	cfg.Batch = cmp.Or(cfg.Batch, DefaultBatch)
@@ -74,14 +72,8 @@ func New(cfg Config) (embedding.Embedder, error) {
 	}}, nil
 }
 
-// Name is the provider, the model and the dimensions that were asked for.
-func (e *embedder) Name() string {
-	name := e.cfg.Provider + "/" + e.cfg.Model
-	if e.cfg.Dimensions > 0 {
-		name += fmt.Sprintf("@%d", e.cfg.Dimensions)
-	}
-	return name
-}
+// Name is the provider and the model.
+func (e *embedder) Name() string { return e.cfg.Provider + "/" + e.cfg.Model }
 
 // Embed implements [embedding.Embedder]. A long text is cut.
 func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, error) {
@@ -110,11 +102,10 @@ func (e *embedder) Embed(ctx context.Context, texts []string) ([][]float32, erro
 
 func (e *embedder) batch(ctx context.Context, texts []string, key string) ([][]float32, error) {
 	body, err := json.Marshal(struct {
-		Model      string   `json:"model"`
-		Input      []string `json:"input"`
-		Format     string   `json:"encoding_format"`
-		Dimensions int      `json:"dimensions,omitempty"`
-	}{e.cfg.Model, embedding.Sendable(texts, maxText), "float", e.cfg.Dimensions})
+		Model  string   `json:"model"`
+		Input  []string `json:"input"`
+		Format string   `json:"encoding_format"`
+	}{e.cfg.Model, embedding.Sendable(texts, maxText), "float"})
 	if err != nil {
 		return nil, err
 	}

@@ -17,15 +17,11 @@ import (
 type Source struct {
 	Name string // its name in messages
 	Path string // the absolute path of its file, which file: references are compared with; "": none
-	As   string // its entity; default: the one made from its name
 	Doc  *aaif.Document
 }
 
 // entity is the agent's entity; "" if its name gives none.
 func (s *Source) entity() string {
-	if s.As != "" {
-		return s.As
-	}
 	entity, err := aaif.EntityName(s.Doc.Definition().Agent.Name)
 	if err != nil {
 		return ""
