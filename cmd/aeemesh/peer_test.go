@@ -91,7 +91,7 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 			session.ConnectionStatus(t, true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
 		},
 		"stream": func(t *term.Terminal) {
-			v := traffic.StreamView{Term: t, Out: t.Data, About: func(string) string { return hostile }}
+			v := traffic.StreamView{Term: t, Out: t.Data}
 			for _, p := range []string{`{"text":"\u001b[2J\u007f\u009b\u202e"}`, string(payload), `{"handed_to":"\u009b\u202e"}`,
 				`{"tool_call":{"name":"\u009b","arguments":{"a":"` + "\u009b\u202e" + `"}}}`, `{"tool_result":{"name":"\u009b\u202e","error":"\u001b[2J"}}`} {
 				_ = v.Show(&envelope.Envelope{Payload: json.RawMessage(p)})

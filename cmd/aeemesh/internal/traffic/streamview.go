@@ -20,9 +20,6 @@ type StreamView struct {
 	text strings.Builder // the text of the stream so far
 	turn strings.Builder // the same, since the last tool call
 	open bool            // the last line of text has not ended
-
-	// about describes the result of a tool call; may be nil.
-	About func(tool string) string
 }
 
 // toolNote is a tool call in an agent's stream.
@@ -94,11 +91,8 @@ func (v *StreamView) tool(note toolNote) {
 	}
 	if r := note.Result; r != nil {
 		outcome := "done"
-		switch {
-		case r.Error != "":
+		if r.Error != "" {
 			outcome = clip.Text(r.Error, 100)
-		case v.About != nil && v.About(r.Name) != "":
-			outcome = v.About(r.Name)
 		}
 		v.Term.Note("   ← %s: %s, %v", term.OneLine(r.Name), term.OneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
 	}
