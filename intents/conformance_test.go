@@ -176,7 +176,7 @@ func TestEvidenceSchemaAgreesWithTheReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := schema.Compile(intents.EvidenceSchema())
+	s, err := schema.Compile(evidenceSchema(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@
 // of all reserved intents are Go types ([PingResult], [FetchTask], …). [CheckEvidence]
 // validates a result against the level of decision evidence that its task required.
 // [StepEvent] is the payload of agents' events about their steps on bus.mesh.run;
-// [EventSchema] returns the schema of each of the mesh's topics.
+// the schemas of the mesh's topics are the files <topic>.event.schema.json.
 //
 // Schemas come from documents and peers, and payloads from any sender: package
 // [github.com/aeemesh/aeemesh/intents/schema] compiles and validates them within limits.

@@ -41,10 +41,6 @@ type DecisionEvidence struct {
 //go:embed decision-evidence.schema.json
 var evidenceSchema []byte
 
-// EvidenceSchema returns the schema of the evidence object, without a level's
-// requirements.
-func EvidenceSchema() json.RawMessage { return append(json.RawMessage(nil), evidenceSchema...) }
-
 // ParseEvidenceLevel parses a level; "" is [EvidenceNone]. Any other unknown text is an
 // error.
 func ParseEvidenceLevel(s string) (EvidenceLevel, error) {

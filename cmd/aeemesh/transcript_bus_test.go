@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // busLog is what the bus told of tasks and their steps, in the order in which it
@@ -45,9 +47,22 @@ func (l *busLog) note(msg *nats.Msg) {
 	defer l.mu.Unlock()
 	l.events = append(l.events, event)
 	l.lines = append(l.lines, e.From+" "+e.Intent+" "+string(e.Payload))
-	if s := intents.EventSchema(strings.TrimPrefix(msg.Subject, "bus.")); s == nil || s.Validate(e.Payload) != nil {
+	if s := eventSchema(strings.TrimPrefix(msg.Subject, "bus.")); s == nil || s.Validate(e.Payload) != nil {
 		l.odd = append(l.odd, "does not fit the schema of "+msg.Subject+": "+e.Intent+" "+string(e.Payload)+"\n")
 	}
+}
+
+// eventSchema is the published schema of the events of a topic, nil if there is none.
+func eventSchema(topic string) *schema.Schema {
+	raw, err := os.ReadFile("../../intents/" + topic + ".event.schema.json")
+	if err != nil {
+		return nil
+	}
+	s, err := schema.Compile(raw)
+	if err != nil {
+		return nil
+	}
+	return s
 }
 
 // raw is what was heard, as it was heard.
