@@ -115,7 +115,7 @@ func (r *Records) Delete(ctx context.Context, id string) error {
 }
 
 // Replicated has s read as where the bucket has several replicas, of which some lag behind.
-func Replicated(s *States) { s.bucket.set(false, true) }
+func Replicated(s *States) { s.bucket.Store(&bucketFacts{read: time.Now(), replies: true}) }
 
 // DoubleAck removes the message from the queue and waits for the server's confirmation.
 // It fails with [ErrUnavailable] if no server handles acks of the consumer, as when it

@@ -49,7 +49,7 @@ type States struct {
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were last collected
 
-	bucket  bucketFacts
+	bucket  atomic.Pointer[bucketFacts]
 	refused refusals // of questions to the leader
 
 	uploads uploads

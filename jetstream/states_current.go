@@ -28,11 +28,11 @@ import (
 func (s *States) current(ctx context.Context, key string) (stateMessage, error) {
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
-	single, err := s.singleReplica(ctx)
+	bucket, err := s.facts(ctx)
 	if err != nil {
 		return stateMessage{}, err
 	}
-	if single || s.refused.lately(entityOf(key)) {
+	if bucket.single || s.refused.lately(entityOf(key)) {
 		return s.read(ctx, key)
 	}
 	ask := func(msg *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, s.js.Conn(), msg) }
@@ -89,54 +89,32 @@ func (r *refusals) note(entity string) {
 // entityOf returns a key without its last token, which is the run.
 func entityOf(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
-// aloneLook is how long the number of replicas is cached.
-const aloneLook = time.Minute
+// bucketFacts is what is known of the bucket.
+type bucketFacts struct {
+	read    time.Time
+	single  bool // it is known to have a single replica
+	replies bool // it captures the subjects of replies, as far as is known
+}
 
-// singleReplica reports whether the bucket is known to have a single replica. It fails if the
-// bucket does not exist.
-func (s *States) singleReplica(ctx context.Context) (bool, error) {
-	if single, known := s.bucket.replicas(); known {
-		return single, nil
+// factsFor is how long the facts are cached.
+const factsFor = time.Minute
+
+// facts fails if the bucket does not exist.
+func (s *States) facts(ctx context.Context) (bucketFacts, error) {
+	if known := s.bucket.Load(); known != nil && time.Since(known.read) < factsFor {
+		return *known, nil
 	}
 	var info natsjs.StreamInfo
 	err := api.Request(ctx, s.js, "STREAM.INFO."+s.stream, nil, &info)
 	switch {
 	case ctx.Err() != nil:
-		return false, ctx.Err()
+		return bucketFacts{}, ctx.Err()
 	case errors.Is(err, natsjs.ErrStreamNotFound):
-		return false, err
+		return bucketFacts{}, err
 	}
-	single := err == nil && info.Config.Replicas == 1
-	s.bucket.set(single, err != nil || slices.Contains(info.Config.Subjects, s.replySub+">"))
-	return single, nil
-}
-
-// bucketFacts is what is known of the bucket.
-type bucketFacts struct {
-	mu      sync.Mutex
-	read    time.Time
-	single  bool // it has one replica
-	replies bool // it captures the subjects of replies
-}
-
-func (b *bucketFacts) set(single, replies bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.read, b.single, b.replies = time.Now(), single, replies
-}
-
-// replicas reports whether the bucket has a single replica, if that is known.
-func (b *bucketFacts) replicas() (single, known bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.single, time.Since(b.read) < aloneLook
-}
-
-// takesReplies reports whether the bucket captured the subjects of replies when it was last read.
-func (b *bucketFacts) takesReplies() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.replies
+	read := bucketFacts{time.Now(), err == nil && info.Config.Replicas == 1, err != nil || slices.Contains(info.Config.Subjects, s.replySub+">")}
+	s.bucket.Store(&read)
+	return read, nil
 }
 
 // Absent reports whether no record of a run is stored. It is for a worker that receives a
@@ -146,13 +124,10 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if checkID(ctx, id) != nil {
 		return false
 	}
-	single, known := s.bucket.replicas()
-	if !known {
-		looking, cancel := context.WithTimeout(ctx, absentTimeout)
-		single, _ = s.singleReplica(looking)
-		cancel()
-	}
-	if !single {
+	looking, cancel := context.WithTimeout(ctx, absentTimeout)
+	bucket, _ := s.facts(looking)
+	cancel()
+	if !bucket.single {
 		return false
 	}
 	until := time.Now().Add(absentTimeout) // of all questions: the leader may answer for ever that a write is under way

@@ -39,8 +39,8 @@ func (s *States) Replies(ctx context.Context) bool {
 	if s.replySub == "" {
 		return false
 	}
-	_, err := s.singleReplica(ctx)
-	return err == nil && s.bucket.takesReplies()
+	bucket, err := s.facts(ctx)
+	return err == nil && bucket.replies
 }
 
 // Reply stores the terminal reply of a run, which ends the run, over the revision prev: 0
