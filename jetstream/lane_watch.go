@@ -73,7 +73,9 @@ func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 func (l *Lane) ensure(ctx context.Context, s *source) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
-	cons, err := l.consumer(ctx, s)
+	// It looks for the consumer first: a user who may not create one must not ask for it where
+	// an operator has made it.
+	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 	operated := false
 	if l.opts.Create && errors.Is(err, ErrDenied) {
 		// A user with the permission may have created it.
@@ -130,13 +132,6 @@ func (s *source) lacksGroup(cfg natsjs.ConsumerConfig) error {
 		return fmt.Errorf("%w: consumer %s gives tasks to workers that know %s, and this one knows %s: update it", ErrNewer, s.consumer, strings.Join(cfg.PriorityGroups, " "), drawGroup)
 	}
 	return fmt.Errorf("consumer %s/%s gives tasks to workers of older releases, too: an operator has to run \"aeemesh apply --entity %s\"", s.stream, s.consumer, s.spec.Entity)
-}
-
-// consumer returns the consumer of a source, which a lane that sleeps creates when the
-// first task has come. It looks for the consumer first: a user who may not create one must
-// not ask for it where an operator has made it.
-func (l *Lane) consumer(ctx context.Context, s *source) (natsjs.Consumer, error) {
-	return EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 }
 
 // look reads how far the source lags behind, and notices a consumer that is ahead of its stream.
