@@ -72,16 +72,16 @@ func (l *linter) uri(pointer, text string) {
 
 // version warns of a document that was written for a later AAIF version than
 // this package implements.
-func (l *linter) version(pointer, text string) {
-	if text != "" && laterVersion(text, Version) {
-		l.warn(pointer, RuleVersion, "what "+Version+" does not have is refused, not ignored",
+func (l *linter) version(text string) {
+	if text != "" && laterVersion(text) {
+		l.warn("/sc_version", RuleVersion, "what "+Version+" does not have is refused, not ignored",
 			"the document is written for AAIF %s; this is %s", clip.Text(text, 60), Version)
 	}
 }
 
-// laterVersion reports whether version a, of three numbers, is later than b.
-func laterVersion(a, b string) bool {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+// laterVersion reports whether a version, of three numbers, is later than [Version].
+func laterVersion(text string) bool {
+	as, bs := strings.Split(text, "."), strings.Split(Version, ".")
 	for i := range min(len(as), len(bs)) {
 		x, errx := strconv.ParseUint(as[i], 10, 64)
 		y, erry := strconv.ParseUint(bs[i], 10, 64)
@@ -93,7 +93,7 @@ func laterVersion(a, b string) bool {
 }
 
 func (l *linter) definition(d *Definition) {
-	l.version("/sc_version", d.Version)
+	l.version(d.Version)
 	l.id("/agent_id", d.AgentID)
 	if d.Status == StatusDeprecated {
 		l.warn("/status", RuleDeprecated, "", "the agent is deprecated: runtimes may refuse it")

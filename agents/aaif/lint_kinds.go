@@ -4,7 +4,7 @@ package aaif
 // values.
 
 func (l *linter) state(s *State) {
-	l.version("/sc_version", s.Version)
+	l.version(s.Version)
 	l.id("/state_id", s.StateID)
 	l.id("/agent_id", s.AgentID)
 	l.id("/run_id", s.RunID)
@@ -42,7 +42,7 @@ func (l *linter) state(s *State) {
 }
 
 func (l *linter) manifest(m *Manifest) {
-	l.version("/sc_version", m.Version)
+	l.version(m.Version)
 	p := &m.Platform
 	l.uri("/platform/manifest_url", p.ManifestURL)
 	l.time("/platform/manifest_issued_at", p.IssuedAt)

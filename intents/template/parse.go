@@ -84,7 +84,7 @@ func (t *Template) compile() (*schema.Schema, error) {
 		return nil, r.err("")
 	}
 	r.structure(compiledTemplate(), raw, "")
-	s := r.template(t, "")
+	s := r.template(t)
 	if err := r.err(""); err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (r *report) parse(raw []byte, strict bool) *Template {
 			decodeMember(t, m)
 		}
 	}
-	r.template(t, "")
+	r.template(t)
 	return t
 }
 

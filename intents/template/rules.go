@@ -21,12 +21,12 @@ var reservedNames = map[string]bool{"constructor": true, "prototype": true}
 // template adds the problems that template.schema.json has no words for, and returns the
 // compiled schema of the values, nil if there is a problem with them. Members of the zero
 // value have been reported before.
-func (r *report) template(t *Template, under string) *schema.Schema {
-	r.text(under+"/scenario", t.Scenario, false)
-	r.text(under+"/description", t.Description, true)
-	r.language(under+"/language", t.Language)
-	r.responses(under+"/response_schema", t.ResponseSchema)
-	return r.definitions(t.Keys, under+"/keys")
+func (r *report) template(t *Template) *schema.Schema {
+	r.text("/scenario", t.Scenario, false)
+	r.text("/description", t.Description, true)
+	r.language("/language", t.Language)
+	r.responses("/response_schema", t.ResponseSchema)
+	return r.definitions(t.Keys, "/keys")
 }
 
 // definitions adds the problems of key definitions.

@@ -94,7 +94,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // About asks the receiver who it is.
 func (c *Client) About(ctx context.Context) (About, error) {
 	var about About
-	if err := c.do(ctx, http.MethodGet, "", "", nil, http.StatusOK, &about); err != nil {
+	if err := c.do(ctx, http.MethodGet, "", "", nil, &about); err != nil {
 		return About{}, err
 	}
 	if about.Platform == "" {
@@ -159,13 +159,13 @@ func (c *Client) Refuse(ctx context.Context, id, request string) (Status, error)
 func (c *Client) ask(ctx context.Context, method, path, request string) (status Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.idle)
 	defer cancel()
-	err = c.do(ctx, method, path, request, nil, http.StatusOK, &status)
+	err = c.do(ctx, method, path, request, nil, &status)
 	return status, err
 }
 
 // Command passes a command on; request is signed for [ActionCommand].
 func (c *Client) Command(ctx context.Context, id, request string, command []byte) (answer json.RawMessage, err error) {
-	err = c.do(ctx, http.MethodPost, "/"+id+"/command", request, bytes.NewReader(command), http.StatusOK, &answer)
+	err = c.do(ctx, http.MethodPost, "/"+id+"/command", request, bytes.NewReader(command), &answer)
 	return answer, err
 }
 
@@ -217,12 +217,12 @@ func (c *Client) Replies(ctx context.Context, id, request string, after uint64, 
 // maxReply bounds one line of replies: an envelope in base64.
 const maxReply = 16 << 20
 
-func (c *Client) do(ctx context.Context, method, path, request string, body io.Reader, want int, out any) error {
+func (c *Client) do(ctx context.Context, method, path, request string, body io.Reader, out any) error {
 	req, err := c.request(ctx, method, path, request, body)
 	if err != nil {
 		return err
 	}
-	return c.send(req, want, out)
+	return c.send(req, http.StatusOK, out)
 }
 
 func (c *Client) request(ctx context.Context, method, path, request string, body io.Reader) (*http.Request, error) {
