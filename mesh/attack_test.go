@@ -51,7 +51,7 @@ func newAttack(t *testing.T) *attack {
 	t.Helper()
 	var m subject.Map
 	inbox := perms.InboxPrefix(attacker)
-	p, errA := perms.Worker(m, attacker, time.Hour)
+	p, errA := perms.Worker(m, attacker)
 	for _, more := range []func() (perms.Permissions, error){
 		func() (perms.Permissions, error) { return perms.DurableWorker(m, attacker, inbox) },
 		func() (perms.Permissions, error) { return perms.Seen(m, attacker) },

@@ -344,7 +344,7 @@ func TestPermissionsForTheDurableLaneSufficeAndNoneIsTooMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, errA := perms.Worker(m, reviewer, time.Hour)
+	live, errA := perms.Worker(m, reviewer, "_INBOX_client", "_INBOX_worker")
 	lane, errB := perms.DurableWorker(m, reviewer, "_INBOX_worker")
 	asks, errC := perms.PeopleCall(m)
 	lane = both(t, lane, errB, asks, errC)
@@ -354,7 +354,7 @@ func TestPermissionsForTheDurableLaneSufficeAndNoneIsTooMany(t *testing.T) {
 	delays, errC := perms.Delay(m, reviewer)
 	client := both(t, both(t, sender, errA, submitter, errB), nil, delays, errC)
 	submitter = both(t, submitter, nil, delays, nil)
-	own, errA := perms.Worker(m, lead, time.Hour)
+	own, errA := perms.Worker(m, lead, "_INBOX_client", "_INBOX_worker")
 	ownLane, errB := perms.DurableWorker(m, lead, "_INBOX_lead")
 	caller := both(t, own, errA, ownLane, errB)
 	caller = both(t, caller, nil, sender, nil)

@@ -3,7 +3,6 @@ package mesh_test
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -24,7 +23,7 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, errA := perms.Worker(m, reviewer, time.Hour)
+	live, errA := perms.Worker(m, reviewer)
 	lane, errB := perms.DurableWorker(m, reviewer, "_INBOX_worker")
 	asks, errC := perms.PeopleCall(m)
 	worker := both(t, both(t, live, errA, lane, errB), nil, asks, errC)

@@ -141,7 +141,7 @@ func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
 	t.Parallel()
 	natstest.Long(t)
 	worker := func(entity, inbox string) perms.Permissions {
-		live, errA := perms.Worker(subject.Map{}, entity, time.Hour)
+		live, errA := perms.Worker(subject.Map{}, entity, "_INBOX_caller")
 		lane, errB := perms.DurableWorker(subject.Map{}, entity, inbox)
 		return both(t, live, errA, lane, errB)
 	}

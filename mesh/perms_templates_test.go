@@ -128,7 +128,7 @@ func TestOthersCannotChangeWhatAnAgentHasLearned(t *testing.T) {
 	sender, errSender := perms.Client(m, theirInbox, reviewer)
 	events, errEvents := perms.TemplateEvents(m, reviewer)
 	other, errOther := perms.Templates(m, helper)
-	worker, errWorker := perms.Worker(m, helper, 0)
+	worker, errWorker := perms.Worker(m, helper)
 	for name, p := range map[string]perms.Permissions{
 		"a sender":               both(t, sender, errSender, events, errEvents),
 		"a viewer":               perms.Viewer(m, theirInbox),

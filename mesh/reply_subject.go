@@ -16,7 +16,7 @@ import (
 // with "$".
 //
 // The server does not check the reply subject of a message against the sender's
-// permissions, and allow_responses lets the worker publish to any reply subject. So a
+// permissions, and the worker may publish where the sender may not. So a
 // sender could have a worker publish where the sender itself may not: to the record of a
 // run in $KV.aee_state, to $JS.API, into another agent's queue, onto the bus. All
 // subjects of meshes (with any prefix), of JetStream, and most of other programs have at

@@ -3,7 +3,6 @@ package mesh_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -20,12 +19,12 @@ import (
 
 // A sender who may give an agent live tasks, and nothing else, has its worker publish
 // where the sender may not: a server does not hold reply subjects to the sender's
-// permissions, and allow_responses lifts the worker's. A worker answers on inboxes only.
+// permissions, and a worker has more of them. A worker answers on inboxes only.
 func TestAttackAWorkerPublishesNowhereForASender(t *testing.T) {
 	t.Parallel()
 	var m subject.Map
 	inbox := perms.InboxPrefix(victim)
-	live, errA := perms.Worker(m, victim, time.Hour)
+	live, errA := perms.Worker(m, victim, "_INBOX_c")
 	durable, errB := perms.DurableWorker(m, victim, inbox)
 	worker := both(t, live, errA, durable, errB)
 	sender, err := perms.Client(m, "_INBOX_c", victim)

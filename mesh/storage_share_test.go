@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -32,7 +31,7 @@ func TestAnAgentTakesNoMoreThanItsShareOfTheStore(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			var m subject.Map
-			live, errA := perms.Worker(m, reviewer, time.Hour)
+			live, errA := perms.Worker(m, reviewer)
 			lane, errB := perms.DurableWorker(m, reviewer, "_INBOX_worker")
 			p := newPermitted(t, both(t, live, errA, lane, errB), perms.Permissions{}, perms.Permissions{}, m)
 			limit := func(bytes int) {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/nats-io/jwt/v2"
@@ -28,27 +27,12 @@ type jwtRig struct {
 // creds are credentials with the permissions that a command prints.
 func (r *jwtRig) creds(who string, args ...string) string {
 	r.Helper()
-	var p struct {
-		Publish, Subscribe []string
-		AllowResponses     *struct {
-			Max     int
-			Expires string
-		} `json:"allow_responses"`
-	}
+	var p struct{ Publish, Subscribe []string }
 	stdout, stderr, code := r.run("", append([]string{"auth", "perms", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(stdout), &p); code != exitOK || err != nil {
 		r.Fatalf("auth perms %v: exit %d, %v, %s", args, code, err, stderr)
 	}
-	token, seed := r.user(func(c *jwt.UserClaims) {
-		c.Pub.Allow, c.Sub.Allow = p.Publish, p.Subscribe
-		if a := p.AllowResponses; a != nil {
-			expires, err := time.ParseDuration(a.Expires)
-			if err != nil {
-				r.Fatal(err)
-			}
-			c.Resp = &jwt.ResponsePermission{MaxMsgs: a.Max, Expires: expires}
-		}
-	})
+	token, seed := r.user(func(c *jwt.UserClaims) { c.Pub.Allow, c.Sub.Allow = p.Publish, p.Subscribe })
 	r.Logf("%d bytes of JWT for %v", len(token), args)
 	if text, _, _ := r.run("", append([]string{"auth", "perms"}, args...)...); strings.Contains(text, "max_control_line") != (len(token)+auth.ConnectRoom > auth.MaxControlLine) {
 		r.Errorf("%v: %d bytes of JWT, and it says\n%s", args, len(token), text)

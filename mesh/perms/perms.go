@@ -2,8 +2,8 @@ package perms
 
 import (
 	"strings"
-	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -12,22 +12,28 @@ import (
 
 // Permissions are what a NATS user may do, in the words of the server's
 // configuration.
+//
+// The server's allow_responses is not among them. It lifts a user's permissions for every
+// reply subject that the user is sent, and the server does not hold reply subjects to the
+// sender's permissions. A user who may send something to itself, or has a friend who may, so
+// publishes anywhere, deny lists included.
 type Permissions struct {
-	Publish        []string       `json:"publish"`
-	Subscribe      []string       `json:"subscribe"`
-	AllowResponses AllowResponses `json:"allow_responses"`
+	Publish   []string `json:"publish"`
+	Subscribe []string `json:"subscribe"`
 }
 
-// AllowResponses lets a user publish to the reply subjects of what it was
-// sent. The server's own defaults, 1 message within 2 minutes, would cut
-// streams and slow tasks off.
-type AllowResponses struct {
-	Max     int           `json:"max"` // messages to one reply subject; -1: any number
-	Expires time.Duration `json:"expires"`
+// answers is where those who work for others answer: the inboxes of everybody, and of requests
+// from other accounts. Inboxes are random, so who may publish there answers only what it was
+// asked.
+func answers(inboxPrefixes []string) []string {
+	all := []string{strings.TrimSuffix(nats.InboxPrefix, ".") + ".>", "_R_.>"}
+	for _, prefix := range inboxPrefixes {
+		if p := prefix + ".>"; !subject.Covers(all[0], p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
-
-// answerTime is how long after its end the longest task may still be answered, as with E_TIMEOUT.
-const answerTime = time.Minute
 
 // InboxPrefix is the prefix of reply subjects of a connection that speaks as an
 // entity. Each user has its own: who may subscribe to _INBOX.> reads the replies to
@@ -35,17 +41,17 @@ const answerTime = time.Minute
 func InboxPrefix(entity string) string { return "_INBOX." + subject.Escape(entity) }
 
 // Worker are the least that a worker of the entity needs: to hear
-// its lanes and the questions of NATS micro, to answer for as long as a task
-// may take, into people's inboxes too, and to tell the bus about itself.
-func Worker(m subject.Map, entity string, maxTimeout time.Duration) (Permissions, error) {
+// its lanes and the questions of NATS micro, to answer, into people's inboxes too, and to
+// tell the bus about itself. inboxPrefixes are those of senders that are not below _INBOX.
+func Worker(m subject.Map, entity string, inboxPrefixes ...string) (Permissions, error) {
 	live, ask, ctl, err := m.Lanes(entity)
 	if err != nil {
 		return Permissions{}, err
 	}
 	p := Permissions{
 		// "subject queue" allows the queue group only, as the server writes it.
-		Subscribe:      []string{live + " " + mesh.QueueGroup, ask + " " + mesh.QueueGroup, ctl},
-		AllowResponses: AllowResponses{Max: -1, Expires: max(maxTimeout, mesh.DefaultMaxTimeout) + answerTime},
+		Subscribe: []string{live + " " + mesh.QueueGroup, ask + " " + mesh.QueueGroup, ctl},
+		Publish:   answers(inboxPrefixes),
 	}
 	name := subject.ServiceName(entity)
 	all := micro.APIPrefix + ".*" // PING, INFO and STATS

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // everything are patterns of all subjects of a mesh.
@@ -22,9 +21,8 @@ func everything(m subject.Map) []string {
 func Operator(m subject.Map, inboxPrefix string) Permissions {
 	all := everything(m)
 	return Permissions{
-		Publish:        append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"),
-		Subscribe:      append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
-		AllowResponses: AllowResponses{Max: -1, Expires: mesh.DefaultMaxTimeout + answerTime},
+		Publish:   append(append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"), answers([]string{inboxPrefix})...),
+		Subscribe: append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
 	}
 }
 

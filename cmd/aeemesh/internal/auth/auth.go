@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
-	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -29,8 +27,7 @@ type permsFlags struct {
 	sender, operator, viewer               bool
 	nsc, durable, delayed, streams, create bool
 	team, register, sharedKeys, templates  bool
-	calls, takesOver                       []string
-	maxTimeout                             time.Duration
+	calls, takesOver, answers              []string
 }
 
 func authPermsCommand(a *session.App) *cobra.Command {
@@ -83,7 +80,7 @@ own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
 			}
 			switch {
 			case a.Term.JSON:
-				return a.Term.Object(permissionsJSON(p))
+				return a.Term.Object(p)
 			case f.nsc:
 				a.Term.Line("%s", nscArguments(p))
 			default:
@@ -112,7 +109,7 @@ own entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").
 	flags.BoolVar(&f.templates, "templates", false, "what a worker needs to publish schema templates and to learn; what a sender needs to hear of new ones")
 	flags.StringVar(&f.replayScope, "replay-scope", "auto", "as given to the worker: auto, process or mesh")
 	flags.StringVar(&f.journal, "journal", "memory", "as given to the worker: memory or jetstream")
-	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")
+	flags.StringArrayVar(&f.answers, "answers", nil, "of a worker: a `prefix` of its senders' reply subjects that is not below _INBOX; may be repeated")
 	return c
 }
 
@@ -130,9 +127,6 @@ func mergePermissions(p, q perms.Permissions) perms.Permissions {
 		return out
 	}
 	p.Publish, p.Subscribe = union(p.Publish, q.Publish), union(p.Subscribe, q.Subscribe)
-	if q.AllowResponses != (perms.AllowResponses{}) {
-		p.AllowResponses = q.AllowResponses
-	}
 	return p
 }
 
@@ -149,10 +143,6 @@ func serverConfigText(p perms.Permissions) string {
 	b.WriteString("permissions: {\n")
 	list("publish", p.Publish)
 	list("subscribe", p.Subscribe)
-	if p.AllowResponses != (perms.AllowResponses{}) {
-		fmt.Fprintf(&b, "  # replies go to the asker's inbox: any number, for as long as a task may take\n")
-		fmt.Fprintf(&b, "  allow_responses: { max: %d, expires: %q }\n", p.AllowResponses.Max, p.AllowResponses.Expires.String())
-	}
 	b.WriteString("}")
 	return b.String()
 }
@@ -166,26 +156,5 @@ func nscArguments(p perms.Permissions) string {
 	for _, s := range p.Subscribe {
 		fmt.Fprintf(&b, "--allow-sub %s ", plain.ShellWord(s))
 	}
-	if p.AllowResponses != (perms.AllowResponses{}) {
-		fmt.Fprintf(&b, "--allow-pub-response=%d --response-ttl %s", p.AllowResponses.Max, p.AllowResponses.Expires)
-	}
 	return strings.TrimSpace(b.String())
-}
-
-// permissionsJSON returns permissions for JSON, with durations as text like in
-// the server's configuration.
-func permissionsJSON(p perms.Permissions) any {
-	type responses struct {
-		Max     int    `json:"max"`
-		Expires string `json:"expires"`
-	}
-	out := struct {
-		Publish        []string   `json:"publish"`
-		Subscribe      []string   `json:"subscribe"`
-		AllowResponses *responses `json:"allow_responses,omitempty"`
-	}{Publish: p.Publish, Subscribe: p.Subscribe}
-	if p.AllowResponses != (perms.AllowResponses{}) {
-		out.AllowResponses = &responses{p.AllowResponses.Max, p.AllowResponses.Expires.String()}
-	}
-	return out
 }

@@ -26,7 +26,7 @@ type permsRole struct {
 // permsFlagsOf lists, by role, the flags that have an effect in addition to the
 // common ones.
 var permsFlagsOf = map[string][]string{
-	"worker":   {"durable", "create", "team", "calls", "takes-over-from", "register", "shared-keys", "replay-scope", "journal", "max-timeout", "templates"},
+	"worker":   {"durable", "create", "team", "calls", "takes-over-from", "register", "shared-keys", "replay-scope", "journal", "answers", "templates"},
 	"sender":   {"sender", "client", "from", "durable", "delayed", "streams", "team", "register", "shared-keys", "templates"},
 	"person":   {"shared-keys"},
 	"operator": {"operator", "from"},
@@ -99,8 +99,10 @@ func namedRole(a *session.App, cmd *cobra.Command, f *permsFlags, args []string)
 		}
 		r.inbox = perms.InboxPrefix(speaks)
 	}
-	if !mesh.IsReplyInbox(r.inbox) {
-		return r, outcome.Hinted(outcome.Usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", r.inbox), "It begins with \"_\", such as _INBOX_ada.")
+	for _, prefix := range append([]string{r.inbox}, f.answers...) {
+		if !mesh.IsReplyInbox(prefix) {
+			return r, outcome.Hinted(outcome.Usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", prefix), "It begins with \"_\", such as _INBOX_ada.")
+		}
 	}
 	return r, nil
 }
@@ -183,7 +185,7 @@ func permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole
 
 // workerPermissions adds the permissions for serving an entity.
 func workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
-	add(perms.Worker(m, entity, f.maxTimeout))
+	add(perms.Worker(m, entity, append(f.answers, r.inbox)...)) // workers of one agent ask one another
 	if f.durable {
 		add(perms.DurableWorker(m, entity, r.inbox))
 	}
@@ -267,9 +269,6 @@ func jwtSize(p perms.Permissions) int {
 	claims := jwt.NewUserClaims(id)
 	claims.Name = "worker"
 	claims.Pub.Allow, claims.Sub.Allow = p.Publish, p.Subscribe
-	if p.AllowResponses != (perms.AllowResponses{}) {
-		claims.Resp = &jwt.ResponsePermission{MaxMsgs: p.AllowResponses.Max, Expires: p.AllowResponses.Expires}
-	}
 	token, err := claims.Encode(account)
 	if err != nil {
 		return 0

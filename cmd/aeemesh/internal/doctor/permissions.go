@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -16,7 +14,6 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream/denial"
-	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -28,10 +25,7 @@ type userInfo struct {
 		Permissions *struct {
 			Publish   *subjectRule `json:"publish"`
 			Subscribe *subjectRule `json:"subscribe"`
-			Responses *struct {
-				Max int           `json:"max"`
-				TTL time.Duration `json:"ttl"`
-			} `json:"responses"`
+			Responses *struct{}    `json:"responses"`
 		} `json:"permissions"`
 	} `json:"data"`
 }
@@ -75,44 +69,15 @@ func (d *doctor) permissions(ctx context.Context) {
 			missing = append(missing, "publish to "+s)
 		}
 	}
-	tight := "" // enough for now
-	if d.role == roleWorker && !p.Publish.covers("_INBOX.x.y") {
-		switch {
-		case p.Responses == nil:
-			missing = append(missing, "answer (allow_responses)")
-		case p.Responses.Max > 0 && p.Responses.Max < 1000:
-			missing = append(missing, fmt.Sprintf("answer more than %d times, so streams are cut off (allow_responses max: -1)", p.Responses.Max))
-		}
-		if p.Responses != nil {
-			lacks, short := answersFor(p.Responses.TTL, mesh.DefaultMaxTimeout, need.AllowResponses.Expires)
-			tight = short
-			if lacks != "" {
-				missing = append(missing, lacks)
-			}
-		}
-	}
 	if missing = folded(missing); len(missing) > 0 {
 		d.tell("permissions", "fail", hint, "%s, to %s, may not %s", who, as, strings.Join(missing, "; not "))
 		return
 	}
-	if tight != "" {
-		d.tell("permissions", "warn", hint, "%s may %s, but not %s", who, as, tight)
+	if p.Responses != nil {
+		d.tell("permissions", "warn", hint, "%s may %s, and with allow_responses publish to every subject that it chooses: take that away", who, as)
 		return
 	}
 	d.tell("permissions", "ok", "", "%s may %s", who, as)
-}
-
-// answersFor says what is lacking if a user may answer for ttl; 0 is without end. The
-// longest task must have an answer, and should have it within want: the permission runs
-// from the arrival of a task, its time from when the task begins.
-func answersFor(ttl, longest, want time.Duration) (lacks, tight string) {
-	switch {
-	case ttl <= 0 || ttl >= max(longest, want):
-		return "", ""
-	case ttl < longest:
-		return fmt.Sprintf("answer after %v, although a task may take %v (allow_responses expires: %v)", ttl, longest, max(longest, want)), ""
-	}
-	return "", fmt.Sprintf("answer after %v, which is short for a task that takes %v (allow_responses expires: %v)", ttl, longest, want)
 }
 
 // userInfo asks the server for the user's permissions.
@@ -150,6 +115,8 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 		try := d.mayPublish
 		switch {
 		case d.mayTry():
+		case strings.HasPrefix(s, "_"):
+			try = d.mayAnswer
 		case strings.HasPrefix(s, "$JS.API."), strings.HasPrefix(s, micro.APIPrefix+"."):
 			try = d.mayAskWrongly
 		default:
@@ -158,14 +125,6 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 		}
 		if !try(s) {
 			missing = append(missing, "publish to "+s)
-		}
-	}
-	if d.role == roleWorker {
-		switch lacks, known := d.answers(); {
-		case lacks != "":
-			missing = append(missing, lacks)
-		case !known:
-			untried = append(untried, "answers (allow_responses)")
 		}
 	}
 	note := "the server does not report it, because " + outcome.Text(why)
@@ -206,6 +165,12 @@ func (d *doctor) mayPublish(to string) bool {
 // trace subject, the server reports that instead.
 func (d *doctor) mayTry() bool {
 	return !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(denial.Publish, traceTo)
+}
+
+// mayAnswer tests with an answer below an inbox prefix that no request waits for.
+func (d *doctor) mayAnswer(all string) bool {
+	to := strings.TrimSuffix(all, ">") + strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)
+	return d.conn.Publish(to, nil) == nil && d.allowed(denial.Publish, to)
 }
 
 // mayAsk tests with a message that does no harm to its receiver.

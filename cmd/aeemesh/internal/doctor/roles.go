@@ -1,18 +1,14 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/jetstream/denial"
-	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
@@ -37,7 +33,7 @@ func (d *doctor) needs() (need perms.Permissions, as, hint string, err error) {
 	case roleOperator:
 		return operatorNeeds(d.subjects, d.entity), "operate the mesh", "\"aeemesh auth perms --operator --from ENTITY\" prints what an operator needs.", nil
 	}
-	need, err = perms.Worker(d.subjects, d.entity, mesh.DefaultMaxTimeout)
+	need, err = perms.Worker(d.subjects, d.entity)
 	return need, "serve " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs. If this user only sends, or operates: --role sender, --role operator.", d.entity), err
 }
 
@@ -62,50 +58,4 @@ func operatorNeeds(m subject.Map, entity string) perms.Permissions {
 	}
 	return perms.Permissions{Publish: append(p.Publish, "$JS.API.CONSUMER.LIST."+work, "$JS.API.DIRECT.GET."+work, "$JS.API.STREAM.MSG.DELETE."+work,
 		"$JS.API.DIRECT.GET."+runs, "$JS.API.STREAM.MSG.GET."+runs)}
-}
-
-// answers tests whether the user may answer requests whose reply subject its
-// permissions do not name (allow_responses), and how often. It sends requests
-// to itself, on a NATS micro subject of an instance that does not exist. known
-// is false if the user may not subscribe or publish there.
-func (d *doctor) answers() (missing string, known bool) {
-	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(d.entity), "doctor-"+strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix))
-	if err != nil {
-		return "", false
-	}
-	sub, err := d.conn.SubscribeSync(to)
-	if err != nil {
-		return "", false
-	}
-	defer sub.Unsubscribe()
-	if !d.allowed(denial.Subscribe, to) {
-		return "", false
-	}
-	reply := "aee.doctor." + strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)
-	if d.conn.Publish(reply, nil) == nil && d.allowed(denial.Publish, reply) {
-		return "", true // before any answer was requested
-	}
-	if err := d.conn.PublishRequest(to, reply, nil); err != nil || !d.allowed(denial.Publish, to) {
-		return "", false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	msg, err := sub.NextMsgWithContext(ctx)
-	if err != nil {
-		return "", false
-	}
-	for n := range 3 {
-		since := denial.Now(d.conn)
-		if err := msg.Respond([]byte("{}")); err != nil || d.conn.FlushTimeout(d.app.Conn.Wait()) != nil {
-			return "", false
-		}
-		if len(since.All()) == 0 {
-			continue
-		}
-		if n == 0 {
-			return "answer (allow_responses)", true
-		}
-		return fmt.Sprintf("answer more than %d times, so streams are cut off (allow_responses max: -1)", n), true
-	}
-	return "", true
 }
