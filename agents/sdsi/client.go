@@ -22,9 +22,10 @@ type Client struct {
 	node *mesh.Node
 	now  func() time.Time
 
-	mu     sync.Mutex
-	known  map[question]*known
-	asking map[*known]question // answers that are on their way
+	mu       sync.Mutex
+	known    map[question]*known
+	asking   map[*known]question // answers that are on their way
+	contents map[content]string  // hashes
 }
 
 // question names a template that was asked for.
@@ -77,7 +78,7 @@ const maxRemembered = 256
 
 // NewClient returns a client that asks in the name of the node's entity.
 func NewClient(node *mesh.Node) *Client {
-	return &Client{node: node, now: time.Now, known: map[question]*known{}, asking: map[*known]question{}}
+	return &Client{node: node, now: time.Now, known: map[question]*known{}, asking: map[*known]question{}, contents: map[content]string{}}
 }
 
 // ErrNone is wrapped by the error about an agent that publishes no templates.
@@ -172,7 +173,7 @@ func (c *Client) Get(ctx context.Context, entity string, ask template.GetTask) (
 }
 
 // get asks an agent that publishes templates for one. The answer is "not modified" only of
-// what was asked for.
+// what was asked for, and a version has the content that it had before.
 func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (got *template.GetResult, reply *envelope.Envelope, err error) {
 	if reply, err = c.query(ctx, entity, intents.SchemaGet, ask, nil); err != nil {
 		return nil, nil, err
@@ -185,6 +186,11 @@ func (c *Client) get(ctx context.Context, entity string, ask template.GetTask) (
 	}
 	if ask.SchemaID != "" && got.SchemaID != ask.SchemaID {
 		return nil, nil, fmt.Errorf("template of %s: it was asked for %s, and has sent %s", entity, ask.SchemaID, clip.Text(got.SchemaID, 128))
+	}
+	if !got.NotModified {
+		if err := c.sameContent(entity, &got.Template); err != nil {
+			return nil, nil, err
+		}
 	}
 	return got, reply, nil
 }
