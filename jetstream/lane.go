@@ -321,7 +321,7 @@ func (r *laneRun) begin() error {
 
 // open subscribes to the inbox of the answers to requests.
 func (r *laneRun) open() error {
-	inbox := r.nc.NewInbox()
+	inbox := api.Inbox(r.nc)
 	r.mu.Lock()
 	r.inbox = inbox
 	r.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sorted"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 )
 
@@ -99,7 +100,7 @@ func (c *Client) survey(ctx context.Context, verb micro.Verb, name, entity strin
 	if err != nil {
 		return nil, err
 	}
-	sub, err := c.s.Conn.SubscribeSync(c.s.Conn.NewRespInbox())
+	sub, err := c.s.Conn.SubscribeSync(jetstream.ReplyInbox(c.s.Conn))
 	if err != nil {
 		return nil, err
 	}

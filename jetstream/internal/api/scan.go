@@ -116,7 +116,7 @@ func Direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	to := Prefix(js) + "DIRECT.GET." + stream
 	ctx, stop := UntilDenied(ctx, nc, to+`"`)
 	defer stop()
-	inbox := nc.NewInbox()
+	inbox := Inbox(nc)
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		return fail(err)

@@ -2,6 +2,10 @@ package probe
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,12 +45,13 @@ const (
 // The reply subject of a probe names the worker. So a worker that is probed a thousand
 // times costs the server two reply subjects.
 type Prober struct {
-	conn *nats.Conn
+	conn   *nats.Conn
+	secret [32]byte // of the tokens in reply subjects
 
 	mu      sync.Mutex
 	sub     *nats.Subscription
 	prefix  string                 // of the reply subjects, with the last dot
-	callers map[string]noResponder // by the first token of their reply subjects
+	callers map[string]noResponder // by their token in reply subjects
 	next    uint64
 
 	steadiness steadiness
@@ -62,7 +67,9 @@ const firstProbe, secondProbe = "1", "2"
 
 // New returns a Prober on a connection. It does no I/O.
 func New(conn *nats.Conn) *Prober {
-	return &Prober{conn: conn, callers: map[string]noResponder{}}
+	p := &Prober{conn: conn, callers: map[string]noResponder{}}
+	_, _ = rand.Read(p.secret[:]) // never fails
+	return p
 }
 
 // InstanceID matches the instance ids of workers.
@@ -115,7 +122,16 @@ func (p *Prober) Send(caller, worker, ping string, again bool) {
 	if again {
 		which = secondProbe
 	}
-	_ = p.conn.PublishRequest(ping, prefix+caller+"."+which+"."+worker, []byte(WatchBody))
+	_ = p.conn.PublishRequest(ping, prefix+p.reply(caller, which, worker), []byte(WatchBody))
+}
+
+// reply is where the answer to a probe comes, below the prefix. Every worker that is probed
+// sees its own, and may publish there: so it has a token that belongs to this worker alone.
+func (p *Prober) reply(caller, which, worker string) string {
+	named := caller + "." + which + "." + worker
+	mac := hmac.New(sha256.New, p.secret[:])
+	mac.Write([]byte(named))
+	return hex.EncodeToString(mac.Sum(nil)[:16]) + "." + named
 }
 
 // subscribed returns the prefix of the reply subjects.
@@ -140,10 +156,14 @@ func (p *Prober) answered(msg *nats.Msg) {
 	}
 	p.mu.Lock()
 	to, due := strings.CutPrefix(msg.Subject, p.prefix)
-	f := strings.SplitN(to, ".", 3)
-	absent := p.callers[f[0]]
+	f := strings.SplitN(to, ".", 4) // token, caller, which, worker
+	if !due || len(f) != 4 {
+		p.mu.Unlock()
+		return
+	}
+	absent := p.callers[f[1]]
 	p.mu.Unlock()
-	if absent != nil && due && len(f) == 3 && !listen.Redirected(msg, msg.Subject) {
-		absent(f[2], f[1] == secondProbe)
+	if absent != nil && hmac.Equal([]byte(to), []byte(p.reply(f[1], f[2], f[3]))) && !listen.Redirected(msg, msg.Subject) {
+		absent(f[3], f[2] == secondProbe)
 	}
 }

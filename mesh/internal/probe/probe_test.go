@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +51,31 @@ func TestOnlyNoRespondersSaysThatAWorkerIsGone(t *testing.T) {
 	}
 }
 
+// A worker that is probed sees the reply subject, and may publish to inboxes. It says nothing of
+// another worker that the same caller watches, nor of a second probe before that is sent.
+func TestAWorkerThatIsProbedSaysOfNoOtherThatItIsGone(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+	p := New(conn)
+	heard := make(chan string, 10)
+	caller := p.Join(func(worker string, _ bool) { heard <- worker })
+	probes := make(chan *nats.Msg, 1)
+	if _, err := conn.Subscribe("$SRV.PING.hostile.1", func(msg *nats.Msg) { probes <- msg }); err != nil {
+		t.Fatal(err)
+	}
+	p.Send(caller, "$SRV.PING.hostile.1", "$SRV.PING.hostile.1", false)
+	seen := natstest.Within(t, "the probe", probes).Reply
+	for _, forged := range []string{strings.Replace(seen, "hostile.1", "other.1", 1), strings.Replace(seen, "."+firstProbe+".", "."+secondProbe+".", 1)} {
+		if err := conn.PublishMsg(&nats.Msg{Subject: forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Send(caller, "$SRV.PING.gone.1", "$SRV.PING.gone.1", false)
+	if got := <-heard; got != "$SRV.PING.gone.1" {
+		t.Errorf("%s is said to be gone", got)
+	}
+}
+
 // A NATS user can have JetStream answer its request on the reply subject of a probe. The answer may
 // be a copy of a message that the user has stored, with a status of its own.
 func TestARedirectedAnswerOfJetStreamSaysNothingOfAWorker(t *testing.T) {
@@ -62,12 +88,12 @@ func TestARedirectedAnswerOfJetStreamSaysNothingOfAWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := prefix + caller + "." + firstProbe + "."
+	own := func(worker string) string { return prefix + p.reply(caller, firstProbe, worker) }
 	for _, m := range []*nats.Msg{
-		{Subject: own + "copied", Header: nats.Header{"Status": {"503"}, "Nats-Stream": {"KV_aee_state"}}},
-		{Subject: own + "described", Header: nats.Header{"Status": {"503"}, "Description": {"No Responders"}}},
-		{Subject: caller + "." + firstProbe + ".stored", Header: nats.Header{"Status": {"503"}}}, // as a consumer delivers it
-		{Subject: own + "gone", Header: nats.Header{"Status": {"503"}}},
+		{Subject: own("copied"), Header: nats.Header{"Status": {"503"}, "Nats-Stream": {"KV_aee_state"}}},
+		{Subject: own("described"), Header: nats.Header{"Status": {"503"}, "Description": {"No Responders"}}},
+		{Subject: p.reply(caller, firstProbe, "stored"), Header: nats.Header{"Status": {"503"}}}, // as a consumer delivers it
+		{Subject: own("gone"), Header: nats.Header{"Status": {"503"}}},
 	} {
 		p.answered(m)
 	}

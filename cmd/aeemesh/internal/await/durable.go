@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -28,7 +29,7 @@ func findTakers(ctx context.Context, s *session.Session, entity string) *workers
 	if err != nil {
 		return nil
 	}
-	sub, err := s.Conn.SubscribeSync(s.Conn.NewRespInbox())
+	sub, err := s.Conn.SubscribeSync(jetstream.ReplyInbox(s.Conn))
 	if err != nil {
 		return nil
 	}
