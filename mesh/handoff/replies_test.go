@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // A receiver that is about to stop ends the streams of replies, and finishes what has begun.
@@ -75,4 +76,48 @@ func TestHandoffReplies(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "replies", strings.Join(got, " "), `{"n":8} {"n":9}9 {"n":10}10`)
+}
+
+// A source follows a run once, or a few times where connections were lost. Of many at once the
+// last ones stay, so that a peer cannot hold the receiver's memory with them.
+func TestAHandoffIsFollowedAFewTimesAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	x := p.pack()
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.commit(x.id); err != nil {
+		t.Fatal(err)
+	}
+	p.replies.add(x.taskID, handoff.Reply{Seq: 5, Data: []byte(`{}`)})
+	const all, stay = 12, 4
+	ended, last := make(chan int, all), make(chan error, 1)
+	for i := range all {
+		began := make(chan struct{})
+		go func() {
+			err := p.client.Replies(t.Context(), x.id, p.request(x.id, handoff.ActionReplies), 0, func(handoff.Reply) error {
+				select {
+				case <-began:
+				default:
+					close(began)
+				}
+				return nil
+			})
+			if i == all-1 {
+				last <- err
+			}
+			ended <- i
+		}()
+		natstest.Within(t, "a follower's first reply", began)
+	}
+	for range all - stay {
+		if i := natstest.Within(t, "the end of an early one", ended); i >= all-stay {
+			t.Errorf("follower %d ended", i)
+		}
+	}
+	p.replies.add(x.taskID, handoff.Reply{Seq: 6, Data: []byte(`{}`), Last: true})
+	if err := natstest.Within(t, "the end of the last one", last); err != nil {
+		t.Error(err)
+	}
 }

@@ -11,8 +11,10 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -60,7 +62,7 @@ func Handler(r *Receiver, opts HandlerOptions) http.Handler {
 	if opts.Beat <= 0 {
 		opts.Beat = 5 * time.Second
 	}
-	s := &server{r, opts}
+	s := &server{Receiver: r, opts: opts, followers: map[string][]*follower{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, s.about)
 	mux.HandleFunc("POST "+Path, s.receive)
@@ -75,6 +77,38 @@ func Handler(r *Receiver, opts HandlerOptions) http.Handler {
 type server struct {
 	*Receiver
 	opts HandlerOptions
+
+	mu        sync.Mutex
+	followers map[string][]*follower // of the replies of a handoff, the oldest first
+}
+
+// follower is one stream of replies; end ends it.
+type follower struct{ end context.CancelFunc }
+
+// maxFollowers is how many streams of replies one handoff may have. Its source needs one, and
+// opens another where it has lost that before the receiver has.
+const maxFollowers = 4
+
+// followed notes a stream of replies, in place of the oldest one where there are too many, and
+// returns what forgets it.
+func (s *server) followed(id string, end context.CancelFunc) (leave func()) {
+	f := &follower{end}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(s.followers[id], f)
+	if len(all) > maxFollowers {
+		all[0].end()
+		all = slices.Delete(all, 0, 1)
+	}
+	s.followers[id] = all
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		left := slices.DeleteFunc(s.followers[id], func(other *follower) bool { return other == f })
+		if s.followers[id] = left; len(left) == 0 {
+			delete(s.followers, id)
+		}
+	}
 }
 
 // guard lets requests in that came over TLS and, if one is wanted, with the
@@ -231,6 +265,7 @@ func (s *server) replies(w http.ResponseWriter, r *http.Request, req transfer.Re
 	lines := make(chan Reply)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	defer s.followed(req.Handoff, cancel)()
 	if s.opts.Ending != nil {
 		defer context.AfterFunc(s.opts.Ending, cancel)()
 	}
