@@ -76,9 +76,9 @@ file, or the default. Secrets are not shown.`,
 	return a.Holder(&cobra.Command{
 		Use:   "config",
 		Short: "Configuration files of workers",
-		Long: `The file of "worker --config" (or $AEEMESH_CONFIG) says what agents may have. Its
-section worker has the worker's flags: --max-timeout is max_timeout. A flag wins
-over the environment, the environment over the file.`,
+		Long: `The file of "worker --config" (or $AEEMESH_CONFIG) says what agents may have.
+Its section worker has the worker's flags: --max-timeout is max_timeout. A flag
+wins over the environment, the environment over the file.`,
 		Example: "  aeemesh config check worker.yaml",
 	}, check, show, schema)
 }

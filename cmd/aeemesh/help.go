@@ -111,7 +111,7 @@ func helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 				title = section + ":"
 			}
 			heading(title)
-			b.WriteString(set.FlagUsages())
+			b.WriteString(set.FlagUsagesWrapped(80))
 		}
 	}
 }

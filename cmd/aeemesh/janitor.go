@@ -20,10 +20,10 @@ func janitorCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "janitor",
 		Short: "Make room in the stores of runs, and restore overwritten records",
-		Long: `Does what workers do beside their tasks, and cannot do where their NATS users may
-reach only their own agents ("aeemesh auth perms"): it deletes ended runs where
-aee_state or aee_state_objects is over three quarters full, and documents that no
-record refers to. It restores records of runs that another client has
+		Long: `Does what workers do beside their tasks, and cannot do where their NATS users
+may reach only their own agents ("aeemesh auth perms"): it deletes ended runs
+where aee_state or aee_state_objects is over three quarters full, and documents
+that no record refers to. It restores records of runs that another client has
 overwritten. It changes nothing else, and may run beside workers and other
 janitors.
 

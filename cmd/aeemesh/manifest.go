@@ -24,15 +24,15 @@ func (a *app) manifestCommand() *cobra.Command {
 	var url string
 	c := session.Connects(&cobra.Command{
 		Use:   "manifest",
-		Short: "Print what a worker here offers agents, as an AAIF platform manifest",
+		Short: "Print what a worker here offers, as an AAIF platform manifest",
 		Long: `Prints the AAIF Platform Manifest of a worker that would run here, with this
 configuration and environment: tool protocols, model providers that can be
 reached, vaults, condition languages, state, telemetry. It is JSON, for
 /.well-known/aaif-manifest.json. The required_capabilities of agents are checked
 against it.
 
-It asks the server whether the streams of the durable lane exist. Without them no
-state is kept.`,
+It asks the server whether the streams of the durable lane exist. Without them
+no state is kept.`,
 		Example: `  aeemesh manifest --config worker.yaml > aaif-manifest.json
   aeemesh manifest --offline | jq .platform.capabilities`,
 		Args: outcome.Arguments(),

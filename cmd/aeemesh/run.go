@@ -137,7 +137,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.
 
 Exit statuses: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timed
 out. With --json errors are data too; docs/cli.md has the contract.`,
-		Example: `  aeemesh demo                                # see it work, with nothing installed
+		Example: `  aeemesh demo                                # see it work
   aeemesh up                                  # a NATS server with JetStream
   aeemesh worker reviewer.yaml                # host an agent
   aeemesh send agent.reviewer '{"path":"."}'  # give it a task

@@ -10,8 +10,8 @@ const workerMore = `A program of --exec is started once, reads one task envelope
 input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
 "reply_to": "<task id>", "payload": {…}}.
 
-A server that is away is waited for; with --timeout the worker fails when that is
-over. So are JetStream and its streams, for durable tasks (--durable).
+A server that is away is waited for; with --timeout the worker fails when that
+is over. So are JetStream and its streams, for durable tasks (--durable).
 
 The first SIGTERM, SIGHUP or Ctrl-C drains: what has begun is finished, the rest
 is handed back. A second SIGTERM or Ctrl-C ends at once. SIGHUP reloads nothing:

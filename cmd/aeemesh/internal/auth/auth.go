@@ -34,7 +34,7 @@ func authPermsCommand(a *session.App) *cobra.Command {
 	f := &permsFlags{}
 	c := &cobra.Command{
 		Use:   "perms ENTITY|FILE... | --operator | --viewer",
-		Short: "Print the least NATS permissions of a worker, a sender, a person or an operator",
+		Short: "Print the least NATS permissions that workers and users need",
 		Long: `Prints the least that a NATS user must be allowed: as text for the server's
 configuration, as arguments for nsc, or as JSON.
 

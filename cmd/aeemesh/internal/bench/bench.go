@@ -58,8 +58,8 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure request/reply against raw NATS in the same run",
-		Long: `Measures how much of raw NATS request/reply is left when tasks are AEE envelopes:
-unsigned, signed and verified both ways with HS256, and with Ed25519.
+		Long: `Measures how much of raw NATS request/reply is left when tasks are AEE
+envelopes: unsigned, signed and verified both ways with HS256, and with Ed25519.
 
 A server, a responder and a client run as separate processes over TCP on this
 machine. Raw NATS sends the very same bytes and looks at none of them. Each of

@@ -55,7 +55,7 @@ func newBenchAgentsCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o crowdOptions
 	cmd := &cobra.Command{
 		Use:   "agents",
-		Short: "Measure what many durable agents in one worker cost while they are idle",
+		Short: "Measure what many idle durable agents in one worker cost",
 		Long: `Starts a server with JetStream and a worker process that hosts so many durable
 agents, and measures how long they take to come up, the memory of worker and
 server for each, and the processor time that both use while no agent has a task.

@@ -50,16 +50,17 @@ what a checkpoint costs beside a raw KV put; one replica, with sync_interval at
 its default and at always.
 
 Raw JetStream is a task that is published and acknowledged by the server, pulled
-by a consumer of a work queue, answered over core NATS, and acknowledged. Ours is
-a task that is submitted, claimed, run by a Go handler in one step, committed,
-answered on the reply stream, and acknowledged. A checkpoint is encoded and
-written by compare-and-swap; the raw put writes as many bytes to a bucket of the
-same kind. A raw update, by compare-and-swap of prepared bytes, shows which
-part of the difference is the server's.
+by a consumer of a work queue, answered over core NATS, and acknowledged. Ours
+is a task that is submitted, claimed, run by a Go handler in one step,
+committed, answered on the reply stream, and acknowledged. A checkpoint is
+encoded and written by compare-and-swap; the raw put writes as many bytes to a
+bucket of the same kind. A raw update, by compare-and-swap of prepared bytes,
+shows which part of the difference is the server's.
 
 A server, a worker and a client run as separate processes over TCP on this
 machine. Each of ours runs between two runs of raw, and its ratio is to the mean
-of those two. CPU per operation is that of server, worker and client (Linux only).`,
+of those two. CPU per operation is that of server, worker and client (Linux
+only).`,
 		Example: `  aeemesh bench durable
   aeemesh bench durable --sync 2m --inflight 64 --rounds 5
   aeemesh bench durable --json > bench.jsonl`,

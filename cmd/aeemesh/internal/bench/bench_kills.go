@@ -55,17 +55,17 @@ func newBenchKillsCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kills",
 		Short: "Measure how soon work goes on when a worker dies",
-		Long: `Starts a server and worker processes of one agent, with durable runs that write a
-checkpoint every 50 ms and live tasks that wait, and measures
+		Long: `Starts a server and worker processes of one agent, with durable runs that write
+a checkpoint every 50 ms and live tasks that wait, and measures
 
-- from the kill -9 of a worker until each of its runs works again on another one,
-  and until the senders of its live tasks are told;
+- from the kill -9 of a worker until each of its runs works again on another
+  one, and until the senders of its live tasks are told;
 - from a draining worker's release of a run until it works again on another one;
 - how many runs are taken from workers that live, and how many senders are told
   wrongly, while the workers connect again every few seconds beside processes
   that use all of the machine;
 - what it costs in CPU to watch workers: those of one agent with a run each,
-  beside as many agents of one worker, which has nobody to watch it (Linux only).
+  beside as many agents of one worker, which no other watches (Linux only).
 
 A worker is killed when its runs have worked for a second, and another one is
 started in its place afterwards.`,

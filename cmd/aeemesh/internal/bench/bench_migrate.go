@@ -65,8 +65,8 @@ one, and its parts are
 - step: until its first step is stored.
 
 Each move is of another run, with a conversation of so many bytes. All of them
-have to arrive on the other worker with the whole conversation, go on, and answer
-their sender. The first move of each row is not counted.`,
+have to arrive on the other worker with the whole conversation, go on, and
+answer their sender. The first move of each row is not counted.`,
 		Example: `  aeemesh bench migrate
   aeemesh bench migrate --bytes 20000000 --moves 8
   aeemesh bench migrate --to worker --bytes 10000 --moves 500`,

@@ -41,11 +41,11 @@ func newBenchTreeCommand(stdout, stderr io.Writer) *cobra.Command {
 	var chains, fans []int
 	cmd := &cobra.Command{
 		Use:   "tree",
-		Short: "Measure agents that call agents against bare requests in the same run",
-		Long: `Measures what a hop costs when an agent calls another one, on both lanes: a chain
-of agents, each of which calls the next, against responders that request the next
-with core NATS; and one agent that calls many at once, against one client that
-publishes as many requests and gathers the replies on one inbox.
+		Short: "Measure agents that call agents against bare requests",
+		Long: `Measures what a hop costs when an agent calls another one, on both lanes: a
+chain of agents, each of which calls the next, against responders that request
+the next with core NATS; and one agent that calls many at once, against one
+client that publishes as many requests and gathers the replies on one inbox.
 
 A server runs as a process of its own; the agents, each on a connection of its
 own, and the raw responders, likewise, are in this one. Raw and ours take turns.

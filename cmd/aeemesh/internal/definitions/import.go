@@ -89,10 +89,10 @@ func agentsImportCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "import FILE...",
 		Short: "Register definitions, so that teams find these agents",
-		Long: `Registers AAIF agent definitions in the mesh's registry (bucket aee_agents), byte
-for byte. Each is checked first as "validate" does, and none is registered if
-one is invalid. Of an agent that a worker here refuses a warning says why. FILE
-is a file, a URL (https://… or http://…), or "-" for standard input.
+		Long: `Registers AAIF agent definitions in the mesh's registry (bucket aee_agents),
+byte for byte. Each is checked first as "validate" does, and none is registered
+if one is invalid. Of an agent that a worker here refuses a warning says why.
+FILE is a file, a URL (https://… or http://…), or "-" for standard input.
 
 A definition is known by its agent_id; without one, by its entity. Its entity is
 the one that a worker would serve: agent. and its name, unless --as says

@@ -61,8 +61,8 @@ func agentsDefinitionsCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "definitions",
 		Short: "List registered definitions, and how many workers serve them",
-		Long: `Lists the mesh's registry: each definition with its version, the names that it is
-found by, and how many workers answer for it now.`,
+		Long: `Lists the mesh's registry: each definition with its version, the names that it
+is found by, and how many workers answer for it now.`,
 		Example: `  aeemesh agents definitions
   aeemesh agents definitions --json | jq 'select(.workers == 0)'
 
@@ -224,9 +224,9 @@ func agentsHistoryCommand(a *session.App) *cobra.Command {
 	return session.Connects(&cobra.Command{
 		Use:   "history NAME",
 		Short: "List the versions that are kept of a registration",
-		Long: `Lists the last versions of a registration, the oldest first: at most 16, and also
-that it was removed. NAME is as for "agents export"; for a removed definition it
-is the agent_id, or the entity where it had none.`,
+		Long: `Lists the last versions of a registration, the oldest first: at most 16, and
+also that it was removed. NAME is as for "agents export"; for a removed
+definition it is the agent_id, or the entity where it had none.`,
 		Example: `  aeemesh agents history agent.reviewer
   aeemesh agents history agent.reviewer --json | jq -r .sha256
 

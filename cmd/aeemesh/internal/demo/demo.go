@@ -52,7 +52,7 @@ func Command(a *session.App) *cobra.Command {
 	d := &demo{app: a}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "See it work: a team of agents reviews Go code, and one of them is killed",
+		Short: "See it work: a team reviews Go code, and one agent is killed",
 		Long: `Starts a NATS server in this process, and a team of agents from their AAIF
 documents, each in a process of its own: reviewers for security, style and
 logic, an editor, and the lead, whose document says that the three work at once

@@ -25,9 +25,9 @@ func Command(a *session.App) *cobra.Command {
 		Use:   "keys",
 		Short: "Make, list, trust and revoke signing keys",
 		Long: `Works on a directory of keys: <kid>.nk is a secret (an nkeys seed, mode 0600),
-<kid>.json says which key it is, which entities it may speak for, and until when.
-With --shared it works on the mesh's bucket of public keys too, which workers
-follow with --shared-keys.`,
+<kid>.json says which key it is, which entities it may speak for, and until
+when. With --shared it works on the mesh's bucket of public keys too, which
+workers follow with --shared-keys.`,
 		Example: `  aeemesh keys new ada --from human.ada
   aeemesh keys show ada | ssh worker aeemesh keys trust -   # the worker may now believe ada
   aeemesh keys trust ada.json --shared                      # every worker with --shared-keys may
@@ -52,9 +52,10 @@ func keysNewCommand(a *session.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "new KID",
 		Short: "Make a key",
-		Long: `Makes a key and prints its trust record, which holds no secret and is what others
-need to verify you (keys trust). For a rotation make the new key with another
-kid, let others trust it, and revoke the old one later: both are good meanwhile.
+		Long: `Makes a key and prints its trust record, which holds no secret and is what
+others need to verify you (keys trust). For a rotation make the new key with
+another kid, let others trust it, and revoke the old one later: both are good
+meanwhile.
 
 An hs256 key is one secret that both sides share: whoever verifies with it can
 also sign with it. Copy its two files in a safe way.`,
@@ -327,9 +328,9 @@ func keysRevokeCommand(a *session.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke KID",
 		Short: "Revoke a key, so that its signatures no longer count",
-		Long: `Marks a key as revoked, for good: none of its signatures counts any more, however
-old. Workers that read this directory see it within five seconds, and with
---shared all that use --shared-keys within two.`,
+		Long: `Marks a key as revoked, for good: none of its signatures counts any more,
+however old. Workers that read this directory see it within five seconds, and
+with --shared all that use --shared-keys within two.`,
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
 		Args:              outcome.Arguments("KID"),

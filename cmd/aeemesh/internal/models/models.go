@@ -25,7 +25,7 @@ import (
 func Command(a *session.App) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "models",
-		Short: "Look at models, their prices, and the routes of a document, offline",
+		Short: "Look at models, their prices, and a document's routes, offline",
 		Long: `Shows what is known of models, and which of them an agent's document would use
 here. docs/models.md has the catalogue, the providers and the routing.`,
 		Example: `  aeemesh models list anthropic
@@ -47,9 +47,9 @@ func listCommand(a *session.App) *cobra.Command {
 		Use:   "list [PROVIDER]",
 		Short: "List the catalogue",
 		Long: `Lists what is known of models: context window and longest answer in tokens, list
-prices in USD for a thousand tokens of input and output, regions, and the rank of
-routing_strategy quality. A * in a name stands for any characters, and a name for
-its dated versions. With --config, the operator's catalogue comes first.`,
+prices in USD for a thousand tokens of input and output, regions, and the rank
+of routing_strategy quality. A * in a name stands for any characters, and a name
+for its dated versions. With --config, the operator's catalogue comes first.`,
 		Example: `  aeemesh models list
   aeemesh models list mistral --json | jq -r .model
   aeemesh models list --config operator.yaml`,

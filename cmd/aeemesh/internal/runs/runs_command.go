@@ -52,14 +52,14 @@ of a model's turn. It stays paused, across restarts, until it is resumed.`,
 				return intents.ResumeTask{Target: t, Reason: reason}, nil
 			}},
 		{use: "cancel", short: "Cancel a run; its sender gets E_CANCELLED", done: "cancelled",
-			long: `Ends a run, or a task that waits in the queue or for its time. Its sender gets an
-error envelope, E_CANCELLED. Tools that are being called are told to stop, and
-the run's calls of other agents end too: an operator cancels all tasks that the
-records of the tree name. Tasks that could not be reached are listed.
+			long: `Ends a run, or a task that waits in the queue or for its time. Its sender gets
+an error envelope, E_CANCELLED. Tools that are being called are told to stop,
+and the run's calls of other agents end too: an operator cancels all tasks that
+the records of the tree name. Tasks that could not be reached are listed.
 
-A task that no worker has begun, of an agent without workers, is removed from the
-queue. That needs an operator's NATS user (docs/operations.md); without it the
-command waits in the queue for the first worker.`,
+A task that no worker has begun, of an agent without workers, is removed from
+the queue. That needs an operator's NATS user (docs/operations.md); without it
+the command waits in the queue for the first worker.`,
 			example: `  aeemesh runs cancel 0f4c --reason "wrong branch"
   aeemesh runs cancel 01JD3YZ8M4... -e agent.writer      # a task that has not begun`, flags: because,
 			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
@@ -75,11 +75,11 @@ command waits in the queue for the first worker.`,
 				return intents.SteerTask{Target: t, Text: args[0]}, nil
 			}},
 		{use: "settle", short: "State the outcome of a lost tool call", done: "settled", args: []string{"[CALL]"},
-			long: `A worker that dies between beginning a tool call and writing its receipt leaves a
-lost call: it may have happened or not. Where the tool is not safe to repeat, the
-run waits for you. Find out, then state the outcome. CALL is the tool call's id;
-without it all lost calls of the run are settled alike. The run goes on when none
-is left.`,
+			long: `A worker that dies between beginning a tool call and writing its receipt leaves
+a lost call: it may have happened or not. Where the tool is not safe to repeat,
+the run waits for you. Find out, then state the outcome. CALL is the tool call's
+id; without it all lost calls of the run are settled alike. The run goes on when
+none is left.`,
 			example: `  aeemesh runs settle 0f4c call_1 --done '{"sent":true}'     # it happened; this is its result
   aeemesh runs settle 0f4c call_1 --failed "never arrived"   # it did not; the model is told
   aeemesh runs settle 0f4c call_1 --repeat                   # call again, under the same key`, flags: s.add, make: s.command},

@@ -50,9 +50,9 @@ run goes on.
 With --for the run is transferred to another platform. It stops, its status is
 migrating, and the file has a token that lets that platform import it once,
 within 15 minutes. Then bring back the receipt that "runs import" writes there
-("runs confirm"): that the run was accepted, and in the end its result. The other
-platform refuses a run with "runs import --refuse", whose receipt brings it
-back.`,
+("runs confirm"): that the run was accepted, and in the end its result. The
+other platform refuses a run with "runs import --refuse", whose receipt brings
+it back.`,
 		Example: `  aeemesh runs export 0f4c --clear -o run.json
   aeemesh runs export 0f4c --for paris --seal file:paris.key -o run.json
   aeemesh runs export 0f4c --for paris --clear -o object:exchange/0f4c`,

@@ -116,7 +116,7 @@ func writeReceipt(a *session.App, ctx context.Context, r *handoff.Receiver, id, 
 func runsConfirmCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "confirm RECEIPT",
-		Short: "Bring another platform's receipt back to a run that was exported for it",
+		Short: "Bring another platform's receipt back to an exported run",
 		Long: `Takes the receipt that "runs import" or "runs receipt" has written on the other
 platform. Accepted: the run is there. Refused: it goes on here. Ended: its
 result is given to the sender of the task.`,
@@ -160,7 +160,7 @@ func runsRecallCommand(a *session.App) *cobra.Command {
 	var sure, lost bool
 	c := session.Connects(&cobra.Command{
 		Use:   "recall RUN --sure",
-		Short: "Take back a run whose file is lost, without the other platform's receipt",
+		Short: "Take back an exported run without the other platform's receipt",
 		Long: `Lets a run that was exported with --for go on here. Only the other platform can
 say that it has not imported the file, and never will: "runs import --refuse"
 there writes the receipt that brings the run back safely. If you recall it and

@@ -28,9 +28,9 @@ func runsShowCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "show RUN",
 		Short: "Show a run's timeline, and what it waits for",
-		Long: `Shows what a run has done, checkpoint by checkpoint, as far as they are kept, and
-its state. A lost tool call is shown as unknown, with the commands that settle
-it.`,
+		Long: `Shows what a run has done, checkpoint by checkpoint, as far as they are kept,
+and its state. A lost tool call is shown as unknown, with the commands that
+settle it.`,
 		Example: `  aeemesh runs show 0f4c
   aeemesh runs show 01JD3YZ... --entity agent.reviewer     # by the task's id
   aeemesh runs show 0f4c --document > state.json           # the AAIF Agent State document

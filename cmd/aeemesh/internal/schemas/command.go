@@ -17,10 +17,10 @@ func Command(a *session.App, ask *cobra.Command) *cobra.Command {
 		Short: "Show what agents want to know, by scenario",
 		Long: `An agent may publish schema templates: for each scenario the keys that a task's
 payload has, with their types and meaning. A client fills one and sends it with
-"ask" or "send"; the agent checks it and needs no model for that.
-"worker --templates" publishes them; of a document's io.input_schema a worker
-makes one by itself. With "worker --learn", what many clients want and no key has
-a place for becomes a key: "stats" shows what, and "approve" lets it.`,
+"ask" or "send"; the agent checks it and needs no model for that. "worker
+--templates" publishes them; of a document's io.input_schema a worker makes one
+by itself. With "worker --learn", what many clients want and no key has a place
+for becomes a key: "stats" shows what, and "approve" lets it.`,
 		Example: `  aeemesh schema list
   aeemesh schema list --scenario flight_booking
   aeemesh schema show agent.flights flight_booking

@@ -21,15 +21,15 @@ func forgetCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "forget ENTITY [CLIENT]",
 		Short: "Remove what an agent has learned from one client",
-		Long: `Removes all that is stored of a client: its votes, its words, and the keys of its
-own. Keys for all stay: their descriptions have only words of several clients. A
-wish that the client was the first to say stays if enough others
-(rules.anonymity) have said it.
---opt-out also keeps the agent from learning anything of it from now on, in all
-scenarios, also before it has learned something. --opt-in ends that, and removes
-nothing. --list lists the clients that have opted out. What a client has said
-without a signature is of all such clients together, and stays, unless the worker
-counts them by name (learning.unsigned).`,
+		Long: `Removes all that is stored of a client: its votes, its words, and the keys of
+its own. Keys for all stay: their descriptions have only words of several
+clients. A wish that the client was the first to say stays if enough others
+(rules.anonymity) have said it. --opt-out also keeps the agent from learning
+anything of it from now on, in all scenarios, also before it has learned
+something. --opt-in ends that, and removes nothing. --list lists the clients
+that have opted out. What a client has said without a signature is of all such
+clients together, and stays, unless the worker counts them by name
+(learning.unsigned).`,
 		Example: `  aeemesh schema forget agent.flights agent.assistant
   aeemesh schema forget agent.flights agent.assistant --opt-out
   aeemesh schema forget agent.flights --list`,

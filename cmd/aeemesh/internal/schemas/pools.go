@@ -132,9 +132,9 @@ func statsCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "stats ENTITY",
 		Short: "Show what an agent has learned, and how its keys do",
-		Long: `Shows, for each scenario, what clients put into the key "other" (wishes, with the
-words that several clients have said), and the keys that came of it with their
-metrics over the last 30 days: usage, accuracy, types, adoption.`,
+		Long: `Shows, for each scenario, what clients put into the key "other" (wishes, with
+the words that several clients have said), and the keys that came of it with
+their metrics over the last 30 days: usage, accuracy, types, adoption.`,
 		Example: `  aeemesh schema stats agent.flights
   aeemesh schema stats agent.flights --scenario flight_booking --json`,
 		Args:              outcome.Arguments("ENTITY"),
@@ -282,7 +282,8 @@ func rejectCommand(a *session.App) *cobra.Command {
 		Use:   "reject ENTITY KEY",
 		Short: "End a key's way into the template",
 		Long: `Refuses a key that waits: it is not proposed again for 90 days (rules.retire). A
-key that clients know of is deprecated, and withdrawn 14 days later (rules.grace).`,
+key that clients know of is deprecated, and withdrawn 14 days later
+(rules.grace).`,
 		Example: `  aeemesh schema reject agent.flights pay_by_invoice --why 'we do not'`,
 	}, "rejected", func(s *stock, key string, d decided, now time.Time) error { return s.Reject(key, d.by, d.why, now) })
 }

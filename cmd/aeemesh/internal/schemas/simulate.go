@@ -43,11 +43,11 @@ that runs fast, and draws how keys come and go. It needs no server and no model.
 The rules are those of the section "learning" of --config; words are compared by
 n-grams. FILE is a template (default: that of a journey).
 
-The requests are made up, from wishes of travellers or from those of --wishes; or
-they are read from a file of your own. The wishes are the words that fit no key
-of the template. An attack adds requests: "flood" is one client with half as many
-as all others have, "drift" is slang that changes every ten days, "poison" is a
-few clients that want to put their words into what others read.`,
+The requests are made up, from wishes of travellers or from those of --wishes;
+or they are read from a file of your own. The wishes are the words that fit no
+key of the template. An attack adds requests: "flood" is one client with half as
+many as all others have, "drift" is slang that changes every ten days, "poison"
+is a few clients that want to put their words into what others read.`,
 		Example: `  aeemesh schema simulate
   aeemesh schema simulate --attack flood --attack poison --identities 6
   aeemesh schema simulate flight_booking.sdsi.json --config worker.yaml --days 365

@@ -30,20 +30,20 @@ func Command(a *session.App) *cobra.Command {
 	f := &soakFlags{}
 	c := &cobra.Command{
 		Use:   "soak",
-		Short: "Kill servers and workers on purpose, and check that nothing is lost",
-		Long: `Starts NATS servers and workers of its own as separate processes, submits durable
-tasks to handlers, models, programs and teams all the time, and breaks things:
-kill -9, SIGSTOP beyond the lease, restarts, partitions and slow networks, at
-random and at each point of the commit order. Some runs move to a second system,
-with a server and workers of its own, over HTTPS, while either side or the way
-between them breaks. Then it checks every task against a model: accepted means
-answered, exactly once; no finished step and no receipt is made anew; a run never
-has two owners, and one that moves ends where it went. It connects to no
-existing server.
+		Short: "Kill servers and workers, and check that nothing is lost",
+		Long: `Starts NATS servers and workers of its own as separate processes, submits
+durable tasks to handlers, models, programs and teams all the time, and breaks
+things: kill -9, SIGSTOP beyond the lease, restarts, partitions and slow
+networks, at random and at each point of the commit order. Some runs move to a
+second system, with a server and workers of its own, over HTTPS, while either
+side or the way between them breaks. Then it checks every task against a model:
+accepted means answered, exactly once; no finished step and no receipt is made
+anew; a run never has two owners, and one that moves ends where it went. It
+connects to no existing server.
 
-The seed draws the faults: the same seed, the same faults in the same order. What
-they hit is up to the machine. The exit status is 1 if a promise was broken; then
-the servers' stores, all logs and the trace are kept.`,
+The seed draws the faults: the same seed, the same faults in the same order.
+What they hit is up to the machine. The exit status is 1 if a promise was
+broken; then the servers' stores, all logs and the trace are kept.`,
 		Example: `  aeemesh soak                                     # a hundred faults, a minute or two
   aeemesh soak --faults 1000 --seed 7
   aeemesh soak --faults 1000 --cluster 3           # three servers, three replicas

@@ -31,15 +31,15 @@ func ResultCommand(a *session.App) *cobra.Command {
 	c := session.Connects(&cobra.Command{
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
-		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
-anywhere, as often as you like, for as long as the run is kept (30 days). An
-error envelope is printed as an error, and the exit status is that of "send";
-where there is no result yet it is 3, unless --follow waits for it. The result of
-a dead letter's task is its error, until its retry has ended: "dead retry --wait"
-waits for that.
+		Long: `Prints the payload of a durable task's result, by the id of the task: later,
+from anywhere, as often as you like, for as long as the run is kept (30 days).
+An error envelope is printed as an error, and the exit status is that of "send";
+where there is no result yet it is 3, unless --follow waits for it. The result
+of a dead letter's task is its error, until its retry has ended: "dead retry
+--wait" waits for that.
 
-ENTITY is the agent that the task was sent to. Without it all agents' replies are
-searched.`,
+ENTITY is the agent that the task was sent to. Without it all agents' replies
+are searched.`,
 		Example: `  aeemesh result 01JD3YZ8M4...
   aeemesh result 01JD3YZ8M4... agent.writer --follow     # with the stream, from its beginning
 

@@ -41,10 +41,10 @@ func SendCommand(a *session.App) *cobra.Command {
 		Use:   "send ENTITY [PAYLOAD|-|@FILE]",
 		Short: "Send a task and print its result",
 		Long: `Sends a task to an agent, signed if you have a key, waits for the result and
-prints its payload. PAYLOAD is a JSON object, or text, which becomes
-{"text": …}; "-" reads it from standard input, @FILE from a file. An error
-envelope is printed as an error. The exit status is 4 if refused, 5 if timed out,
-3 if not found, 1 if failed. Ctrl-C asks the agent to stop.
+prints its payload. PAYLOAD is a JSON object, or text, which becomes {"text":
+…}; "-" reads it from standard input, @FILE from a file. An error envelope is
+printed as an error. The exit status is 4 if refused, 5 if timed out, 3 if not
+found, 1 if failed. Ctrl-C asks the agent to stop.
 
 With --durable the task is stored before it is worked on: it survives the death
 of every worker, and waits for one if there is none. Its result can be read

@@ -22,10 +22,10 @@ func ApplyCommand(a *session.App) *cobra.Command {
 	var yes bool
 	c := session.Connects(&cobra.Command{
 		Use:   "apply",
-		Short: "Create or correct the mesh's streams, buckets and consumers on the server",
+		Short: "Create or correct the mesh's streams, buckets and consumers",
 		Long: `Creates the missing streams and buckets of the mesh and, for each --entity, its
-work consumers, and corrects the settings that the mesh relies on. "aeemesh plan"
-with the same flags shows the changes before.
+work consumers, and corrects the settings that the mesh relies on. "aeemesh
+plan" with the same flags shows the changes before.
 
 It deletes nothing, and lowers a limit only where the stored data fits. A change
 that was asked for and not made is reported, with exit status 4. Where the

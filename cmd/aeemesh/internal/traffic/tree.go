@@ -34,8 +34,8 @@ func TreeCommand(a *session.App) *cobra.Command {
 		Short: "Draw the tree of a task: agents, time, tokens, cost, outcome",
 		Long: `Draws the tree of the tasks of one corr: sender and receiver of each task, its
 lane, state, time, tokens and cost, votes, delegations, and what took longest.
-CORR may be the id of a task or of its run, too: then the tree is drawn from that
-task down.
+CORR may be the id of a task or of its run, too: then the tree is drawn from
+that task down.
 
 The data comes from stored events (stream AEE_BUS), and from runs and answers of
 durable tasks. With --follow it is drawn anew as events come,
