@@ -77,8 +77,14 @@ func isDocument(arg string) bool {
 	case subject.TypeAgent, subject.TypeService, subject.TypeHuman, subject.TypeBus:
 		return false // ./agent.yaml names the file
 	}
-	_, err := os.Stat(arg)
-	return err == nil
+	if _, err := os.Stat(arg); err == nil {
+		return true
+	}
+	switch filepath.Ext(arg) {
+	case ".yaml", ".yml", ".json", ".cbor":
+		return true // it is missing, and no entity is of type "reviewer" and named "yaml"
+	}
+	return false
 }
 
 func readPermsDocument(a *session.App, name string) (permsDocument, error) {

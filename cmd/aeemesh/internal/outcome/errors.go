@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -19,6 +21,16 @@ type UsageError struct {
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
+
+// Wrong returns the usage error in err. It returns nil where a file or program that a flag
+// names is missing or must not be read: then the command line itself is right.
+func Wrong(err error) *UsageError {
+	var usage *UsageError
+	if !errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, exec.ErrNotFound) {
+		return nil
+	}
+	return usage
+}
 
 // Usagef is fmt.Errorf for a command line that is wrong.
 func Usagef(cmd *cobra.Command, format string, args ...any) error {

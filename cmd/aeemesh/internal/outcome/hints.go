@@ -30,8 +30,7 @@ func Hint(err error) string {
 }
 
 func hintOf(err error) string {
-	var usage *UsageError
-	if errors.As(err, &usage) {
+	if usage := Wrong(err); usage != nil {
 		switch {
 		case usage.Hint != "":
 			return usage.Hint

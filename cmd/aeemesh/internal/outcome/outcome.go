@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 	"slices"
 
 	"github.com/nats-io/nats.go"
@@ -134,6 +135,6 @@ var sentinels = []struct {
 		jetstream.ErrExists, jetstream.ErrChanged, state.ErrChanged, registry.ErrChanged, transfer.ErrRunExists, mesh.ErrAnswered,
 		mesh.ErrTooLate, mesh.ErrEnded, mesh.ErrMoving, mesh.ErrAcceptedThere, fs.ErrExist,
 	}},
-	{Outcome{envelope.CodeNotFound, NotThere}, []error{jetstream.ErrNotFound, state.ErrNotFound, registry.ErrNotFound, mesh.ErrNoResult, handoff.ErrUnknown, fs.ErrNotExist}},
+	{Outcome{envelope.CodeNotFound, NotThere}, []error{jetstream.ErrNotFound, state.ErrNotFound, registry.ErrNotFound, mesh.ErrNoResult, handoff.ErrUnknown, fs.ErrNotExist, exec.ErrNotFound}},
 	{Outcome{envelope.CodeTimeout, Late}, []error{context.DeadlineExceeded, nats.ErrTimeout}},
 }
