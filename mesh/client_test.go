@@ -313,13 +313,33 @@ func TestPubAckInsteadOfAnAnswerGivesTheHint(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "a JetStream stream captures the subject of agent.reviewer") || !strings.Contains(err.Error(), "no_ack") {
 		t.Errorf("Send: %v", err)
 	}
-	// A person's tasks are meant to be captured: by the stream of the inboxes.
-	if _, err := js.CreateStream(t.Context(), natsjs.StreamConfig{Name: "INBOXES", Subjects: []string{"human.>"}, Storage: natsjs.MemoryStorage}); err != nil {
+}
+
+func TestLiveTaskForAPersonIsNotSent(t *testing.T) {
+	t.Parallel()
+	r := rigWith(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(r.nc)
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.node(mesh.Config{}).Send(t.Context(), newTask("human.eve", "code.review", `{}`), mesh.SendOptions{})
-	if err == nil || !strings.Contains(err.Error(), "the task is in the inbox of human.eve") {
-		t.Errorf("Send to a person: %v", err)
+	inboxes, err := js.CreateStream(t.Context(), natsjs.StreamConfig{Name: "INBOXES", Subjects: []string{"human.>"}, Storage: natsjs.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := r.node(mesh.Config{})
+	_, err = node.Send(t.Context(), newTask("human.eve", "code.review", `{}`), mesh.SendOptions{})
+	if codeOf(err) != envelope.CodeNoResponders || !strings.Contains(err.Error(), "human.eve has no worker that answers") {
+		t.Errorf("Send: %v", err)
+	}
+	if _, err = node.Ask(t.Context(), "human.eve", "really?"); codeOf(err) != envelope.CodeNoResponders {
+		t.Errorf("Ask: %v", err)
+	}
+	info, err := inboxes.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.State.Msgs != 0 {
+		t.Errorf("%d tasks are in the inbox", info.State.Msgs)
 	}
 }
 

@@ -158,8 +158,8 @@ func deadlineError(t *Task) *envelope.Error {
 	return notDone(t.Requires.Timeout).WithCause(context.DeadlineExceeded)
 }
 
-// notDone returns E_TIMEOUT with the limit in round numbers: senders ask for a little
-// less time than they have themselves, 1.999s of 2s.
+// notDone returns E_TIMEOUT with the limit in round numbers. It is the agent's: senders ask for
+// up to a twentieth less time than they have themselves, so that the answer arrives in time.
 func notDone(limit time.Duration) *envelope.Error {
 	grain := time.Millisecond
 	switch {

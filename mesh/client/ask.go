@@ -26,6 +26,9 @@ func (c *Client) Ask(ctx context.Context, entity, text string) (string, error) {
 // AskRetrying is Ask with retries as in [SendOptions].Retries. told, if not nil, is called
 // before each retry.
 func (c *Client) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
+	if PublishesTo(entity) {
+		return "", Unserved(entity)
+	}
 	err = sender.Retrying(ctx, retries, told, func(int) (err error) {
 		answer, err = c.askOnce(ctx, entity, text)
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh/internal/fault"
 	"github.com/aeemesh/aeemesh/mesh/internal/holders"
@@ -40,7 +41,8 @@ type SendOptions struct {
 }
 
 // Send sends a task to the live lane of its addressee (field to) and waits for the terminal
-// envelope. It returns a result envelope with a nil error. It returns an error envelope
+// envelope. To an entity without a worker (see [PublishesTo]) it sends nothing and fails. It
+// returns a result envelope with a nil error. It returns an error envelope
 // together with an *[envelope.Error] that has FromPeer true. The task is signed if the node
 // has a signer. ctx needs no deadline: without one, the node's default timeout applies; with
 // one, Send writes it into requires.timeout_ms, unless that is set.
@@ -50,6 +52,9 @@ func (c *Client) Send(ctx context.Context, task *envelope.Envelope, opts SendOpt
 	}
 	if err := requires.WithoutSecrets(task); err != nil {
 		return nil, err
+	}
+	if PublishesTo(task.To) {
+		return nil, Unserved(task.To)
 	}
 	ctx, span := tracing.StartSend(c.cfg.Tracer, ctx, task)
 	reply, err := c.sendRetrying(ctx, task, opts)
@@ -195,4 +200,10 @@ func (c *Client) post(ctx context.Context, e *envelope.Envelope, cbor bool) erro
 func PublishesTo(entity string) bool {
 	t := subject.EntityType(entity)
 	return t == subject.TypeHuman || t == subject.TypeBus
+}
+
+// Unserved returns the error for a task that would wait for an answer of an entity that
+// [PublishesTo] names.
+func Unserved(entity string) error {
+	return envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(entity, 128))
 }

@@ -163,12 +163,8 @@ func OtherTask(reply, task *envelope.Envelope) error {
 
 // NotReply returns the error for a message that is not a valid reply.
 func NotReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
-	switch {
-	case !wire.IsPubAck(msg.Data):
+	if !wire.IsPubAck(msg.Data) {
 		return fault.OfReply(task.To, err)
-	case subject.EntityType(task.To) == subject.TypeHuman:
-		return fault.Unusable("the task is in the inbox of %s, and a person answers no live task: Post the task, or have an agent Call the person", task.To)
-	default:
-		return fault.Unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
 	}
+	return fault.Unusable("a JetStream stream captures the subject of %s and acknowledged the task, so the agent's reply cannot be recognised: remove the subject from the stream, or set no_ack on the stream", task.To)
 }

@@ -42,7 +42,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	case subject.IsPerson(c.To):
 		return o.askPerson(ctx)
 	case client.PublishesTo(c.To):
-		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))
+		return nil, client.Unserved(c.To)
 	}
 	if _, err := t.Sender.Subjects.Live(c.To); err != nil {
 		return nil, envelope.Errorf(envelope.CodeInternal, "a call to %s: %w", clip.Text(c.To, 128), err)

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/workers"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/pause"
+	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -139,6 +140,12 @@ func Unanswered(ctx context.Context, s *session.Session, entity string, err erro
 	}
 	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
 		return failed
+	}
+	switch subject.EntityType(entity) {
+	case subject.TypeHuman:
+		return outcome.Hinted(failed, "\"aeemesh send %s TEXT --type task\" puts it into the inbox of this person; \"aeemesh result\" reads the answer.", entity)
+	case subject.TypeBus:
+		return outcome.Hinted(failed, "\"aeemesh send %s\" publishes an event there.", entity)
 	}
 	if meant := meantEntity(ctx, s, entity); meant != "" {
 		return outcome.Hinted(failed, "%s %s", meant, outcome.HintForCode(e))

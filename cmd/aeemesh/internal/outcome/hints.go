@@ -83,7 +83,7 @@ func hintOf(err error) string {
 // codeHints are the hints for errors of a code.
 var codeHints = map[envelope.Code]string{
 	envelope.CodeNoResponders:  "Is its worker running? \"aeemesh agents list\" shows who answers.",
-	envelope.CodeTimeout:       "Give it longer with --timeout, or in the document where a step's or the run's timeout_seconds is over, or look at what it does with \"aeemesh watch\".",
+	envelope.CodeTimeout:       "Give it longer with --timeout (the agent gets a little less), or in the document where a step's or the run's timeout_seconds is over, or look at what it does with \"aeemesh watch\".",
 	envelope.CodeSigRequired:   "Sign with --sign KID; \"aeemesh keys new KID\" makes a key.",
 	envelope.CodeKeyInvalid:    "The key is revoked or out of its time. \"aeemesh keys list\" shows it; \"aeemesh keys new\" makes another.",
 	envelope.CodeFromDenied:    "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID.",
