@@ -110,7 +110,12 @@ var errOtherDocument = errors.New("refers to another document; schemas are never
 func compilerProblems(err error) []Problem {
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return []Problem{{Keyword: "schema", Message: clip.Text(strings.TrimPrefix(err.Error(), "jsonschema: "), 300)}}
+		var wrong *jsonschema.SchemaError
+		if errors.As(err, &wrong) && wrong.Err != nil {
+			err = wrong.Err
+		}
+		message := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "jsonschema: "), schemaURL, "")
+		return []Problem{{Keyword: "schema", Message: clip.Text(message, 300)}}
 	}
 	var problems []Problem
 	var walk func(v *jsonschema.ValidationError)
