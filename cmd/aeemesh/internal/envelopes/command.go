@@ -285,6 +285,7 @@ requires.lane.`,
 				if err := signer.Sign(e); err != nil {
 					return err
 				}
+				warnRefused(a, signer, e.From)
 				return Print(a, e)
 			})
 		}),
@@ -292,6 +293,24 @@ requires.lane.`,
 	boundFlags(a, c, &durable)
 	a.AddSignFlags(c.Flags(), session.SignKey)
 	return c
+}
+
+// warnRefused warns if receivers refuse what a key signs for an entity, by the key's trust record here.
+func warnRefused(a *session.App, signer *sign.Signer, from string) {
+	keys, err := a.Keys()
+	if err != nil {
+		return
+	}
+	for _, key := range keys.Trusted {
+		if key.KID != signer.KID() {
+			continue
+		}
+		if why := key.Invalidity(time.Now()); why != "" {
+			a.Term.Warn("receivers refuse this signature: key %q %s", key.KID, why)
+		} else if !key.SpeaksFor(from) {
+			a.Term.Warn("receivers refuse this signature: key %q may not speak for %s", key.KID, from)
+		}
+	}
 }
 
 func verifyCommand(a *session.App) *cobra.Command {
