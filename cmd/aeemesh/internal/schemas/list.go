@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/template"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -53,9 +54,7 @@ template. --scenario says who can do one; if no agent can, the exit status is 3.
 					a.Term.Hint("\"aeemesh worker FILE --templates DIR\" does, and so does an agent whose document has io.input_schema.")
 					return nil
 				}
-				return term.List(a.Term, []string{"scenario", "entity", "workers", "schema_id", "languages", "description"}, offers, func(o sdsi.Offer) []string {
-					return []string{o.Scenario, o.Entity, strconv.Itoa(o.Workers), o.SchemaID, strings.Join(o.Languages, ","), o.Description}
-				})
+				return term.List(a.Term, []string{"scenario", "entity", "workers", "schema_id", "languages", "description"}, offers, offerCells)
 			})
 		}),
 	})
@@ -64,6 +63,18 @@ template. --scenario says who can do one; if no agent can, the exit status is 3.
 	c.Flags().BoolVar(&stored, "stored", false, "also agents that do not answer, by what they have published: durable tasks wait for them")
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	return c
+}
+
+// maxCell bounds what a table shows of a text that an agent publishes, in bytes: the column of
+// a long one would be as wide in every row. JSON output has all of it.
+const maxCell = 256
+
+func offerCells(o sdsi.Offer) []string {
+	cells := []string{o.Scenario, o.Entity, strconv.Itoa(o.Workers), o.SchemaID, strings.Join(o.Languages, ","), o.Description}
+	for i, c := range cells {
+		cells[i] = clip.Text(c, maxCell)
+	}
+	return cells
 }
 
 // notFound returns the error of looking for agents.

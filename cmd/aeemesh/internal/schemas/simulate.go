@@ -198,7 +198,7 @@ var signs = map[evolve.State]byte{"": ' ', evolve.Pending: '?', evolve.Queued: '
 // draw shows a person how keys came and went.
 func draw(t *term.Terminal, r *simulate.Report) {
 	days := r.Days[len(r.Days)-1].Day + 1
-	t.Line("%s requests of %s clients in %d days", grouped(r.Requests), grouped(r.Clients), days)
+	t.Line("%s of %s in %s", counted(r.Requests, "request"), counted(r.Clients, "client"), counted(days, "day"))
 	if len(r.Keys) == 0 {
 		t.Line("no key came of them")
 	} else {
@@ -210,7 +210,7 @@ func draw(t *term.Terminal, r *simulate.Report) {
 	t.Line("")
 	t.Line("? waits for an operator  + on trial  # stable  - deprecated  ~ withdrawn, accepted")
 	t.Line("")
-	t.Line("no key for          %.0f %% of the wishes on the first day, %.0f %% in the last %d days", 100*r.Before.Rest(), 100*r.After.Rest(), max(1, len(r.Days)/10))
+	t.Line("no key for          %.0f %% of the wishes on the first day, %.0f %% in the last %s", 100*r.Before.Rest(), 100*r.After.Rest(), lastDays(len(r.Days)/10))
 	t.Line("keys at once        %d of %d, on trial %d of %d", r.MostKeys, r.Limits.MaxKeys, r.MostTrials, r.Limits.MaxTrials)
 	t.Line("the pool            %d clusters of %d, %d KiB of %d", r.MostClusters, r.Limits.MaxClusters, r.LargestPool>>10, r.Limits.MaxBytes>>10)
 	for _, x := range r.Attacks {
@@ -225,6 +225,22 @@ func draw(t *term.Terminal, r *simulate.Report) {
 			t.Line("%-19s %s wishes; none of its words became a key", x.Kind, grouped(x.Wishes))
 		}
 	}
+}
+
+// counted returns a number of things, such as "1 day" and "3,000 days".
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return grouped(n) + " " + thing + "s"
+}
+
+// lastDays returns "day" and "12 days", to stand behind "the last".
+func lastDays(n int) string {
+	if n <= 1 {
+		return "day"
+	}
+	return counted(n, "day")
 }
 
 // line draws the life of a key.
