@@ -20,7 +20,7 @@ const annotSettings = "aeemesh.settings"
 const settingDocuments = "documents"
 
 // notInFile are flags that make no sense in the file.
-var notInFile = []string{"config", "help", "help-all"}
+var notInFile = []string{"config", "help", "help-all", flagChild}
 
 // secretFlags are flags whose value is a secret. The file names a file that holds it.
 var secretFlags = []string{"password", "token"}

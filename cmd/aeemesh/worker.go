@@ -34,6 +34,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
+// flagChild is a hidden flag of workers that another process of this program starts.
+const flagChild = "child"
+
 // workerFlags are those of "worker".
 type workerFlags struct {
 	as, command, intents, keyName, taskEvents, journal string
@@ -41,7 +44,7 @@ type workerFlags struct {
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls, workQueues, accept        []string
 	refuseUnknown, content, deprecated, register       bool
-	requireTools, learn                                bool
+	requireTools, learn, child                         bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap, templates, unknownKeys            string
 	lane                                               laneFlags
@@ -116,6 +119,8 @@ refuses or releases the rest; a second one ends at once.`,
 	f.vitals.add(flags)
 	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in listings of agents; none hides it and the process id (default its host name)")
 	a.AddSignFlags(flags, session.SignAll|session.SignReplay)
+	flags.BoolVar(&f.child, flagChild, false, "end as on SIGTERM when standard input is closed, as it is when the parent dies")
+	_ = flags.MarkHidden(flagChild) // it is for the demo, and defined above
 	groupWorkerFlags(flags)
 	session.BindEnv(flags, "config", "AEEMESH_CONFIG")
 	return briefHelp(a.App, c, workerCommon)
@@ -130,6 +135,9 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	if err := a.checkWorker(cmd, f, args); err != nil || len(a.misread) > 0 {
 		return a.placed(cmd, err)
+	}
+	if f.child {
+		ctx = session.UntilClosed(ctx, a.Stdin)
 	}
 	a.BeginLog(cmd)
 	set, err := f.operator.Adapters(a.App, cmd)

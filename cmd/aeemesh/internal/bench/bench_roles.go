@@ -16,6 +16,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/pause"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -52,12 +53,7 @@ func (r *roleFlags) add(cmd *cobra.Command) {
 // untilStdinCloses returns a context that ends when standard input closes, with
 // which the parent ends a child.
 func untilStdinCloses(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	return ctx
+	return session.UntilClosed(ctx, os.Stdin)
 }
 
 // childCommand returns the command of a child process, which is for the bench alone.

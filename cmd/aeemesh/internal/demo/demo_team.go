@@ -111,7 +111,7 @@ func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.Sign.Dir,
+	args := []string{"worker", w.file, "--child", "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.Sign.Dir,
 		"--durable", "on", "--lease", "1s", "--drain", "1s", "--lost-call", "*=repeat"} // its tools only read
 	for _, name := range w.tools {
 		args = append(args, "--tool", name+"="+plain.ShellWord(self)+" demo tool "+plain.ShellWord(name)+" "+plain.ShellWord(d.root))
@@ -123,6 +123,9 @@ func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	cmd.Stderr = &w.words
 	out, err := cmd.StdoutPipe()
 	if err != nil {
+		return err
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // the kernel closes it with this process: see worker --child
 		return err
 	}
 	if err := cmd.Start(); err != nil {

@@ -85,6 +85,17 @@ func (a *App) DefaultFrom() string {
 	return "human.unknown"
 }
 
+// UntilClosed returns a context that also ends when r does: a parent holds the other end of the pipe
+// that is its child's standard input, so that the child ends with it, however that ends.
+func UntilClosed(ctx context.Context, r io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r)
+		cancel()
+	}()
+	return ctx
+}
+
 // Interruptible returns a reader of r whose Read ends with [outcome.ErrInterrupted] when ctx
 // ends, though r may have nothing to read. What arrives later is lost.
 func Interruptible(ctx context.Context, r io.Reader) io.Reader {
