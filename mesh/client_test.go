@@ -343,6 +343,19 @@ func TestLiveTaskForAPersonIsNotSent(t *testing.T) {
 	}
 }
 
+// A timeout as long as a time.Duration can be is no wait of no time.
+func TestSendWaitsForTheLongestTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return json.RawMessage(`{"ok":true}`), nil
+	})})
+	reply, err := r.node(mesh.Config{}).Send(t.Context(), requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1e30}`), mesh.SendOptions{})
+	if err != nil || string(reply.Payload) != `{"ok":true}` {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
 func TestRetriesGoUnderNewIdsAndTheSameCorr(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -129,9 +129,9 @@ func (c *Client) require(ctx context.Context, task *envelope.Envelope, opts Send
 		timeout = max(time.Millisecond, left-min(left/20, sender.Grace))
 	case !limited && have.Timeout == 0:
 		timeout = c.cfg.DefaultTimeout
-		deadline = now.Add(timeout + sender.Grace)
+		deadline = now.Add(timeout).Add(sender.Grace)
 	case !limited:
-		deadline = now.Add(have.Timeout + sender.Grace)
+		deadline = now.Add(have.Timeout).Add(sender.Grace) // the sum of the two may be too long for a Duration
 	}
 	stream = have.Stream || opts.OnStream != nil
 	ask := stream && !have.Stream
