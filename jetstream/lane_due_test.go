@@ -13,6 +13,24 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+func TestTaskBeyondTheServersTimeIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx, js, m := testContext(t), start(t), prefix(t, "")
+	apply(t, js, jetstream.Options{Map: m})
+	q := jetstream.NewQueue(js, m)
+	if done, err := q.Submit(ctx, jetstream.Submission{Entity: "agent.x", ID: "t", Data: []byte("{}"), At: jetstream.MaxDue.Add(time.Second)}); err == nil {
+		t.Errorf("stored: %+v", done)
+	}
+	submit(t, q, jetstream.Submission{Entity: "agent.x", ID: "t", Data: []byte("{}"), At: jetstream.MaxDue})
+	stream, err := js.Stream(ctx, jetstream.StreamSchedule+m.Suffix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := stream.CachedInfo().State.Msgs; n != 1 {
+		t.Errorf("%d tasks wait for their time", n)
+	}
+}
+
 // A delayed task is delivered when it is due, on the lane of its priority, as it was
 // submitted.
 func TestLaneOfDelayedTasks(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,10 @@ type Submitted struct {
 // [StreamSchedule] has no limit of its own.
 const MaxScheduled = 256 * mib
 
+// MaxDue is the last time at which a task may fall due: the server counts nanoseconds in 64
+// bits, and takes a later time for one that has passed.
+var MaxDue = time.Unix(0, math.MaxInt64).UTC().Truncate(time.Second)
+
 // Submit stores a task and returns when the server has acknowledged it. After
 // [ErrUncertain] it may be stored: submitting it again with the same ID does no harm.
 // [ErrFull]: the stream is full; [ErrTooLarge]: the task exceeds the server's
@@ -78,6 +83,9 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	due := ceilSecond(s.At)
 	if !due.After(time.Now()) {
 		due = time.Time{}
+	}
+	if due.After(MaxDue) {
+		return Submitted{}, fmt.Errorf("submit a task for %s: the server keeps times until %s", due.UTC().Format(time.RFC3339), MaxDue.Format(time.RFC3339))
 	}
 	if !due.IsZero() {
 		if done, err := q.schedule(ctx, s, due); !errors.Is(err, ErrDenied) {

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -152,6 +153,9 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 	if f.at != "" {
 		if f.due, err = time.Parse(time.RFC3339, f.at); err != nil {
 			return outcome.Usagef(cmd, "--at %s: it is a time such as 2026-12-01T08:00:00Z", f.at)
+		}
+		if f.due.After(jetstream.MaxDue) {
+			return outcome.Usagef(cmd, "--at %s: the server keeps times until %s", f.at, jetstream.MaxDue.Format(time.RFC3339))
 		}
 	}
 	f.durable = f.durable || f.at != "" || f.after > 0
