@@ -37,6 +37,9 @@ func permsFor(a *session.App, args []string) (permsNamed, error) {
 	var docs []permsDocument
 	for _, arg := range args {
 		if !isDocument(arg) {
+			if info, err := os.Stat(arg); err == nil && info.Mode().IsRegular() {
+				a.Term.Warn("%s is an entity here; ./%s would be the file", arg, arg)
+			}
 			out.entities = append(out.entities, arg)
 			continue
 		}
