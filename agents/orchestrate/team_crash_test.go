@@ -12,7 +12,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
-	"github.com/aeemesh/aeemesh/state"
 )
 
 // skilled is a directory in which a skill means another agent each time that it is asked for.
@@ -71,63 +70,16 @@ func TestATeamSurvivesAtEachPoint(t *testing.T) {
 				}
 				return fmt.Appendf(nil, `{"by":%q}`, who), nil
 			}), "agent.a", "agent.b", "agent.c", "agent.f", "agent.s")
-			over := make(chan struct{})
-			defer close(over)
 			handler := func(n int) mesh.HandlerFunc { return teamWith(p, nil, orchestrate.Options{Directory: &skilled{n: n}}) }
-			survives := func(n int) (survived bool) {
-				entity := fmt.Sprintf("agent.boss%d", n)
-				task := taskFor(entity, c.payload, "")
-				dead, at := make(chan struct{}), mesh.Point("")
-				var once sync.Mutex
-				seen := 0
-				r.serveAs(true, handler(0), []string{entity}, func(s *serving, d *mesh.Durable) {
-					d.Observe = func(point mesh.Point, _ state.ID) {
-						once.Lock()
-						seen++
-						gone := seen >= n
-						if seen == n {
-							at = point
-							s.kill()
-							close(dead)
-						}
-						once.Unlock()
-						if gone {
-							<-over
-						}
-					}
-				})
-				r.submitted(task)
-				result := make(chan answer, 1)
-				go func() { result <- r.result(task) }()
-				select {
-				case <-dead:
-					r.serve(true, handler(1), entity)
-				case got := <-result:
-					survived = true
-					result <- got
-				}
-				got := within(t, "the result", result)
+			survived := firstSurvivor(8, 1, 60, func(n int) bool {
+				cut := cutOff(t, r, n, c.payload, handler(0), handler(1))
 				mu.Lock()
 				defer mu.Unlock()
-				if parts := done[task.Corr]; !maps.Equal(parts, c.parts) || got.err != nil {
-					t.Errorf("cut off at %d, %s: asked %v, want %v: %s %v", n, at, parts, c.parts, got.payload, got.err)
+				if parts := done[cut.task.Corr]; !maps.Equal(parts, c.parts) || cut.got.err != nil {
+					t.Errorf("cut off at %d, %s: asked %v, want %v: %s %v", n, cut.at, parts, c.parts, cut.got.payload, cut.got.err)
 				}
-				return survived
-			}
-			survived := 0
-			for first := 1; survived == 0 && first < 60; first += 8 {
-				results := make([]bool, 8)
-				var wg sync.WaitGroup
-				for i := range results {
-					wg.Go(func() { results[i] = survives(first + i) })
-				}
-				wg.Wait()
-				for i, ok := range results {
-					if ok && survived == 0 {
-						survived = first + i
-					}
-				}
-			}
+				return cut.survived
+			})
 			if survived < 4 {
 				t.Errorf("the first that was not cut off was %d", survived)
 			}

@@ -199,6 +199,19 @@ func (p *platform) commit(id string) (handoff.Status, error) {
 	return p.client.Commit(context.Background(), id, p.request(id, handoff.ActionCommit))
 }
 
+// accepted packs a run, and has it sent and committed.
+func (p *platform) accepted() parcel {
+	p.t.Helper()
+	x := p.pack()
+	if _, err := p.send(x); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.commit(x.id); err != nil {
+		p.t.Fatal(err)
+	}
+	return x
+}
+
 func (p *platform) refuse(id string) (handoff.Status, error) {
 	return p.client.Refuse(context.Background(), id, p.request(id, handoff.ActionRefuse))
 }

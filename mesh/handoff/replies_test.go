@@ -40,13 +40,7 @@ func TestAReceiverThatStopsEndsItsReplies(t *testing.T) {
 func TestHandoffReplies(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
-	x := p.pack()
-	if _, err := p.send(x); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.commit(x.id); err != nil {
-		t.Fatal(err)
-	}
+	x := p.accepted()
 	reply := func(n uint64, last bool) handoff.Reply {
 		return handoff.Reply{Seq: n, Header: map[string][]string{"Nats-Msg-Id": {fmt.Sprint(n)}}, Data: []byte(fmt.Sprintf(`{"n":%d}`, n)), Last: last}
 	}
@@ -83,13 +77,7 @@ func TestHandoffReplies(t *testing.T) {
 func TestAHandoffIsFollowedAFewTimesAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
-	x := p.pack()
-	if _, err := p.send(x); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.commit(x.id); err != nil {
-		t.Fatal(err)
-	}
+	x := p.accepted()
 	p.replies.add(x.taskID, handoff.Reply{Seq: 5, Data: []byte(`{}`)})
 	const all, stay = 12, 4
 	ended, last := make(chan int, all), make(chan error, 1)
