@@ -84,12 +84,13 @@ func scriptSetup(env *testscript.Env) error {
 // patience is how long the scripts wait for anything.
 const patience = time.Minute
 
-// poll tries until f returns nil.
-func poll(ts *testscript.TestScript, what string, f func() error) {
+// How long the pauses of commands that wait grow. A retry costs a process.
+const pollPause, retryPause = 10 * time.Millisecond, 320 * time.Millisecond
+
+// poll tries until f returns nil. It pauses for most at most, at first for less.
+func poll(ts *testscript.TestScript, what string, most time.Duration, f func() error) {
 	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, most) {
 		err := f()
 		if err == nil {
 			return
@@ -97,7 +98,7 @@ func poll(ts *testscript.TestScript, what string, f func() error) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("%s: %v", what, err)
 		}
-		<-tick.C
+		<-time.After(wait)
 	}
 }
 
@@ -222,7 +223,7 @@ func cmdRetry(ts *testscript.TestScript, _ bool, args []string) {
 	if fails {
 		args = args[1:]
 	}
-	poll(ts, "retry "+strings.Join(args[1:], " "), func() error {
+	poll(ts, "retry "+strings.Join(args[1:], " "), retryPause, func() error {
 		err := ts.Exec(args[1], args[2:]...)
 		if fails && err == nil {
 			return errors.New("it succeeds")
@@ -249,7 +250,7 @@ func cmdWaitAgent(ts *testscript.TestScript, _ bool, args []string) {
 	defer conn.Close()
 	node, err := mesh.New(conn, mesh.Config{Prefix: ts.Getenv("AEEMESH_PREFIX")})
 	ts.Check(err)
-	poll(ts, "wait for "+args[0], func() error {
+	poll(ts, "wait for "+args[0], pollPause, func() error {
 		found, err := node.Discover(context.Background(), args[0], 300*time.Millisecond)
 		if err == nil && len(found) < want {
 			err = fmt.Errorf("%d workers answer", len(found))
@@ -264,7 +265,7 @@ func cmdWaitSub(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 2 {
 		want, _ = strconv.Atoi(args[1])
 	}
-	poll(ts, "wait for a subscription to "+args[0], func() error {
+	poll(ts, "wait for a subscription to "+args[0], pollPause, func() error {
 		res, err := http.Get(ts.Getenv("MONITOR_URL") + "/connz?subs=1")
 		if err != nil {
 			return err
@@ -293,7 +294,7 @@ func cmdWaitSub(ts *testscript.TestScript, _ bool, args []string) {
 
 // waitfile FILE [REGEXP]: waits until it is there, and matches.
 func cmdWaitFile(ts *testscript.TestScript, _ bool, args []string) {
-	poll(ts, "wait for "+args[0], func() error {
+	poll(ts, "wait for "+args[0], pollPause, func() error {
 		b, err := os.ReadFile(ts.MkAbs(args[0]))
 		if err == nil && len(args) == 2 && !regexp.MustCompile("(?m)"+args[1]).Match(b) {
 			err = fmt.Errorf("it holds:\n%s", b)
