@@ -122,8 +122,12 @@ func isText(kind string) bool {
 	return false
 }
 
+// windows1252 has the characters of the bytes 0x80 to 0x9F; the others are those of
+// Unicode. A table of golang.org/x/text takes 100 KB of the program.
+var windows1252 = []rune("€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008DŽ\u008F\u0090‘’“”•–—˜™š›œ\u009DžŸ")
+
 // decodeText converts a text to UTF-8. The only other supported charset is
-// Latin-1.
+// windows-1252; what is declared as Latin-1 is read as such, as browsers do.
 func decodeText(body []byte, charset string) string {
 	switch strings.ToLower(charset) {
 	case "iso-8859-1", "latin1", "windows-1252":
@@ -131,6 +135,9 @@ func decodeText(body []byte, charset string) string {
 			runes := make([]rune, len(body))
 			for i, b := range body {
 				runes[i] = rune(b)
+				if b >= 0x80 && b < 0xA0 {
+					runes[i] = windows1252[b-0x80]
+				}
 			}
 			return string(runes)
 		}

@@ -230,6 +230,7 @@ func TestAnswers(t *testing.T) {
 		{200, "text/plain", `{"a":1}`, `{"a":1}`, "", nil},
 		{200, "text/plain", "hi", `{"content_type":"text/plain","text":"hi"}`, "", nil},
 		{200, "text/plain; charset=iso-8859-1", "gr\xfc\xdfe", `{"content_type":"text/plain","text":"grüße"}`, "", nil},
+		{200, "text/plain; charset=windows-1252", "5 \x80 \x96 \x93na\xefve\x94", `{"content_type":"text/plain","text":"5 € – “naïve”"}`, "", nil},
 		{200, "text/html", "<b>\xff", `{"content_type":"text/html","text":"<b>` + "\uFFFD" + `"}`, "", nil},
 		{200, "image/png", "\x89PNG", `{"bytes":4,"content_type":"image/png"}`, "", nil},
 		{202, "application/json", "", `{"status":202}`, "", nil},

@@ -131,6 +131,11 @@ func ViewOf(b jetstream.Backlog, t *workers.Takers) View {
 	return v
 }
 
+// empty reports whether the agent may be one that there never was.
+func (v View) empty() bool {
+	return v.Waiting+v.InWork+v.Scheduled+v.Dead == 0 && v.Workers != nil && *v.Workers == 0
+}
+
 // workers formats the number of workers, and how many of them take durable
 // tasks if not all do.
 func (v View) workers() string {
@@ -232,6 +237,8 @@ func show(a *session.App, views []View) error {
 		a.Term.Hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
 	} else if slices.ContainsFunc(views, func(v View) bool { return v.Problem != "" && v.Takers != nil && *v.Takers == 0 }) {
 		a.Term.Hint("\"aeemesh agents list\" shows what the workers wait for, \"aeemesh doctor\" what is missing.")
+	} else if len(views) == 1 && views[0].empty() {
+		a.Term.Hint("Is " + views[0].Entity + " its name? It has no task, no dead letter, and no worker that answers.")
 	}
 	return nil
 }
