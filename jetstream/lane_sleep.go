@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/waited"
 	"github.com/nats-io/nats.go"
 )
 
@@ -125,7 +126,7 @@ func (r *laneRun) doze() bool {
 		case !s.dozeAt.IsZero() && s.emptyAt.After(s.dozeAt):
 			s.asleep, s.dozing = true, false
 			s.asked, s.want, s.turn, s.hot = 0, 0, 0, false
-			s.pending, s.unacked, s.redelivered, s.oldest, s.lag, s.snag = 0, 0, 0, time.Time{}, waited{}, nil
+			s.pending, s.unacked, s.redelivered, s.oldest, s.lag, s.snag = 0, 0, 0, time.Time{}, waited.Looks{}, nil
 			continue
 		}
 		all = false

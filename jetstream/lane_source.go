@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream/denial"
+	"github.com/aeemesh/aeemesh/jetstream/internal/waited"
 	"github.com/nats-io/nats.go"
 )
 
@@ -51,7 +52,7 @@ type source struct {
 	pending, unacked, redelivered int
 	floor                         uint64    // all messages up to this sequence of the stream are acknowledged
 	server                        time.Time // the time of these numbers, by the server's clock
-	lag                           waited
+	lag                           waited.Looks
 	oldest                        time.Time
 	looked, learnt                time.Time // when the numbers were last requested, and received
 

@@ -168,7 +168,7 @@ func (l *Lane) lag(ctx context.Context, s *source, held bool) (info natsjs.Consu
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
 		s.floor = info.AckFloor.Stream
-		since := s.lag.since(info)
+		since := s.lag.Since(info)
 		if oldest.IsZero() {
 			oldest = since
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
+	"github.com/aeemesh/aeemesh/jetstream/quorum"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -34,7 +35,7 @@ type Change struct {
 	Differences []Difference `json:"differences,omitempty"`
 
 	// Group is the servers that keep the stream; nil if it does not exist or has one replica.
-	Group *Group `json:"group,omitempty"`
+	Group *quorum.Group `json:"group,omitempty"`
 
 	// Reserves is how many more bytes of storage the change reserves on each replica.
 	Reserves int64 `json:"reserves,omitempty"`
@@ -137,7 +138,7 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 		return c, api.Explain(js.Conn(), err, "look at %s", c.Name)
 	}
 	c.compare(opts, spec, stream.CachedInfo())
-	if g := GroupOf(stream.CachedInfo()); g.Replicated() {
+	if g := quorum.Of(stream.CachedInfo()); g.Replicated() {
 		c.Group = &g
 	}
 	return c, nil

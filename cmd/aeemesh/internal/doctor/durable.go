@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/jetstream/inspect"
+	"github.com/aeemesh/aeemesh/jetstream/quorum"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -28,7 +29,7 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f inspect.Fsy
 		if err != nil {
 			return // reported above
 		}
-		cfg, group := stream.CachedInfo().Config, jetstream.GroupOf(stream.CachedInfo())
+		cfg, group := stream.CachedInfo().Config, quorum.Of(stream.CachedInfo())
 		if replicas == 0 || cfg.Replicas < replicas {
 			replicas = cfg.Replicas
 		}

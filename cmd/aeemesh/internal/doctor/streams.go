@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/jetstream/quorum"
 )
 
 // streams checks the mesh's streams and buckets. For people it prints one line
@@ -58,7 +59,7 @@ func (d *doctor) groups(changes []jetstream.Change) {
 	troubled := topology.Troubled(changes)
 	for _, why := range slices.Sorted(maps.Keys(troubled)) {
 		outcome, names := "warn", troubled[why]
-		if strings.HasPrefix(why, jetstream.NoQuorum) {
+		if strings.HasPrefix(why, quorum.None) {
 			outcome = "fail"
 		}
 		d.tell("replicas", outcome, "Start the servers that are down: more than half of a stream's must run.", "%s (%s): %s", term.Counted(len(names), "stream or bucket", "streams and buckets"), fewNames(names), why)

@@ -1,4 +1,4 @@
-package jetstream
+package waited
 
 import (
 	"slices"
@@ -7,34 +7,34 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// waited derives from a consumer's counters how long messages have been waiting, for
-// workers that may not read when a message was stored. It remembers how many messages
+// Looks derive from a consumer's counters how long messages have been waiting, for
+// workers that may not read when a message was stored. They remember how many messages
 // waited at earlier looks: as long as fewer have been delivered since, some of them still
 // wait.
-type waited struct{ looks []waitedLook }
+type Looks struct{ looks []look }
 
-type waitedLook struct {
+type look struct {
 	at        time.Time // by the server's clock
 	delivered uint64    // messages that had been delivered
 	pending   uint64    // messages that were waiting
 }
 
-// waitedLooks is how many looks are kept. Beyond it every other one is dropped.
-const waitedLooks = 64
+// most is how many looks are kept. Beyond it every other one is dropped.
+const most = 64
 
-// since returns the time of the earliest look since which some message has been waiting;
+// Since returns the time of the earliest look since which some message has been waiting;
 // zero if none waits. A redelivered message counts as another delivery, so the time may
 // be too late.
-func (w *waited) since(info natsjs.ConsumerInfo) time.Time {
-	now := waitedLook{info.TimeStamp, info.Delivered.Consumer, info.NumPending}
-	w.looks = slices.DeleteFunc(w.looks, func(l waitedLook) bool {
+func (w *Looks) Since(info natsjs.ConsumerInfo) time.Time {
+	now := look{info.TimeStamp, info.Delivered.Consumer, info.NumPending}
+	w.looks = slices.DeleteFunc(w.looks, func(l look) bool {
 		return now.delivered < l.delivered || now.delivered-l.delivered >= l.pending
 	})
 	if now.pending == 0 {
 		w.looks = nil
 		return time.Time{}
 	}
-	if w.looks = append(w.looks, now); len(w.looks) > waitedLooks {
+	if w.looks = append(w.looks, now); len(w.looks) > most {
 		kept := w.looks[:0]
 		for i, l := range w.looks {
 			if i%2 == 0 {

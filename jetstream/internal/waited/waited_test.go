@@ -1,4 +1,4 @@
-package jetstream
+package waited
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 func TestHowLongMessagesHaveWaited(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var w waited
+	var w Looks
 	for i, look := range []struct {
 		delivered, pending uint64
 		want               int // the look since which one has been waiting; -1: none waits
@@ -27,7 +27,7 @@ func TestHowLongMessagesHaveWaited(t *testing.T) {
 		{0, 4, -2}, // the consumer was recreated
 	} {
 		now := start.Add(time.Duration(i) * time.Second)
-		got := w.since(natsjs.ConsumerInfo{TimeStamp: now, Delivered: natsjs.SequenceInfo{Consumer: look.delivered}, NumPending: look.pending})
+		got := w.Since(natsjs.ConsumerInfo{TimeStamp: now, Delivered: natsjs.SequenceInfo{Consumer: look.delivered}, NumPending: look.pending})
 		want := start.Add(time.Duration(look.want) * time.Second)
 		switch look.want {
 		case -1:
@@ -39,10 +39,10 @@ func TestHowLongMessagesHaveWaited(t *testing.T) {
 			t.Errorf("look %d: since %v, want %v", i, got, want)
 		}
 	}
-	w = waited{}
+	w = Looks{}
 	for i := range 10_000 {
-		got := w.since(natsjs.ConsumerInfo{TimeStamp: start.Add(time.Duration(i) * time.Second), NumPending: 1})
-		if !got.Equal(start) || len(w.looks) > waitedLooks {
+		got := w.Since(natsjs.ConsumerInfo{TimeStamp: start.Add(time.Duration(i) * time.Second), NumPending: 1})
+		if !got.Equal(start) || len(w.looks) > most {
 			t.Fatalf("look %d: since %v, %d remembered", i, got, len(w.looks))
 		}
 	}

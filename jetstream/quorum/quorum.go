@@ -1,4 +1,4 @@
-package jetstream
+package quorum
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ const (
 	replicaLags   = 1000
 )
 
-// GroupOf returns the group of a stream.
-func GroupOf(info *natsjs.StreamInfo) Group {
+// Of returns the group of a stream.
+func Of(info *natsjs.StreamInfo) Group {
 	g := Group{Servers: info.Config.Replicas}
 	if info.Cluster == nil {
 		return g
@@ -61,10 +61,10 @@ func (g Group) Trouble() string {
 	case g.Quorum():
 		return why
 	case why == "":
-		return NoQuorum
+		return None
 	}
-	return NoQuorum + ": " + why
+	return None + ": " + why
 }
 
-// NoQuorum begins the trouble of a group that cannot store.
-const NoQuorum = "no quorum, so nothing can be stored"
+// None begins the trouble of a group that cannot store.
+const None = "no quorum, so nothing can be stored"
