@@ -40,8 +40,9 @@ type aheadWatch struct {
 	why     error  // it is ahead
 	stuck   int    // the tasks that it does not deliver for that
 	told    bool   // the source is deaf for that
-	refused error  // the user may not reset it
-	blind   bool   // the user may not ask the stream
+	refused error  // the user may not reset it, on the connection as it was after so many reconnects:
+	on      uint64
+	blind   bool // the user may not ask the stream
 }
 
 // resetPause is for how many looks a lane does not ask again for a reset that failed: an older
@@ -49,9 +50,9 @@ type aheadWatch struct {
 const resetPause = 10
 
 // again has the source look at the stream, which it has to if the lane draws from a consumer
-// that its server may have recovered.
+// that its server may have recovered. What was found before holds until then.
 func (a *aheadWatch) again(notified bool) {
-	*a = aheadWatch{unsure: !notified, begun: true, blind: a.blind}
+	*a = aheadWatch{unsure: !notified || a.why != nil, begun: true, why: a.why, stuck: a.stuck, told: a.told, refused: a.refused, on: a.on, blind: a.blind}
 }
 
 // asks reports whether the stream has to be asked, after a look at the consumer. held: a
@@ -96,11 +97,16 @@ func (l *Lane) heldSinceLook(s *source) bool {
 func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerInfo) {
 	idle := info.NumPending == 0 && info.NumAckPending == 0
 	stuck, ahead, err := l.q.ahead(ctx, s, &info, idle)
+	reconnects := l.q.js.Conn().Stats().Reconnects
 	l.mu.Lock()
 	a := &s.ahead
+	if a.on != reconnects {
+		a.refused = nil
+	}
 	switch {
 	case errors.Is(err, ErrDenied):
-		a.blind, a.unsure, a.begun = true, false, false
+		a.blind, a.unsure, a.begun, a.why, a.stuck = true, false, false, nil, 0
+		s.caughtUp()
 	case err != nil: // the next look asks again
 	case !ahead:
 		a.unsure, a.begun, a.strikes, a.why, a.stuck = false, false, 0, nil, 0
@@ -130,7 +136,7 @@ func (l *Lane) checkAhead(ctx context.Context, s *source, info natsjs.ConsumerIn
 		return
 	case errors.Is(err, ErrDenied):
 		err = ErrDenied
-		a.refused = err // each further attempt is a line in the server's log
+		a.refused, a.on = err, reconnects // each further attempt is a line in the server's log
 	case err == nil:
 		a.strikes, s.looked = 0, time.Time{} // look now whether it delivers
 	default:

@@ -203,6 +203,73 @@ func TestALaneThatMayNotResetItsConsumer(t *testing.T) {
 	}
 }
 
+// It stays so after its requests for tasks ended, as when the server stood still: it asks for the
+// reset once more only on another connection, whose permissions may be others.
+func TestALaneRemembersThatItMayNotResetItsConsumer(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "all", Password: "p"},
+		{Name: "worker", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: []string{"$JS.API.CONSUMER.RESET.>"}}}},
+	}})
+	js := connect(t, srv, nats.UserInfo("all", "p"))
+	apply(t, js, jetstream.Options{Entities: []string{"agent.x"}})
+	submit(t, jetstream.NewQueue(js, subject.Map{}), jetstream.Submission{Entity: "agent.x"})
+	reset(t, js, normalOfX, 1000)
+	requests := make(chan string, 1000)
+	sub, err := js.Conn().Subscribe("$JS.API.CONSUMER.MSG.NEXT."+normalOfX, func(m *nats.Msg) { requests <- m.Reply })
+	if err == nil {
+		err = js.Conn().Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	var denials atomic.Int64
+	fenced := connect(t, srv, nats.UserInfo("worker", "p"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if strings.Contains(err.Error(), "CONSUMER.RESET") {
+			denials.Add(1)
+		}
+	}))
+	w := startLane(t, fenced, subject.Map{}, "agent.x", 4, alert(false))
+	w.complained(t, jetstream.LaneDegraded, jetstream.ErrDenied, "CONSUMER.RESET")
+	for range 4 { // the server ends the request, and the lane sends another one
+		inbox := <-requests
+		for len(requests) > 0 {
+			inbox = <-requests
+		}
+		end := &nats.Msg{Subject: inbox, Header: nats.Header{"Status": {"409"}, "Description": {"Leadership Change"}}}
+		if err := js.Conn().PublishMsg(end); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case requests <- <-requests:
+		case <-time.After(patience):
+			t.Fatal("the lane sends no request any more")
+		}
+		before := w.Health().Parts[2].Looked
+		waitFor(t, "two more looks", func() bool { return w.Health().Parts[2].Looked.After(before.Add(150 * time.Millisecond)) })
+	}
+	w.mu.Lock()
+	for _, h := range w.health {
+		if h.Parts[2].State == jetstream.LaneWorking {
+			t.Errorf("it said meanwhile that normal tasks come: %+v", h.Parts[2])
+			break
+		}
+	}
+	w.mu.Unlock()
+	if n := denials.Load(); n != 1 {
+		t.Errorf("it asked %d times for what it may not", n)
+	}
+	if err := fenced.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "it to ask on the other connection", func() bool { return denials.Load() == 2 })
+	w.complained(t, jetstream.LaneDegraded, jetstream.ErrDenied, "CONSUMER.RESET")
+	reset(t, js, normalOfX, 1)
+	w.done(t)
+	w.restored(t)
+}
+
 // Several workers that notice it at the same time have every task delivered.
 func TestLanesResetAConsumerTogether(t *testing.T) {
 	t.Parallel()

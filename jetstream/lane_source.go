@@ -102,8 +102,18 @@ func (s *source) alive(patience time.Duration) {
 	now := time.Now()
 	s.late = s.late || now.Sub(s.heard) > patience
 	s.heard = now
-	if s.ready && s.state != LanePaused && s.ahead.why == nil {
+	if s.ready && s.state != LanePaused {
 		s.tries, s.doubt = 0, false
+		s.serves()
+	}
+}
+
+// serves records that the server serves requests: tasks come, unless the consumer is ahead of
+// its stream.
+func (s *source) serves() {
+	if s.ahead.why != nil {
+		s.become(LaneDeaf, s.ahead.why)
+	} else {
 		s.become(LaneWorking, nil)
 	}
 }

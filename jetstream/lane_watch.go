@@ -107,7 +107,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		s.lease, s.made, s.bounded, s.ready = cfg.AckWait, made, cfg.MaxAckPending > 0, true
 		s.ahead.again(l.opts.Notifier != nil)
 		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
-			s.become(LaneWorking, nil)
+			s.serves()
 		}
 	case l.stopped, ctx.Err() != nil && errors.Is(err, context.Canceled):
 	default:
