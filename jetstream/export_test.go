@@ -136,3 +136,9 @@ func (c Change) NotDone() (out []Difference) {
 	}
 	return out
 }
+
+// UploadsFor has s use an upload for so long.
+func UploadsFor(s *States, age time.Duration) *States {
+	s.uploads.age = age
+	return s
+}

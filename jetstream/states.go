@@ -75,7 +75,7 @@ func NewHandoffs(js natsjs.JetStream, m subject.Map) *States {
 func newStates(js natsjs.JetStream, m subject.Map, bucket, object string) *States {
 	return &States{
 		js: js, m: m, runSubjects: subjectsOf(bucket+m.Suffix(), api.KeyPrefix(js)),
-		objects: chunks.New(js, ObjectsState+m.Suffix()), object: object,
+		objects: chunks.New(js, ObjectsState+m.Suffix()), object: object, uploads: uploads{age: uploadAge},
 	}
 }
 
@@ -138,6 +138,11 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 		err = api.Uncertain(api.Explain(conn, nats.ErrDisconnected, "put run %s of %s", id.Run, id.Entity))
 	}
 	s.settle(ctx, id, u, err)
+	if u.age() > s.uploads.age && (err == nil || errors.Is(err, state.ErrUncertain)) {
+		if e := s.storeAgain(ctx, id, u, data); err == nil && e != nil {
+			return 0, e
+		}
+	}
 	return rev, err
 }
 

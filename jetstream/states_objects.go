@@ -32,6 +32,11 @@ type upload struct {
 	again  bool      // an earlier write may have stored a record that refers to it
 }
 
+// age is how old the first chunk is. The monotonic clock of a machine that is suspended stands still.
+func (u upload) age() time.Duration {
+	return max(time.Since(u.began), time.Now().Round(0).Sub(u.began.Round(0)))
+}
+
 // uploadAge is how long an upload whose record could not be stored is used for the next try. A
 // sweep deletes objects that nothing refers to when they are ten minutes old.
 const uploadAge = 5 * time.Minute
@@ -44,12 +49,12 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 	key := stateKey(id)
 	o := chunks.Object("", msg.Data)
 	u := s.uploads.take(key)
-	if u.digest != o.Digest || time.Since(u.began) > uploadAge {
+	if u.digest != o.Digest || u.age() > s.uploads.age {
 		u = upload{name: s.object + key + "/" + rand.Text(), digest: o.Digest, began: time.Now()}
 	}
 	o.Name = u.name
 	var err error
-	uploading, cancel := context.WithDeadline(ctx, u.began.Add(uploadAge)) // before a sweep deletes the first chunk
+	uploading, cancel := context.WithDeadline(ctx, u.began.Add(s.uploads.age)) // before a sweep deletes the first chunk
 	defer cancel()
 	if u.stored, err = s.objects.WriteFrom(uploading, o.Name, msg.Data, u.stored); err != nil {
 		s.uploads.keep(key, u)
@@ -61,6 +66,14 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (upl
 	}
 	msg.Header.Set("Content-Type", "application/json")
 	return u, nil
+}
+
+// storeAgain stores the document of a record that was stored late: this process stood still, and a sweep
+// may have found that nothing refers to the object. A sweep deletes no chunk that is stored after it has
+// begun.
+func (s *States) storeAgain(ctx context.Context, id state.ID, u upload, data []byte) error {
+	err := s.objects.Write(ctx, u.name, data)
+	return api.Uncertain(api.Explain(s.js.Conn(), err, "store the document of run %s of %s again", id.Run, id.Entity))
 }
 
 // settle keeps the upload of a record for the next try if the record could not be stored for now,
@@ -80,6 +93,7 @@ func (s *States) settle(ctx context.Context, id state.ID, u upload, err error) {
 type uploads struct {
 	mu   sync.Mutex
 	kept map[string]upload
+	age  time.Duration // [uploadAge]
 }
 
 // take returns the upload of a key that was kept, and forgets it.
@@ -94,7 +108,7 @@ func (u *uploads) take(key string) upload {
 func (u *uploads) keep(key string, one upload) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.kept, func(_ string, old upload) bool { return time.Since(old.began) > uploadAge })
+	maps.DeleteFunc(u.kept, func(_ string, old upload) bool { return old.age() > u.age })
 	if u.kept == nil {
 		u.kept = map[string]upload{}
 	}
@@ -117,5 +131,5 @@ func (s *States) dropObject(ctx context.Context, name string) {
 	}
 	ctx, cancel := api.Bounded(ctx)
 	defer cancel()
-	_ = s.objects.Delete(ctx, name)
+	_ = s.objects.Delete(ctx, name, 0)
 }

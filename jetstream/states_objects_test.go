@@ -111,3 +111,39 @@ func (f failsOnce) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 	}
 	return f.JetStream.PublishMsg(ctx, m, opts...)
 }
+
+// A worker stands still after it has stored a document, for so long that a sweep takes that for one
+// of a crashed writer. Then it stores the record.
+func TestARecordThatIsStoredLateHasItsDocument(t *testing.T) {
+	t.Parallel()
+	js, other := openStates(t)
+	id, doc := state.ID{Entity: "agent.x", Run: "r"}, make([]byte, jetstream.MaxInline+1)
+	const age = 300 * time.Millisecond
+	began := time.Now()
+	s := jetstream.UploadsFor(jetstream.NewStates(stopsBefore{js, func() {
+		waitFor(t, "the document to be old", func() bool { return time.Since(began) > age })
+		if swept, err := other.Sweep(testContext(t), atOnce); err != nil || swept.Objects != 1 {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+	}}, subject.Map{}), age)
+	rev, err := s.Put(testContext(t), id, 0, doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := other.Get(testContext(t), id); err != nil || r.Revision != rev || !bytes.Equal(r.Data, doc) {
+		t.Errorf("revision %d of %d with %d bytes, %v", r.Revision, rev, len(r.Data), err)
+	}
+}
+
+// stopsBefore calls a function before it stores a record.
+type stopsBefore struct {
+	natsjs.JetStream
+	stop func()
+}
+
+func (s stopsBefore) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	if strings.HasPrefix(m.Subject, "$KV.") {
+		s.stop()
+	}
+	return s.JetStream.PublishMsg(ctx, m, opts...)
+}

@@ -326,7 +326,7 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 // collect deletes objects that no stored revision refers to, and returns how many.
 func (w *sweep) collect(ctx context.Context) (int, error) {
 	s := w.States
-	now, err := usageOf(ctx, s.js, s.objects.Stream())
+	now, err := api.InfoOf(ctx, s.js, s.objects.Stream())
 	if err != nil {
 		return 0, err
 	}
@@ -345,7 +345,7 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 		// Check the age first: a record that refers to a younger object may be about to
 		// be stored.
 		written, err := s.objects.Written(ctx, subj)
-		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.now.Sub(written) < w.Orphans {
+		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.TimeStamp.Sub(written) < w.Orphans {
 			continue
 		}
 		if err != nil {
@@ -359,7 +359,8 @@ func (w *sweep) collect(ctx context.Context) (int, error) {
 		if kept[key][name] {
 			continue
 		}
-		if err := s.objects.Delete(ctx, name); err != nil {
+		// Not what its writer stores meanwhile: see storeAgain.
+		if err := s.objects.Delete(ctx, name, now.State.LastSeq); err != nil {
 			return count, err
 		}
 		count++

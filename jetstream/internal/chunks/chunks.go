@@ -134,10 +134,14 @@ func (s *Store) readChunks(ctx context.Context, o state.Object) ([]byte, error) 
 	return data, nil
 }
 
-// Delete deletes all chunks of an object.
-func (s *Store) Delete(ctx context.Context, name string) error {
+// Delete deletes all chunks of an object; with a sequence of the stream, only those up to that.
+func (s *Store) Delete(ctx context.Context, name string, last uint64) error {
 	filter := s.chunk(name, "*")
-	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.Stream(), map[string]string{"filter": filter}, nil)
+	purge := map[string]any{"filter": filter}
+	if last > 0 {
+		purge["seq"] = last + 1
+	}
+	err := api.Request(ctx, s.js, "STREAM.PURGE."+s.Stream(), purge, nil)
 	return api.Explain(s.js.Conn(), err, "take away %s", filter)
 }
 

@@ -45,12 +45,37 @@ func TestADocumentIsReadAsItWasWritten(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(all)); err != nil || !slices.Equal(got, names) {
 		t.Errorf("all are %q, %v; want %q", got, err, names)
 	}
-	if err := s.Delete(t.Context(), names[0]); err != nil {
+	if err := s.Delete(t.Context(), names[0], 0); err != nil {
 		t.Fatal(err)
 	}
 	all, err = s.All(t.Context())
 	if got := slices.Sorted(maps.Keys(all)); err != nil || !slices.Equal(got, names[1:]) {
 		t.Errorf("after the first is deleted: %q, %v", got, err)
+	}
+}
+
+// What is stored after the last sequence of a deletion stays.
+func TestADeletionSparesWhatIsStoredAfterIt(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	const name = "agent_a.run1/t1"
+	data := bytes.Repeat([]byte("a"), Size+1)
+	for range 2 {
+		if err := s.Write(t.Context(), name, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete(t.Context(), name, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Read(t.Context(), Object(name, data)); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := s.Delete(t.Context(), name, 4); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.All(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("left are %v, %v", all, err)
 	}
 }
 
