@@ -6,11 +6,14 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -137,5 +140,63 @@ func unheard(t *testing.T, js natsjs.JetStream, subj, id string) {
 	}
 	if _, err := js.Publish(testContext(t), "unheard."+subj, []byte(id), natsjs.WithMsgID(id)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A watch reports a run that has a lower revision than before, though the bucket has as many messages
+// as before when the connection is back.
+func TestAWatchReportsARunOfABucketThatIsRestored(t *testing.T) {
+	t.Parallel()
+	m, id := subject.Map{}, state.ID{Entity: "agent.x", Run: "r"}
+	js, back := restoring(t, jetstream.Options{Only: states}, func(js natsjs.JetStream) {
+		putRun(t, jetstream.NewStates(js, m), id, 0, []byte("kept"), jetstream.Note{})
+	})
+	s := jetstream.NewStates(js, m)
+	rev := uint64(1)
+	for range 4 {
+		rev = putRun(t, s, id, rev, []byte("lost"), jetstream.Note{})
+	}
+	nc, err := nats.Connect(js.Conn().ConnectedUrl(), nats.ReconnectWait(time.Hour), nats.ReconnectJitter(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	own, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	heard, ended := make(chan string, 100), make(chan error, 1)
+	go func() {
+		ended <- jetstream.NewStates(own, m).Watch(ctx, state.ID{}, func(r state.Record) { heard <- r.ID.Run + " " + string(r.Data) })
+	}()
+	hears := func(want string) {
+		t.Helper()
+		for {
+			select {
+			case got := <-heard:
+				if got == want {
+					return
+				}
+			case err := <-ended:
+				t.Fatalf("the watch has ended: %v", err)
+			case <-time.After(patience):
+				t.Fatalf("it does not report %q", want)
+			}
+		}
+	}
+	hears("r lost")
+	back()
+	putRun(t, s, id, 1, []byte("new"), jetstream.Note{})
+	for i := range 9 {
+		putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprint("other", i)}, 0, []byte("other"), jetstream.Note{})
+	}
+	if err := nc.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	hears("r new")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -97,6 +97,7 @@ type statesWatch struct {
 	filter string
 	fn     func(state.Record)
 	known  map[state.ID]uint64 // the revisions last reported, of the runs that exist
+	lower  map[state.ID]*read  // what was read of runs of which a higher revision is known
 	last   uint64              // the newest sequence received
 	synced bool                // all stored runs were read once
 }
@@ -109,11 +110,6 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 		return fmt.Errorf("watch runs: %w", err)
 	}
 	defer r.Close()
-	if edge.newest < w.last { // the bucket was recreated: its revisions start again
-		for id := range w.known {
-			w.known[id] = 0
-		}
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	defer func() { <-ended }()
@@ -129,13 +125,17 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 		}
 	}()
 	fresh := map[state.ID]bool{}
+	w.lower = map[state.ID]*read{}
 	reading := true
-	sync := func() {
+	sync := func() error {
 		reading, w.synced = false, true
 		w.forget(fresh, edge.newest)
+		return w.restored(ctx)
 	}
 	if edge.reached {
-		sync()
+		if err := sync(); err != nil && ctx.Err() == nil {
+			return err
+		}
 	}
 	for {
 		m, err := w.s.next(ctx, r, reading)
@@ -165,7 +165,9 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 				return err
 			}
 			if edge.reached {
-				sync()
+				if err := sync(); err != nil && ctx.Err() == nil {
+					return err
+				}
 			}
 		}
 	}
@@ -187,6 +189,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		return nil
 	}
 	if api.Deleted(m.Header) {
+		delete(w.lower, m.id)
 		if known {
 			delete(w.known, m.id)
 			w.fn(state.Record{ID: m.id, Revision: m.Seq, Time: m.Time})
@@ -194,8 +197,10 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 		return nil
 	}
 	if known && m.Seq < revision {
+		w.lower[m.id] = m
 		return nil
 	}
+	delete(w.lower, m.id)
 	r, err := w.s.record(ctx, m.id, m.stateMessage)
 	if damaged(err) {
 		return nil // of an object that is gone: a newer message or a marker follows
@@ -205,6 +210,18 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 	}
 	w.known[m.id] = m.Seq
 	w.fn(r)
+	return nil
+}
+
+// restored reports the runs of which all that was read is older than what is known: the bucket was made
+// anew, or restored from an older copy.
+func (w *statesWatch) restored(ctx context.Context) error {
+	for id, m := range w.lower {
+		w.known[id] = 0
+		if err := w.report(ctx, m); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
