@@ -220,7 +220,7 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	case letter.Omitted > 0:
 		return Submitted{}, fmt.Errorf("retry dead letter %d: its envelope of %d bytes was too large to be kept: %w", seq, letter.Omitted, ErrTooLarge)
 	}
-	if err := d.permit(ctx, letter.Entity, seq, api.Digest(letter.Data)); err != nil {
+	if err := d.permit(ctx, letter.Entity, seq, api.Digest(letter.Data), 0); err != nil {
 		return Submitted{}, err
 	}
 	header := api.PlainHeader(letter.Header)

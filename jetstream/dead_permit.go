@@ -29,15 +29,20 @@ func (d *Dead) permitSubject(entity string, seq uint64) (string, error) {
 	return strings.TrimSuffix(all, "*") + "=retry-" + strconv.FormatUint(seq, 10), err
 }
 
-// permit stores the permit to retry a letter's task, or with digest "", that it is used up.
-func (d *Dead) permit(ctx context.Context, entity string, seq uint64, digest string) error {
+// permit stores the permit to retry a letter's task, or with digest "", that it is used up: over the
+// message with the sequence last, if that is not 0.
+func (d *Dead) permit(ctx context.Context, entity string, seq uint64, digest string, last uint64) error {
 	subj, err := d.permitSubject(entity, seq)
 	if err != nil {
 		return fmt.Errorf("permit to retry dead letter %d: %w", seq, err)
 	}
-	_, err = d.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{
+	msg := &nats.Msg{Subject: subj, Header: nats.Header{
 		headerDeadRetry: {strconv.FormatUint(seq, 10)}, headerDeadDigest: {digest}, natsjs.ExpectedStreamHeader: {d.name()},
-	}})
+	}}
+	if last > 0 {
+		msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+	}
+	_, err = d.js.PublishMsg(ctx, msg)
 	return api.Uncertain(api.Explain(d.js.Conn(), err, "permit to retry dead letter %d", seq))
 }
 
@@ -50,18 +55,18 @@ func permits(msg Message, seq uint64, data []byte) bool {
 // A message that was refused before it came to its run was none, whatever its header says.
 func (d *Dead) usePermit(ctx context.Context, letter DeadLetter) error {
 	seq := retried(letter.Header.Get(HeaderRetry))
-	subj, err := d.permitSubject(letter.Entity, seq)
-	if err != nil || seq == 0 || letter.Run == "" {
-		return err
-	}
-	msg, err := api.NewestPublished(ctx, d.js, d.name(), subj)
-	switch {
-	case errors.Is(err, natsjs.ErrMsgNotFound), err == nil && !permits(msg, seq, letter.Data):
+	if seq == 0 || letter.Run == "" {
 		return nil
-	case err != nil:
-		return api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d", seq)
 	}
-	return d.permit(ctx, letter.Entity, seq, "")
+	for {
+		yes, last, err := d.permitted(ctx, letter.Entity, seq, letter.Data)
+		if err == nil && yes {
+			err = d.permit(ctx, letter.Entity, seq, "", last)
+		}
+		if !api.IsWrongSequence(err) { // else another worker has used it up, or there is a new one
+			return err
+		}
+	}
 }
 
 // retried returns the sequence that the header [HeaderRetry] names; 0 if it names none.
@@ -77,9 +82,21 @@ func retried(header string) uint64 {
 // operator retries: the newest permit for that letter must be for these bytes.
 func (d *Dead) Retrying(ctx context.Context, entity, header string, data []byte) (bool, error) {
 	seq := retried(header)
-	subj, err := d.permitSubject(entity, seq)
-	if err != nil || seq == 0 {
+	if _, err := d.permitSubject(entity, seq); err != nil || seq == 0 {
 		return false, nil // there is no such letter
+	}
+	yes, _, err := d.permitted(ctx, entity, seq, data)
+	return yes, err
+}
+
+// permitted reports whether the newest permit for a letter is for these bytes, and the last sequence
+// of its subject. Any replica may answer. A retry that is not seen is acknowledged, and its letter is
+// gone; a permit that is used up must not count again. So the leader is asked whether there is a later
+// message. A user who may not ask gets what any replica has.
+func (d *Dead) permitted(ctx context.Context, entity string, seq uint64, data []byte) (yes bool, last uint64, err error) {
+	subj, err := d.permitSubject(entity, seq)
+	if err != nil {
+		return false, 0, err
 	}
 	for wait := 5 * time.Millisecond; ; wait *= 2 {
 		newest, err := api.Newest(ctx, d.js, d.name(), subj)
@@ -87,23 +104,17 @@ func (d *Dead) Retrying(ctx context.Context, entity, header string, data []byte)
 		if err == nil && !newest.Genuine() {
 			msg, err = api.NewestPublished(ctx, d.js, d.name(), subj)
 		}
-		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
-			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d of %s", seq, entity)
+		if err == nil || errors.Is(err, natsjs.ErrMsgNotFound) {
+			last, err = api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
+			if errors.Is(err, ErrDenied) || err == nil && last <= newest.Seq {
+				return permits(msg, seq, data), newest.Seq, nil
+			}
 		}
-		if permits(msg, seq, data) {
-			return true, nil
-		}
-		// Any replica may have answered. A retry that is not seen is acknowledged, and its letter is
-		// gone: so the leader is asked whether there is a later message.
-		last, err := api.LastSequence(ctx, d.name(), subj, subj, func(m *nats.Msg) (*nats.Msg, error) { return api.Exchange(ctx, d.js.Conn(), m) })
-		switch {
-		case errors.Is(err, ErrDenied), err == nil && last <= newest.Seq:
-			return false, nil
-		case err == nil && (wait > time.Second || !pause.For(ctx, wait)):
+		if err == nil && (wait > time.Second || !pause.For(ctx, wait)) {
 			err = fmt.Errorf("%w: a replica lags behind", ErrUnavailable)
 		}
 		if err != nil {
-			return false, api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d of %s", seq, entity)
+			return false, 0, api.Explain(d.js.Conn(), err, "look for a permit to retry dead letter %d of %s", seq, entity)
 		}
 	}
 }

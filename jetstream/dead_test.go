@@ -260,6 +260,40 @@ func TestAPermitIsFoundThoughAReplicaLagsBehind(t *testing.T) {
 	}
 }
 
+// A retry that failed uses up its permit, and no other one may follow, whatever a replica says that
+// lags behind: that there is no permit yet, or that it is not used up.
+func TestAPermitIsUsedUpThoughAReplicaLagsBehind(t *testing.T) {
+	t.Parallel()
+	for _, sees := range []string{"no permit", "the permit"} {
+		t.Run(sees, func(t *testing.T) {
+			t.Parallel()
+			ctx, js := testContext(t), start(t)
+			apply(t, js, jetstream.Options{})
+			d := jetstream.NewDead(js, subject.Map{})
+			letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}")}
+			seq := bury(t, d, letter)
+			lags := func() {
+				lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.=retry-"+fmt.Sprint(seq), 2)
+				lagging(t, js, "AEE_DEAD", "aee.dead.agent.x.t1", 0)
+			}
+			if sees == "no permit" {
+				lags()
+			}
+			if _, err := d.Retry(ctx, seq); err != nil {
+				t.Fatal(err)
+			}
+			if sees == "the permit" {
+				lags()
+			}
+			letter.Work, letter.Run, letter.Header = 2, "urn:run", nats.Header{jetstream.HeaderRetry: {fmt.Sprint(seq)}}
+			bury(t, d, letter)
+			if yes, err := d.Retrying(ctx, "agent.x", fmt.Sprint(seq), letter.Data); err != nil || yes {
+				t.Errorf("retried once more: %t, %v", yes, err)
+			}
+		})
+	}
+}
+
 // An envelope that fills a message leaves no room for the cause: the letter is stored
 // without the envelope.
 func TestDeadLetterOfALargeTask(t *testing.T) {
