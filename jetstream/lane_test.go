@@ -170,7 +170,7 @@ func TestLaneHandsOutWhatWasSubmitted(t *testing.T) {
 		if err := d.Ack(); err != nil {
 			t.Error(err)
 		}
-		waitFor(t, "the acknowledgement", func() bool { has, err := q.Has(ctx, 1); return err == nil && !has })
+		waitFor(t, "the acknowledgement", func() bool { has, err := q.Has(ctx, "agent.x.y", 1, nil); return err == nil && !has })
 		subj, _ = m.Work("normal", "agent.x.y")
 		if err := js.Conn().Publish(subj, []byte("plain")); err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestLaneHandsOutWhatWasSubmitted(t *testing.T) {
 		if d := w.done(t); string(d.Data) != "plain" || d.Priority != "normal" || d.Header != nil {
 			t.Errorf("got %+v", d)
 		}
-		if has, err := q.Has(ctx, 2); has || err != nil {
+		if has, err := q.Has(ctx, "agent.x.y", 2, nil); has || err != nil {
 			t.Errorf("after its acknowledgement: %t, %v", has, err)
 		}
 	}
@@ -317,7 +317,7 @@ func TestLaneDeliversAgain(t *testing.T) {
 	if err := d.Term("cannot be done"); err != nil {
 		t.Error(err)
 	}
-	waitFor(t, "the end of the task", func() bool { has, err := q.Has(ctx, d.Seq); return err == nil && !has })
+	waitFor(t, "the end of the task", func() bool { has, err := q.Has(ctx, "agent.x", d.Seq, nil); return err == nil && !has })
 }
 
 // renew renews a task's lease until the returned function is called.
@@ -374,7 +374,7 @@ func TestLaneAdoptedDelivery(t *testing.T) {
 	if err := adopted.DoubleAck(ctx); err != nil {
 		t.Error(err)
 	}
-	if has, err := q.Has(ctx, d.Seq); has || err != nil {
+	if has, err := q.Has(ctx, "agent.x", d.Seq, nil); has || err != nil {
 		t.Errorf("after its acknowledgement by the other process: %t, %v", has, err)
 	}
 	for _, bad := range []string{

@@ -118,17 +118,18 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, err
 	})
 }
 
-// Has reports whether [StreamWork] still holds the message with a sequence. The stream's
-// leader answers. It fails with [ErrDenied] for a user who may not read the whole stream;
-// see [Lane.Gone].
-func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
+// Has reports whether [StreamWork] still holds a task of an entity under a sequence, and is, if
+// not nil, says that it is the right one: a stream that was made anew, or restored from an older
+// copy, has other messages under sequences that are written down. The stream's leader answers. It
+// fails with [ErrDenied] for a user who may not read the whole stream; see [Lane.Gone].
+func (q *Queue) Has(ctx context.Context, entity string, seq uint64, is func(Message) bool) (bool, error) {
 	if seq == 0 {
 		return false, nil
 	}
 	if q.fenced.Load() {
 		return false, fmt.Errorf("look for message %d of %s: %w", seq, q.name(), ErrDenied)
 	}
-	err := api.Request(ctx, q.js, "STREAM.MSG.GET."+q.name(), map[string]uint64{"seq": seq}, nil)
+	msg, err := api.LeaderGet(ctx, q.js, q.name(), map[string]any{"seq": seq})
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return false, nil
 	}
@@ -136,7 +137,8 @@ func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
 	if err != nil {
 		return false, api.Explain(q.js.Conn(), err, "look for message %d of %s", seq, q.name())
 	}
-	return true, nil
+	at, err := q.m.Parse(msg.Subject)
+	return err == nil && at.Entity == entity && (is == nil || is(msg)), nil
 }
 
 // Fence says that the user's permissions end at its own entities: see [States.Fence].

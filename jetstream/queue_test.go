@@ -68,14 +68,29 @@ func TestSubmitOnce(t *testing.T) {
 		}
 
 		for seq, want := range []bool{false, true, true, true, true, false} {
-			if has, err := q.Has(ctx, uint64(seq)); err != nil || has != want {
-				t.Errorf("has %d: %t, %v", seq, has, err)
+			entity := "agent.x"
+			if seq == 2 {
+				entity = "agent.y"
+			}
+			for what, c := range map[string]struct {
+				entity string
+				is     func(jetstream.Message) bool
+				want   bool
+			}{
+				"any message":       {entity, nil, want},
+				"this message":      {entity, func(m jetstream.Message) bool { return m.Seq == uint64(seq) && string(m.Data) == "{}" }, want},
+				"another message":   {entity, func(jetstream.Message) bool { return false }, false},
+				"an entity without": {"agent.z", nil, false},
+			} {
+				if has, err := q.Has(ctx, c.entity, uint64(seq), c.is); err != nil || has != c.want {
+					t.Errorf("has %d, %s: %t, %v", seq, what, has, err)
+				}
 			}
 		}
 		if err := stream.DeleteMsg(ctx, 2); err != nil {
 			t.Fatal(err)
 		}
-		if has, err := q.Has(ctx, 2); err != nil || has {
+		if has, err := q.Has(ctx, "agent.y", 2, nil); err != nil || has {
 			t.Errorf("has what was deleted: %t, %v", has, err)
 		}
 	}
@@ -91,7 +106,7 @@ func TestSubmitRefusals(t *testing.T) {
 	if _, err := q.Submit(ctx, ok); !errors.Is(err, jetstream.ErrUnavailable) {
 		t.Errorf("no stream: %v", err)
 	}
-	if _, err := q.Has(ctx, 1); !errors.Is(err, jetstream.ErrNotFound) {
+	if _, err := q.Has(ctx, "agent.x", 1, nil); !errors.Is(err, jetstream.ErrNotFound) {
 		t.Errorf("no stream: %v", err)
 	}
 	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.StreamWork: {MaxBytes: 8192}}})

@@ -106,7 +106,7 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 		v := run.Judge(c, rec.Time, m)
 		switch v {
 		case run.AskQueue:
-			m.OtherMessage, err = l.records.messageQueued(ctx, rec.Time, c.Mesh.Work)
+			m.OtherMessage, err = l.records.messageQueued(ctx, rec.Time, c.Mesh.Work, c.Mesh.TaskID)
 		case run.AskRetry:
 			m.Retried = run.No
 			var yes bool

@@ -326,7 +326,7 @@ func (cs *commands) cancelStored(ctx context.Context, rec state.Record, c *state
 	// another worker is about to ack.
 	there := run.No
 	if !requeue {
-		there, err = cs.records.messageQueued(ctx, rec.Time, c.Mesh.Work)
+		there, err = cs.records.messageQueued(ctx, rec.Time, c.Mesh.Work, c.Mesh.TaskID)
 	}
 	if err == nil && there != run.Yes {
 		_, err = cs.records.requeue(ctx, c, 0) // revision 0: the record that names the message is written below

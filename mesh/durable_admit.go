@@ -93,7 +93,7 @@ func (ds *deliveries) firstInMesh(ctx context.Context, r *Run) error {
 		// Both messages may be the same task, submitted twice because the first
 		// confirmation was lost. The first message may still wait for a worker.
 		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
-		if there, err := ds.records.messageQueued(ctx, ds.clock.now(), seq); err != nil || there != run.No {
+		if there, err := ds.records.messageQueued(ctx, ds.clock.now(), seq, env.ID); err != nil || there != run.No {
 			return errors.Join(errLater, err)
 		}
 	}

@@ -143,6 +143,49 @@ func TestALateAckLosesNothing(t *testing.T) {
 	equal(t, "replies", len(r.replies(task)), 1)
 }
 
+// The queue was made anew, and has another message under the sequence that the record of a run names:
+// the run has none all the same.
+func TestTheSweepFindsARunWhoseSequenceIsAnothersMessage(t *testing.T) {
+	t.Parallel()
+	natstest.Long(t)
+	for _, entity := range []string{"agent.other", reviewer} {
+		t.Run(entity, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			line, g := natstest.NewCable(t), newGate(t)
+			r.serve(r.over(line), mesh.Agent{Handler: g})
+			client := r.client()
+			task := newTask(reviewer, "code.review", `{"n":7}`)
+			seq := r.submit(client, task).Seq
+			within(t, "the task", g.entered)
+			eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+			line.Block(true)
+			if err := r.js(r.nc).DeleteStream(ctxFor(t), jetstream.StreamWork); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := jetstream.Apply(ctxFor(t), r.js(r.nc), jetstream.Options{Map: r.m}); err != nil {
+				t.Fatal(err)
+			}
+			other := newTask(entity, "code.review", `{"n":8}`)
+			equal(t, "the sequence", r.submit(client, other).Seq, seq)
+
+			open := newGate(t) // it keeps the other task in the queue, if it gets it
+			r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }), mesh.Agent{Concurrency: 2, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if task.Envelope.ID == other.ID {
+					return open.Handle(ctx, task)
+				}
+				return task.Envelope.Payload, nil
+			})})
+			reply, err := r.result(client, task)
+			open.open()
+			line.Block(false)
+			if err != nil || string(reply.Payload) != `{"n":7}` {
+				t.Fatalf("result %v, %v", reply, err)
+			}
+		})
+	}
+}
+
 // A run whose message is gone, but whose owner lives, is left alone.
 func TestTheSweepLeavesLivingOwnersAlone(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,12 @@ import (
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/client"
+	"github.com/aeemesh/aeemesh/mesh/internal/wire"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/run"
 )
@@ -64,13 +68,16 @@ func (s *records) open(ctx context.Context) iter.Seq2[state.Record, error] {
 	}
 }
 
-// messageQueued reports whether the message that a run's record names is still in the
-// queue. A worker with permissions for its own entity only may not read a message by its
+// messageQueued reports whether the message that a run's record names, with the task of the
+// run, is still in the queue. A worker with permissions for its own entity only may not read a message by its
 // sequence. For such a worker the state of its consumers proves when the message is gone;
 // until then the result is run.Maybe. since is a time, by the server's clock, at which
 // the message was already stored.
-func (s *records) messageQueued(ctx context.Context, since time.Time, work uint64) (run.Fact, error) {
-	there, err := s.cfg.Queue.Has(ctx, work)
+func (s *records) messageQueued(ctx context.Context, since time.Time, work uint64, taskID string) (run.Fact, error) {
+	there, err := s.cfg.Queue.Has(ctx, s.entity, work, func(m jetstream.Message) bool {
+		env, _, err := wire.Decode(&nats.Msg{Data: m.Data, Header: m.Header}, envelope.Limits{})
+		return err != nil || taskID == "" || env.ID == taskID
+	})
 	switch {
 	case errors.Is(err, jetstream.ErrDenied):
 		if s.queue.Gone(work, since) {

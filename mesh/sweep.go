@@ -53,7 +53,7 @@ func (s *sweep) run(ctx context.Context, rec state.Record) error {
 		l.waits.check(rec.ID.Run) // an answer may have been missed while the connection was lost
 	}
 	if h.Work != 0 && run.Carried(h.Status) {
-		if there, err := l.records.messageQueued(ctx, rec.Time, h.Work); err != nil {
+		if there, err := l.records.messageQueued(ctx, rec.Time, h.Work, h.TaskID); err != nil {
 			return err
 		} else if there != run.No || l.alive(ctx, h.Owner) {
 			return nil
