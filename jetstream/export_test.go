@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope/subject"
@@ -37,12 +36,6 @@ func EncodeDead(l DeadLetter) Message {
 	subj, _ := subject.Map{}.Dead(l.Entity, l.TaskID)
 	msg := encodeDead(subj, l)
 	return Message{Subject: subj, Header: msg.Header, Data: msg.Data, Seq: l.Seq}
-}
-
-// ParseAck parses an ack subject and formats its fields.
-func ParseAck(s string) (string, error) {
-	a, err := parseAck(s)
-	return fmt.Sprintf("%s %s %d %d %d %s", a.stream, a.consumer, a.delivered, a.seq, a.pending, a.stored.Format(time.RFC3339Nano)), err
 }
 
 // ReadMessage, StateKey and StateID are the decoders of States.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/ack"
 	"github.com/aeemesh/aeemesh/jetstream/internal/api"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -375,22 +376,22 @@ func (r *laneRun) hear(msg *nats.Msg) {
 		r.status(msg)
 		return
 	}
-	ack, err := parseAck(msg.Reply)
+	at, err := ack.Parse(msg.Reply)
 	if err != nil {
 		return // not from the server
 	}
-	s := r.find(ack)
+	s := r.find(at)
 	if s == nil {
 		return
 	}
 	d := &Delivery{
 		Subject: msg.Subject, Priority: s.spec.Priority, Data: msg.Data, Header: msg.Header,
-		Seq: ack.seq, Stored: ack.stored, Delivered: ack.delivered, AckSubject: msg.Reply, nc: r.nc,
+		Seq: at.Seq, Stored: at.Stored, Delivered: at.Delivered, AckSubject: msg.Reply, nc: r.nc,
 	}
 	r.mu.Lock()
 	d.Lease = s.lease
 	d.First = d.Delivered == 1 && !s.made.IsZero() && d.Stored.After(s.made.Add(clockSlack))
-	late := s.delivered(ack.pending, r.opts.patience())
+	late := s.delivered(at.Pending, r.opts.patience())
 	ended := s.asked == 0
 	r.mu.Unlock()
 	if api.Copied(d.Header) {
@@ -436,9 +437,9 @@ func (r *laneRun) take(s *source, d *Delivery) bool {
 	return true
 }
 
-func (l *Lane) find(a ackInfo) *source {
+func (l *Lane) find(a ack.Subject) *source {
 	for _, s := range l.sources {
-		if s.consumer == a.consumer && s.stream == a.stream {
+		if s.consumer == a.Consumer && s.stream == a.Stream {
 			return s
 		}
 	}

@@ -3,9 +3,9 @@ package jetstream
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/jetstream/internal/ack"
 	"github.com/nats-io/nats.go"
 )
 
@@ -84,7 +84,7 @@ func (d *Delivery) say(word string) error {
 // ack subject that does not belong to a task of the entity is refused, so that a peer
 // cannot make this process publish elsewhere.
 func (q *Queue) Adopt(entity, ackSubject string) (*Delivery, error) {
-	a, err := parseAck(ackSubject)
+	a, err := ack.Parse(ackSubject)
 	if err != nil {
 		return nil, fmt.Errorf("adopt a task of %s: %w", entity, err)
 	}
@@ -93,63 +93,12 @@ func (q *Queue) Adopt(entity, ackSubject string) (*Delivery, error) {
 		return nil, fmt.Errorf("adopt a task: %w", err)
 	}
 	for _, spec := range specs {
-		if spec.Priority != "" && a.stream == spec.StreamName(q.m) && a.consumer == spec.Config.Durable {
+		if spec.Priority != "" && a.Stream == spec.StreamName(q.m) && a.Consumer == spec.Config.Durable {
 			return &Delivery{
-				Subject: spec.Config.FilterSubject, Priority: spec.Priority, Seq: a.seq, Stored: a.stored, Delivered: a.delivered,
+				Subject: spec.Config.FilterSubject, Priority: spec.Priority, Seq: a.Seq, Stored: a.Stored, Delivered: a.Delivered,
 				Lease: spec.Config.AckWait, AckSubject: ackSubject, nc: q.js.Conn(),
 			}, nil
 		}
 	}
 	return nil, fmt.Errorf("adopt a task of %s: %q is not about one of its tasks", entity, ackSubject)
-}
-
-// An ackInfo holds the fields of an ack subject.
-type ackInfo struct {
-	stream, consumer        string
-	delivered, seq, pending uint64
-	stored                  time.Time
-}
-
-// parseAck parses the ack subjects of nats-server:
-//
-//	$JS.ACK.<stream>.<consumer>.<delivered>.<seq>.<consumer seq>.<time>.<pending>
-//	$JS.ACK.<domain>.<account>.<the same>[.<more>]
-func parseAck(s string) (ackInfo, error) {
-	const shape = "%q is no subject of an acknowledgement"
-	rest, ok := strings.CutPrefix(s, "$JS.ACK.")
-	if !ok || strings.ContainsAny(s, " \t\r\n*>") {
-		return ackInfo{}, fmt.Errorf(shape, s)
-	}
-	var tokens [12]string
-	n := 0
-	for more := true; more; n++ {
-		if n == len(tokens) {
-			return ackInfo{}, fmt.Errorf(shape, s)
-		}
-		tokens[n], rest, more = strings.Cut(rest, ".")
-		if tokens[n] == "" {
-			return ackInfo{}, fmt.Errorf(shape, s)
-		}
-	}
-	t := tokens[:]
-	switch {
-	case n >= 9:
-		t = t[2:]
-	case n != 7:
-		return ackInfo{}, fmt.Errorf(shape, s)
-	}
-	a := ackInfo{stream: t[0], consumer: t[1]}
-	var nanos uint64
-	for _, f := range []struct {
-		to   *uint64
-		text string
-	}{{&a.delivered, t[2]}, {&a.seq, t[3]}, {&nanos, t[5]}, {&a.pending, t[6]}} {
-		v, err := strconv.ParseUint(f.text, 10, 63)
-		if err != nil {
-			return ackInfo{}, fmt.Errorf(shape, s)
-		}
-		*f.to = v
-	}
-	a.stored = time.Unix(0, int64(nanos)).UTC()
-	return a, nil
 }
