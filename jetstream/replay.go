@@ -35,7 +35,7 @@ var replayed = []string{StreamBus, StreamHuman}
 // at the last message stored at the time when it is reached, or with ctx; after an error
 // it yields nothing more. Messages of one stream keep their order. With Follow it also
 // subscribes, and reads each published message from the stream. Any replica may answer,
-// so a message may arrive a moment late.
+// so a message may arrive a moment late. It fails when the connection is closed for good.
 //
 // It creates no consumer. It needs permission for $JS.API.DIRECT.GET of its streams, and
 // with Follow to subscribe to the subjects.

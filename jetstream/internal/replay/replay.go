@@ -41,7 +41,10 @@ func Messages(ctx context.Context, js natsjs.JetStream, opts Options) iter.Seq2[
 			if err != nil && opts.Follow && api.Temporary(err) { // the server may come back
 				more, err = true, nil
 			}
-			more = more && err == nil && opts.Follow && r.wait(ctx)
+			if more = more && err == nil && opts.Follow; more {
+				err = r.wait(ctx)
+				more = err == nil
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			yield(api.Message{}, err)
@@ -97,14 +100,14 @@ func (r *reader) close() {
 // followLook is how often the streams are read while no message arrives.
 const followLook = 5 * time.Second
 
-// wait waits until a message arrives or followLook has passed, and reports whether to go
-// on.
-func (r *reader) wait(ctx context.Context) bool {
+// wait waits until a message arrives or followLook has passed. It fails if ctx ends, or the
+// connection is closed for good.
+func (r *reader) wait(ctx context.Context) error {
 	timer := time.NewTimer(followLook)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	case <-timer.C:
 	case <-r.heard:
 		for len(r.heard) > 0 {
@@ -114,7 +117,10 @@ func (r *reader) wait(ctx context.Context) bool {
 		timer.Reset(followSoon)
 		<-timer.C
 	}
-	return !r.js.Conn().IsClosed()
+	if r.js.Conn().IsClosed() {
+		return fmt.Errorf("replay: %w", nats.ErrConnectionClosed)
+	}
+	return nil
 }
 
 // followSoon is how long the stream usually takes to store a published message. A message
