@@ -35,6 +35,11 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 // Unwrap returns Err.
 func (r *Refusal) Unwrap() error { return r.Err }
 
+// Acceptable returns Unkept and Permits: what an operator could accept or permit.
+func (r *Refusal) Acceptable() (unkept []string, permits map[string]string) {
+	return r.Unkept, r.Permits
+}
+
 // MustAudit reports whether the refusal MUST be audit-logged: at safety level
 // regulated.
 func (r *Refusal) MustAudit() bool { return r.Safety == aaif.SafetyRegulated }

@@ -116,6 +116,12 @@ func (d *Durable) OwnEntitiesOnly() {
 	d.Replies.Fence()
 }
 
+// SetStores sets the stores of the lane.
+func (d *Durable) SetStores(s *jetstream.Stores) {
+	d.Queue, d.Replies, d.Dead, d.Inbox = s.Queue, s.Replies, s.Dead, s.Inbox
+	d.States, d.Clock, d.Slots = s.States, s.Clock, s.Slots
+}
+
 // Available reports whether the streams exist: Ready is closed or nil.
 func (d *Durable) Available() bool {
 	if d.Ready == nil {

@@ -36,7 +36,7 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 		*d = *template
 	}
 	d.Lease = cmp.Or(d.Lease, mesh.DefaultLease)
-	fillLane(d, jetstream.Open(jetstream.Gather(js), m))
+	d.SetStores(jetstream.Open(jetstream.Gather(js), m))
 	d.Slots = slot.NewStore(js, m, max(slot.DefaultLease, d.Lease))
 	if w.cfg.Fenced {
 		d.OwnEntitiesOnly()
@@ -63,18 +63,4 @@ func (w *Worker) useLane(ctx context.Context, js natsjs.JetStream, m subject.Map
 	})
 	d.Ready, d.NotReady = await.Ready(), await.Lacks
 	return nil
-}
-
-// fillLane sets the stores of a durable lane.
-func fillLane(d *mesh.Durable, s *jetstream.Stores) {
-	d.Queue, d.Replies, d.Dead, d.Inbox = s.Queue, s.Replies, s.Dead, s.Inbox
-	d.States, d.Clock, d.Slots = s.States, s.Clock, s.Slots
-}
-
-// Lane returns a durable lane on the stores of a mesh, for a node that sends
-// durable tasks and serves none.
-func Lane(s *jetstream.Stores) *mesh.Durable {
-	d := &mesh.Durable{}
-	fillLane(d, s)
-	return d
 }

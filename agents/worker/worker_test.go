@@ -160,7 +160,9 @@ func TestTheLaneIsAttachedWhenItComes(t *testing.T) {
 	if err := conn.ForceReconnect(); err != nil { // the worker looks after each reconnect
 		t.Fatal(err)
 	}
-	sender, err := mesh.New(natstest.Conn(t, srv), mesh.Config{Entity: "human.ada", Durable: worker.Lane(jetstream.Open(js, m))})
+	var lane mesh.Durable
+	lane.SetStores(jetstream.Open(js, m))
+	sender, err := mesh.New(natstest.Conn(t, srv), mesh.Config{Entity: "human.ada", Durable: &lane})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func serveHandoff(a *app, ctx context.Context, cmd *cobra.Command, f *handoffFla
 	}
 	f.vitals.look(func() []health.Check {
 		checks := []health.Check{health.Check(worker.CheckConn(s.Conn)), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
-		return append(checks, keeper.Checks()...)
+		return append(checks, keyChecks(keeper)...)
 	})
 	f.vitals.serves(listener.Addr().String())
 	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()

@@ -86,7 +86,11 @@ func runServer(a *session.App, ctx context.Context, cmd *cobra.Command, f *upFla
 		return &outcome.UsageError{Err: err, Cmd: cmd}
 	}
 	a.BeginLog(cmd)
-	if err := srv.Start(ctx); err != nil {
+	err = srv.Start(ctx)
+	if errors.Is(err, natsd.ErrStoreLocked) {
+		err = outcome.Hinted(err, "Another server runs on this store. Give this one --store DIR of its own, or stop the other.")
+	}
+	if err != nil {
 		return err
 	}
 	defer srv.Close()

@@ -117,3 +117,13 @@ func healthURL(listen, path string) (string, error) {
 	}
 	return "http://" + net.JoinHostPort(host, port) + path, nil
 }
+
+// keyChecks is a check of the key directory where something is wrong with it. A
+// process that reads it, except some keys, is ready. A nil keeper, of a process
+// that has not begun, adds nothing.
+func keyChecks(k *session.KeyKeeper) []health.Check {
+	if k == nil || k.Trouble() == "" {
+		return nil
+	}
+	return []health.Check{{Name: "keys", OK: !k.Blind(), Why: k.Trouble()}}
+}

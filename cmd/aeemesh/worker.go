@@ -202,7 +202,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		for _, c := range w.Health() {
 			checks = append(checks, health.Check(c))
 		}
-		return append(checks, keeper.Load().Checks()...)
+		return append(checks, keyChecks(keeper.Load())...)
 	})
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()

@@ -9,13 +9,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
-	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -43,17 +41,15 @@ func hintOf(err error) string {
 	if errors.As(err, &own) {
 		return own.hint
 	}
-	var refused *agents.Refusal
+	var refused refusal
 	if errors.As(err, &refused) {
-		return acceptanceHint(refused)
+		return acceptanceHint(refused.Acceptable())
 	}
 	var problem *envelope.Error
 	if errors.As(err, &problem) {
 		return HintForCode(problem)
 	}
 	switch {
-	case errors.Is(err, natsd.ErrStoreLocked):
-		return "Another server runs on this store. Give this one --store DIR of its own, or stop the other."
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "Another process listens there already. Choose another port, or 0 for a free one."
 	case errors.Is(err, natsconn.ErrKeyServesTwice):
@@ -118,13 +114,21 @@ func HintForCode(e *envelope.Error) string {
 	return "Sending it again may help."
 }
 
+// A refusal is the error of an agent that is not hosted: *agents.Refusal.
+type refusal interface {
+	error
+	// Acceptable returns the places of the document that this runtime does not keep,
+	// and for some of them the worker flag that would allow what they need.
+	Acceptable() (unkept []string, permits map[string]string)
+}
+
 // acceptanceHint tells the operator how to host an agent all the same that is
 // refused for what this runtime does not do, or is not allowed to do; "" where that
 // cannot be. What it names is what these flags take.
-func acceptanceHint(r *agents.Refusal) string {
+func acceptanceHint(unkept []string, permitting map[string]string) string {
 	var permits, accepts, hints []string
-	for _, p := range r.Unkept {
-		if flag := r.Permits[p]; flag != "" {
+	for _, p := range unkept {
+		if flag := permitting[p]; flag != "" {
 			name, value, _ := strings.Cut(flag, " ")
 			permits = append(permits, name+" "+plain.ShellWord(value))
 		} else {

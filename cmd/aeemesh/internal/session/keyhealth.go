@@ -1,7 +1,6 @@
 package session
 
 import (
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -16,13 +15,4 @@ func (k *KeyKeeper) Health(entity string) mesh.Health {
 		return mesh.Health{Status: string(intents.Unhealthy), Details: map[string]any{"reason": why}}
 	}
 	return mesh.Health{Status: string(intents.Degraded), Details: map[string]any{"reason": k.Trouble()}}
-}
-
-// Checks is a check of the key directory where something is wrong with it. A
-// process that reads it, except some keys, is ready.
-func (k *KeyKeeper) Checks() []health.Check {
-	if k == nil || k.Trouble() == "" {
-		return nil
-	}
-	return []health.Check{{Name: "keys", OK: !k.blind(), Why: k.Trouble()}}
 }

@@ -128,9 +128,9 @@ func (k *KeyKeeper) Trouble() string {
 	return strings.Join(why, "; ")
 }
 
-// blind reports whether the directory cannot be read at all: then no revocation
+// Blind reports whether the directory cannot be read at all: then no revocation
 // takes effect.
-func (k *KeyKeeper) blind() bool {
+func (k *KeyKeeper) Blind() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.unread != nil

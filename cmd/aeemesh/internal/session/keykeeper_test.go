@@ -88,13 +88,13 @@ func loseDirectory(t *testing.T, k *KeyKeeper, dir string, log *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	k.read(t.Context())
-	if _, known := k.ring.Lookup("a"); !known || !k.blind() || !strings.Contains(k.Trouble(), "no revocation takes effect") || !strings.Contains(log.String(), dir) {
-		t.Errorf("known: %v, blind: %v, trouble %q, log %s", known, k.blind(), k.Trouble(), log)
+	if _, known := k.ring.Lookup("a"); !known || !k.Blind() || !strings.Contains(k.Trouble(), "no revocation takes effect") || !strings.Contains(log.String(), dir) {
+		t.Errorf("known: %v, blind: %v, trouble %q, log %s", known, k.Blind(), k.Trouble(), log)
 	}
 	if err := os.Rename(dir+".away", dir); err != nil {
 		t.Fatal(err)
 	}
-	if k.read(t.Context()); k.blind() || k.Trouble() != "" {
-		t.Errorf("blind: %v, trouble %q", k.blind(), k.Trouble())
+	if k.read(t.Context()); k.Blind() || k.Trouble() != "" {
+		t.Errorf("blind: %v, trouble %q", k.Blind(), k.Trouble())
 	}
 }

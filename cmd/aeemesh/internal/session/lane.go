@@ -8,7 +8,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/agents/worker"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -22,7 +21,9 @@ const MinLease = time.Second
 
 // NewLane makes a durable lane from a mesh's streams and buckets.
 func NewLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
-	return worker.Lane(jetstream.Open(js, m))
+	d := &mesh.Durable{}
+	d.SetStores(jetstream.Open(js, m))
+	return d
 }
 
 // LaneClient adds the durable lane to the node of a command, as a client.
