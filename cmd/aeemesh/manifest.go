@@ -73,7 +73,7 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operator.Flag
 			return nil, outcome.Hinted(err, "--offline asks no server.")
 		}
 	}
-	opts := agents.Options{Telemetry: tel.OfAgents(cmd, set.Telemetry(), false)}
+	opts := agents.Options{Telemetry: a.agentTelemetry(cmd, set.Telemetry(), tel, false)}
 	set.Use(&opts)
 	offer := agents.Offers(opts, durable)
 	return aaif.PlatformConfig{

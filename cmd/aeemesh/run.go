@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/agents"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/auth"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/bench"
@@ -25,6 +26,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/inbox"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/keys"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/models"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/queues"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/runs"
@@ -37,6 +39,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/topology"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/traffic"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents/template"
 )
 
 // app has the commands that are not in a package of their own.
@@ -55,6 +58,19 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) 
 		return tel.OfNode(), nil
 	}
 	return a
+}
+
+// schemaOperator returns what commands about schema templates read from an operator's
+// configuration.
+func (a *app) schemaOperator() schemas.Operator {
+	return schemas.Operator{
+		Filler: func(cmd *cobra.Command, config, name string) (template.Model, func(), error) {
+			return operator.Filler(a.App, cmd, config, name)
+		},
+		Learning: func(cmd *cobra.Command, config string, to *learn.Config) (string, error) {
+			return operator.Learning(a.App, cmd, config, to)
+		},
+	}
 }
 
 // run executes the program. env looks up an environment variable; it returns ""
@@ -177,8 +193,8 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		commands []*cobra.Command
 	}{
 		{"run", []*cobra.Command{demo.Command(a.App), upCommand(a.App), a.workerCommand(), handoffCommand(a), topology.PlanCommand(a.App), topology.ApplyCommand(a.App), janitorCommand(a.App)}},
-		{"talk", []*cobra.Command{tasks.SendCommand(a.App), tasks.AskCommand(a.App), tasks.ResultCommand(a.App), inbox.Command(a.App), inbox.AnswerCommand(a.App)}},
-		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, tasks.AskCommand(a.App)), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), dead.Command(a.App), doctor.Command(a.App),
+		{"talk", []*cobra.Command{tasks.SendCommand(a.App), tasks.AskCommand(a.App, a.schemaOperator()), tasks.ResultCommand(a.App), inbox.Command(a.App), inbox.AnswerCommand(a.App)}},
+		{"look", []*cobra.Command{traffic.Command(a.App), agents.Command(a.App), queues.Command(a.App), schemas.Command(a.App, a.schemaOperator(), tasks.AskCommand(a.App, a.schemaOperator())), runs.Command(a.App), traffic.TreeCommand(a.App), runs.MigrateCommand(a.App), dead.Command(a.App), doctor.Command(a.App),
 			a.Adopt(bench.Command(a.Term.Data, a.Term.Words)), soak.Command(a.App)}},
 		{"make", []*cobra.Command{definitions.ValidateCommand(a.App), models.Command(a.App), a.manifestCommand(), a.toolsCommand(), configCommand(a), conditions.Command(a.App), envelopes.Command(a.App), keys.Command(a.App), auth.Command(a.App)}},
 		{"misc", []*cobra.Command{healthcheckCommand(a.App), versionCommand(a.App), completionCommand(a.App)}},

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -68,11 +70,33 @@ func (a *app) workerConfig(cmd *cobra.Command, f *workerFlags, set *adapters.Set
 	return cfg, nil
 }
 
+// agentTelemetry says where agents send telemetry, and how much of it.
+func (a *app) agentTelemetry(cmd *cobra.Command, allowed adapters.Telemetry, tel *telemetry.Exporters, content bool) agents.Telemetry {
+	out := agents.Telemetry{Tracer: tel.Tracer, Meter: tel.Meter, Content: content || allowed.Content}
+	out.Endpoint = func(endpoint string) (trace.TracerProvider, metric.MeterProvider, error) {
+		u, err := allowed.Collector(endpoint)
+		if err != nil {
+			return nil, nil, err
+		}
+		return tel.Collector(u)
+	}
+	if !a.IsSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
+		out.Logger = func(level slog.Level) *slog.Logger {
+			log, err := a.LoggerAt(level)
+			if err != nil {
+				return a.Log // the format was checked before
+			}
+			return log
+		}
+	}
+	return out
+}
+
 // agentOptions returns what the flags say about all agents.
 func (a *app) agentOptions(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry.Exporters) (agents.Options, error) {
 	opts := agents.Options{Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown, KeyName: f.keyName,
 		Deprecated: f.deprecated, WorkQueues: f.workQueues, ContextTokens: f.contextTokens, RequireTools: f.requireTools,
-		LostCalls: map[string]agents.LostCall{}, Telemetry: tel.OfAgents(cmd, set.Telemetry(), f.content)}
+		LostCalls: map[string]agents.LostCall{}, Telemetry: a.agentTelemetry(cmd, set.Telemetry(), tel, f.content)}
 	if f.queue == 0 {
 		opts.Queue = -1
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/config"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
@@ -93,6 +94,23 @@ func Filler(a *session.App, cmd *cobra.Command, config, name string) (m template
 		return nil, nil, outcome.Usagef(cmd, "--model %w", err)
 	}
 	return filler, done, nil
+}
+
+// Learning puts the section learning of a worker's configuration into to, and returns the
+// name of its model, which is not made.
+func Learning(a *session.App, cmd *cobra.Command, file string, to *learn.Config) (model string, err error) {
+	raw, err := a.ReadFile(file, adapters.MaxConfig+1)
+	if err != nil {
+		return "", err
+	}
+	cfg, err := adapters.Read(raw)
+	if err == nil {
+		err = cfg.Learning.Apply(to)
+	}
+	if err != nil {
+		return "", outcome.Usagef(cmd, "%s: %w", file, err)
+	}
+	return cfg.Learning.Model, nil
 }
 
 // amend adds what the flags say to a configuration.

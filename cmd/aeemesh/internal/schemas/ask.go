@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/term"
@@ -30,6 +29,7 @@ type Filling struct {
 	// Durable says that the payload goes over the durable lane, which the session needs then.
 	Durable bool
 
+	operator           Operator
 	config             string // the operator's, of models
 	scenario, language string
 	threshold          float64
@@ -37,7 +37,8 @@ type Filling struct {
 }
 
 // Add adds the flags.
-func (f *Filling) Add(flags *pflag.FlagSet) {
+func (f *Filling) Add(flags *pflag.FlagSet, o Operator) {
+	f.operator = o
 	f.addModel(flags)
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print how the text was filled in, and send nothing")
 	flags.BoolVar(&f.Durable, "durable", false, "send it over the durable lane")
@@ -106,7 +107,7 @@ func (f *Filling) Wanted(ctx context.Context, a *session.App, s *session.Session
 // and sends it. It asks the user once for what is missing, on a terminal.
 func (f *Filling) Ask(ctx context.Context, cmd *cobra.Command, s *session.Session, entity, text string) error {
 	a := s.App
-	m, done, err := operator.Filler(a, cmd, f.config, f.Model)
+	m, done, err := f.operator.Filler(cmd, f.config, f.Model)
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/subject"
+	"github.com/aeemesh/aeemesh/intents/template"
 )
 
+// An Operator reads from an operator's configuration what commands need.
+type Operator struct {
+	// Filler makes the model of this name that fills in templates; config is the value of
+	// --config. done ends the model.
+	Filler func(cmd *cobra.Command, config, name string) (m template.Model, done func(), err error)
+	// Learning puts the section learning of this file into a configuration, and returns
+	// the name of its model, which is not made.
+	Learning func(cmd *cobra.Command, config string, to *learn.Config) (model string, err error)
+}
+
 // Command returns "aeemesh schema". ask is "aeemesh ask", which is here, too.
-func Command(a *session.App, ask *cobra.Command) *cobra.Command {
+func Command(a *session.App, o Operator, ask *cobra.Command) *cobra.Command {
 	return a.Holder(&cobra.Command{
 		Use:   "schema",
 		Short: "Show what agents want to know, by scenario",
@@ -26,8 +38,8 @@ for becomes a key: "stats" shows what, and "approve" lets it.`,
   aeemesh schema show agent.flights flight_booking
   aeemesh schema check templates/
   aeemesh schema stats agent.flights`,
-	}, listCommand(a), showCommand(a), historyCommand(a), diffCommand(a), checkCommand(a), fillCommand(a), ask,
-		statsCommand(a), pendingCommand(a), approveCommand(a), rejectCommand(a), forgetCommand(a), simulateCommand(a))
+	}, listCommand(a), showCommand(a), historyCommand(a), diffCommand(a), checkCommand(a), fillCommand(a, o), ask,
+		statsCommand(a), pendingCommand(a), approveCommand(a), rejectCommand(a), forgetCommand(a), simulateCommand(a, o))
 }
 
 // withNode runs f with a node of the user.

@@ -8,14 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/sdsi"
-	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/operator"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/session"
 	"github.com/aeemesh/aeemesh/envelope/subject"
 	"github.com/aeemesh/aeemesh/intents/template"
 )
 
-func fillCommand(a *session.App) *cobra.Command {
+func fillCommand(a *session.App, o Operator) *cobra.Command {
 	f := Filling{}
 	c := session.Connects(&cobra.Command{
 		Use:   "fill FILE|ENTITY TEXT...",
@@ -35,7 +34,7 @@ words became which value. "-" reads the text from standard input.`,
 			if err := f.Check(a, cmd); err != nil {
 				return err
 			}
-			m, done, err := operator.Filler(a, cmd, f.config, f.Model)
+			m, done, err := o.Filler(cmd, f.config, f.Model)
 			if err != nil {
 				return err
 			}

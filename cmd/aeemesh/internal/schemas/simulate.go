@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/embedding/ngrams"
 	"github.com/aeemesh/aeemesh/agents/sdsi/learn"
 	"github.com/aeemesh/aeemesh/agents/sdsi/simulate"
@@ -29,7 +28,7 @@ const plainTemplate = `{"schema_id":"journey_v1","scenario":"journey","keys":[
 // maxWishes is how long a file of --wishes may be.
 const maxWishes = 1 << 20
 
-func simulateCommand(a *session.App) *cobra.Command {
+func simulateCommand(a *session.App, o Operator) *cobra.Command {
 	var config, wishes, requests string
 	var attacks []string
 	var identities int
@@ -61,10 +60,16 @@ is a few clients that want to put their words into what others read.`,
 		Args: outcome.Arguments("[FILE]"),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			cfg := simulate.Config{Learn: learn.Config{Embedder: ngrams.Embedder{}}, Approve: approve}
-			if err := readRules(a, cmd, config, &cfg.Learn); err != nil {
-				return err
-			}
 			var err error
+			if config != "" {
+				model, err := o.Learning(cmd, config, &cfg.Learn)
+				if err != nil {
+					return err
+				}
+				if model != "" {
+					a.Term.Note("The model %s is not asked here: rules make the keys.", model)
+				}
+			}
 			if cfg.Template, err = simulated(args); err != nil {
 				return err
 			}
@@ -126,28 +131,6 @@ is a few clients that want to put their words into what others read.`,
 	f.StringVar(&config, "config", "", "`FILE` (YAML) with a section learning, as workers read it")
 	_ = c.RegisterFlagCompletionFunc("attack", cobra.FixedCompletions(simulate.Attacks, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return c
-}
-
-// readRules takes the section learning of a worker's configuration.
-func readRules(a *session.App, cmd *cobra.Command, file string, to *learn.Config) error {
-	if file == "" {
-		return nil
-	}
-	raw, err := a.ReadFile(file, adapters.MaxConfig+1)
-	if err != nil {
-		return err
-	}
-	cfg, err := adapters.Read(raw)
-	if err == nil {
-		err = cfg.Learning.Apply(to)
-	}
-	if err != nil {
-		return outcome.Usagef(cmd, "%s: %w", file, err)
-	}
-	if cfg.Learning.Model != "" {
-		a.Term.Note("The model %s is not asked here: rules make the keys.", cfg.Learning.Model)
-	}
-	return nil
 }
 
 // simulated returns the template to begin with.

@@ -21,7 +21,7 @@ import (
 )
 
 // AskCommand returns "aeemesh ask".
-func AskCommand(a *session.App) *cobra.Command {
+func AskCommand(a *session.App, o schemas.Operator) *cobra.Command {
 	var filling schemas.Filling
 	var from string
 	var retries int
@@ -113,7 +113,7 @@ With --scenario and no ENTITY, the agent that has the scenario is asked.`,
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
 	session.BindEnv(c.Flags(), "from", "AEEMESH_FROM")
 	addRetryFlag(c.Flags(), &retries)
-	filling.Add(c.Flags())
+	filling.Add(c.Flags(), o)
 	a.AddSignFlags(c.Flags(), session.SignAll)
 	unsigned := c.Flags().Lookup("sign")
 	unsigned.DefValue = session.SignNone

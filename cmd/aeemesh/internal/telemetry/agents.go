@@ -5,13 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -22,9 +20,6 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-
-	"github.com/aeemesh/aeemesh/agents"
-	"github.com/aeemesh/aeemesh/agents/adapters"
 )
 
 // collector holds the exporters for one collector that documents name
@@ -34,30 +29,8 @@ type collector struct {
 	meter  *sdkmetric.MeterProvider
 }
 
-// OfAgents says where agents send telemetry, and how much of it.
-func (t *Exporters) OfAgents(cmd *cobra.Command, allowed adapters.Telemetry, content bool) agents.Telemetry {
-	out := agents.Telemetry{Tracer: t.Tracer, Meter: t.Meter, Content: content || allowed.Content}
-	out.Endpoint = func(endpoint string) (trace.TracerProvider, metric.MeterProvider, error) {
-		u, err := allowed.Collector(endpoint)
-		if err != nil {
-			return nil, nil, err
-		}
-		return t.collector(u)
-	}
-	if !t.app.IsSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
-		out.Logger = func(level slog.Level) *slog.Logger {
-			log, err := t.app.LoggerAt(level)
-			if err != nil {
-				return t.app.Log // the format was checked before
-			}
-			return log
-		}
-	}
-	return out
-}
-
-// collector returns the exporters for a collector; they are made once.
-func (t *Exporters) collector(u *url.URL) (trace.TracerProvider, metric.MeterProvider, error) {
+// Collector returns the exporters for a collector; they are made once.
+func (t *Exporters) Collector(u *url.URL) (trace.TracerProvider, metric.MeterProvider, error) {
 	if t.off != nil {
 		return nil, nil, t.off
 	}
