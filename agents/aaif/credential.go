@@ -12,28 +12,29 @@ import (
 
 // credentialForms are the forms in which services issue credentials.
 var credentialForms = []struct {
-	name string
-	form *pattern.Pattern
+	name  string
+	needs string // each match contains it: most texts do not
+	form  *pattern.Pattern
 }{
-	{"a private key", pattern.Of(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},
-	{"an nkeys seed", pattern.Of(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
-	{"an nkeys seed", pattern.Of(`-----BEGIN [A-Z ]*SEED-----`)},
-	{"a JSON Web Token", pattern.Of(`\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*`)},
-	{"an AWS access key id", pattern.Of(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`)},
-	{"a GitHub token", pattern.Of(`\b(?:gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,})`)},
-	{"a GitLab token", pattern.Of(`\bgl(?:pat|ptt|dt|rt)-[\w-]{20,}`)},
-	{"a Slack token", pattern.Of(`\bxox[abcdeoprs]-[A-Za-z0-9-]{10,}`)},
-	{"a Slack webhook", pattern.Of(`hooks\.slack\.com/services/T\w+/B\w+/\w{16,}`)},
-	{"a Google API key", pattern.Of(`\bAIza[\w-]{35}`)},
-	{"a Google OAuth token", pattern.Of(`\bya29\.[\w-]{20,}`)},
-	{"a Stripe key", pattern.Of(`\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`)},
-	{"a Hugging Face token", pattern.Of(`\bhf_[A-Za-z0-9]{30,}`)},
-	{"a Groq key", pattern.Of(`\bgsk_[A-Za-z0-9]{30,}`)},
-	{"an xAI key", pattern.Of(`\bxai-[A-Za-z0-9]{30,}`)},
-	{"a SendGrid key", pattern.Of(`\bSG\.[\w-]{16,}\.[\w-]{16,}`)},
-	{"an npm token", pattern.Of(`\bnpm_[A-Za-z0-9]{36}`)},
-	{"a Vault token", pattern.Of(`\bhv[bs]\.[\w-]{20,}`)},
-	{"a Replicate token", pattern.Of(`\br8_[A-Za-z0-9]{30,}`)},
+	{"a private key", "-----BEGIN ", pattern.Of(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},
+	{"an nkeys seed", "S", pattern.Of(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
+	{"an nkeys seed", "-----BEGIN ", pattern.Of(`-----BEGIN [A-Z ]*SEED-----`)},
+	{"a JSON Web Token", "eyJ", pattern.Of(`\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*`)},
+	{"an AWS access key id", "A", pattern.Of(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`)},
+	{"a GitHub token", "_", pattern.Of(`\b(?:gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,})`)},
+	{"a GitLab token", "gl", pattern.Of(`\bgl(?:pat|ptt|dt|rt)-[\w-]{20,}`)},
+	{"a Slack token", "xox", pattern.Of(`\bxox[abcdeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"a Slack webhook", "hooks.slack.com/", pattern.Of(`hooks\.slack\.com/services/T\w+/B\w+/\w{16,}`)},
+	{"a Google API key", "AIza", pattern.Of(`\bAIza[\w-]{35}`)},
+	{"a Google OAuth token", "ya29.", pattern.Of(`\bya29\.[\w-]{20,}`)},
+	{"a Stripe key", "k_", pattern.Of(`\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`)},
+	{"a Hugging Face token", "hf_", pattern.Of(`\bhf_[A-Za-z0-9]{30,}`)},
+	{"a Groq key", "gsk_", pattern.Of(`\bgsk_[A-Za-z0-9]{30,}`)},
+	{"an xAI key", "xai-", pattern.Of(`\bxai-[A-Za-z0-9]{30,}`)},
+	{"a SendGrid key", "SG.", pattern.Of(`\bSG\.[\w-]{16,}\.[\w-]{16,}`)},
+	{"an npm token", "npm_", pattern.Of(`\bnpm_[A-Za-z0-9]{36}`)},
+	{"a Vault token", "hv", pattern.Of(`\bhv[bs]\.[\w-]{20,}`)},
+	{"a Replicate token", "r8_", pattern.Of(`\br8_[A-Za-z0-9]{30,}`)},
 }
 
 var (
@@ -49,13 +50,15 @@ func Credential(text string) (what string, found bool) {
 		return "", false // most texts are prose
 	}
 	for _, f := range credentialForms {
-		if f.form.RE().MatchString(text) {
+		if strings.Contains(text, f.needs) && f.form.RE().MatchString(text) {
 			return f.name, true
 		}
 	}
-	for _, key := range skKey.RE().FindAllString(text, -1) {
-		if slices.ContainsFunc(strings.FieldsFunc(key, isDashOrScore), randomRun) {
-			return "an API key (sk-…)", true
+	if strings.Contains(text, "sk-") {
+		for _, key := range skKey.RE().FindAllString(text, -1) {
+			if slices.ContainsFunc(strings.FieldsFunc(key, isDashOrScore), randomRun) {
+				return "an API key (sk-…)", true
+			}
 		}
 	}
 	for _, m := range bearerToken.RE().FindAllStringSubmatch(text, -1) {
