@@ -11,7 +11,7 @@ import (
 
 // options turns the configuration into nats-server's, reading the files that
 // it names.
-func (c *Config) options() (*server.Options, error) {
+func options(c *Config) (*server.Options, error) {
 	opts := &server.Options{}
 	if c.ConfigFile != "" {
 		fromFile, err := server.ProcessConfigFile(c.ConfigFile)
